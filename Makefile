@@ -1,0 +1,72 @@
+# Everything runs in .venv, which is made on first use and remade when pyproject.toml changes.
+# Needed beforehand: Python >= 3.11 with pip, and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+VENV_MINIMAL ?= .venv-minimal
+WORKERS ?= 4
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+STAMP_MINIMAL := $(VENV_MINIMAL)/.installed
+PIP_FLAGS := --quiet --disable-pip-version-check
+PAGES = $(wildcard README.md docs/*.md)
+
+# The checks run on the CPU unless told otherwise: several workers cannot share one accelerator.
+test pages minimal: export JAX_PLATFORMS ?= cpu
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test pages lint format types contracts minimal bench clean
+
+help:  ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a minute
+	$(BIN)/scirocco demo
+
+test: $(STAMP)  ## tests, doctests and the code on the pages (PYTEST_ARGS="-m 'not slow'" for fewer)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --doctest-modules src tests $(PYTEST_ARGS)
+	$(BIN)/python tools/run_pages.py $(PAGES)
+
+pages: $(STAMP)  ## only the code on the pages
+	$(BIN)/python tools/run_pages.py $(PAGES)
+
+lint: $(STAMP)  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP)  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP)  ## mypy
+	$(BIN)/mypy
+
+contracts: $(STAMP)  ## import-linter: which room may import which
+	$(BIN)/lint-imports --no-logo
+
+minimal: $(STAMP_MINIMAL)  ## the package with nothing but jax and numpy beside it
+	$(VENV_MINIMAL)/bin/pip install $(PIP_FLAGS) --no-deps --force-reinstall .
+	$(VENV_MINIMAL)/bin/python -I tests/minimal/check_minimal.py
+
+bench: $(STAMP)  ## speed, side by side with the rivals
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove the environments, caches and outputs
+	rm -rf $(VENV) $(VENV_MINIMAL) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV): $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("scirocco needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install $(PIP_FLAGS) -e '.[dev]'
+	@touch $@
+
+$(STAMP_MINIMAL): pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV_MINIMAL)
+	$(VENV_MINIMAL)/bin/pip install $(PIP_FLAGS) jax numpy
+	@touch $@

@@ -1,0 +1,52 @@
+"""Where a child runs: one thread, and for a rival an environment of its own.
+
+The usual flags no longer keep XLA to one thread (its second worker spins and doubles the CPU time), so the process
+is also pinned to one core, which children inherit.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RIVALS_ENVIRONMENT = ROOT / ".venv-rivals"
+BLACKJAX = "blackjax==1.7.1"
+
+
+def pin_to_one_core() -> None:
+    """Keep this process and its children on one core, where the system can (Linux)."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def child_variables(quick: bool, repeats: int | None) -> dict[str, str]:
+    """The environment of a child: one thread everywhere, the CPU, and how much to run."""
+    variables = dict(os.environ)
+    variables["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        variables[name] = "1"
+    variables["JAX_PLATFORMS"] = "cpu"
+    variables.pop("JAX_COMPILATION_CACHE_DIR", None)  # a cache on disk would hide the compile time
+    here = str(Path(__file__).resolve().parent)
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    variables["BENCHMARK_QUICK"] = "1" if quick else "0"
+    if repeats is not None:
+        variables["BENCHMARK_REPEATS"] = str(repeats)
+    return variables
+
+
+def rivals_python() -> str:
+    """The rivals' interpreter; its environment is made on first use, with the JAX version that ours has."""
+    python = RIVALS_ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    stamp = RIVALS_ENVIRONMENT / ".installed"
+    wanted = " ".join([BLACKJAX, f"jax=={metadata.version('jax')}", f"numpy=={metadata.version('numpy')}"])
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"making {RIVALS_ENVIRONMENT.name}: {wanted}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(RIVALS_ENVIRONMENT)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted.split()], check=True)
+        stamp.write_text(wanted)
+    return str(python)

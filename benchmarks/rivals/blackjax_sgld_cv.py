@@ -1,0 +1,46 @@
+"""BlackJAX's SGLD with control variates inside a scan that the user writes; the mode comes for nothing."""
+# ruff: noqa: E401, I001
+# fmt: off
+
+import numpy as np
+
+from measure import Outcome, Run, effort, main
+from problem import Reference
+# [user blackjax_sgld_cv]
+import blackjax, jax, jax.numpy as jnp
+from blackjax.sgmcmc import gradients
+# [/user]
+
+NUM_STEPS = effort().num_steps
+
+
+def build(X: np.ndarray, y: np.ndarray, reference: Reference) -> Run:
+    """What the user types, less the search for the mode; the returned function draws one chain."""
+    mode = jnp.asarray(reference.mode, jnp.float32)
+    # [user blackjax_sgld_cv]
+    def log_likelihood(b, datum):
+        return jax.nn.log_sigmoid((2 * datum["y"] - 1) * (datum["x"] @ b))
+    gradient = gradients.grad_estimator(lambda b: -0.05 * b @ b, log_likelihood, len(X))
+    data = {"x": jnp.asarray(X), "y": jnp.asarray(y)}
+    sgld = blackjax.sgld(gradients.control_variates(gradient, mode, data))
+    @jax.jit
+    def sample(key, data):
+        def one_step(b, key):
+            key_batch, key_step = jax.random.split(key)
+            rows = jax.random.randint(key_batch, (500,), 0, len(X))
+            b = sgld.step(key_step, b, jax.tree.map(lambda a: a[rows], data), 1e-6)
+            return b, b
+        return jax.lax.scan(one_step, mode, jax.random.split(key, NUM_STEPS))[1]
+    # [/user]
+
+    def run(seed: int) -> Outcome:
+        # [user blackjax_sgld_cv]
+        draws = sample(jax.random.key(seed), data)
+        # [/user]
+        return Outcome(np.asarray(draws)[None])
+
+    return run
+
+
+if __name__ == "__main__":
+    main(__file__, "blackjax_sgld_cv", build)

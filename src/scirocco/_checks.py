@@ -1,0 +1,53 @@
+"""Argument checks with one format: what was wanted, what was got, what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+
+def positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
+    """Return `value` as an int that is at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        whole = isinstance(value, (float, np.floating)) and math.isfinite(value) and float(value).is_integer()
+        hint = f" Write {int(value)}." if whole else ""
+        raise InvalidTypeError(f"`{name}` must be a whole number (int), got {value!r}.{hint}")
+    if value < minimum:
+        raise InvalidValueError(f"`{name}` must be at least {minimum}, got {value}.")
+    return int(value)
+
+
+def is_number(value: Any) -> bool:
+    """True for a real scalar: Python, NumPy or a concrete JAX one; False for bool, str, None."""
+    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+        return False
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        return True
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    return shape == () and dtype is not None and np.issubdtype(dtype, np.number)
+
+
+def positive(value: Any, name: str, owner: str = "", *, allow_zero: bool = False) -> None:
+    """Check that a concrete scalar is finite and > 0 (>= 0 with `allow_zero`); tracers pass."""
+    of = f" of {owner}" if owner else ""
+    if not is_number(value):
+        raise InvalidTypeError(f"`{name}`{of} must be a number, got {value!r} ({type(value).__name__}).")
+    try:
+        number = float(value)
+    except Exception:  # a tracer: its value is not known yet, nothing to check
+        return
+    if not math.isfinite(number) or number < 0 or (number == 0 and not allow_zero):
+        sign = ">= 0" if allow_zero else "> 0"
+        raise InvalidValueError(f"`{name}`{of} must be finite and {sign}, got {value}.")
+
+
+def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
+    """Return `value` if it is one of `options`."""
+    if value not in options:
+        listed = ", ".join(repr(option) for option in options)
+        raise InvalidValueError(f"`{name}` must be one of {listed}; got {value!r}.")
+    return str(value)

@@ -1,0 +1,25 @@
+"""Optional packages: imported where they are used, missed with a helpful message."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from scirocco.errors import MissingExtraError
+
+_EXTRA_OF = {"numpyro": "numpyro", "matplotlib": "plot", "matplotlib.pyplot": "plot", "pandas": "plot"}
+
+
+def require(module: str, purpose: str) -> ModuleType:
+    """Import `module`, or say what it is needed for and how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        extra = _EXTRA_OF.get(module)
+        command = f"pip install 'scirocco[{extra}]'" if extra else "pip install scirocco"
+        raise MissingExtraError(
+            f"{purpose} needs the package `{package}`, which cannot be imported ({error}). "
+            f"Install it with `pip install {package}`, or with everything scirocco uses: `{command}`.",
+            name=package,
+        ) from error

@@ -1,0 +1,150 @@
+"""Small arithmetic on pytrees, and pytree dataclasses."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+
+from scirocco.errors import InvalidValueError
+from scirocco.types import Array, Key, PyTree
+
+T = TypeVar("T")
+
+
+def static(default: Any = dataclasses.MISSING) -> Any:
+    """A dataclass field that is part of the structure (shapes, switches), not of the data.
+
+    Changing a static field compiles anew; changing any other field does not.
+    """
+    return dataclasses.field(default=default, metadata={"static": True})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+def pytree_dataclass(cls: type[T]) -> type[T]:
+    """A frozen dataclass whose ordinary fields are pytree children and whose `static` fields are structure.
+
+    `jax.tree_util.register_dataclass` rebuilds by calling the constructor, so that the argument checks in
+    `__post_init__` would meet tracers, axis numbers and sentinels; here rebuilding skips the constructor, and the
+    checks see only what users write.
+    """
+    cls = dataclasses.dataclass(frozen=True)(cls)
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    meta = [field.name for field in fields if field.metadata.get("static")]
+    data = [field.name for field in fields if not field.metadata.get("static")]
+
+    def flatten(node: T) -> tuple[list[Any], tuple[Any, ...]]:
+        children = [(jax.tree_util.GetAttrKey(name), getattr(node, name)) for name in data]
+        return children, tuple(getattr(node, name) for name in meta)
+
+    def unflatten(aux: tuple[Any, ...], children: Any) -> T:
+        node = object.__new__(cls)
+        for name, value in (*zip(data, children, strict=True), *zip(meta, aux, strict=True)):
+            object.__setattr__(node, name, value)
+        return node
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+    return cls
+
+
+def leaf_names(tree: PyTree) -> list[str]:
+    """A readable name for each leaf: `beta`, `layers[0].weight`, or `params` for a bare array."""
+    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [_path_name(path) for path, _ in paths]
+
+
+def _path_name(path: tuple[Any, ...]) -> str:
+    name = ""
+    for entry in path:
+        if isinstance(entry, jax.tree_util.DictKey):
+            name += f".{entry.key}"
+        elif isinstance(entry, jax.tree_util.GetAttrKey):
+            name += f".{entry.name}"
+        elif isinstance(entry, jax.tree_util.SequenceKey):
+            name += f"[{entry.idx}]"
+        else:
+            name += str(entry)
+    return name.lstrip(".") or "params"
+
+
+def size(tree: PyTree) -> int:
+    """Number of scalars in all leaves."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
+
+
+def nbytes(tree: PyTree) -> int:
+    """Bytes in all leaves."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def normal_like(key: Key, tree: PyTree) -> PyTree:
+    """Independent standard normals in the shape of `tree`.
+
+    All leaves of one dtype come from one call to the generator: for a tree of many small leaves that is
+    several times cheaper, to run and to compile, than a key for each leaf.
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    if len(leaves) == 1:
+        return treedef.unflatten([jax.random.normal(key, leaves[0].shape, leaves[0].dtype)])
+    dtype = jnp.result_type(*leaves) if leaves else jnp.float32
+    flat = jax.random.normal(key, (size(tree),), dtype)
+    out, start = [], 0
+    for leaf in leaves:
+        stop = start + math.prod(leaf.shape)
+        out.append(flat[start:stop].reshape(leaf.shape).astype(leaf.dtype))
+        start = stop
+    return treedef.unflatten(out)
+
+
+def add(a: PyTree, b: PyTree) -> PyTree:
+    """Leafwise a + b."""
+    return jax.tree.map(jnp.add, a, b)
+
+
+def subtract(a: PyTree, b: PyTree) -> PyTree:
+    """Leafwise a - b."""
+    return jax.tree.map(jnp.subtract, a, b)
+
+
+def scale(factor: Any, tree: PyTree) -> PyTree:
+    """Leafwise factor * leaf."""
+    return jax.tree.map(lambda leaf: factor * leaf, tree)
+
+
+def zeros_like(tree: PyTree) -> PyTree:
+    """A tree of zeros."""
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def vdot(a: PyTree, b: PyTree) -> Array:
+    """Inner product over all leaves."""
+    return sum((jnp.sum(x * y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), jnp.array(0.0))
+
+
+def norm(tree: PyTree) -> Array:
+    """Euclidean norm over all leaves."""
+    return jnp.sqrt(vdot(tree, tree))
+
+
+def broadcast_prefix(prefix: PyTree, tree: PyTree, name: str, is_leaf: Any = None) -> PyTree:
+    """Repeat the leaves of `prefix` so that they match `tree` leaf by leaf.
+
+    A single leaf (a number, a schedule) serves every parameter; a dict serves the parameters it names.
+    """
+    if isinstance(prefix, dict) and isinstance(tree, dict) and set(prefix) != set(tree):
+        unknown, missing = sorted(set(prefix) - set(tree)), sorted(set(tree) - set(prefix))
+        problem = f"names {unknown} that are not parameters" if unknown else f"lacks {missing}"
+        raise InvalidValueError(f"`{name}` {problem}. The parameters are {sorted(tree)}.")
+    try:
+        leaves = jax.tree.map(
+            lambda value, part: jax.tree.map(lambda _: value, part), prefix, tree, is_leaf=is_leaf
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidValueError(
+            f"`{name}` has the structure {jax.tree.structure(prefix, is_leaf=is_leaf)}, which does not match the "
+            f"parameters {jax.tree.structure(tree)}. Give one value for all, or one for each named parameter."
+        ) from error
+    return leaves

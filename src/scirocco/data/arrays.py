@@ -1,0 +1,204 @@
+"""Data in memory: a pytree of arrays with equal first axes, checked once, on the host.
+
+JAX clamps out-of-range gathers without a word and NaN spreads silently, so everything that can be known before
+sampling is looked at here, and the message names the array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _tree
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.types import Data, PyTree, Rows
+
+_WILD_SCALE = 1e3
+_SCALE_PROBE_ROWS = 10_000
+
+
+class ArraySource:
+    """Rows held in memory.
+
+    The protocol of a source: `num_rows`, `row_spec`, `take(indices)`, `read(start, stop)` and `fingerprint()`.
+    """
+
+    def __init__(self, arrays: PyTree):
+        self.arrays = arrays
+        self.num_rows: int = jax.tree.leaves(arrays)[0].shape[0]
+
+    @property
+    def row_spec(self) -> PyTree:
+        """Shape and dtype of one row."""
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self.arrays)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return _tree.nbytes(self.arrays)
+
+    def take(self, indices: np.ndarray) -> Rows:
+        """The rows with these numbers, in this order."""
+        return jax.tree.map(lambda leaf: np.take(leaf, indices, axis=0), self.arrays)
+
+    def read(self, start: int, stop: int) -> Rows:
+        """A contiguous stretch of rows."""
+        return jax.tree.map(lambda leaf: leaf[start:stop], self.arrays)
+
+    def fingerprint(self) -> str:
+        """A short hash of shapes, dtypes and a sample of the rows: the same data give the same string."""
+        digest = hashlib.sha256()
+        probe = np.unique(np.linspace(0, self.num_rows - 1, 64).astype(np.int64))
+        for name, leaf in zip(_tree.leaf_names(self.arrays), jax.tree.leaves(self.arrays), strict=True):
+            digest.update(f"{name}{leaf.shape}{leaf.dtype}".encode())
+            digest.update(np.ascontiguousarray(leaf[probe]).tobytes())
+        return digest.hexdigest()[:16]
+
+
+def as_source(data: Data) -> ArraySource:
+    """Check the user's data and wrap them as a source; a source passes through unchanged."""
+    if isinstance(data, ArraySource):
+        return data
+    leaves, treedef = jax.tree.flatten(data)
+    if not leaves:
+        raise InvalidValueError("`data` holds no arrays. Pass an array or a dict of arrays with one row per datum.")
+    names = [name if name != "params" else "data" for name in _tree.leaf_names(data)]
+    arrays = [_as_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+    _check_lengths(arrays, names)
+    for array, name in zip(arrays, names, strict=True):
+        _check_finite(array, name)
+        _warn_wild_scale(array, name)
+    return ArraySource(treedef.unflatten(_to_jax_precision(arrays, names)))
+
+
+def _as_array(leaf: Any, name: str) -> np.ndarray:
+    columns = getattr(leaf, "dtypes", None)
+    if columns is not None and getattr(leaf, "ndim", 1) == 2:  # a data frame: name the columns that are no numbers
+        bad = [f"{column!r} ({dtype})" for column, dtype in columns.items() if not _is_numeric(dtype)]
+        if bad:
+            raise InvalidTypeError(f"data `{name}`: columns {', '.join(bad)} are not numeric. Encode or drop them.")
+    try:
+        array = np.asarray(leaf)
+    except Exception as error:
+        raise InvalidTypeError(f"data `{name}` cannot be read as an array: {error}") from error
+    if not _is_numeric(array.dtype):
+        raise InvalidTypeError(
+            f"data `{name}` has dtype {array.dtype}, which is not numeric (strings, objects and ragged lists are "
+            "not). Encode it as numbers first."
+        )
+    if array.ndim == 0:
+        raise InvalidTypeError(
+            f"data `{name}` is a single number. `data` is a pytree of arrays with one row per datum: "
+            "pass np.asarray(...) rather than a Python list of numbers."
+        )
+    if array.dtype in (np.uint8, np.int8) and array.ndim >= 2:
+        warnings.warn(
+            f"data `{name}` is {array.dtype}: cast to float32 (8-bit arithmetic would wrap around). "
+            "Consider dividing by 255 or `sc.data.standardise`.",
+            SciroccoWarning,
+            stacklevel=4,
+        )
+        array = array.astype(np.float32)
+    return array
+
+
+def _is_numeric(dtype: Any) -> bool:
+    try:
+        dtype = np.dtype(dtype)
+    except TypeError:
+        return False
+    return dtype.kind in "fiub"
+
+
+def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
+    lengths = {name: len(array) for name, array in zip(names, arrays, strict=True)}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"`{name}`: {length}" for name, length in lengths.items())
+        raise InvalidValueError(f"the data arrays have different numbers of rows ({listed}). They must be equal.")
+    if not next(iter(lengths.values())):
+        raise InvalidValueError("the data are empty: there are 0 rows.")
+
+
+def _check_finite(array: np.ndarray, name: str) -> None:
+    if array.dtype.kind != "f":
+        return
+    with np.errstate(all="ignore"):  # a finite sum proves finite entries in one fast pass
+        if np.isfinite(np.sum(array)):
+            return
+    bad = ~np.isfinite(array)
+    count = int(bad.sum())
+    if not count:
+        return
+    first = tuple(int(i) for i in np.argwhere(bad)[0])
+    rows = int(bad.reshape(len(array), -1).any(axis=1).sum())
+    raise InvalidValueError(
+        f"data `{name}` holds {count} NaN or infinite value{'s' * (count > 1)} in {rows} of {len(array)} rows; the "
+        f"first is at row {first[0]}{f', index {first[1:]}' if len(first) > 1 else ''}. Drop or impute them."
+    )
+
+
+def _warn_wild_scale(array: np.ndarray, name: str) -> None:
+    if array.dtype.kind != "f" or array.ndim != 2 or array.shape[1] < 2:
+        return
+    probe = array[:: max(1, len(array) // _SCALE_PROBE_ROWS)].astype(np.float64)
+    spread = probe.std(axis=0)
+    moving = spread[spread > 0]
+    if len(moving) > 1 and moving.max() / moving.min() > _WILD_SCALE:
+        warnings.warn(
+            f"the columns of data `{name}` have very different scales (standard deviations from {moving.min():.3g} to "
+            f"{moving.max():.3g}). One step size cannot suit them all: use `sc.data.standardise`, or a step size for "
+            "each parameter.",
+            SciroccoWarning,
+            stacklevel=4,
+        )
+
+
+def _to_jax_precision(arrays: list[np.ndarray], names: list[str]) -> list[np.ndarray]:
+    """Cast 64-bit arrays when JAX runs in 32 bits, and say so once."""
+    if jax.config.jax_enable_x64:
+        return arrays
+    out, cast = [], []
+    for array, name in zip(arrays, names, strict=True):
+        if array.dtype == np.float64:
+            cast.append(name)
+            array = array.astype(np.float32)
+        elif array.dtype in (np.int64, np.uint64):
+            if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
+                raise InvalidValueError(
+                    f"data `{name}` holds integers beyond 32 bits, and JAX runs in 32 bits. "
+                    "Recode them, or switch on jax.config.update('jax_enable_x64', True)."
+                )
+            array = array.astype(np.int32)
+        out.append(array)
+    if cast:
+        warnings.warn(
+            f"float64 data ({', '.join(cast)}) are used as float32, because JAX runs in 32 bits here. Pass float32 "
+            "to silence this, or jax.config.update('jax_enable_x64', True) for double precision.",
+            SciroccoWarning,
+            stacklevel=4,
+        )
+    return out
+
+
+def standardise(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Columns with mean 0 and standard deviation 1, and the means and deviations that were taken out.
+
+    Constant columns are only centred.
+
+    Examples
+    --------
+    >>> import numpy as np, scirocco as sc
+    >>> scaled, mean, deviation = sc.data.standardise(np.array([[1.0, 1000.0], [3.0, 5000.0]]))
+    >>> scaled
+    array([[-1., -1.],
+           [ 1.,  1.]], dtype=float32)
+    """
+    features = np.asarray(features)
+    mean = features.mean(axis=0, dtype=np.float64)
+    deviation = features.std(axis=0, dtype=np.float64)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    return ((features - mean) / deviation).astype(np.float32), mean, deviation

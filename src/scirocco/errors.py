@@ -1,0 +1,46 @@
+"""What can go wrong, as classes; every message carries the fix.
+
+Each class is also one of Python's own, so that `except ValueError` works for a caller who does not know scirocco.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class SciroccoError(Exception):
+    """Root of all errors that scirocco raises on purpose."""
+
+
+class InvalidValueError(SciroccoError, ValueError):
+    """An argument has a value that cannot work."""
+
+
+class InvalidTypeError(SciroccoError, TypeError):
+    """An argument is of a kind that cannot work."""
+
+
+class MissingExtraError(SciroccoError, ImportError):
+    """An optional package is needed for this call and is not installed."""
+
+
+class DivergenceError(SciroccoError, FloatingPointError):
+    """A chain left the finite numbers.
+
+    Attributes
+    ----------
+    run
+        The draws made before it happened, as an ordinary `Run` (None when there are none).
+    chain, step
+        Where it happened, counted from 0; burn-in steps count.
+    """
+
+    def __init__(self, message: str, *, run: Any = None, chain: int = 0, step: int = 0):
+        super().__init__(message)
+        self.run = run
+        self.chain = chain
+        self.step = step
+
+
+class SciroccoWarning(UserWarning):
+    """Something that works, but probably not as intended."""

@@ -1,0 +1,23 @@
+"""Unbiased estimates of a sum over the data: exact, minibatch, weighted, control variates, SVRG, SAGA."""
+
+from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_sum
+from scirocco.estimators.batching import Batch, Batching
+from scirocco.estimators.plain import Full, Minibatch, Weighted
+from scirocco.estimators.variance_reduced import SAGA, SVRG, ControlVariates
+
+__all__ = [
+    "SAGA",
+    "SVRG",
+    "Batch",
+    "Batching",
+    "Context",
+    "ControlVariates",
+    "Estimate",
+    "Estimator",
+    "Full",
+    "Minibatch",
+    "Prepared",
+    "Summand",
+    "Weighted",
+    "full_sum",
+]

@@ -1,0 +1,200 @@
+"""Finding the posterior mode for control variates, without a learning rate from the user.
+
+1. Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once and multiplied with all
+   candidates, so eight cost little more than one. The candidate with the best log posterior on a sample of rows wins.
+2. Newton corrections: the exact gradient g over all rows (one pass), and H δ = g solved by conjugate gradients with
+   Hessian-vector products on a sample of rows. The decrement gᵀδ is the squared distance to the mode in posterior
+   standard deviations, so it says, free of units, when to stop. A correction that does not raise the log posterior is
+   undone, which also makes the step safe for models that are not concave.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _tree
+from scirocco._extras import require
+from scirocco.errors import InvalidValueError
+from scirocco.estimators.base import full_sum
+from scirocco.estimators.batching import Batching
+from scirocco.estimators.shuffle import uniform_index
+from scirocco.types import Array, Data, Key, Params, PyTree, Rows
+
+LEARNING_RATES = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+_MIN_STEPS, _MAX_STEPS = 400, 2_000
+_HESSIAN_ROWS = 8_192
+_CG_STEPS = 40
+_CLIMB_TAG, _VISIT_TAG = 0xFFFFFFFF, 0xFFFFFFFE  # a run's key is folded with chain numbers elsewhere: far from these
+_CLOSE_ENOUGH = 0.1
+"""Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
+
+
+class Mode(NamedTuple):
+    """Where the optimiser ended."""
+
+    position: Params
+    total: PyTree
+    """Exact sum of the log-likelihood gradients there."""
+    report: dict[str, Any]
+
+
+def find_mode(
+    model: Any,
+    data: Data,
+    batching: Batching,
+    position: Params,
+    key: Key,
+    optimizer: Any = None,
+    num_steps: int | None = None,
+    polish: bool = True,
+) -> Mode:
+    """A posterior mode near `position` (unconstrained coordinates)."""
+    num_rows = batching.num_rows
+    steps = num_steps or int(np.clip(num_rows // batching.size, _MIN_STEPS, _MAX_STEPS))
+    rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
+    climbed, rate = _climb(model, optimizer, data, batching, position, rates, steps, key)
+    visits = [_visit(model, data, num_rows, climbed, key)]
+    if not math.isfinite(float(visits[0].log_density)):
+        raise InvalidValueError(
+            "the search for the posterior mode left the finite numbers. Start closer to the mode, give "
+            "ControlVariates an `optimizer` with a smaller learning rate, or a `centre`."
+        )
+    for _ in range(2 if polish else 0):
+        last = visits[-1]
+        if float(last.distance) <= _CLOSE_ENOUGH:
+            break
+        candidate = _visit(model, data, num_rows, _tree.add(last.position, last.correction), key)
+        if not float(candidate.log_density) > float(last.log_density):  # also refuses NaN
+            break
+        visits.append(candidate)
+    best = visits[-1]
+    report = {
+        "passes": len(visits) + steps * batching.size / num_rows,
+        "optimizer_steps": steps,
+        "learning_rate": float(rate) if optimizer is None else None,
+        "log_density": float(best.log_density),
+        "distance_to_mode_in_sd": float(best.distance),
+    }
+    return Mode(best.position, best.total, report)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 6))
+def _climb(
+    model: Any,
+    optimizer: Any,
+    data: Data,
+    batching: Batching,
+    start: Params,
+    rates: Array,
+    steps: int,
+    key: Key,
+) -> tuple[Params, Array]:
+    """Minibatch ascent from `start` for every learning rate; the best end point and its rate."""
+    key = jax.random.fold_in(key, _CLIMB_TAG)
+    optax = require("optax", "finding the posterior mode for ControlVariates")
+    num_rows = batching.num_rows
+    scheduled = optimizer is None
+    method = optax.scale_by_adam() if scheduled else optimizer
+
+    def loss(position: Params, rows: Rows, scale: float) -> Array:
+        return -(model.log_prior_density(position) + scale * model.log_likelihood_sum(position, rows)) / num_rows
+
+    def step(number: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        batch = batching.take(data, batching.plan(key, number))
+        decay = 0.5 * (1 + jnp.cos(jnp.pi * number / steps))
+
+        def one(position: Params, state: PyTree, rate: Array) -> tuple[Params, PyTree]:
+            gradient = jax.grad(loss)(position, batch.rows, batch.scale)
+            if not scheduled:  # the user's optimiser has its own learning rate, for the sum rather than the mean
+                gradient = _tree.scale(num_rows, gradient)
+            update, state = method.update(gradient, state, position)
+            if scheduled:
+                update = _tree.scale(-rate * decay, update)
+            return _tree.add(position, update), state
+
+        return jax.vmap(one)(*carry, rates)
+
+    positions = jax.tree.map(lambda p: jnp.broadcast_to(p, (len(rates), *p.shape)), start)
+    positions, _ = jax.lax.fori_loop(0, steps, step, (positions, jax.vmap(method.init)(positions)))
+    rows = _some_rows(data, num_rows, jax.random.fold_in(key, steps))
+    count = jax.tree.leaves(rows)[0].shape[0]
+    losses = jax.vmap(lambda p: loss(p, rows, num_rows / count))(positions)
+    best = jnp.argmin(jnp.where(jnp.isfinite(losses), losses, jnp.inf))
+    return jax.tree.map(lambda p: p[best], positions), rates[best]
+
+
+class _Visit(NamedTuple):
+    position: Params
+    total: PyTree
+    log_density: Array
+    correction: Params
+    distance: Array
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def _visit(model: Any, data: Data, num_rows: int, position: Params, key: Key) -> _Visit:
+    """One pass over the data at `position`: exact log density and gradient, and the Newton correction there."""
+    likelihood, total = full_sum(_ValueAndGradient(model), position, data, num_rows)
+    prior, prior_gradient = jax.value_and_grad(model.log_prior_density)(position)
+    gradient = _tree.add(total, prior_gradient)
+    rows = _some_rows(data, num_rows, jax.random.fold_in(key, _VISIT_TAG))
+    scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
+
+    def negative_gradient(at: Params) -> PyTree:
+        return jax.grad(lambda p: -model.log_prior_density(p) - scale * model.log_likelihood_sum(p, rows))(at)
+
+    def curvature_times(direction: PyTree) -> PyTree:
+        return jax.jvp(negative_gradient, (position,), (direction,))[1]
+
+    correction = _conjugate_gradients(curvature_times, gradient)
+    distance = jnp.sqrt(jnp.maximum(_tree.vdot(gradient, correction), 0.0) / max(1, _tree.size(position)))
+    return _Visit(position, total, likelihood + prior, correction, distance)
+
+
+class _ValueAndGradient:
+    """Summand (log p(x_i | θ), ∇ log p(x_i | θ)), so that one pass gives both sums."""
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
+        return jax.value_and_grad(self.model.log_likelihood_sum)(position, rows)
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        raise NotImplementedError
+
+
+def _some_rows(data: Data, num_rows: int, key: Key) -> Rows:
+    count = min(num_rows, _HESSIAN_ROWS)
+    index = uniform_index(key, (count,), num_rows) if count < num_rows else jnp.arange(num_rows)
+    return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), data)
+
+
+def _conjugate_gradients(multiply: Any, target: PyTree) -> PyTree:
+    """Approximate solution x of A x = target; stops at small residuals and at directions of negative curvature."""
+    squared = _tree.vdot(target, target)
+
+    def proceed(carry: tuple[Any, ...]) -> Array:
+        _, _, _, rho, step, usable = carry
+        return usable & (step < _CG_STEPS) & (rho > 1e-6 * squared)
+
+    def one(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, residual, direction, rho, step, _ = carry
+        product = multiply(direction)
+        curvature = _tree.vdot(direction, product)
+        usable = curvature > 0
+        alpha = jnp.where(usable, rho / jnp.where(usable, curvature, 1.0), 0.0)
+        x = jax.tree.map(lambda a, d: a + alpha * d, x, direction)
+        residual = jax.tree.map(lambda r, p: r - alpha * p, residual, product)
+        rho_next = _tree.vdot(residual, residual)
+        direction = jax.tree.map(lambda r, d: r + rho_next / rho * d, residual, direction)
+        return x, residual, direction, rho_next, step + 1, usable
+
+    start = (_tree.zeros_like(target), target, target, squared, jnp.array(0), jnp.array(True))
+    return jax.lax.while_loop(proceed, one, start)[0]

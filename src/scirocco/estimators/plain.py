@@ -1,0 +1,128 @@
+"""Estimators without memory: all rows, a minibatch, a minibatch with given probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from scirocco import _checks
+from scirocco._tree import pytree_dataclass, static
+from scirocco.errors import InvalidTypeError
+from scirocco.estimators import noise as _noise
+from scirocco.estimators.base import Context, Estimate, Estimator, Summand, estimate_from_rows, full_sum
+from scirocco.estimators.batching import SAMPLING, Batch, Batching, WeightedRows, batching
+from scirocco.types import Array, Data, Key, Params, PyTree
+
+
+@pytree_dataclass
+class _AllRows(Batching):
+    """The batch that needs no drawing."""
+
+    num_rows: int = static()
+    size: int = static(0)
+    correction: float = static(0.0)
+
+    def plan(self, key: Key, step: Array) -> Array:
+        return jnp.zeros((), jnp.int32)
+
+    def take(self, data: Data, plan: Array) -> Batch:
+        return Batch(data, jnp.arange(self.num_rows), None, 1.0, self.correction, self.num_rows)
+
+
+@pytree_dataclass
+class Full(Estimator):
+    """The exact sum over all rows, at every step: cost O(N). The yardstick for the others.
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> sc.Full()
+    Full()
+    """
+
+    def batching(self, num_rows: int) -> Batching:
+        """Nothing is drawn."""
+        return _AllRows(num_rows, num_rows)
+
+    def estimate(
+        self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
+    ) -> tuple[Estimate, PyTree]:
+        """Exact; its noise covariance is zero."""
+        total = full_sum(summand, position, context.data, context.batch.num_rows)
+        return Estimate(total, None if noise == "none" else _noise.none_at_all(position, noise)), memory
+
+
+@pytree_dataclass
+class Minibatch(Estimator):
+    """(N/n) Σ_{i in S} f(θ, x_i) over a minibatch S of n rows: unbiased, cost O(n).
+
+    Parameters
+    ----------
+    batch_size
+        n, at most the number of rows.
+    sampling
+        "blocks" (default, fastest), "without_replacement" or "with_replacement"; what each does to the law is said in
+        `scirocco.estimators.batching`.
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> sc.Minibatch(batch_size=500)
+    Minibatch(batch_size=500, sampling='blocks')
+    """
+
+    batch_size: int = static()
+    sampling: str = static("blocks")
+
+    def __post_init__(self) -> None:
+        _checks.positive_int(self.batch_size, "batch_size")
+        _checks.choice(self.sampling, "sampling", SAMPLING)
+
+    def batching(self, num_rows: int) -> Batching:
+        """Blocks or independent rows."""
+        return batching(self.batch_size, num_rows, self.sampling)
+
+    def estimate(
+        self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
+    ) -> tuple[Estimate, PyTree]:
+        """Scaled sum over the batch."""
+        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
+
+
+@pytree_dataclass
+class Weighted(Estimator):
+    """Σ_{i in S} f(θ, x_i) / (n p_i) over n rows drawn with probability p_i: unbiased for any p_i > 0.
+
+    Pays when a few rows have much larger gradients than the rest: p_i ∝ L_i (a Lipschitz constant, |x_i|, ...).
+
+    Parameters
+    ----------
+    batch_size
+        n; rows may repeat.
+    probabilities
+        One number > 0 a row; they are normalised.
+
+    Examples
+    --------
+    >>> import numpy as np, scirocco as sc
+    >>> estimator = sc.Weighted(batch_size=100, probabilities=np.array([1.0, 2.0, 3.0]))
+    """
+
+    batch_size: int = static()
+    probabilities: Any
+
+    def __post_init__(self) -> None:
+        _checks.positive_int(self.batch_size, "batch_size")
+        if self.probabilities is None:
+            raise InvalidTypeError("`probabilities` of Weighted must be an array with one number > 0 a row, got None.")
+
+    def batching(self, num_rows: int) -> Batching:
+        """Rows drawn by the given probabilities."""
+        return WeightedRows.from_probabilities(self.probabilities, num_rows, self.batch_size)
+
+    def estimate(
+        self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
+    ) -> tuple[Estimate, PyTree]:
+        """Weighted sum over the batch."""
+        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory

@@ -1,0 +1,264 @@
+"""Estimators that remember: control variates (fixed or moving centre) and SAGA.
+
+All have the form  total + Σ_{i in S} w_i [f(θ, x_i) - m_i],  where the m_i are remembered values with the exact sum
+`total`: unbiased whatever the m_i are, and exact when they equal f(θ, x_i).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scirocco import _checks, _tree
+from scirocco._tree import pytree_dataclass, static
+from scirocco.errors import InvalidValueError
+from scirocco.estimators import noise as _noise
+from scirocco.estimators.base import (
+    Context,
+    Estimate,
+    Estimator,
+    Prepared,
+    Summand,
+    full_sum,
+    rows_per_chunk,
+    weighted_sum,
+)
+from scirocco.estimators.batching import SAMPLING, Batch, Batching, batching
+from scirocco.estimators.mode import find_mode
+from scirocco.types import Array, Data, Key, Params, PyTree
+
+
+class CentredMemory(NamedTuple):
+    """A centre θ̂ and the exact sum Σ_i f(θ̂, x_i)."""
+
+    centre: Params
+    total: PyTree
+
+
+def _centred_estimate(
+    summand: Summand, position: Params, memory: CentredMemory, batch: Batch, key: Key | None, kind: str
+) -> Estimate:
+    """total + Σ w_i [f(θ, x_i) - f(θ̂, x_i)], the SAME rows in both."""
+    if kind == "none":
+        here = summand.total(position, batch.rows, batch.weights, key)
+        there = summand.total(memory.centre, batch.rows, batch.weights, key)
+        factor = batch.scale if batch.weights is None else 1.0
+        return Estimate(jax.tree.map(lambda t, a, b: t + factor * (a - b), memory.total, here, there))
+    here, there = summand.each(position, batch.rows, key), summand.each(memory.centre, batch.rows, key)
+    differences = _tree.subtract(here, there)
+    total = _tree.add(memory.total, weighted_sum(differences, batch))
+    return Estimate(total, _noise.covariance(differences, batch, kind))
+
+
+@pytree_dataclass
+class ControlVariates(Estimator):
+    """Σ_i f(θ̂, x_i) + (N/n) Σ_{i in S} [f(θ, x_i) - f(θ̂, x_i)] with a fixed centre θ̂ at the posterior mode.
+
+    The variance falls with |θ - θ̂|², and the posterior concentrates like 1/√N, so a batch size that does not grow with
+    N suffices. The set-up finds the mode (optax Adam on minibatches over a range of learning rates, then one to three
+    Newton corrections, each a pass over the data) and the exact sum there. The chain starts at the mode.
+    (Baker, Fearnhead, Fox & Nemeth 2019; thesis section 3.3.)
+
+    Parameters
+    ----------
+    batch_size
+        n.
+    centre
+        θ̂, when it is known; then only the one pass for the exact sum is made. In the user's units.
+    optimizer, num_optimizer_steps
+        An `optax` optimiser that replaces the automatic one, and its number of minibatch steps.
+    polish
+        Whether Newton corrections follow the optimiser. They are kept only if they raise the log posterior.
+    sampling
+        As for `Minibatch`.
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> estimator = sc.ControlVariates(batch_size=500)
+    """
+
+    batch_size: int = static()
+    centre: Params | None = None
+    optimizer: Any = static(None)
+    num_optimizer_steps: int | None = static(None)
+    polish: bool = static(True)
+    sampling: str = static("blocks")
+
+    def __post_init__(self) -> None:
+        _checks.positive_int(self.batch_size, "batch_size")
+        _checks.choice(self.sampling, "sampling", SAMPLING)
+        if self.num_optimizer_steps is not None:
+            _checks.positive_int(self.num_optimizer_steps, "num_optimizer_steps")
+
+    def batching(self, num_rows: int) -> Batching:
+        """Blocks or independent rows."""
+        return batching(self.batch_size, num_rows, self.sampling)
+
+    def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
+        """Find the mode, and the exact sum there."""
+        if self.centre is not None:
+            centre = model.unconstrain(jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), self.centre, position))
+            total = _full_sum(model.summand, centre, data, num_rows)
+            return Prepared(centre, CentredMemory(centre, total), {"passes": 1.0})
+        mode = find_mode(
+            model, data, self.batching(num_rows), position, key, self.optimizer, self.num_optimizer_steps, self.polish
+        )
+        return Prepared(mode.position, CentredMemory(mode.position, mode.total), mode.report)
+
+    def estimate(
+        self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
+    ) -> tuple[Estimate, PyTree]:
+        """The exact sum at the centre plus the scaled difference over the batch."""
+        return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
+
+
+@pytree_dataclass
+class SVRG(Estimator):
+    """Control variates whose centre moves to the chain's position every `refresh_every` steps (Johnson & Zhang 2013).
+
+    Needs no mode and follows a chain that wanders; pays one pass over the data for every refresh.
+
+    Parameters
+    ----------
+    batch_size
+        n.
+    refresh_every
+        Steps between refreshes; by default 2 N/n, so that refreshes cost half as much as the batches.
+    sampling
+        As for `Minibatch`.
+    """
+
+    batch_size: int = static()
+    refresh_every: int | None = static(None)
+    sampling: str = static("blocks")
+
+    def __post_init__(self) -> None:
+        _checks.positive_int(self.batch_size, "batch_size")
+        _checks.choice(self.sampling, "sampling", SAMPLING)
+        if self.refresh_every is not None:
+            _checks.positive_int(self.refresh_every, "refresh_every")
+
+    def batching(self, num_rows: int) -> Batching:
+        """Blocks or independent rows."""
+        return batching(self.batch_size, num_rows, self.sampling)
+
+    def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
+        """The first centre is the starting point; its sum is made by the first estimate."""
+        memory = CentredMemory(position, _tree.zeros_like(position))
+        return Prepared(position, memory, {"passes": 1.0})
+
+    def estimate(
+        self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
+    ) -> tuple[Estimate, PyTree]:
+        """As control variates, after moving the centre when it is due."""
+        num_rows = context.batch.num_rows
+        every = self.refresh_every or max(1, 2 * num_rows // self.batch_size)
+
+        def refresh(_: CentredMemory) -> CentredMemory:
+            return CentredMemory(position, full_sum(summand, position, context.data, num_rows))
+
+        memory = jax.lax.cond(context.number % every == 0, refresh, lambda old: old, memory)
+        return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
+
+
+class TableMemory(NamedTuple):
+    """The value of every row when it was last seen, and the exact sum of the table."""
+
+    table: PyTree
+    total: PyTree
+
+
+@pytree_dataclass
+class SAGA(Estimator):
+    """Σ_j g_j + (N/n) Σ_{i in S} [f(θ, x_i) - g_i], where g_i is row i's value when it was last drawn (Defazio 2014).
+
+    Needs N × dim numbers a chain, and a pass to fill them; a chain far from equilibrium is slowed by stale entries
+    (thesis section 3.5).
+
+    Parameters
+    ----------
+    batch_size
+        n.
+    max_memory
+        Bytes that the tables of all chains may take; a run that would need more is refused.
+    sampling
+        As for `Minibatch`.
+    """
+
+    batch_size: int = static()
+    max_memory: int = static(4 << 30)
+    sampling: str = static("blocks")
+
+    def __post_init__(self) -> None:
+        _checks.positive_int(self.batch_size, "batch_size")
+        _checks.choice(self.sampling, "sampling", SAMPLING)
+        _checks.positive_int(self.max_memory, "max_memory")
+
+    def batching(self, num_rows: int) -> Batching:
+        """Blocks or independent rows."""
+        return batching(self.batch_size, num_rows, self.sampling)
+
+    def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:
+        """N × dim numbers for each chain, and once more while a chunk is copied."""
+        need = _tree.nbytes(position) * num_rows * (num_chains + 1)
+        if need > self.max_memory:
+            raise InvalidValueError(
+                f"SAGA would keep a gradient for each of {num_rows} rows × {_tree.size(position)} parameters × "
+                f"{num_chains} chains: {need / 2**30:.2f} GiB, more than `max_memory` ({self.max_memory / 2**30:.2f} "
+                "GiB). Use sc.ControlVariates or sc.SVRG, which keep two, or raise `max_memory`."
+            )
+
+    def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
+        """Fill the table at the starting point."""
+        return Prepared(position, _fill_table(model.summand, position, data, num_rows), {"passes": 1.0})
+
+    def estimate(
+        self, summand: Summand, position: Params, memory: TableMemory, context: Context, noise: str = "none"
+    ) -> tuple[Estimate, PyTree]:
+        """The sum of the table plus the scaled change over the batch; then the table learns the new values."""
+        batch = context.batch
+        new = summand.each(position, batch.rows, context.key)
+        old = jax.tree.map(lambda table: table[batch.index], memory.table)
+        change = _tree.subtract(new, old)
+        total = _tree.add(memory.total, weighted_sum(change, batch))
+        covariance = None if noise == "none" else _noise.covariance(change, batch, noise)
+        once = _first_occurrence(batch.index) if self.sampling == "with_replacement" else None
+        table = jax.tree.map(lambda t, v: t.at[batch.index].set(v), memory.table, new)
+        return Estimate(total, covariance), TableMemory(table, _tree.add(memory.total, _sum_rows(change, once)))
+
+
+def _first_occurrence(index: Array) -> Array:
+    """1 where a row number appears for the first time in the batch, else 0."""
+    order = jnp.argsort(index)
+    ordered = index[order]
+    first = jnp.concatenate([jnp.ones(1, bool), ordered[1:] != ordered[:-1]])
+    return jnp.zeros(index.shape, jnp.float32).at[order].set(first.astype(jnp.float32))
+
+
+def _sum_rows(values: PyTree, mask: Array | None) -> PyTree:
+    if mask is None:
+        return jax.tree.map(lambda v: v.sum(axis=0), values)
+    return jax.tree.map(lambda v: jnp.tensordot(mask.astype(v.dtype), v, axes=1), values)
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def _full_sum(summand: Summand, position: Params, data: Data, num_rows: int) -> PyTree:
+    return full_sum(summand, position, data, num_rows)
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def _fill_table(summand: Summand, position: Params, data: Data, num_rows: int) -> TableMemory:
+    """Per-row values in chunks, so that the intermediates stay small."""
+    rows = jax.tree.map(lambda leaf: leaf[:num_rows], data)
+    table = jax.lax.map(lambda row: summand_of_one(summand, position, row), rows, batch_size=rows_per_chunk(data))
+    return TableMemory(table, jax.tree.map(lambda t: t.sum(axis=0), table))
+
+
+def summand_of_one(summand: Summand, position: Params, row: PyTree) -> PyTree:
+    """f(θ, x) for a single row."""
+    values = summand.each(position, jax.tree.map(lambda leaf: leaf[None], row))
+    return jax.tree.map(lambda v: v[0], values)

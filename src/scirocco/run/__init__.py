@@ -1,0 +1,9 @@
+"""Running samplers: the compiled loop, chains, progress, results."""
+
+from scirocco.run.kernel import Kernel
+from scirocco.run.loop import Info, KernelState
+from scirocco.run.progress import Report
+from scirocco.run.result import Run
+from scirocco.run.sample import sample
+
+__all__ = ["Info", "Kernel", "KernelState", "Report", "Run", "sample"]

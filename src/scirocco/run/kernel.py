@@ -1,0 +1,63 @@
+"""Step by step: a sampler, an estimator, a model and data, composed into `init` and `step`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+
+from scirocco.estimators import Estimator
+from scirocco.model import Model
+from scirocco.run import loop, setup
+from scirocco.run.loop import Info, KernelState
+from scirocco.samplers import Sampler
+from scirocco.types import Data, Key, Params
+
+
+class Kernel:
+    """One chain, under the caller's control.
+
+    `kernel.init(key, params)` makes the first state (for control variates it finds the mode and starts there);
+    `kernel.step(key, state)` makes one step with fresh randomness from `key`. `sc.sample` is this in a compiled loop:
+    its step m uses the key `fold_in(noise_key, m)`.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    >>> kernel = sc.Kernel(model, jnp.ones(100), sc.SGLD(step_size=1e-3), sc.Minibatch(batch_size=10))
+    >>> state = kernel.init(jax.random.key(0), jnp.array(0.0))
+    >>> state, info = kernel.step(jax.random.key(1), state)
+    >>> int(info.code), kernel.position(state).shape
+    (0, ())
+    """
+
+    def __init__(self, model: Model, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0):
+        self.problem = setup.compose(model, data, sampler, estimator, seed)
+        self.model = model
+        self.report: dict[str, Any] = {}
+
+    def init(self, key: Key, params: Params) -> KernelState:
+        """The state before the first step."""
+        ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
+        self.problem = self.problem._replace(parts=ready.parts)
+        self.report = ready.report
+        return _start(self.model, ready.parts, ready.position, ready.memory, key)
+
+    def step(self, key: Key, state: KernelState) -> tuple[KernelState, Info]:
+        """One step; `state` stays usable."""
+        return _step(self.model, self.problem.parts, state, key)
+
+    def position(self, state: KernelState) -> Params:
+        """The current parameters in the user's units."""
+        return self.model.constrain(state.sampler.position)
+
+
+_start = partial(jax.jit, static_argnums=0)(loop.start)
+
+
+@partial(jax.jit, static_argnums=0)
+def _step(model: Model, parts: loop.Parts, state: KernelState, key: Key) -> tuple[KernelState, Info]:
+    draws = loop.draw(parts, state.sampler.position, key, state.batch_key, state.number)
+    return loop.move(model, parts, state, draws)

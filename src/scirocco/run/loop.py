@@ -1,0 +1,209 @@
+"""The compiled heart: one step, and many steps of one chain in a single program.
+
+Everything random about a step follows from (key, step number), so the noise and the batch plans of `ahead` steps are
+drawn together, vectorised, before the steps are made: drawing them one by one would take most of the time. The same
+numbers come out whatever the grouping, so a chain does not depend on how it was cut into chunks.
+
+The number of steps and the thinning are data: other values compile nothing new.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scirocco import _tree
+from scirocco.estimators import Batching, Context, Estimator
+from scirocco.model import Model
+from scirocco.samplers import Gradient, Sampler
+from scirocco.types import Array, Data, Key, Params, PyTree
+
+_AHEAD_WORDS = 1 << 16
+_AHEAD_STEPS = 256
+
+
+class KernelState(NamedTuple):
+    """All that the next step needs; a pytree of arrays."""
+
+    sampler: Any
+    gradient: Gradient
+    """The estimate at the current position; it drives the next step, and is what `keep_gradients` keeps."""
+    memory: PyTree
+    """What the estimator remembers."""
+    number: Array
+    """Steps made so far."""
+    batch_key: Key
+    """Decides all batches of this chain."""
+
+
+class Info(NamedTuple):
+    """What a reader wants to know of a step."""
+
+    code: Array
+    """0: fine. k > 0: leaf number k - 1 of the position is no longer finite."""
+    stats: dict[str, Array]
+
+
+class Parts(NamedTuple):
+    """A composed sampler: everything that is data, in one pytree (the model is static)."""
+
+    sampler: Sampler
+    estimator: Estimator
+    batching: Batching
+    data: Data
+
+
+class Draws(NamedTuple):
+    """The randomness of one step."""
+
+    noise: PyTree
+    plan: Any
+    probe: PyTree | None
+
+
+class Chunk(NamedTuple):
+    """What a stretch of steps leaves behind; leaves have a leading draw axis, of which the first few are filled."""
+
+    draws: Params
+    gradients: PyTree | None
+    stats: dict[str, Array]
+    bad_step: Array
+    """Number of the step that first left the finite numbers; -1: none."""
+    bad_leaf: Array
+
+
+def draw(parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array) -> Draws:
+    """The randomness of step `number`; `noise_key` is that step's own."""
+    noise_key, sign_key = _branch(parts, noise_key)
+    plan = parts.batching.plan(batch_key, number + 1)
+    return Draws(parts.sampler.noise(noise_key, params), plan, _signs(params, sign_key))
+
+
+def _branch(parts: Parts, key: Key) -> tuple[Key, Key | None]:
+    """A second key for random signs, only where the sampler needs them."""
+    return tuple(jax.random.split(key)) if parts.sampler.needs_curvature else (key, None)
+
+
+def _signs(params: Params, key: Key | None) -> PyTree | None:
+    """Random signs z, for the estimate z ∘ (H z) of the diagonal of a Hessian H."""
+    if key is None:
+        return None
+    normals = _tree.normal_like(key, params)
+    return jax.tree.map(lambda xi: jnp.where(xi < 0, -1.0, 1.0).astype(xi.dtype), normals)
+
+
+def evaluate(
+    model: Model, parts: Parts, position: Params, memory: PyTree, number: Array, plan: Any, probe: PyTree | None
+) -> tuple[Gradient, PyTree]:
+    """Estimate of ∇ log posterior at `position`: exact prior part plus the estimated sum over the data."""
+    context = Context(parts.data, parts.batching.take(parts.data, plan), number)
+
+    def total(at: Params) -> tuple[PyTree, Any]:
+        estimate, updated = parts.estimator.estimate(model.summand, at, memory, context, parts.sampler.noise_kind)
+        prior = jax.grad(model.log_prior_density)(at)
+        return _tree.add(prior, estimate.total), (estimate.noise, updated)
+
+    if probe is None:
+        value, (noise, updated) = total(position)
+        return Gradient(value, noise), updated
+    value, tangent, (noise, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
+    return Gradient(value, noise, jax.tree.map(jnp.multiply, probe, tangent)), updated
+
+
+def chain_keys(key: Key, chain: Array) -> tuple[Key, Key]:
+    """The key that starts a chain, and the one that its noise comes from."""
+    return tuple(jax.random.split(jax.random.fold_in(key, chain)))
+
+
+def start_chain(
+    model: Model, parts: Parts, position: Params, memory: PyTree, key: Key, chain: Array
+) -> KernelState:
+    """Chain number `chain` of a run."""
+    return start(model, parts, position, memory, chain_keys(key, chain)[0])
+
+
+def start(model: Model, parts: Parts, position: Params, memory: PyTree, key: Key) -> KernelState:
+    """The state before the first step: auxiliary variables drawn, first gradient estimated."""
+    sampler_key, batch_key = jax.random.split(key)
+    sampler_key, sign_key = _branch(parts, sampler_key)
+    zero = jnp.zeros((), jnp.int32)
+    plan = parts.batching.plan(batch_key, zero)
+    gradient, memory = evaluate(model, parts, position, memory, zero, plan, _signs(position, sign_key))
+    return KernelState(parts.sampler.init(position, sampler_key), gradient, memory, zero, batch_key)
+
+
+def move(model: Model, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
+    """One step: the sampler moves, then the gradient is estimated at the new position."""
+    moved = parts.sampler.step(state.sampler, state.gradient, draws.noise, state.number)
+    number = state.number + 1
+    gradient, memory = evaluate(model, parts, moved.position, state.memory, number, draws.plan, draws.probe)
+    info = Info(_code(moved.position), _stats(parts, moved, gradient))
+    return KernelState(moved, gradient, memory, number, state.batch_key), info
+
+
+def _stats(parts: Parts, sampler_state: Any, gradient: Gradient) -> dict[str, Array]:
+    return {"gradient_norm": _tree.norm(gradient.total), **parts.sampler.stats(sampler_state)}
+
+
+def _code(position: Params) -> Array:
+    """0, or 1 + the number of the first leaf that is not finite (a sum is finite only if all entries are)."""
+    finite = jnp.stack([jnp.isfinite(jnp.sum(leaf)) for leaf in jax.tree.leaves(position)])
+    return jnp.where(jnp.all(finite), 0, 1 + jnp.argmin(finite)).astype(jnp.int32)
+
+
+def ahead_steps(parts: Parts, params: Params) -> int:
+    """For how many steps randomness is drawn together: as many as fit a small cache, at most 256."""
+    words = max(_tree.size(params), parts.batching.plan_size)
+    return max(1, min(_AHEAD_STEPS, _AHEAD_WORDS // max(1, words)))
+
+
+def advance(
+    model: Model,
+    keep_gradients: bool,
+    capacity: int,
+    parts: Parts,
+    state: KernelState,
+    key: Key,
+    chain: Array,
+    num_steps: Array,
+    thin: Array,
+) -> tuple[KernelState, Chunk]:
+    """Make `num_steps` steps of one chain, keeping every `thin`-th position (at most `capacity`)."""
+    _, noise_key = chain_keys(key, chain)
+    position = state.sampler.position
+    ahead = ahead_steps(parts, position)
+    kept = (position, state.gradient.total if keep_gradients else None, _stats(parts, state.sampler, state.gradient))
+    buffers = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), kept)
+    nothing = jnp.full((), -1, jnp.int32)
+
+    def group(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        done, state, buffers, bad = carry
+        numbers = state.number + jnp.arange(ahead)
+        drawn = jax.vmap(
+            lambda number: draw(parts, position, jax.random.fold_in(noise_key, number), state.batch_key, number)
+        )(numbers)
+
+        def one(offset: Array, inner: tuple[Any, ...]) -> tuple[Any, ...]:
+            state, buffers, (bad_step, bad_leaf) = inner
+            state, info = move(model, parts, state, jax.tree.map(lambda leaf: leaf[offset], drawn))
+            newly = (bad_step < 0) & (info.code > 0)
+            bad = (jnp.where(newly, state.number - 1, bad_step), jnp.where(newly, info.code - 1, bad_leaf))
+            slot = (done + offset) // thin
+            keep = (state.sampler.position, state.gradient.total if keep_gradients else None, info.stats)
+            buffers = jax.tree.map(
+                lambda buffer, leaf: jax.lax.dynamic_update_index_in_dim(buffer, leaf.astype(buffer.dtype), slot, 0),
+                buffers,
+                keep,
+            )
+            return state, buffers, bad
+
+        now = jnp.minimum(ahead, num_steps - done)
+        state, buffers, bad = jax.lax.fori_loop(0, now, one, (state, buffers, bad))
+        return done + now, state, buffers, bad
+
+    first = (jnp.zeros((), jnp.int32), state, buffers, (nothing, nothing))
+    _, state, buffers, bad = jax.lax.while_loop(lambda carry: carry[0] < num_steps, group, first)
+    positions, gradients, stats = buffers
+    return state, Chunk(jax.vmap(model.constrain)(positions), gradients, stats, *bad)

@@ -1,0 +1,182 @@
+"""Looking before leaping: parameters, shapes and the first density are checked before a sampler is compiled."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _tree
+from scirocco.data import ArraySource
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.estimators import Batching
+from scirocco.model import Model
+from scirocco.run.loop import Parts
+from scirocco.types import Array, Data, Params, PyTree
+
+
+def check_params(params: Params) -> Params:
+    """The starting parameters as floating-point JAX arrays."""
+    leaves, treedef = jax.tree.flatten(params)
+    if not leaves:
+        raise InvalidValueError("`params` holds no arrays: pass the starting value of every parameter.")
+    named = zip(_tree.leaf_names(params), leaves, strict=True)
+    return jax.tree.unflatten(treedef, [_check_leaf(name, leaf) for name, leaf in named])
+
+
+def _check_leaf(name: str, leaf: Any) -> Array:
+    if isinstance(leaf, int) and not isinstance(leaf, bool):
+        warnings.warn(
+            f"parameter `{name}` starts at the integer {leaf}: taken as {float(leaf)}.", SciroccoWarning, stacklevel=6
+        )
+        leaf = float(leaf)
+    try:
+        host = np.asarray(leaf)
+    except Exception as error:
+        raise InvalidTypeError(f"parameter `{name}` cannot be read as an array: {error}") from error
+    if host.dtype.kind in "iub":
+        raise InvalidTypeError(
+            f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers need continuous parameters: start "
+            "from floats (e.g. .astype(float)), and sum discrete ones out of the likelihood."
+        )
+    if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
+        raise InvalidTypeError(f"parameter `{name}` has dtype {host.dtype}; it must be a floating-point array.")
+    if not np.all(np.isfinite(host)):
+        count = int(np.sum(~np.isfinite(host)))
+        raise InvalidValueError(
+            f"the starting value of parameter `{name}` has {count} NaN or infinite entr{'y' if count == 1 else 'ies'}."
+        )
+    return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(host.dtype))
+
+
+def check_shapes(model: Model, params: Params, source: ArraySource, batching: Batching) -> None:
+    """Trace the user's functions on shapes alone and refuse what is not a scalar (or one value a row)."""
+    if model.log_prior is not None:
+        out = _trace(model._jitted_prior, "log_prior", params)
+        _expect(out, (), "log_prior(params) must return a scalar")
+    spec = source.row_spec
+    if model.form == "datum":
+        out = _trace(model._jitted, "log_likelihood", params, spec)
+        hint = "It is called with one row, not a batch."
+        if _single_columns(source):
+            hint += f" Data {_single_columns(source)} have shape (N, 1), so one row has shape (1,): pass x[:, 0]."
+        elif _shape(out) and _shape(out)[0] > 1:
+            hint += " For a function of a whole batch that returns one value a row use Model(..., vectorized=True)."
+        _expect(out, (), f"log_likelihood must return a scalar for one datum ({describe(spec)}); {{got}}. {hint}")
+        return
+    rows = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batching.size, *s.shape), s.dtype), spec)
+    out = _trace(model._jitted, "log_likelihood", params, rows)
+    if model.form == "total":
+        if int(np.prod(_shape(out))) != 1:
+            raise InvalidValueError(
+                "the log likelihood must return one number, the sum over the rows it is given; "
+                f"got shape {_shape(out)} for {batching.size} rows. Sum it."
+            )
+        return
+    _expect(
+        out,
+        (batching.size,),
+        f"with vectorized=True, log_likelihood must return one value a row, shape ({batching.size},) for "
+        f"{batching.size} rows; {{got}}. A sum or mean over the batch hides the rows: return them unsummed.",
+    )
+    _compare_forms(model, params, source, batching.size)
+
+
+def _compare_forms(model: Model, params: Params, source: ArraySource, size: int) -> None:
+    """A vectorised likelihood must give a row the same value alone and in company (on two batches)."""
+    position = model.unconstrain(params)
+    for begin in (0, max(0, source.num_rows - size)):
+        rows = jax.tree.map(jnp.asarray, source.read(begin, begin + size))
+        together, alone = _both_forms(model, position, rows)
+        if not np.allclose(together, alone, rtol=1e-3, atol=1e-4, equal_nan=True):
+            row = int(np.argmax(np.abs(np.asarray(together) - np.asarray(alone))))
+            raise InvalidValueError(
+                "log_likelihood (vectorized=True) gives a row another value in a batch than alone: row "
+                f"{begin + row} has {float(together[row]):.6g} in a batch of {size} and {float(alone[row]):.6g} by itself. "
+                "It must treat the rows independently (no mean or sum over the batch inside)."
+            )
+
+
+@partial(jax.jit, static_argnums=0)
+def _both_forms(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
+    alone = jax.vmap(model.log_likelihood_of_one, (None, 0))(position, rows)
+    return model.log_likelihoods(position, rows), alone
+
+
+def _trace(function: Any, name: str, params: Params, *arguments: Any) -> Any:
+    try:
+        return jax.eval_shape(function, params, *arguments)
+    except Exception as error:
+        data = f" and data {describe(arguments[0])}" if arguments else ""
+        raise InvalidValueError(
+            f"{name} failed when it was tried with parameters {describe(params)}{data}: "
+            f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def _expect(out: Any, shape: tuple[int, ...], message: str) -> None:
+    got = f"got {'a ' + type(out).__name__ if not hasattr(out, 'shape') else f'shape {_shape(out)}'}"
+    if not hasattr(out, "shape") or tuple(out.shape) != shape:
+        raise InvalidValueError(message.format(got=got) if "{got}" in message else f"{message}; {got}.")
+    if not jnp.issubdtype(out.dtype, jnp.floating):
+        raise InvalidTypeError(f"{message.split(' must')[0]} must return a floating-point number, got {out.dtype}.")
+
+
+def _shape(out: Any) -> tuple[int, ...]:
+    return tuple(getattr(out, "shape", ()))
+
+
+def _single_columns(source: ArraySource) -> str:
+    names = zip(_tree.leaf_names(source.arrays), jax.tree.leaves(source.arrays), strict=True)
+    return ", ".join(f"`{name}`" for name, leaf in names if leaf.ndim == 2 and leaf.shape[1] == 1)
+
+
+def describe(tree: PyTree) -> str:
+    """Names and shapes, for messages: `beta (50,), bias ()`."""
+    leaves, treedef = jax.tree.flatten(tree)
+    if treedef == jax.tree.structure(0):
+        return f"of shape {tuple(leaves[0].shape)}"
+    named = zip(_tree.leaf_names(tree), leaves, strict=True)
+    return "{" + ", ".join(f"{name} {tuple(leaf.shape)}" for name, leaf in named) + "}"
+
+
+def check_start(model: Model, position: Params, parts: Parts, num_rows: int) -> None:
+    """The log density and its gradient must be finite at the start; says which part is not."""
+    size = min(num_rows, parts.batching.size, 1_000)
+    prior, likelihood, gradient = _first_density(model, size, position, parts.data)
+    if not np.isfinite(prior):
+        what = "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
+        raise InvalidValueError(
+            f"the log prior is {float(prior)} at the starting point: it lies {what}. Start elsewhere, or constrain the "
+            "parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
+        )
+    bad = np.flatnonzero(~np.isfinite(np.atleast_1d(likelihood)))
+    if len(bad):
+        raise InvalidValueError(
+            f"the log likelihood is {np.atleast_1d(likelihood)[bad[0]]} at the starting point for {len(bad)} of the first "
+            f"{size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or constrain the "
+            "parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
+        )
+    for name, leaf in zip(_tree.leaf_names(gradient), jax.tree.leaves(gradient), strict=True):
+        if not np.all(np.isfinite(leaf)):
+            raise InvalidValueError(
+                f"the gradient of the log density with respect to `{name}` is not finite at the starting point although "
+                "the density is (a root or an absolute value at 0 does that). Start elsewhere or rewrite it smoothly."
+            )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _first_density(model: Model, size: int, position: Params, data: Data) -> tuple[Array, Array, PyTree]:
+    rows = jax.tree.map(lambda leaf: leaf[:size], data)
+
+    def density(at: Params) -> tuple[Array, tuple[Array, Array]]:
+        prior = model.log_prior_density(at)
+        values = model.log_likelihoods(at, rows) if model.form != "total" else model.log_likelihood_sum(at, rows)
+        return prior + jnp.sum(values), (prior, values)
+
+    gradient, (prior, values) = jax.grad(density, has_aux=True)(position)
+    return prior, values, gradient

@@ -1,0 +1,103 @@
+"""What a run tells while it runs: a live bar, and reports for callbacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scirocco.types import PyTree
+
+
+@dataclass
+class Report:
+    """Handed to every callback after each chunk.
+
+    A callback may return a number or a dict of numbers; it is shown in the progress bar and kept in `run.scores`.
+    """
+
+    step: int
+    """Steps made so far, burn-in included."""
+    num_steps: int
+    num_chains: int
+    draws: PyTree
+    """The draws of this chunk, axes (chain, draw, ...); None during burn-in."""
+    steps_per_second: float
+    elapsed: float
+    stopped: bool = field(default=False, init=False)
+
+    def stop(self) -> None:
+        """End the run after this chunk; all draws so far are kept."""
+        self.stopped = True
+
+
+Callback = Callable[[Report], float | Mapping[str, float] | None]
+
+
+class Bar:
+    """A rich progress bar on stderr; silent where there is no terminal or no rich."""
+
+    def __init__(self, total: int, enabled: bool):
+        self._progress: Any = None
+        if not enabled or importlib.util.find_spec("rich") is None:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        if not (console.is_terminal or console.is_jupyter):
+            return
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total} steps"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[score]}"),
+            console=console,
+        )
+        self._task = self._progress.add_task("setting up", total=total, rate="", score="")
+        self._progress.start()
+
+    def update(self, step: int, phase: str, rate: float, score: Mapping[str, float] | None) -> None:
+        """Show where the run is."""
+        if self._progress is not None:
+            shown = "  ".join(f"{name} {value:.5g}" for name, value in (score or {}).items())
+            self._progress.update(self._task, completed=step, description=phase, rate=_per_second(rate), score=shown)
+
+    def close(self) -> None:
+        """Leave the last line on the screen."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _per_second(rate: float) -> str:
+    return "" if rate <= 0 else f"{rate / 1000:.1f}k it/s" if rate >= 1000 else f"{rate:.0f} it/s"
+
+
+class Clock:
+    """Wall and CPU seconds since it was made or restarted."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew."""
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> dict[str, float]:
+        """Seconds so far."""
+        return {"wall": time.perf_counter() - self._wall, "cpu": time.process_time() - self._cpu}
+
+
+def as_scores(value: float | Mapping[str, float] | None) -> dict[str, float]:
+    """What a callback returned, as named numbers."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return {str(name): float(number) for name, number in value.items()}
+    return {"score": float(value)}

@@ -1,0 +1,206 @@
+"""What a run returns: draws with their provenance, a summary, and the way to ArviZ."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _tree
+from scirocco._extras import require
+from scirocco._version import __version__
+from scirocco.errors import InvalidValueError
+from scirocco.types import Params, PyTree
+
+
+@dataclass(frozen=True)
+class Run:
+    """Posterior draws and how they came about.
+
+    Attributes
+    ----------
+    draws
+        The structure of the parameters, leaves (chain, draw, ...), in the user's units.
+    gradients
+        When kept: the estimate of ∇ log posterior at each draw (on the real line for transformed parameters).
+    stats
+        Scalars for each draw: `gradient_norm`, and what the sampler reports.
+    configuration
+        Everything that defines the run, as plain numbers and strings, with versions.
+    report
+        What the set-up found: passes over the data, distance of the centre to the mode, ...
+    timing
+        Wall and CPU seconds of `setup`, `first_chunk` (compiles) and `sampling`, with their steps.
+    status
+        "complete", "interrupted", "stopped" (by a callback) or "diverged".
+    scores
+        What callbacks returned: (step, {name: value}).
+    """
+
+    draws: Params
+    gradients: PyTree | None
+    stats: dict[str, np.ndarray]
+    configuration: dict[str, Any]
+    report: dict[str, Any]
+    timing: dict[str, Any]
+    status: str
+    scores: list[tuple[int, dict[str, float]]]
+
+    @property
+    def num_draws(self) -> int:
+        """Draws kept in each chain."""
+        return jax.tree.leaves(self.draws)[0].shape[1] if self.draws is not None else 0
+
+    @property
+    def num_chains(self) -> int:
+        """Chains."""
+        return jax.tree.leaves(self.draws)[0].shape[0] if self.draws is not None else 0
+
+    def __repr__(self) -> str:
+        sampler = self.configuration["sampler"]["name"]
+        estimator = self.configuration["estimator"]["name"]
+        return (
+            f"Run({sampler} with {estimator}: {self.num_chains} chains × {self.num_draws} draws of "
+            f"{self.configuration['dimension']} parameters, {self.status})"
+        )
+
+    def named_draws(self) -> dict[str, np.ndarray]:
+        """The draws as a flat dict from parameter names to arrays (chain, draw, ...)."""
+        return self._named(self.draws)
+
+    def _named(self, tree: PyTree) -> dict[str, np.ndarray]:
+        return dict(zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True))
+
+    def summary(self, probability: float = 0.9) -> Any:
+        """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, a row a parameter.
+
+        The diagnostics are ArviZ's; the result is a pandas data frame.
+        """
+        self._need_draws()
+        if not 0 < probability < 1:
+            raise InvalidValueError(f"`probability` must lie between 0 and 1, got {probability}.")
+        az = require("arviz", "run.summary()")
+        pandas = require("pandas", "run.summary()")
+        posterior = self._dataset(self.draws)
+        tail = (1 - probability) / 2
+        columns = {
+            "mean": posterior.mean(("chain", "draw")),
+            "sd": posterior.std(("chain", "draw"), ddof=1),
+            f"{100 * tail:g}%": posterior.quantile(tail, ("chain", "draw")),
+            f"{100 * (1 - tail):g}%": posterior.quantile(1 - tail, ("chain", "draw")),
+            "mcse_mean": az.mcse(posterior, method="mean"),
+            "ess_bulk": az.ess(posterior, method="bulk"),
+            "ess_tail": az.ess(posterior, method="tail"),
+            "r_hat": az.rhat(posterior) if self.num_chains > 1 else posterior.mean(("chain", "draw")) * np.nan,
+        }
+        flat = {name: _flatten(dataset) for name, dataset in columns.items()}
+        return pandas.DataFrame(flat)
+
+    def to_arviz(self) -> Any:
+        """The run as ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
+
+        Groups: posterior, sample_stats, observed_data (sizes), and `gradients` when they were kept; the configuration
+        and the versions are attributes.
+        """
+        self._need_draws()
+        az = require("arviz", "run.to_arviz()")
+        xarray = require("xarray", "run.to_arviz()")
+        attributes = {"configuration": json.dumps(self.configuration), "report": json.dumps(_plain(self.report))}
+        attributes |= {"timing": json.dumps(self.timing), "status": self.status, "inference_library": "scirocco"}
+        attributes["inference_library_version"] = __version__
+        groups = {
+            "posterior": self._dataset(self.draws).assign_attrs(attributes),
+            "sample_stats": xarray.Dataset({name: (("chain", "draw"), value) for name, value in self.stats.items()}),
+            "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
+        }
+        if self.gradients is not None:
+            groups["gradients"] = self._dataset(self.gradients)
+        if hasattr(az, "InferenceData"):
+            return az.InferenceData(attrs=attributes, warn_on_custom_groups=False, **groups)
+        tree = xarray.DataTree.from_dict(groups)
+        tree.attrs.update(attributes)
+        return tree
+
+    def _dataset(self, tree: PyTree) -> Any:
+        xarray = require("xarray", "run.to_arviz()")
+        variables = {}
+        for name, values in self._named(tree).items():
+            inner = tuple(f"{name}_dim_{axis}" for axis in range(values.ndim - 2))
+            variables[name] = (("chain", "draw", *inner), values)
+        coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
+        return xarray.Dataset(variables, coords)
+
+    def _need_draws(self) -> None:
+        if self.draws is None or not self.num_draws:
+            raise InvalidValueError(f"the run holds no draws (status: {self.status}).")
+
+
+def _flatten(dataset: Any) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for name, variable in dataset.data_vars.items():
+        values = np.asarray(variable)
+        for index in np.ndindex(values.shape):
+            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
+            out[label] = float(values[index])
+    return out
+
+
+def describe_configuration(
+    problem: Any,
+    ready: Any,
+    num_samples: int,
+    num_burnin: int,
+    thin: int,
+    num_chains: int,
+    seed: int,
+    keep_gradients: bool,
+    params: Params,
+) -> dict[str, Any]:
+    """Everything that defines a run, as JSON-ready values."""
+    return {
+        "model": repr(problem.model),
+        "sampler": describe(ready.parts.sampler),
+        "estimator": describe(ready.parts.estimator),
+        "num_rows": problem.source.num_rows,
+        "data": problem.source.fingerprint(),
+        "parameters": {
+            name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+            for name, leaf in zip(_tree.leaf_names(ready.position), jax.tree.leaves(ready.position), strict=True)
+        },
+        "dimension": _tree.size(ready.position),
+        "num_samples": num_samples,
+        "num_burnin": num_burnin,
+        "thin": thin,
+        "num_chains": num_chains,
+        "seed": seed,
+        "keep_gradients": keep_gradients,
+        "backend": jax.default_backend(),
+        "versions": {"scirocco": __version__, "jax": jax.__version__, "numpy": np.__version__},
+    }
+
+
+def describe(part: Any) -> dict[str, Any]:
+    """A sampler, estimator or schedule by name and fields."""
+    fields = {field.name: _plain(getattr(part, field.name)) for field in dataclasses.fields(part)}
+    return {"name": type(part).__name__, **fields}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return describe(value)
+    if hasattr(value, "shape"):
+        array = np.asarray(value)
+        if array.size <= 1:
+            return array.item() if array.size else None
+        return {"shape": list(array.shape), "mean": float(array.mean()), "min": float(array.min()), "max": float(array.max())}
+    return getattr(value, "__qualname__", type(value).__name__)

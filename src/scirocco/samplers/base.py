@@ -1,0 +1,94 @@
+"""What every sampler is: a move of the position, given an estimate of the gradient of the log posterior.
+
+A sampler never sees data, batches or models. Its contract:
+
+`init(params, key)`             the state before the first step; `state.position` is where the next gradient is taken
+`noise(key, params)`            all that is random in one step and does not depend on the state; because it is apart,
+                                the noise of many steps is drawn ahead in one vectorised call
+`step(state, gradient, noise, number)`   the move: pure arithmetic
+
+Conventions: ε is the recipe's step size (drift ε·(...), noise variance 2εD); the gradient is that of the log posterior;
+`number` counts steps from 0; the law that is targeted is posterior^(1/temperature).
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar, NamedTuple
+
+from scirocco import _tree
+from scirocco.samplers import schedules
+from scirocco.types import Array, Key, Params, PyTree
+
+
+class Gradient(NamedTuple):
+    """What a sampler is given at the current position."""
+
+    total: PyTree
+    """Unbiased estimate of the gradient of the log posterior."""
+    noise: PyTree | None = None
+    """Its covariance, when the sampler asks for it (`noise_kind`)."""
+    curvature: PyTree | None = None
+    """Unbiased estimate of the diagonal of the Hessian of the log posterior (`needs_curvature`)."""
+
+
+class Scales(NamedTuple):
+    """Measured once before the run, for samplers that choose their own numbers."""
+
+    largest_curvature: float
+    """Largest eigenvalue of -∇² log posterior, by power iteration on a sample of rows."""
+    noise: PyTree
+    """Variance of the gradient estimate for each parameter, at typical posterior points."""
+    dimension: int
+
+
+class Sampler(abc.ABC):
+    """Base of all samplers. Every concrete one is a frozen dataclass and a pytree of its hyper-parameters."""
+
+    step_size: Any
+    noise_kind: ClassVar[str] = "none"
+    """Which gradient-noise covariance each step needs: none, scalar, diagonal or full."""
+
+    @property
+    def needs_curvature(self) -> bool:
+        """Whether each step needs the diagonal of the Hessian."""
+        return False
+
+    @property
+    def needs_scales(self) -> bool:
+        """Whether `resolve` wants a measurement of curvature and gradient noise before the run."""
+        return self.step_size is None
+
+    def resolve(self, scales: Scales, params: Params) -> Sampler:
+        """The same sampler with every number that was left open filled in."""
+        return self
+
+    @abc.abstractmethod
+    def init(self, params: Params, key: Key) -> Any:
+        """State before the first step."""
+
+    def noise(self, key: Key, params: Params) -> PyTree:
+        """The randomness of one step: standard normals like the parameters."""
+        return _tree.normal_like(key, params)
+
+    @abc.abstractmethod
+    def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
+        """One move."""
+
+    def stats(self, state: Any) -> dict[str, Array]:
+        """Scalars worth keeping with every draw."""
+        return {}
+
+    def check_params(self, params: Params, num_steps: int) -> None:
+        """Refuse hyper-parameters that do not fit the parameters or the length of the run (host side)."""
+        schedules.step_sizes(self.step_size, params, 0)
+        schedules.check_positive_along(self.step_size, num_steps)
+
+    def sizes(self, params: Params, number: Array) -> PyTree:
+        """ε for each parameter leaf."""
+        return schedules.step_sizes(self.step_size, params, number)
+
+
+def coefficients(value: Any, params: Params, name: str) -> PyTree:
+    """A hyper-parameter for each parameter leaf: a number for all, or a prefix tree whose leaves broadcast."""
+    return _tree.broadcast_prefix(value, params, name)

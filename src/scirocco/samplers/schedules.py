@@ -1,0 +1,159 @@
+"""Step sizes that change with the step number.
+
+A schedule is a pytree: its numbers are data, so changing them compiles nothing new.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _checks, _tree
+from scirocco._tree import pytree_dataclass, static
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.types import Array, ArrayLike, Params, PyTree
+
+
+class Schedule(abc.ABC):
+    """m ↦ ε_m."""
+
+    @abc.abstractmethod
+    def __call__(self, step: ArrayLike) -> Array:
+        """The step size of step number `step` (counted from 0)."""
+
+
+@pytree_dataclass
+class Constant(Schedule):
+    """ε_m = start."""
+
+    start: ArrayLike
+
+    def __post_init__(self) -> None:
+        _checks.positive(self.start, "start", "constant")
+
+    def __call__(self, step: ArrayLike) -> Array:
+        """The same at every step."""
+        return jnp.asarray(self.start, jnp.float32)
+
+
+@pytree_dataclass
+class Polynomial(Schedule):
+    """ε_m = start (1 + m/tau)^(-kappa), the papers' schedule (there also h, τ, κ or a, b)."""
+
+    start: ArrayLike
+    tau: ArrayLike
+    kappa: ArrayLike
+
+    def __post_init__(self) -> None:
+        _checks.positive(self.start, "start", "polynomial")
+        _checks.positive(self.tau, "tau", "polynomial")
+        _checks.positive(self.kappa, "kappa", "polynomial", allow_zero=True)
+
+    def __call__(self, step: ArrayLike) -> Array:
+        """Decays from `start`; slowly until m is about tau."""
+        return self.start * (1.0 + step / self.tau) ** (-self.kappa)
+
+
+@pytree_dataclass
+class Cyclical(Schedule):
+    """ε_m = start/2 (cos(π (m mod length)/length) + 1) (Zhang et al. 2020): large steps to move, small ones to sample."""
+
+    start: ArrayLike
+    length: int = static()
+    floor: ArrayLike = 0.0
+
+    def __post_init__(self) -> None:
+        _checks.positive(self.start, "start", "cyclical")
+        _checks.positive_int(self.length, "length")
+        _checks.positive(self.floor, "floor", "cyclical", allow_zero=True)
+
+    def __call__(self, step: ArrayLike) -> Array:
+        """Restarts at `start` every `length` steps; never below `floor`."""
+        phase = (step % self.length) / self.length
+        return jnp.maximum(0.5 * self.start * (jnp.cos(jnp.pi * phase) + 1.0), self.floor)
+
+
+@pytree_dataclass
+class Custom(Schedule):
+    """The user's own function of the step number; it must be traceable by JAX."""
+
+    function: Callable[[ArrayLike], Any] = static()
+
+    def __call__(self, step: ArrayLike) -> Array:
+        """Calls the function."""
+        return jnp.asarray(self.function(step), jnp.float32)
+
+
+def constant(start: ArrayLike) -> Constant:
+    """ε_m = start."""
+    return Constant(start)
+
+
+def polynomial(start: ArrayLike, tau: ArrayLike = 1_000.0, kappa: ArrayLike = 0.33) -> Polynomial:
+    """ε_m = start (1 + m/tau)^(-kappa).
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> float(sc.schedules.polynomial(0.1, tau=10.0, kappa=1.0)(10))
+    0.05000000074505806
+    """
+    return Polynomial(start, tau, kappa)
+
+
+def cyclical(start: ArrayLike, length: int, floor: ArrayLike = 0.0) -> Cyclical:
+    """Cosine cycles of `length` steps, each from `start` down towards `floor`."""
+    return Cyclical(start, length, floor)
+
+
+def is_schedule(value: Any) -> bool:
+    """True for schedules and plain functions of the step number."""
+    return isinstance(value, Schedule) or (callable(value) and not isinstance(value, type))
+
+
+def normalise(step_size: PyTree, owner: str) -> PyTree:
+    """Check the numbers in a step size (number, tree of numbers, schedule) and wrap plain functions."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, Schedule):
+            return value
+        if is_schedule(value):
+            return Custom(value)
+        _checks.positive(value, "step_size", owner)
+        return float(value) if isinstance(value, (int, float, np.number)) else value
+
+    leaves, treedef = jax.tree.flatten(step_size, is_leaf=lambda v: is_schedule(v) or v is None)
+    if not leaves or any(leaf is None for leaf in leaves):
+        raise InvalidTypeError(f"`step_size` of {owner} must be a number, a dict of numbers or a schedule.")
+    return jax.tree.unflatten(treedef, [one(leaf) for leaf in leaves])
+
+
+def step_sizes(step_size: PyTree, params: Params, step: ArrayLike, name: str = "step_size") -> PyTree:
+    """ε for each parameter leaf at this step."""
+    spread = _tree.broadcast_prefix(step_size, params, name, is_leaf=is_schedule)
+    leaves = jax.tree.leaves(spread, is_leaf=is_schedule)
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(params)]
+    values = [
+        jnp.asarray(leaf(step) if is_schedule(leaf) else leaf, dtype) for leaf, dtype in zip(leaves, dtypes, strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(params), values)
+
+
+def check_positive_along(step_size: PyTree, num_steps: int) -> None:
+    """Refuse schedules that reach 0 or leave the finite numbers within the run (looked at in 1,000 places)."""
+    probe = np.unique(np.linspace(0, max(0, num_steps - 1), 1_000).astype(np.int32))
+    for schedule in jax.tree.leaves(step_size, is_leaf=is_schedule):
+        if not is_schedule(schedule):
+            continue
+        values = np.asarray(jax.vmap(schedule)(jnp.asarray(probe)))
+        bad = np.flatnonzero(~np.isfinite(values) | (values <= 0))
+        if len(bad):
+            raise InvalidValueError(
+                f"the step-size schedule gives {values[bad[0]]} at step {probe[bad[0]]}: it must stay finite and > 0 "
+                f"for all {num_steps} steps of the run."
+            )
