@@ -121,7 +121,9 @@ def zeros_like(tree: PyTree) -> PyTree:
 
 def vdot(a: PyTree, b: PyTree) -> Array:
     """Inner product over all leaves."""
-    return sum((jnp.sum(x * y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), jnp.array(0.0))
+    return sum(
+        (jnp.sum(x * y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), jnp.array(0.0)
+    )
 
 
 def norm(tree: PyTree) -> Array:

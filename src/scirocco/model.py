@@ -52,9 +52,13 @@ class Model:
         transforms: PyTree | None = None,
     ):
         if not callable(log_likelihood):
-            raise InvalidTypeError(f"`log_likelihood` must be a function (params, datum), got {log_likelihood!r}.")
+            raise InvalidTypeError(
+                f"`log_likelihood` must be a function (params, datum), got {log_likelihood!r}."
+            )
         if log_prior is not None and not callable(log_prior):
-            raise InvalidTypeError(f"`log_prior` must be a function of the parameters or None, got {log_prior!r}.")
+            raise InvalidTypeError(
+                f"`log_prior` must be a function of the parameters or None, got {log_prior!r}."
+            )
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.form = "rows" if vectorized else "datum"
@@ -62,7 +66,9 @@ class Model:
         self._finish()
 
     @classmethod
-    def from_total(cls, log_likelihood: Callable[[Params, Rows], Any], log_prior: LogPrior | None = None) -> Model:
+    def from_total(
+        cls, log_likelihood: Callable[[Params, Rows], Any], log_prior: LogPrior | None = None
+    ) -> Model:
         """A model whose log likelihood is given as the SUM over the rows it is handed (as R's sgmcmc wants it)."""
         model = cls(log_likelihood, log_prior)
         model.form = "total"
@@ -70,7 +76,9 @@ class Model:
         return model
 
     def _finish(self) -> None:
-        leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=lambda x: x is None or isinstance(x, Transform))
+        leaves, treedef = jax.tree.flatten(
+            self.transforms, is_leaf=lambda x: x is None or isinstance(x, Transform)
+        )
         for leaf in leaves:
             if leaf is not None and not isinstance(leaf, Transform):
                 raise InvalidTypeError(
@@ -90,7 +98,9 @@ class Model:
 
     def __repr__(self) -> str:
         name = getattr(self.log_likelihood, "__name__", repr(self.log_likelihood))
-        prior = "flat" if self.log_prior is None else getattr(self.log_prior, "__name__", repr(self.log_prior))
+        prior = (
+            "flat" if self.log_prior is None else getattr(self.log_prior, "__name__", repr(self.log_prior))
+        )
         return f"Model(log_likelihood={name}, log_prior={prior}, form={self.form!r})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -199,7 +209,9 @@ class GradientSum:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GradientSum) and self.model == other.model
 
-    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
         return jax.grad(self.model.log_likelihood_sum)(position, rows, weights)
 

@@ -65,7 +65,9 @@ def as_source(data: Data) -> ArraySource:
         return data
     leaves, treedef = jax.tree.flatten(data)
     if not leaves:
-        raise InvalidValueError("`data` holds no arrays. Pass an array or a dict of arrays with one row per datum.")
+        raise InvalidValueError(
+            "`data` holds no arrays. Pass an array or a dict of arrays with one row per datum."
+        )
     names = [name if name != "params" else "data" for name in _tree.leaf_names(data)]
     arrays = [_as_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
     _check_lengths(arrays, names)
@@ -77,10 +79,14 @@ def as_source(data: Data) -> ArraySource:
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
     columns = getattr(leaf, "dtypes", None)
-    if columns is not None and getattr(leaf, "ndim", 1) == 2:  # a data frame: name the columns that are no numbers
+    if (
+        columns is not None and getattr(leaf, "ndim", 1) == 2
+    ):  # a data frame: name the columns that are no numbers
         bad = [f"{column!r} ({dtype})" for column, dtype in columns.items() if not _is_numeric(dtype)]
         if bad:
-            raise InvalidTypeError(f"data `{name}`: columns {', '.join(bad)} are not numeric. Encode or drop them.")
+            raise InvalidTypeError(
+                f"data `{name}`: columns {', '.join(bad)} are not numeric. Encode or drop them."
+            )
     try:
         array = np.asarray(leaf)
     except Exception as error:
@@ -118,7 +124,9 @@ def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
     lengths = {name: len(array) for name, array in zip(names, arrays, strict=True)}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"`{name}`: {length}" for name, length in lengths.items())
-        raise InvalidValueError(f"the data arrays have different numbers of rows ({listed}). They must be equal.")
+        raise InvalidValueError(
+            f"the data arrays have different numbers of rows ({listed}). They must be equal."
+        )
     if not next(iter(lengths.values())):
         raise InvalidValueError("the data are empty: there are 0 rows.")
 

@@ -2,6 +2,7 @@
 
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_sum
 from scirocco.estimators.batching import Batch, Batching
+from scirocco.estimators.mode import approach_mode
 from scirocco.estimators.plain import Full, Minibatch, Weighted
 from scirocco.estimators.variance_reduced import SAGA, SVRG, ControlVariates
 
@@ -19,5 +20,6 @@ __all__ = [
     "Prepared",
     "Summand",
     "Weighted",
+    "approach_mode",
     "full_sum",
 ]

@@ -23,7 +23,9 @@ _CHUNK_BYTES = 1 << 21
 class Summand(Protocol):
     """f in Σ_i f(θ, x_i)."""
 
-    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
         """Σ_i w_i f(θ, x_i) over the rows."""
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
@@ -56,6 +58,8 @@ class Prepared(NamedTuple):
     memory: PyTree
     report: dict[str, Any]
     """Numbers for the reader: passes over the data, distance to the mode, ..."""
+    near_mode: bool = False
+    """Whether `position` is known to be near the posterior mode."""
 
 
 class Estimator(abc.ABC):
@@ -80,7 +84,9 @@ class Estimator(abc.ABC):
         """Refuse to start when the memory would not fit; nothing to check by default."""
 
 
-def estimate_from_rows(summand: Summand, position: Params, batch: Batch, key: Key | None, kind: str) -> Estimate:
+def estimate_from_rows(
+    summand: Summand, position: Params, batch: Batch, key: Key | None, kind: str
+) -> Estimate:
     """Plain estimate Σ_i w_i f(θ, x_i); rows are looked at one by one only when their covariance is wanted."""
     if kind == "none":
         total = summand.total(position, batch.rows, batch.weights, key)
@@ -96,7 +102,9 @@ def weighted_sum(values: PyTree, batch: Batch) -> PyTree:
     return jax.tree.map(lambda v: jnp.tensordot(batch.weights.astype(v.dtype), v, axes=1), values)
 
 
-def full_sum(summand: Summand, position: Params, data: Data, num_rows: int, chunk: int | None = None) -> PyTree:
+def full_sum(
+    summand: Summand, position: Params, data: Data, num_rows: int, chunk: int | None = None
+) -> PyTree:
     """Σ_i f(θ, x_i) over the first `num_rows` rows, in chunks, so that memory does not grow with the data."""
     chunk = min(num_rows, chunk or rows_per_chunk(data))
     steps, rest = divmod(num_rows, chunk)

@@ -29,7 +29,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidValueError
-from scirocco.estimators.shuffle import random_order, scale_word, uniform_index
+from scirocco.estimators.shuffle import epoch_words, random_order, scale_word, uniform_index
 from scirocco.types import Array, Data, Key, Rows
 
 SAMPLING = ("blocks", "without_replacement", "with_replacement")
@@ -72,6 +72,11 @@ class Batching(abc.ABC):
         """Words needed to hold one plan."""
         return 1
 
+    @property
+    def epoch(self) -> int:
+        """Steps over which no row comes twice; 1 when batches are independent."""
+        return 1
+
 
 @pytree_dataclass
 class Blocks(Batching):
@@ -85,6 +90,11 @@ class Blocks(Batching):
         """Finite-population factor of the variance, in expectation over the shuffle."""
         return 1.0 - self.size / self.num_rows
 
+    @property
+    def epoch(self) -> int:
+        """Windows that fit into the data."""
+        return self.num_rows // self.size
+
     def arrange(self, data: Data, seed: int) -> Data:
         """Shuffled rows, with the first n - 1 repeated at the end so that a window never wraps around."""
         order = np.random.default_rng([seed, 0x5C1]).permutation(self.num_rows)
@@ -93,10 +103,9 @@ class Blocks(Batching):
 
     def plan(self, key: Key, step: Array) -> Array:
         """Where the window of this step starts."""
-        per_epoch = self.num_rows // self.size
-        words = jax.random.bits(jax.random.fold_in(key, step // per_epoch), (3,), jnp.uint32)
+        words = epoch_words(key, step // self.epoch, 3)
         offset = scale_word(words[2], self.num_rows)
-        slot = random_order(words, jnp.asarray(step % per_epoch), per_epoch)
+        slot = random_order(words, jnp.asarray(step % self.epoch), self.epoch)
         start = offset.astype(jnp.uint32) + (slot * self.size).astype(jnp.uint32)
         return jnp.where(start >= self.num_rows, start - self.num_rows, start).astype(jnp.int32)
 
@@ -134,7 +143,9 @@ class IndependentRows(Batching):
 
     def take(self, data: Data, plan: Array) -> Batch:
         """A gather."""
-        return Batch(_gather(data, plan), plan, None, self.num_rows / self.size, self.correction, self.num_rows)
+        return Batch(
+            _gather(data, plan), plan, None, self.num_rows / self.size, self.correction, self.num_rows
+        )
 
 
 @pytree_dataclass
@@ -153,7 +164,9 @@ class WeightedRows(Batching):
         """Quantise the probabilities to multiples of 2^-32 and weight by the quantised ones: unbiased to the bit."""
         p = np.asarray(probabilities, dtype=np.float64)
         if p.shape != (num_rows,):
-            raise InvalidValueError(f"`probabilities` must have one entry a row, shape ({num_rows},); got {p.shape}.")
+            raise InvalidValueError(
+                f"`probabilities` must have one entry a row, shape ({num_rows},); got {p.shape}."
+            )
         if not np.all(np.isfinite(p)) or np.any(p <= 0):
             bad = int(np.flatnonzero(~np.isfinite(p) | (p <= 0))[0])
             raise InvalidValueError(

@@ -22,15 +22,19 @@ from scirocco import _tree
 from scirocco._extras import require
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import full_sum
-from scirocco.estimators.batching import Batching
+from scirocco.estimators.batching import Batching, IndependentRows
 from scirocco.estimators.shuffle import uniform_index
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 LEARNING_RATES = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 _MIN_STEPS, _MAX_STEPS = 400, 2_000
+_BATCH = 500
 _HESSIAN_ROWS = 8_192
 _CG_STEPS = 40
-_CLIMB_TAG, _VISIT_TAG = 0xFFFFFFFF, 0xFFFFFFFE  # a run's key is folded with chain numbers elsewhere: far from these
+_CLIMB_TAG, _VISIT_TAG = (
+    0xFFFFFFFF,
+    0xFFFFFFFE,
+)  # a run's key is folded with chain numbers elsewhere: far from these
 _CLOSE_ENOUGH = 0.1
 """Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
 
@@ -56,9 +60,7 @@ def find_mode(
 ) -> Mode:
     """A posterior mode near `position` (unconstrained coordinates)."""
     num_rows = batching.num_rows
-    steps = num_steps or int(np.clip(num_rows // batching.size, _MIN_STEPS, _MAX_STEPS))
-    rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
-    climbed, rate = _climb(model, optimizer, data, batching, position, rates, steps, key)
+    climbed, rate, passes = approach_mode(model, data, batching, position, key, optimizer, num_steps)
     visits = [_visit(model, data, num_rows, climbed, key)]
     if not math.isfinite(float(visits[0].log_density)):
         raise InvalidValueError(
@@ -75,13 +77,31 @@ def find_mode(
         visits.append(candidate)
     best = visits[-1]
     report = {
-        "passes": len(visits) + steps * batching.size / num_rows,
-        "optimizer_steps": steps,
-        "learning_rate": float(rate) if optimizer is None else None,
+        "passes": len(visits) + passes,
+        "learning_rate": rate,
         "log_density": float(best.log_density),
         "distance_to_mode_in_sd": float(best.distance),
     }
     return Mode(best.position, best.total, report)
+
+
+def approach_mode(
+    model: Any,
+    data: Data,
+    batching: Batching,
+    position: Params,
+    key: Key,
+    optimizer: Any = None,
+    num_steps: int | None = None,
+) -> tuple[Params, float | None, float]:
+    """The optimiser's part alone: a point near the mode, the learning rate that won, and the passes it took."""
+    num_rows = batching.num_rows
+    if batching.size >= num_rows:  # a whole pass for every step would be a waste
+        batching = IndependentRows(num_rows, min(num_rows, _BATCH), replace=True)
+    steps = num_steps or int(np.clip(num_rows // batching.size, _MIN_STEPS, _MAX_STEPS))
+    rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
+    climbed, rate = _climb(model, optimizer, data, batching, position, rates, steps, key)
+    return climbed, (float(rate) if optimizer is None else None), steps * batching.size / num_rows
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6))
@@ -102,16 +122,19 @@ def _climb(
     scheduled = optimizer is None
     method = optax.scale_by_adam() if scheduled else optimizer
 
-    def loss(position: Params, rows: Rows, scale: float) -> Array:
-        return -(model.log_prior_density(position) + scale * model.log_likelihood_sum(position, rows)) / num_rows
+    def loss(position: Params, rows: Rows, scale: float, weights: Array | None = None) -> Array:
+        likelihood = scale * model.log_likelihood_sum(position, rows, weights)
+        return -(model.log_prior_density(position) + likelihood) / num_rows
 
     def step(number: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         batch = batching.take(data, batching.plan(key, number))
         decay = 0.5 * (1 + jnp.cos(jnp.pi * number / steps))
 
         def one(position: Params, state: PyTree, rate: Array) -> tuple[Params, PyTree]:
-            gradient = jax.grad(loss)(position, batch.rows, batch.scale)
-            if not scheduled:  # the user's optimiser has its own learning rate, for the sum rather than the mean
+            gradient = jax.grad(loss)(position, batch.rows, batch.scale, batch.weights)
+            if (
+                not scheduled
+            ):  # the user's optimiser has its own learning rate, for the sum rather than the mean
                 gradient = _tree.scale(num_rows, gradient)
             update, state = method.update(gradient, state, position)
             if scheduled:
@@ -163,7 +186,9 @@ class _ValueAndGradient:
     def __init__(self, model: Any):
         self.model = model
 
-    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
         return jax.value_and_grad(self.model.log_likelihood_sum)(position, rows)
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:

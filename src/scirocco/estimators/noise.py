@@ -26,9 +26,13 @@ def covariance(values: PyTree, batch: Batch, kind: str) -> PyTree:
     """
     n = batch.index.shape[0]
     if n < 2:
-        raise InvalidValueError("a batch of one row has no covariance: use `batch_size` >= 2 with this sampler.")
+        raise InvalidValueError(
+            "a batch of one row has no covariance: use `batch_size` >= 2 with this sampler."
+        )
     correction = batch.correction
-    weighted = jax.tree.map(lambda v: _spread(batch, v) * v, values)  # each row's own estimate of the sum, over n
+    weighted = jax.tree.map(
+        lambda v: _spread(batch, v) * v, values
+    )  # each row's own estimate of the sum, over n
     diagonal = jax.tree.map(lambda w: jnp.var(w, axis=0, ddof=1) * n * correction, weighted)
     if kind == "diagonal":
         return diagonal

@@ -115,7 +115,9 @@ class Weighted(Estimator):
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
         if self.probabilities is None:
-            raise InvalidTypeError("`probabilities` of Weighted must be an array with one number > 0 a row, got None.")
+            raise InvalidTypeError(
+                "`probabilities` of Weighted must be an array with one number > 0 a row, got None."
+            )
 
     def batching(self, num_rows: int) -> Batching:
         """Rows drawn by the given probabilities."""

@@ -30,6 +30,16 @@ def random_order(words: Array, positions: Array, length: int) -> Array:
     return jax.lax.fori_loop(0, ROUNDS, swap_or_not, positions.astype(jnp.uint32)).astype(jnp.int32)
 
 
+def epoch_words(key: Key, epoch: Array, count: int) -> Array:
+    """`count` random 32-bit words for an epoch, hashed from the key and the epoch's number.
+
+    The order of a shuffle needs no cryptographic generator, and a few multiplications compile ten times faster.
+    """
+    first, second = jax.random.key_data(key).reshape(-1)[:2]
+    counters = jnp.asarray(epoch, jnp.uint32) * jnp.uint32(count) + jnp.arange(count, dtype=jnp.uint32)
+    return _mix(first ^ _mix(counters ^ _mix(second)))
+
+
 def scale_word(word: Array, length: int) -> Array:
     """A random 32-bit word as an integer 0..length-1; each within 2^-32 of its probability 1/length."""
     return multiply_high(word, jnp.uint32(length)).astype(jnp.int32)

@@ -101,13 +101,22 @@ class ControlVariates(Estimator):
     def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
         """Find the mode, and the exact sum there."""
         if self.centre is not None:
-            centre = model.unconstrain(jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), self.centre, position))
+            centre = model.unconstrain(
+                jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), self.centre, position)
+            )
             total = _full_sum(model.summand, centre, data, num_rows)
-            return Prepared(centre, CentredMemory(centre, total), {"passes": 1.0})
+            return Prepared(centre, CentredMemory(centre, total), {"passes": 1.0}, near_mode=True)
         mode = find_mode(
-            model, data, self.batching(num_rows), position, key, self.optimizer, self.num_optimizer_steps, self.polish
+            model,
+            data,
+            self.batching(num_rows),
+            position,
+            key,
+            self.optimizer,
+            self.num_optimizer_steps,
+            self.polish,
         )
-        return Prepared(mode.position, CentredMemory(mode.position, mode.total), mode.report)
+        return Prepared(mode.position, CentredMemory(mode.position, mode.total), mode.report, near_mode=True)
 
     def estimate(
         self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
@@ -228,7 +237,9 @@ class SAGA(Estimator):
         covariance = None if noise == "none" else _noise.covariance(change, batch, noise)
         once = _first_occurrence(batch.index) if self.sampling == "with_replacement" else None
         table = jax.tree.map(lambda t, v: t.at[batch.index].set(v), memory.table, new)
-        return Estimate(total, covariance), TableMemory(table, _tree.add(memory.total, _sum_rows(change, once)))
+        return Estimate(total, covariance), TableMemory(
+            table, _tree.add(memory.total, _sum_rows(change, once))
+        )
 
 
 def _first_occurrence(index: Array) -> Array:
@@ -254,7 +265,9 @@ def _full_sum(summand: Summand, position: Params, data: Data, num_rows: int) -> 
 def _fill_table(summand: Summand, position: Params, data: Data, num_rows: int) -> TableMemory:
     """Per-row values in chunks, so that the intermediates stay small."""
     rows = jax.tree.map(lambda leaf: leaf[:num_rows], data)
-    table = jax.lax.map(lambda row: summand_of_one(summand, position, row), rows, batch_size=rows_per_chunk(data))
+    table = jax.lax.map(
+        lambda row: summand_of_one(summand, position, row), rows, batch_size=rows_per_chunk(data)
+    )
     return TableMemory(table, jax.tree.map(lambda t: t.sum(axis=0), table))
 
 

@@ -75,20 +75,23 @@ class ThreadedChains:
         self.capacity = _capacity(ready.position, keep_gradients, 1)
         self._static = (model, keep_gradients, self.capacity)
         self._parts = ready.parts
-        self._key = key
         self.states: list[KernelState] = [
-            _start(model, ready.parts, ready.position, ready.memory, key, np.int32(chain)) for chain in range(num_chains)
+            _start(model, ready.parts, ready.position, ready.memory, key, np.int32(chain))
+            for chain in range(num_chains)
         ]
         workers = min(num_chains, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
+
+    @property
+    def first_gradient(self) -> PyTree:
+        """The gradient of the first chain's current state."""
+        return self.states[0].gradient.total
 
     def _one(self, chain: int, num_steps: int, thin: int) -> loop.Chunk:
         state, chunk = _advance(
             *self._static,
             self._parts,
             self.states[chain],
-            self._key,
-            np.int32(chain),
             np.int32(num_steps),
             np.int32(thin),
         )
@@ -114,7 +117,9 @@ class ThreadedChains:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-_AXES = KernelState(0, 0, 0, None, 0)  # the step number is common to all chains, so that its branches stay branches
+_AXES = KernelState(
+    0, 0, 0, None, 0, 0
+)  # the step number is common to all chains, so that its branches stay branches
 
 
 @partial(jax.jit, static_argnums=0)
@@ -134,15 +139,13 @@ def _advance_all(
     capacity: int,
     parts: loop.Parts,
     states: KernelState,
-    key: Key,
-    chains: Array,
     num_steps: Any,
     thin: Any,
 ) -> tuple[KernelState, loop.Chunk]:
-    def one(state: KernelState, chain: Array) -> tuple[KernelState, loop.Chunk]:
-        return loop.advance(model, keep_gradients, capacity, parts, state, key, chain, num_steps, thin)
+    def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
+        return loop.advance(model, keep_gradients, capacity, parts, state, num_steps, thin)
 
-    return jax.vmap(one, in_axes=(_AXES, 0), out_axes=(_AXES, 0))(states, chains)
+    return jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))(states)
 
 
 class VectorizedChains:
@@ -152,13 +155,18 @@ class VectorizedChains:
         self.capacity = _capacity(ready.position, keep_gradients, num_chains)
         self._static = (model, keep_gradients, self.capacity)
         self._parts = ready.parts
-        self._key, self._chains = key, np.arange(num_chains, dtype=np.int32)
-        self.states = _start_all(model, ready.parts, ready.position, ready.memory, key, self._chains)
+        numbers = np.arange(num_chains, dtype=np.int32)
+        self.states = _start_all(model, ready.parts, ready.position, ready.memory, key, numbers)
+
+    @property
+    def first_gradient(self) -> PyTree:
+        """The gradients of the current states."""
+        return self.states.gradient.total
 
     def advance(self, num_steps: int, thin: int, num_draws: int) -> HostChunk:
         """One call for all chains."""
         self.states, chunk = _advance_all(
-            *self._static, self._parts, self.states, self._key, self._chains, np.int32(num_steps), np.int32(thin)
+            *self._static, self._parts, self.states, np.int32(num_steps), np.int32(thin)
         )
         host = jax.tree.map(np.asarray, chunk)
         return HostChunk(*jax.tree.map(lambda leaf: leaf[:, :num_draws] if leaf.ndim > 1 else leaf, host))

@@ -9,7 +9,7 @@ import jax
 
 from scirocco.estimators import Estimator
 from scirocco.model import Model
-from scirocco.run import loop, setup
+from scirocco.run import loop, probe, setup
 from scirocco.run.loop import Info, KernelState
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Key, Params
@@ -43,7 +43,9 @@ class Kernel:
         ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
         self.problem = self.problem._replace(parts=ready.parts)
         self.report = ready.report
-        return _start(self.model, ready.parts, ready.position, ready.memory, key)
+        state = _start(self.model, ready.parts, ready.position, ready.memory, key)
+        probe.check_gradient(state.gradient.total)
+        return state
 
     def step(self, key: Key, state: KernelState) -> tuple[KernelState, Info]:
         """One step; `state` stays usable."""

@@ -36,6 +36,8 @@ class KernelState(NamedTuple):
     """Steps made so far."""
     batch_key: Key
     """Decides all batches of this chain."""
+    noise_key: Key
+    """Decides the noise of `sc.sample`: step m draws from `fold_in(noise_key, m)`. (`Kernel.step` is given its key.)"""
 
 
 class Info(NamedTuple):
@@ -95,13 +97,21 @@ def _signs(params: Params, key: Key | None) -> PyTree | None:
 
 
 def evaluate(
-    model: Model, parts: Parts, position: Params, memory: PyTree, number: Array, plan: Any, probe: PyTree | None
+    model: Model,
+    parts: Parts,
+    position: Params,
+    memory: PyTree,
+    number: Array,
+    plan: Any,
+    probe: PyTree | None,
 ) -> tuple[Gradient, PyTree]:
     """Estimate of ∇ log posterior at `position`: exact prior part plus the estimated sum over the data."""
     context = Context(parts.data, parts.batching.take(parts.data, plan), number)
 
     def total(at: Params) -> tuple[PyTree, Any]:
-        estimate, updated = parts.estimator.estimate(model.summand, at, memory, context, parts.sampler.noise_kind)
+        estimate, updated = parts.estimator.estimate(
+            model.summand, at, memory, context, parts.sampler.noise_kind
+        )
         prior = jax.grad(model.log_prior_density)(at)
         return _tree.add(prior, estimate.total), (estimate.noise, updated)
 
@@ -112,26 +122,21 @@ def evaluate(
     return Gradient(value, noise, jax.tree.map(jnp.multiply, probe, tangent)), updated
 
 
-def chain_keys(key: Key, chain: Array) -> tuple[Key, Key]:
-    """The key that starts a chain, and the one that its noise comes from."""
-    return tuple(jax.random.split(jax.random.fold_in(key, chain)))
-
-
 def start_chain(
     model: Model, parts: Parts, position: Params, memory: PyTree, key: Key, chain: Array
 ) -> KernelState:
-    """Chain number `chain` of a run."""
-    return start(model, parts, position, memory, chain_keys(key, chain)[0])
+    """Chain number `chain` of the run that belongs to `key`, before its first step."""
+    return start(model, parts, position, memory, jax.random.fold_in(key, chain))
 
 
 def start(model: Model, parts: Parts, position: Params, memory: PyTree, key: Key) -> KernelState:
     """The state before the first step: auxiliary variables drawn, first gradient estimated."""
-    sampler_key, batch_key = jax.random.split(key)
-    sampler_key, sign_key = _branch(parts, sampler_key)
+    init_key, batch_key, noise_key = jax.random.split(key, 3)
+    init_key, sign_key = _branch(parts, init_key)
     zero = jnp.zeros((), jnp.int32)
     plan = parts.batching.plan(batch_key, zero)
     gradient, memory = evaluate(model, parts, position, memory, zero, plan, _signs(position, sign_key))
-    return KernelState(parts.sampler.init(position, sampler_key), gradient, memory, zero, batch_key)
+    return KernelState(parts.sampler.init(position, init_key), gradient, memory, zero, batch_key, noise_key)
 
 
 def move(model: Model, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
@@ -140,7 +145,7 @@ def move(model: Model, parts: Parts, state: KernelState, draws: Draws) -> tuple[
     number = state.number + 1
     gradient, memory = evaluate(model, parts, moved.position, state.memory, number, draws.plan, draws.probe)
     info = Info(_code(moved.position), _stats(parts, moved, gradient))
-    return KernelState(moved, gradient, memory, number, state.batch_key), info
+    return KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key), info
 
 
 def _stats(parts: Parts, sampler_state: Any, gradient: Gradient) -> dict[str, Array]:
@@ -165,16 +170,17 @@ def advance(
     capacity: int,
     parts: Parts,
     state: KernelState,
-    key: Key,
-    chain: Array,
     num_steps: Array,
     thin: Array,
 ) -> tuple[KernelState, Chunk]:
     """Make `num_steps` steps of one chain, keeping every `thin`-th position (at most `capacity`)."""
-    _, noise_key = chain_keys(key, chain)
     position = state.sampler.position
     ahead = ahead_steps(parts, position)
-    kept = (position, state.gradient.total if keep_gradients else None, _stats(parts, state.sampler, state.gradient))
+    kept = (
+        position,
+        state.gradient.total if keep_gradients else None,
+        _stats(parts, state.sampler, state.gradient),
+    )
     buffers = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), kept)
     nothing = jnp.full((), -1, jnp.int32)
 
@@ -182,7 +188,9 @@ def advance(
         done, state, buffers, bad = carry
         numbers = state.number + jnp.arange(ahead)
         drawn = jax.vmap(
-            lambda number: draw(parts, position, jax.random.fold_in(noise_key, number), state.batch_key, number)
+            lambda number: draw(
+                parts, position, jax.random.fold_in(state.noise_key, number), state.batch_key, number
+            )
         )(numbers)
 
         def one(offset: Array, inner: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -193,7 +201,9 @@ def advance(
             slot = (done + offset) // thin
             keep = (state.sampler.position, state.gradient.total if keep_gradients else None, info.stats)
             buffers = jax.tree.map(
-                lambda buffer, leaf: jax.lax.dynamic_update_index_in_dim(buffer, leaf.astype(buffer.dtype), slot, 0),
+                lambda buffer, leaf: jax.lax.dynamic_update_index_in_dim(
+                    buffer, leaf.astype(buffer.dtype), slot, 0
+                ),
                 buffers,
                 keep,
             )

@@ -6,13 +6,14 @@ a few dozen gradients on about a thousand rows.
 
 from __future__ import annotations
 
+import importlib.util
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from scirocco import _tree
-from scirocco.estimators import Context
+from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.model import Model
 from scirocco.run.loop import Parts
 from scirocco.samplers import Scales
@@ -25,10 +26,18 @@ _TABLE_NUMBERS = 1 << 24
 _TAG = 0xFFFFFFFD  # a run's key is folded with chain numbers elsewhere: far from this
 
 
-def measure(model: Model, parts: Parts, position: Params, memory: PyTree, key: Key) -> Scales:
-    """Curvature and noise around `position`."""
-    curvature, noise = _measure(model, parts, position, memory, key)
-    return Scales(float(curvature), noise, _tree.size(position))
+def measure(model: Model, parts: Parts, prepared: Prepared, key: Key) -> Scales:
+    """Curvature and noise where the posterior has its mass.
+
+    A start far from the mode can have several times its noise and curvature, so unless the estimator has found the
+    mode already, a short climb goes there first; the chain still starts where the user said. Without optax the
+    measurement is made at the start.
+    """
+    position = prepared.position
+    if not prepared.near_mode and importlib.util.find_spec("optax") is not None:
+        position, _, _ = approach_mode(model, parts.data, parts.batching, position, key)
+    curvature, noise, information = _measure(model, parts, position, prepared.memory, key)
+    return Scales(float(curvature), noise, information, parts.batching.epoch)
 
 
 def curvature_limit(model: Model, parts: Parts, position: Params, key: Key) -> float:
@@ -55,7 +64,9 @@ def _curvature(model: Model, parts: Parts, position: Params, key: Key) -> Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def _measure(model: Model, parts: Parts, position: Params, memory: PyTree, key: Key) -> tuple[Array, PyTree]:
+def _measure(
+    model: Model, parts: Parts, position: Params, memory: PyTree, key: Key
+) -> tuple[Array, PyTree, PyTree]:
     power_key, point_key, batch_key = jax.random.split(jax.random.fold_in(key, _TAG), 3)
     rows, _ = _rows(parts, position)
     squares = jax.tree.map(lambda g: jnp.mean(g * g, axis=0), model.summand.each(position, rows))
@@ -71,7 +82,8 @@ def _measure(model: Model, parts: Parts, position: Params, memory: PyTree, key: 
         return parts.estimator.estimate(model.summand, there, memory, context, "diagonal")[0].noise
 
     noise = jax.lax.map(noise_at, jnp.arange(_POINTS))
-    return _curvature(model, parts, position, power_key), jax.tree.map(lambda v: v.mean(axis=0), noise)
+    curvature = _curvature(model, parts, position, power_key)
+    return curvature, jax.tree.map(lambda v: v.mean(axis=0), noise), information
 
 
 def _rows(parts: Parts, position: Params) -> tuple[PyTree, float]:

@@ -31,7 +31,9 @@ def check_params(params: Params) -> Params:
 def _check_leaf(name: str, leaf: Any) -> Array:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
         warnings.warn(
-            f"parameter `{name}` starts at the integer {leaf}: taken as {float(leaf)}.", SciroccoWarning, stacklevel=6
+            f"parameter `{name}` starts at the integer {leaf}: taken as {float(leaf)}.",
+            SciroccoWarning,
+            stacklevel=6,
         )
         leaf = float(leaf)
     try:
@@ -44,7 +46,9 @@ def _check_leaf(name: str, leaf: Any) -> Array:
             "from floats (e.g. .astype(float)), and sum discrete ones out of the likelihood."
         )
     if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
-        raise InvalidTypeError(f"parameter `{name}` has dtype {host.dtype}; it must be a floating-point array.")
+        raise InvalidTypeError(
+            f"parameter `{name}` has dtype {host.dtype}; it must be a floating-point array."
+        )
     if not np.all(np.isfinite(host)):
         count = int(np.sum(~np.isfinite(host)))
         raise InvalidValueError(
@@ -63,10 +67,14 @@ def check_shapes(model: Model, params: Params, source: ArraySource, batching: Ba
         out = _trace(model._jitted, "log_likelihood", params, spec)
         hint = "It is called with one row, not a batch."
         if _single_columns(source):
-            hint += f" Data {_single_columns(source)} have shape (N, 1), so one row has shape (1,): pass x[:, 0]."
+            hint += (
+                f" Data {_single_columns(source)} have shape (N, 1), so one row has shape (1,): pass x[:, 0]."
+            )
         elif _shape(out) and _shape(out)[0] > 1:
             hint += " For a function of a whole batch that returns one value a row use Model(..., vectorized=True)."
-        _expect(out, (), f"log_likelihood must return a scalar for one datum ({describe(spec)}); {{got}}. {hint}")
+        _expect(
+            out, (), f"log_likelihood must return a scalar for one datum ({describe(spec)}); {{got}}. {hint}"
+        )
         return
     rows = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batching.size, *s.shape), s.dtype), spec)
     out = _trace(model._jitted, "log_likelihood", params, rows)
@@ -123,7 +131,9 @@ def _expect(out: Any, shape: tuple[int, ...], message: str) -> None:
     if not hasattr(out, "shape") or tuple(out.shape) != shape:
         raise InvalidValueError(message.format(got=got) if "{got}" in message else f"{message}; {got}.")
     if not jnp.issubdtype(out.dtype, jnp.floating):
-        raise InvalidTypeError(f"{message.split(' must')[0]} must return a floating-point number, got {out.dtype}.")
+        raise InvalidTypeError(
+            f"{message.split(' must')[0]} must return a floating-point number, got {out.dtype}."
+        )
 
 
 def _shape(out: Any) -> tuple[int, ...]:
@@ -145,11 +155,13 @@ def describe(tree: PyTree) -> str:
 
 
 def check_start(model: Model, position: Params, parts: Parts, num_rows: int) -> None:
-    """The log density and its gradient must be finite at the start; says which part is not."""
+    """The log density must be finite at the start; says which part is not."""
     size = min(num_rows, parts.batching.size, 1_000)
-    prior, likelihood, gradient = _first_density(model, size, position, parts.data)
+    prior, likelihood = _first_density(model, size, position, parts.data)
     if not np.isfinite(prior):
-        what = "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
+        what = (
+            "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
+        )
         raise InvalidValueError(
             f"the log prior is {float(prior)} at the starting point: it lies {what}. Start elsewhere, or constrain the "
             "parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
@@ -161,22 +173,24 @@ def check_start(model: Model, position: Params, parts: Parts, num_rows: int) -> 
             f"{size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or constrain the "
             "parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
         )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _first_density(model: Model, size: int, position: Params, data: Data) -> tuple[Array, Array]:
+    rows = jax.tree.map(lambda leaf: leaf[:size], data)
+    values = (
+        model.log_likelihoods(position, rows)
+        if model.form != "total"
+        else model.log_likelihood_sum(position, rows)
+    )
+    return model.log_prior_density(position), values
+
+
+def check_gradient(gradient: PyTree) -> None:
+    """The first gradient must be finite; says which parameter's is not."""
     for name, leaf in zip(_tree.leaf_names(gradient), jax.tree.leaves(gradient), strict=True):
         if not np.all(np.isfinite(leaf)):
             raise InvalidValueError(
                 f"the gradient of the log density with respect to `{name}` is not finite at the starting point although "
                 "the density is (a root or an absolute value at 0 does that). Start elsewhere or rewrite it smoothly."
             )
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _first_density(model: Model, size: int, position: Params, data: Data) -> tuple[Array, Array, PyTree]:
-    rows = jax.tree.map(lambda leaf: leaf[:size], data)
-
-    def density(at: Params) -> tuple[Array, tuple[Array, Array]]:
-        prior = model.log_prior_density(at)
-        values = model.log_likelihoods(at, rows) if model.form != "total" else model.log_likelihood_sum(at, rows)
-        return prior + jnp.sum(values), (prior, values)
-
-    gradient, (prior, values) = jax.grad(density, has_aux=True)(position)
-    return prior, values, gradient

@@ -67,7 +67,9 @@ class Bar:
         """Show where the run is."""
         if self._progress is not None:
             shown = "  ".join(f"{name} {value:.5g}" for name, value in (score or {}).items())
-            self._progress.update(self._task, completed=step, description=phase, rate=_per_second(rate), score=shown)
+            self._progress.update(
+                self._task, completed=step, description=phase, rate=_per_second(rate), score=shown
+            )
 
     def close(self) -> None:
         """Leave the last line on the screen."""

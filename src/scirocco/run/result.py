@@ -95,7 +95,9 @@ class Run:
             "mcse_mean": az.mcse(posterior, method="mean"),
             "ess_bulk": az.ess(posterior, method="bulk"),
             "ess_tail": az.ess(posterior, method="tail"),
-            "r_hat": az.rhat(posterior) if self.num_chains > 1 else posterior.mean(("chain", "draw")) * np.nan,
+            "r_hat": az.rhat(posterior)
+            if self.num_chains > 1
+            else posterior.mean(("chain", "draw")) * np.nan,
         }
         flat = {name: _flatten(dataset) for name, dataset in columns.items()}
         return pandas.DataFrame(flat)
@@ -109,12 +111,21 @@ class Run:
         self._need_draws()
         az = require("arviz", "run.to_arviz()")
         xarray = require("xarray", "run.to_arviz()")
-        attributes = {"configuration": json.dumps(self.configuration), "report": json.dumps(_plain(self.report))}
-        attributes |= {"timing": json.dumps(self.timing), "status": self.status, "inference_library": "scirocco"}
+        attributes = {
+            "configuration": json.dumps(self.configuration),
+            "report": json.dumps(_plain(self.report)),
+        }
+        attributes |= {
+            "timing": json.dumps(self.timing),
+            "status": self.status,
+            "inference_library": "scirocco",
+        }
         attributes["inference_library_version"] = __version__
         groups = {
             "posterior": self._dataset(self.draws).assign_attrs(attributes),
-            "sample_stats": xarray.Dataset({name: (("chain", "draw"), value) for name, value in self.stats.items()}),
+            "sample_stats": xarray.Dataset(
+                {name: (("chain", "draw"), value) for name, value in self.stats.items()}
+            ),
             "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
         }
         if self.gradients is not None:
@@ -169,7 +180,9 @@ def describe_configuration(
         "data": problem.source.fingerprint(),
         "parameters": {
             name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
-            for name, leaf in zip(_tree.leaf_names(ready.position), jax.tree.leaves(ready.position), strict=True)
+            for name, leaf in zip(
+                _tree.leaf_names(ready.position), jax.tree.leaves(ready.position), strict=True
+            )
         },
         "dimension": _tree.size(ready.position),
         "num_samples": num_samples,
@@ -202,5 +215,10 @@ def _plain(value: Any) -> Any:
         array = np.asarray(value)
         if array.size <= 1:
             return array.item() if array.size else None
-        return {"shape": list(array.shape), "mean": float(array.mean()), "min": float(array.min()), "max": float(array.max())}
+        return {
+            "shape": list(array.shape),
+            "mean": float(array.mean()),
+            "min": float(array.min()),
+            "max": float(array.max()),
+        }
     return getattr(value, "__qualname__", type(value).__name__)

@@ -15,7 +15,7 @@ from scirocco.errors import DivergenceError, InvalidTypeError, SciroccoWarning
 from scirocco.estimators import ControlVariates, Estimator
 from scirocco.model import Model
 from scirocco.run import chains as _chains
-from scirocco.run import pilot, setup
+from scirocco.run import pilot, probe, setup
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
 from scirocco.run.result import Run, describe_configuration
 from scirocco.samplers import SGLD, Sampler
@@ -110,6 +110,7 @@ def sample(
         num_steps = num_burnin + num_samples * thin
         ready = setup.prepare(problem, params, num_steps=num_steps, num_chains=num_chains, key=key)
         chains = _chains.make_chains(model, ready, num_chains, key, keep_gradients, chain_method)
+        probe.check_gradient(chains.first_gradient)
         timing = {"setup": clock.read()}
         session = _Session(chains, num_samples, num_burnin, thin, num_chains, tuple(callbacks), bar)
         session.drive()
@@ -150,7 +151,12 @@ class _Session:
         bar: Bar,
     ):
         self.chains, self.bar, self.callbacks = chains, bar, callbacks
-        self.num_samples, self.num_burnin, self.thin, self.num_chains = num_samples, num_burnin, thin, num_chains
+        self.num_samples, self.num_burnin, self.thin, self.num_chains = (
+            num_samples,
+            num_burnin,
+            thin,
+            num_chains,
+        )
         self.total = num_burnin + num_samples * thin
         self.step = self.kept = 0
         self.rate = 0.0
@@ -179,7 +185,9 @@ class _Session:
             )
         finally:
             self.chains.close()
-        self.timing["sampling"] = clock.read() | {"steps": self.step - self.timing.get("first_chunk", {}).get("steps", 0)}
+        self.timing["sampling"] = clock.read() | {
+            "steps": self.step - self.timing.get("first_chunk", {}).get("steps", 0)
+        }
 
     def _chunk(self) -> None:
         burning = self.step < self.num_burnin

@@ -49,7 +49,11 @@ def compose(model: Model, data: Data, sampler: Sampler, estimator: Estimator, se
 def _check_kind(value: Any, kind: type, name: str, example: str) -> None:
     if isinstance(value, kind):
         return
-    called = " (an instance is needed: add parentheses)" if isinstance(value, type) and issubclass(value, kind) else ""
+    called = (
+        " (an instance is needed: add parentheses)"
+        if isinstance(value, type) and issubclass(value, kind)
+        else ""
+    )
     raise InvalidTypeError(f"`{name}` must be a scirocco {name} such as {example}; got {value!r}{called}.")
 
 
@@ -68,7 +72,7 @@ def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int
     prepared = parts.estimator.prepare(model, parts.data, position, num_rows, key)
     report = dict(prepared.report)
     if parts.sampler.needs_scales:
-        scales = pilot.measure(model, parts, prepared.position, prepared.memory, key)
+        scales = pilot.measure(model, parts, prepared, key)
         parts = parts._replace(sampler=parts.sampler.resolve(scales, prepared.position))
         parts.sampler.check_params(params, num_steps)
         report["largest_curvature"] = scales.largest_curvature

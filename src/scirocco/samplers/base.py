@@ -16,6 +16,9 @@ from __future__ import annotations
 import abc
 from typing import Any, ClassVar, NamedTuple
 
+import jax
+import numpy as np
+
 from scirocco import _tree
 from scirocco.samplers import schedules
 from scirocco.types import Array, Key, Params, PyTree
@@ -38,8 +41,41 @@ class Scales(NamedTuple):
     largest_curvature: float
     """Largest eigenvalue of -∇² log posterior, by power iteration on a sample of rows."""
     noise: PyTree
-    """Variance of the gradient estimate for each parameter, at typical posterior points."""
-    dimension: int
+    """Variance of one gradient estimate for each parameter, at typical posterior points."""
+    information: PyTree
+    """Curvature for each parameter: the diagonal of the empirical Fisher information."""
+    epoch: int
+    """Steps in an epoch of batches without replacement, whose errors cancel; 1 when batches are independent."""
+
+    def lasting_noise(self, relaxation: PyTree) -> PyTree:
+        """The variance that independent errors would need to have the same effect on a chain.
+
+        `relaxation` is the number of steps in which the chain forgets, for each parameter. A chain that is slow
+        compared with an epoch hardly feels errors that sum to zero over it.
+        """
+        return jax.tree.map(
+            lambda v, steps: v * reshuffling_factor(np.asarray(steps), self.epoch).astype(v.dtype),
+            self.noise,
+            relaxation,
+        )
+
+
+def reshuffling_factor(relaxation: np.ndarray, epoch: int) -> np.ndarray:
+    """Stationary variance of x' = a x + η, a = 1 - 1/relaxation, with errors η that sum to zero over every epoch,
+    over that with independent errors of the same variance (averaged over the position in the epoch)."""
+    if epoch <= 1:
+        return np.ones_like(np.asarray(relaxation, float))
+    a = np.clip(1.0 - 1.0 / np.maximum(np.asarray(relaxation, float), 1.0), 0.0, 1.0 - 1e-9)[..., None]
+    t = np.unique(np.round(np.linspace(1, epoch, min(epoch, 200))))
+    shared = 1.0 / (epoch - 1)
+
+    def within(steps: np.ndarray) -> np.ndarray:
+        squares = (1 - a ** (2 * steps)) / (1 - a**2)
+        return (1 + shared) * squares - shared * ((1 - a**steps) / (1 - a)) ** 2
+
+    whole = np.array([float(epoch)])
+    boundary = within(whole) / (1 - a ** (2 * whole))
+    return np.mean(a ** (2 * t) * boundary + within(t), axis=-1) * (1 - a[..., 0] ** 2)
 
 
 class Sampler(abc.ABC):

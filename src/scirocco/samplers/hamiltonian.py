@@ -48,9 +48,10 @@ class SGHMC(Sampler):
     step_size
         ε: number, prefix tree or schedule, in units of θ. None: chosen from curvature and gradient noise at the start.
     friction
-        C > 0, in units of 1/ε; number or prefix tree. None (default): max(√λ, 5 εV/2) for each parameter, with V
-        estimated at the start, which is also taken out of the injected noise. A friction given by the user is used as
-        it is, with a warning when εV/2C says that the variance will be inflated.
+        C > 0, in units of 1/ε; number or prefix tree. None (default): max(√λ, 5 εV/2) for each parameter, with V measured
+        near the mode and taken out of the injected noise (less what the blocks of an epoch cancel among themselves).
+        A friction given by the user is used as it is, with a warning when εV/2C says that the variance will be
+        inflated.
     gradient_noise
         V, to be taken out of the injected noise: a number or prefix tree. Normally left to the default.
     resample_every
@@ -94,10 +95,13 @@ class SGHMC(Sampler):
         step_size = self.step_size if self.step_size is not None else momentum_step(scales)
         eps = schedules.step_sizes(step_size, params, 0)
         if self.friction is not None:
-            warn_of_inflation("SGHMC", eps, coefficients(self.friction, params, "friction"), scales, self.temperature)
+            warn_of_inflation(
+                "SGHMC", eps, coefficients(self.friction, params, "friction"), scales, self.temperature
+            )
             return dataclasses.replace(self, step_size=step_size, gradient_noise=0.0)
         friction = friction_for(scales, eps)
-        return dataclasses.replace(self, step_size=step_size, friction=friction, gradient_noise=scales.noise)
+        noise = scales.lasting_noise(relaxation_steps(scales, eps, friction))
+        return dataclasses.replace(self, step_size=step_size, friction=friction, gradient_noise=noise)
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """εC must not exceed 1."""
@@ -115,17 +119,23 @@ class SGHMC(Sampler):
         kick, fresh = jax.random.split(key)
         return _tree.normal_like(kick, params), _tree.normal_like(fresh, params)
 
-    def step(self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array) -> HamiltonianState:
+    def step(
+        self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array
+    ) -> HamiltonianState:
         """Kick, then move with the new momentum."""
         kick, fresh = noise
         momentum = state.momentum
         if self.resample_every is not None:
             due = number % self.resample_every == 0
             root = jnp.sqrt(jnp.asarray(self.temperature))
-            momentum = jax.tree.map(lambda r, xi: jnp.where(due, root.astype(r.dtype) * xi, r), momentum, fresh)
+            momentum = jax.tree.map(
+                lambda r, xi: jnp.where(due, root.astype(r.dtype) * xi, r), momentum, fresh
+            )
         eps = self.sizes(state.position, number)
         friction = coefficients(self.friction, state.position, "friction")
-        variance = coefficients(0.0 if self.gradient_noise is None else self.gradient_noise, state.position, "noise")
+        variance = coefficients(
+            0.0 if self.gradient_noise is None else self.gradient_noise, state.position, "noise"
+        )
 
         def push(r: Array, e: Array, c: Any, v: Any, g: Array, xi: Array) -> Array:
             injected = jnp.maximum(2.0 * e * c * self.temperature - e * e * v, 0.0).astype(r.dtype)
@@ -189,7 +199,9 @@ class BAOAB(Sampler):
         """Momentum from its stationary law N(0, T)."""
         return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
 
-    def step(self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array) -> HamiltonianState:
+    def step(
+        self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array
+    ) -> HamiltonianState:
         """Kick, half drift, exact friction, half drift."""
         eps = self.sizes(state.position, number)
         friction = coefficients(self.friction, state.position, "friction")
@@ -238,15 +250,21 @@ def kinetic_temperature(momentum: PyTree) -> Array:
 def unzip(function: Any, *trees: PyTree) -> tuple[PyTree, PyTree]:
     """Map a function that returns a pair over trees; a pair of trees."""
     treedef = jax.tree.structure(trees[0])
-    pairs = [function(*leaves) for leaves in zip(*(treedef.flatten_up_to(tree) for tree in trees), strict=True)]
-    return jax.tree.unflatten(treedef, [a for a, _ in pairs]), jax.tree.unflatten(treedef, [b for _, b in pairs])
+    pairs = [
+        function(*leaves) for leaves in zip(*(treedef.flatten_up_to(tree) for tree in trees), strict=True)
+    ]
+    return jax.tree.unflatten(treedef, [a for a, _ in pairs]), jax.tree.unflatten(
+        treedef, [b for _, b in pairs]
+    )
 
 
 def momentum_step(scales: Scales) -> float:
     """ε = min(0.2/√λ, 2√λ/5V): 1 % error from the step, and friction against the noise that is near critical."""
     root = scales.largest_curvature**0.5
     if not root > 0:
-        raise InvalidValueError("no step size can be chosen: the log posterior has no curvature at the start.")
+        raise InvalidValueError(
+            "no step size can be chosen: the log posterior has no curvature at the start."
+        )
     noise = largest(scales.noise)
     return min(0.2 / root, 2.0 * root / (_MARGIN * noise)) if noise > 0 else 0.2 / root
 
@@ -266,14 +284,29 @@ def friction_for(scales: Scales, eps: PyTree) -> PyTree:
     return friction
 
 
-def warn_of_inflation(owner: str, eps: PyTree, friction: PyTree, scales: Scales, temperature: ArrayLike) -> None:
-    """Warn when the user's friction lets the gradient noise heat the chain by more than 5 %: factor 1 + εV/2CT."""
-    worst = max(
-        float(jnp.max(e * v / (2.0 * c * jnp.maximum(temperature, 1e-12))))
-        for e, v, c in _leaves(eps, scales.noise, friction)
+def relaxation_steps(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
+    """Steps in which a damped oscillator forgets its position: C/(ελ) when overdamped, 2/(εC) when not."""
+    return jax.tree.map(
+        lambda e, c, f: jnp.maximum(c / (e * jnp.maximum(f, 1e-30)), 2.0 / (e * c)),
+        eps,
+        friction,
+        scales.information,
     )
+
+
+def warn_of_inflation(
+    owner: str, eps: PyTree, friction: PyTree, scales: Scales, temperature: ArrayLike
+) -> None:
+    """Warn when the user's friction lets the gradient noise heat the chain by more than 5 %: factor 1 + εV/2CT."""
+    friction = jax.tree.map(lambda c, f: jnp.broadcast_to(c, f.shape), friction, scales.information)
+    noise = scales.lasting_noise(relaxation_steps(scales, eps, friction))
+    excess = [
+        float(jnp.max(e * v / (2.0 * c * jnp.maximum(temperature, 1e-12))))
+        for e, v, c in _leaves(eps, noise, friction)
+    ]
+    worst = max(excess)
     if worst > _TOLERATED_INFLATION:
-        need = max(float(jnp.max(e * v / (2.0 * _TOLERATED_INFLATION))) for e, v, _ in _leaves(eps, scales.noise, friction))
+        need = max(float(jnp.max(e * v / (2.0 * _TOLERATED_INFLATION))) for e, v in _leaves(eps, noise))
         warnings.warn(
             f"the friction of {owner} is small against the noise of the gradient estimate: posterior variances will be "
             f"inflated by about {100 * worst:.0f} %. Use friction >= {need:.3g}, leave `friction` out (it is then set from "
@@ -287,7 +320,9 @@ def warn_of_inflation(owner: str, eps: PyTree, friction: PyTree, scales: Scales,
 def check_damping(owner: str, name: str, value: Any, eps: PyTree, params: Params) -> None:
     """Refuse ε × friction > 1: the momentum would change sign at every step."""
     spread = coefficients(value, params, name)
-    worst = max(float(jnp.max(e * c)) for e, c in zip(jax.tree.leaves(eps), jax.tree.leaves(spread), strict=True))
+    worst = max(
+        float(jnp.max(e * c)) for e, c in zip(jax.tree.leaves(eps), jax.tree.leaves(spread), strict=True)
+    )
     if worst > 1.0:
         raise InvalidValueError(
             f"`step_size` × `{name}` of {owner} is {worst:.3g}; it must not exceed 1. Lower one of them."

@@ -96,7 +96,9 @@ def langevin_step(scales: Scales) -> float:
     noise = max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(scales.noise))
     limits = [0.1 / value for value in (scales.largest_curvature, noise) if value > 0]
     if not limits:
-        raise InvalidValueError("no step size can be chosen: curvature and gradient noise are both zero at the start.")
+        raise InvalidValueError(
+            "no step size can be chosen: curvature and gradient noise are both zero at the start."
+        )
     return min(limits)
 
 
@@ -163,17 +165,29 @@ class PSGLD(Sampler):
         """Squares start at one, which makes the first steps small rather than wild."""
         return PreconditionedState(params, jax.tree.map(jnp.ones_like, params))
 
-    def step(self, state: PreconditionedState, gradient: Gradient, noise: PyTree, number: Array) -> PreconditionedState:
+    def step(
+        self, state: PreconditionedState, gradient: Gradient, noise: PyTree, number: Array
+    ) -> PreconditionedState:
         """One preconditioned Euler step."""
         eps = self.sizes(state.position, number)
         scaled = _tree.scale(1.0 / self.gradient_scale, gradient.total)
-        squares = jax.tree.map(lambda v, g: self.decay * v + (1.0 - self.decay) * g * g, state.squares, scaled)
+        squares = jax.tree.map(
+            lambda v, g: self.decay * v + (1.0 - self.decay) * g * g, state.squares, scaled
+        )
         metric = jax.tree.map(lambda v: 1.0 / (self.damping + jnp.sqrt(v)), squares)
         drift = jax.tree.map(jnp.multiply, metric, gradient.total)
         if self.correction:
             drift = jax.tree.map(
-                lambda d, m, v, g, c: d
-                - self.temperature * m * m * (1.0 - self.decay) * g * (c / self.gradient_scale) / _safe_sqrt(v),
+                lambda d, m, v, g, c: (
+                    d
+                    - self.temperature
+                    * m
+                    * m
+                    * (1.0 - self.decay)
+                    * g
+                    * (c / self.gradient_scale)
+                    / _safe_sqrt(v)
+                ),
                 drift,
                 metric,
                 squares,

@@ -139,7 +139,8 @@ def step_sizes(step_size: PyTree, params: Params, step: ArrayLike, name: str = "
     leaves = jax.tree.leaves(spread, is_leaf=is_schedule)
     dtypes = [leaf.dtype for leaf in jax.tree.leaves(params)]
     values = [
-        jnp.asarray(leaf(step) if is_schedule(leaf) else leaf, dtype) for leaf, dtype in zip(leaves, dtypes, strict=True)
+        jnp.asarray(leaf(step) if is_schedule(leaf) else leaf, dtype)
+        for leaf, dtype in zip(leaves, dtypes, strict=True)
     ]
     return jax.tree.unflatten(jax.tree.structure(params), values)
 

@@ -55,13 +55,17 @@ class _Thermostat(Sampler):
     def check_params(self, params: Params, num_steps: int) -> None:
         """εA must not exceed 1."""
         super().check_params(params, num_steps)
-        check_damping(type(self).__name__, "diffusion", self.diffusion, self.sizes(params, jnp.array(0)), params)
+        check_damping(
+            type(self).__name__, "diffusion", self.diffusion, self.sizes(params, jnp.array(0)), params
+        )
 
     def init(self, params: Params, key: Key) -> ThermostatState:
         """Momentum N(0, T); thermostats at A/T, their mean when gradients are exact."""
         momentum = fresh_momentum(key, params, self.temperature)
         level = jax.tree.map(
-            lambda a, p: jnp.broadcast_to(jnp.asarray(a / jnp.maximum(self.temperature, 1e-12), p.dtype), p.shape),
+            lambda a, p: jnp.broadcast_to(
+                jnp.asarray(a / jnp.maximum(self.temperature, 1e-12), p.dtype), p.shape
+            ),
             coefficients(self.diffusion, params, "diffusion"),
             params,
         )
@@ -142,13 +146,17 @@ class SGNHT(_Thermostat):
         eps = jax.tree.map(lambda eta: float(eta) ** 0.5, stepsize)
         return cls(eps, diffusion=jax.tree.map(lambda e: float(a) / e, eps), thermostat="leaf")
 
-    def step(self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array) -> ThermostatState:
+    def step(
+        self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array
+    ) -> ThermostatState:
         """Kick, move, then adjust the thermostat."""
         eps = self.sizes(state.position, number)
         diffusion = coefficients(self.diffusion, state.position, "diffusion")
         friction = self._spread(state.thermostat, state.position)
         momentum = jax.tree.map(
-            lambda r, e, z, a, g, xi: ((1.0 - e * z) * r + e * g + jnp.sqrt(2.0 * e * a) * xi).astype(r.dtype),
+            lambda r, e, z, a, g, xi: ((1.0 - e * z) * r + e * g + jnp.sqrt(2.0 * e * a) * xi).astype(
+                r.dtype
+            ),
             state.momentum,
             eps,
             friction,
@@ -184,7 +192,9 @@ class BADODAB(_Thermostat):
         _check_momentum_fields(self, "BADODAB", "diffusion")
         _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
 
-    def step(self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array) -> ThermostatState:
+    def step(
+        self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array
+    ) -> ThermostatState:
         """B, A, D, O, D, A."""
         eps = self.sizes(state.position, number)
         diffusion = coefficients(self.diffusion, state.position, "diffusion")

@@ -1,0 +1,5 @@
+"""Ways in from other libraries."""
+
+from scirocco.bridges.numpyro import NumpyroProblem, from_numpyro
+
+__all__ = ["NumpyroProblem", "from_numpyro"]

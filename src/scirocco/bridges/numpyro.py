@@ -1,0 +1,197 @@
+"""From a NumPyro model to what `sc.sample` takes.
+
+The user's function is run on the rows of a batch with the latent values put in, and its trace is read: the log
+probabilities of the observed sites in the plate over the data, row by row, are the log likelihood; those of the latent
+sites are the log prior. That is right only for a model that treats its rows independently, so before anything is
+returned the pieces are compared, at random points, with the joint density that NumPyro itself computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scirocco._extras import require
+from scirocco.bridges._numpyro_sites import failure, find_latents
+from scirocco.bridges._numpyro_trace import PURPOSE, Reader
+from scirocco.data import ArraySource, as_source
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model import Model
+from scirocco.transforms import Transform
+from scirocco.types import Array, Data, Params, Rows
+
+_PROBE_ROWS = 8
+_TOLERANCE = 1e-3
+
+
+class NumpyroProblem(NamedTuple):
+    """The first three arguments of `sc.sample`, in its order."""
+
+    model: Model
+    data: Data
+    params: Params
+    """A starting point: prior medians, unless another strategy was asked for."""
+
+
+def from_numpyro(
+    model: Callable[..., Any],
+    *model_args: Any,
+    data: Data,
+    plate: str | None = None,
+    init_strategy: Any = None,
+    seed: int = 0,
+    **model_kwargs: Any,
+) -> NumpyroProblem:
+    """A NumPyro model, whose likelihood is in a plate over the data, made ready for `sc.sample`.
+
+    Parameters
+    ----------
+    model
+        The NumPyro model, a function. Its plate over the data must take its size from the data it is given, as in
+        `numpyro.plate("data", X.shape[0])`: it will be called with minibatches. A `subsample_size` is ignored.
+    data
+        What has one row per datum. A dict is passed to the model by keyword, a tuple or list by position (after
+        `model_args`), anything else as one argument.
+    *model_args, **model_kwargs
+        Everything else that the model takes.
+    plate
+        The name of the plate over the data. By default every plate whose size follows the number of rows.
+    init_strategy
+        Where to start: one of `numpyro.infer.init_to_*`; by default `init_to_median()`.
+    seed
+        For the starting point and for the points at which the model is checked.
+
+    Returns
+    -------
+    NumpyroProblem
+        `(model, data, params)`: the names of the latent sites are the names of the parameters, in the model's own
+        units; positive, bounded and ordered ones are transformed for the samplers.
+
+    Raises
+    ------
+    InvalidValueError
+        When the model does not fit, with the site or plate that is to blame: latent variables for single rows, discrete
+        ones, supports without a transform, a plate of fixed size, a likelihood outside the plate, rows or a
+        prior that depend on the other rows.
+
+    Examples
+    --------
+    >>> import numpy as np, numpyro, numpyro.distributions as dist, scirocco as sc
+    >>> from scirocco.bridges import from_numpyro
+    >>> def model(x):
+    ...     mean = numpyro.sample("mean", dist.Normal(0.0, 10.0))
+    ...     scale = numpyro.sample("scale", dist.HalfNormal(2.0))
+    ...     with numpyro.plate("data", len(x)):
+    ...         numpyro.sample("x", dist.Normal(mean, scale), obs=x)
+    >>> x = np.random.default_rng(0).normal(3.0, 2.0, size=1000).astype(np.float32)
+    >>> run = sc.sample(*from_numpyro(model, data={"x": x}), num_samples=100, progress=False)
+    >>> sorted(run.draws)
+    ['mean', 'scale']
+    """
+    require("numpyro", PURPOSE)
+    if not callable(model):
+        raise InvalidTypeError(f"`model` must be a NumPyro model, a function; got {model!r}.")
+    source = as_source(data)
+    reader = Reader(model, model_args, model_kwargs, seed)
+    params, supports = find_latents(reader, source, plate, init_strategy)
+    finished = _as_model(reader, source, supports)
+    _check(reader, finished, source, params, seed)
+    return NumpyroProblem(finished, source.arrays, params)
+
+
+def _as_model(reader: Reader, source: ArraySource, supports: dict[str, Transform | None]) -> Model:
+    """The log likelihood of each row of a batch, and the prior as it is when the model is run on one row."""
+    one_row = source.read(0, 1)
+
+    def log_likelihood(params: Params, rows: Rows) -> Array:
+        return reader.rowwise(params, rows)
+
+    def log_prior(params: Params) -> Array:
+        return reader.outside(params, one_row)
+
+    name = getattr(reader.model, "__name__", type(reader.model).__name__)
+    log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
+    constrained = any(transform is not None for transform in supports.values())
+    return Model(log_likelihood, log_prior, vectorized=True, transforms=supports if constrained else None)
+
+
+# -- does it add up? ---------------------------------------------------------------------------------------
+
+
+class _Pieces(NamedTuple):
+    joint: Any
+    """NumPyro's log density of everything."""
+    outside: Any
+    """The terms outside the plate over the data."""
+    prior: Any
+    """The same when the model is run on one row: what will be sampled from."""
+    together: Any
+    """Each row's log likelihood in the company of the others, ..."""
+    alone: Any
+    """... and by itself."""
+
+
+def _check(reader: Reader, model: Model, source: ArraySource, params: Params, seed: int) -> None:
+    """Compare with NumPyro's joint density on the first and the last rows, at the start and around it."""
+
+    @jax.jit
+    def evaluate(point: Params, rows: Rows) -> _Pieces:
+        alone = jax.vmap(lambda row: reader.rowwise(point, jax.tree.map(lambda leaf: leaf[None], row))[0])(
+            rows
+        )
+        joint, outside = reader.joint(point, rows), reader.outside(point, rows)
+        return _Pieces(
+            joint, outside, reader.outside(point, source.read(0, 1)), reader.rowwise(point, rows), alone
+        )
+
+    size = min(source.num_rows, _PROBE_ROWS)
+    row_sets = [source.read(0, size), source.read(source.num_rows - size, source.num_rows)]
+    for point in _points(model, params, seed):
+        for rows in row_sets:
+            try:
+                pieces = evaluate(point, rows)
+            except Exception as error:
+                raise failure(f"it was compiled for {size} rows", error) from error
+            _judge(jax.tree.map(lambda piece: np.asarray(piece, np.float64), pieces))
+
+
+def _points(model: Model, params: Params, seed: int) -> list[Params]:
+    """The start, and two points around it (on the real line)."""
+    rng = np.random.default_rng(seed)
+    start = model.unconstrain(params)
+
+    def near() -> Params:
+        return jax.tree.map(lambda u: u + 0.5 * rng.standard_normal(u.shape).astype(u.dtype), start)
+
+    return [params, model.constrain(near()), model.constrain(near())]
+
+
+def _judge(pieces: _Pieces) -> None:
+    """Rows must not depend on their company, the prior not on the rows, and all must add up."""
+    joint, outside, prior, together, alone = pieces
+    if not _close(together, alone, np.abs(alone)):
+        row = int(np.nanargmax(np.abs(together - alone)))
+        raise InvalidValueError(
+            f"the rows of the NumPyro model depend on each other: one has log likelihood {together[row]:.6g} together "
+            f"with {len(together) - 1} others and {alone[row]:.6g} by itself. Compute means, sums and scalings of the "
+            "data before, and pass them as further arguments."
+        )
+    if not _close(outside, prior, np.abs(prior)):
+        raise InvalidValueError(
+            f"the terms outside the plate depend on the data: they are {outside:.6g} with {len(together)} rows and "
+            f"{prior:.6g} with another one. Likelihood terms (obs=..., numpyro.factor) belong inside the plate, and "
+            "priors must not be computed from the rows."
+        )
+    total = outside + together.sum()
+    if not _close(joint, total, np.abs(together).sum() + np.abs(outside)):
+        raise InvalidValueError(
+            f"prior and rows of the NumPyro model add up to {total:.6g}, but its joint density is {joint:.6g}: some "
+            "term is neither a prior nor the likelihood of one row."
+        )
+
+
+def _close(a: np.ndarray, b: np.ndarray, size: np.ndarray) -> bool:
+    return bool(np.all((np.abs(a - b) <= _TOLERANCE * (1.0 + size)) | (a == b) | (np.isnan(a) & np.isnan(b))))

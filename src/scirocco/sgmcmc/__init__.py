@@ -1,0 +1,92 @@
+"""The six functions of R's package `sgmcmc`, with its arguments, for those who come from it.
+
+`sgld`, `sghmc` and `sgnht`, and with control variates `sgldcv`, `sghmccv` and `sgnhtcv`. All draw the whole chain and
+return a dict like `params`, arrays (nIters, ...). For chains that are too large to keep there is R's step-by-step use:
+`sgld_setup` (and one for each of the others), `init_sess`, `sgmcmc_step`, `get_params`. Every argument, and every
+function, goes by R's name or by its snake_case form.
+
+Arguments
+---------
+logLik : function (params, dataset) -> number
+    The log likelihood SUMMED over the rows in `dataset`, a batch of them, written with `jax.numpy`.
+dataset : dict of arrays
+    One row per datum along the first axis of each.
+params : dict of arrays or numbers
+    Where the chain starts (with control variates: where the search for the mode starts).
+stepsize : number or dict
+    For all parameters, or one for each by name, in R's units. With ε for the step size of the rest of scirocco it is
+    h = 2ε for `sgld`, η = ε² for `sghmc` and `sgnht`.
+optStepsize : number, optional
+    Control variates only: step size of the gradient descent to the mode. Left out, the mode is found automatically.
+logPrior : function (params) -> number, optional
+    Flat when left out.
+minibatchSize : int or float
+    Rows per step, or, between 0 and 1, their share of all rows.
+alpha, L : number or dict, int
+    `sghmc` only: friction per step, 0 < alpha <= 1 (None: set from the measured gradient noise), and the steps that
+    make one iteration, after each of which the momentum is drawn anew.
+a : number or dict
+    `sgnht` only: diffusion per step, 0 < a <= 1 (None: set from the curvature).
+nIters, nItersOpt : int
+    Iterations to keep; steps of the gradient descent to the mode (10,000 by default).
+verbose : bool
+    Show a progress bar (on a terminal), and print the seed when it was chosen here.
+seed : int, optional
+    The same seed gives the same chain. Left out: a new one each time.
+
+What differs from R: batches are contiguous blocks of rows that were shuffled once, walked through in a new random order
+each epoch (R draws rows afresh for each step; the blocks are as unbiased, faster and never noisier); all parameters
+move together, with one gradient (R moves them one after another); fresh momenta have variance η (R's last versions draw
+them with η/2).
+"""
+
+from scirocco.sgmcmc.functions import sghmc, sghmccv, sgld, sgldcv, sgnht, sgnhtcv
+from scirocco.sgmcmc.steps import (
+    Session,
+    Setup,
+    get_params,
+    init_sess,
+    sghmc_setup,
+    sghmccv_setup,
+    sgld_setup,
+    sgldcv_setup,
+    sgmcmc_step,
+    sgnht_setup,
+    sgnhtcv_setup,
+)
+
+step = sgmcmc_step
+
+sgldSetup, sghmcSetup, sgnhtSetup = sgld_setup, sghmc_setup, sgnht_setup
+sgldcvSetup, sghmccvSetup, sgnhtcvSetup = sgldcv_setup, sghmccv_setup, sgnhtcv_setup
+initSess, sgmcmcStep, getParams = init_sess, sgmcmc_step, get_params
+
+__all__ = [
+    "Session",
+    "Setup",
+    "getParams",
+    "get_params",
+    "initSess",
+    "init_sess",
+    "sghmc",
+    "sghmcSetup",
+    "sghmc_setup",
+    "sghmccv",
+    "sghmccvSetup",
+    "sghmccv_setup",
+    "sgld",
+    "sgldSetup",
+    "sgld_setup",
+    "sgldcv",
+    "sgldcvSetup",
+    "sgldcv_setup",
+    "sgmcmcStep",
+    "sgmcmc_step",
+    "sgnht",
+    "sgnhtSetup",
+    "sgnht_setup",
+    "sgnhtcv",
+    "sgnhtcvSetup",
+    "sgnhtcv_setup",
+    "step",
+]

@@ -1,0 +1,272 @@
+"""From R's arguments to scirocco's model, sampler and estimator, with every check in R's own words."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scirocco import _checks
+from scirocco._extras import require
+from scirocco.data import ArraySource, as_source
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.estimators import ControlVariates, Estimator, Minibatch
+from scirocco.model import Model
+from scirocco.samplers import SGHMC, SGLD, SGNHT, Sampler
+from scirocco.sgmcmc.names import suggest
+from scirocco.types import Array, Params, PyTree, Rows
+
+_PROBE_ROWS = 64
+_DEFAULT_OPTIMIZER_STEPS = 10_000
+
+
+class Job(NamedTuple):
+    """All that a chain is made from."""
+
+    name: str
+    """Which of the six functions."""
+    model: Model
+    data: ArraySource
+    params: Params
+    sampler: Sampler
+    estimator: Estimator
+    inner: int
+    """Steps in one iteration (R's L)."""
+    seed: int
+    verbose: bool
+
+
+class Method(NamedTuple):
+    """What distinguishes the three dynamics: R's step-size constants turned into one of scirocco's samplers."""
+
+    sampler: Callable[[Params], Sampler]
+    inner: int = 1
+
+
+class Descent(NamedTuple):
+    """R's search for the mode. Both None: scirocco's own."""
+
+    stepsize: Any
+    num_steps: Any
+
+
+def compose(
+    name: str,
+    method: Method,
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    logPrior: Any,
+    minibatchSize: Any,
+    verbose: Any,
+    seed: Any,
+    descent: Descent | None = None,
+) -> Job:
+    """Check everything that can be known before a chain starts. `descent` is None without control variates."""
+    if not callable(logLik):
+        raise InvalidTypeError(f"`logLik` must be a function (params, dataset), got {logLik!r}.")
+    if logPrior is not None and not callable(logPrior):
+        raise InvalidTypeError(f"`logPrior` must be a function of params or None, got {logPrior!r}.")
+    params = _named_arrays(params, "params", "{'theta': 0.0}")
+    data = as_source(_named_arrays(dataset, "dataset", "{'X': X, 'y': y}"))
+    size = batch_size(minibatchSize, data.num_rows)
+    model = Model.from_total(logLik, logPrior)
+    _check_sum(model, params, data)
+    estimator = Minibatch(size) if descent is None else _control_variates(size, descent)
+    return Job(
+        name,
+        model,
+        data,
+        params,
+        method.sampler(params),
+        estimator,
+        method.inner,
+        _seed(seed, verbose),
+        bool(verbose),
+    )
+
+
+def _named_arrays(value: Any, name: str, example: str) -> dict[str, Any]:
+    """A dict whose lists have become arrays, as R's vectors are."""
+    if not isinstance(value, Mapping):
+        raise InvalidTypeError(
+            f"`{name}` must be a dict of arrays such as {example}, got a {type(value).__name__}."
+        )
+    if not value:
+        raise InvalidValueError(f"`{name}` is empty. It must be a dict of arrays such as {example}.")
+    for key in value:
+        if not isinstance(key, str):
+            raise InvalidTypeError(f"the names in `{name}` must be strings, got {key!r}.")
+    return {key: _from_list(leaf, f"{name}[{key!r}]") for key, leaf in value.items()}
+
+
+def _from_list(leaf: Any, name: str) -> Any:
+    if not isinstance(leaf, (list, tuple)):
+        return leaf
+    try:
+        return np.asarray(leaf)
+    except ValueError as error:
+        raise InvalidTypeError(f"`{name}` is a ragged list: it must have the shape of an array.") from error
+
+
+def batch_size(minibatchSize: Any, num_rows: int) -> int:
+    """Rows per step from a count, or from a share of all rows between 0 and 1."""
+    if not _checks.is_number(minibatchSize):
+        raise InvalidTypeError(f"`minibatchSize` must be a number, got {minibatchSize!r}.")
+    if 0 < minibatchSize < 1:
+        size = round(float(minibatchSize) * num_rows)
+        if not size:
+            raise InvalidValueError(
+                f"`minibatchSize`={minibatchSize} is less than one of the {num_rows} rows. Give a larger share, or the "
+                "number of rows itself, e.g. minibatchSize=100."
+            )
+        return size
+    if isinstance(minibatchSize, (float, np.floating)) and minibatchSize == 1:
+        raise InvalidValueError(
+            f"`minibatchSize`=1.0 could mean one row or all of them: write 1 or {num_rows} (whole numbers)."
+        )
+    size = _checks.positive_int(minibatchSize, "minibatchSize")
+    if size > num_rows:
+        raise InvalidValueError(f"`minibatchSize` is {size}, but `dataset` has only {num_rows} rows.")
+    return size
+
+
+def _check_sum(model: Model, params: Params, data: ArraySource) -> None:
+    """The log likelihood of some rows must be the sum of theirs one by one; a mean would go unnoticed otherwise.
+
+    Whatever else is wrong with the function (shapes, infinities) is left to the checks of the run, which explain it.
+    """
+    rows = data.read(0, min(data.num_rows, _PROBE_ROWS))
+    try:
+        values = [_both_ways(model, at, rows) for at in _start_and_near(params)]
+    except Exception:
+        return
+    for together, alone in values:
+        if together.shape != () or alone.ndim != 1 or not np.all(np.isfinite(alone)):
+            continue
+        if abs(together - alone.sum()) > 1e-3 * np.abs(alone).sum():
+            raise InvalidValueError(
+                f"`logLik` must return the SUM over the rows it is given: for {len(alone)} rows it returns "
+                f"{together:.6g}, but the rows one by one add up to {alone.sum():.6g}. Did you take a mean, or add a "
+                "prior or a constant? (The prior belongs in `logPrior`.)"
+            )
+
+
+def _both_ways(model: Model, params: Params, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """The log likelihood of all rows together, and of each alone."""
+    together, alone = _jitted_both_ways(model, params, rows)
+    return np.asarray(together, np.float64), np.asarray(alone, np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+def _jitted_both_ways(model: Model, params: Params, rows: Rows) -> tuple[Array, Array]:
+    return model.log_likelihood_sum(params, rows), model.log_likelihoods(params, rows)
+
+
+def _start_and_near(params: Params) -> list[Params]:
+    """The start, where a sum may happen to equal a mean, and a point beside it."""
+    rng = np.random.default_rng(0)
+    start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+    return [start, jax.tree.map(lambda p: p + 0.1 * rng.standard_normal(p.shape, np.float32), start)]
+
+
+def _control_variates(size: int, descent: Descent) -> ControlVariates:
+    steps = None if descent.num_steps is None else _checks.positive_int(descent.num_steps, "nItersOpt")
+    if descent.stepsize is None:
+        return ControlVariates(size, num_optimizer_steps=steps)
+    _checks.positive(descent.stepsize, "optStepsize")
+    optimizer = _gradient_descent(float(descent.stepsize))
+    return ControlVariates(
+        size, optimizer=optimizer, num_optimizer_steps=steps or _DEFAULT_OPTIMIZER_STEPS, polish=False
+    )
+
+
+@lru_cache(maxsize=64)
+def _gradient_descent(stepsize: float) -> Any:
+    """Optax makes new functions at each call; the same object again means nothing is compiled again."""
+    return require("optax", "`optStepsize`").sgd(stepsize)
+
+
+def _seed(seed: Any, verbose: Any) -> int:
+    if seed is not None:
+        return _checks.positive_int(seed, "seed", minimum=0)
+    seed = secrets.randbelow(2**31)
+    if verbose:
+        print(f"seed={seed} (chosen at random; pass it to get this chain again)")
+    return seed
+
+
+# -- R's constants as scirocco's samplers ------------------------------------------------------------------
+
+
+def langevin(stepsize: Any) -> Method:
+    """θ + (h/2) ĝ + N(0, h): SGLD with ε = h/2."""
+
+    def make(params: Params) -> Sampler:
+        sizes = _per_parameter(stepsize, params, "stepsize")
+        return SGLD(step_size={name: size / 2 for name, size in sizes.items()})
+
+    return Method(make)
+
+
+def hamiltonian(stepsize: Any, alpha: Any, L: Any) -> Method:
+    """L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' from a fresh ν: SGHMC with ε = √η and C = α/√η."""
+    inner = _checks.positive_int(L, "L")
+
+    def make(params: Params) -> Sampler:
+        sampler = SGHMC.from_r(_per_parameter(stepsize, params, "stepsize"), num_leapfrog=inner)
+        return dataclasses.replace(sampler, friction=_per_step(alpha, sampler.step_size, params, "alpha"))
+
+    return Method(make, inner)
+
+
+def thermostat(stepsize: Any, a: Any) -> Method:
+    """ν' = (1-α)ν + η ĝ + N(0, 2aη), θ' = θ + ν', α' = α + ν'ᵀν'/p - η: SGNHT with ε = √η and A = a/√η."""
+
+    def make(params: Params) -> Sampler:
+        sampler = SGNHT.from_r(_per_parameter(stepsize, params, "stepsize"))
+        return dataclasses.replace(sampler, diffusion=_per_step(a, sampler.step_size, params, "a"))
+
+    return Method(make)
+
+
+def _per_step(value: Any, eps: dict[str, float], params: Params, name: str) -> PyTree | None:
+    """R's friction for one step as a rate: α/ε. None stays None: the sampler then chooses."""
+    if value is None:
+        return None
+    fractions = _per_parameter(value, params, name)
+    worst = max(fractions.values())
+    if worst > 1:
+        raise InvalidValueError(
+            f"`{name}` must be at most 1, got {worst}: it is the part of the momentum that one step takes away "
+            "(scirocco's friction × √stepsize)."
+        )
+    return {key: fraction / eps[key] for key, fraction in fractions.items()}
+
+
+def _per_parameter(value: Any, params: Params, name: str) -> dict[str, float]:
+    """A positive number for each parameter, from one for all or a dict."""
+    if not isinstance(value, Mapping):
+        if not _checks.is_number(value):
+            raise InvalidTypeError(
+                f"`{name}` must be a number, or a dict with one for each parameter; got {value!r}."
+            )
+        value = dict.fromkeys(params, value)
+    known = sorted(params)
+    for key in value:
+        if key not in params:
+            hint = suggest(str(key), known)
+            raise InvalidValueError(
+                f"`{name}` names `{key}`, which is no parameter.{hint} The parameters are {known}."
+            )
+    missing = [key for key in known if key not in value]
+    if missing:
+        raise InvalidValueError(f"`{name}` lacks {missing}. Give one for each of the parameters {known}.")
+    for key in known:
+        _checks.positive(value[key], f"{name}[{key!r}]" if len(known) > 1 else name)
+    return {key: float(value[key]) for key in params}

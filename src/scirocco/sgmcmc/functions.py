@@ -1,0 +1,222 @@
+"""R's six functions: a whole chain in one call. Their arguments are explained in `scirocco.sgmcmc`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import DivergenceError, SciroccoWarning
+from scirocco.run import sample
+from scirocco.sgmcmc.arguments import Descent, Job, compose, hamiltonian, langevin, thermostat
+from scirocco.sgmcmc.names import both_spellings
+
+_FAR_FROM_MODE = 3.0
+
+
+@both_spellings
+def sgld(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    nIters: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> dict[str, np.ndarray]:
+    """Stochastic gradient Langevin dynamics: θ' = θ + (h/2) ĝ(θ) + N(0, h), with h the `stepsize`.
+
+    The same chain as `sc.sample` with `sc.SGLD(h / 2)` and `sc.Minibatch`. The arguments are explained in
+    `scirocco.sgmcmc`; R draws independent rows for each step, here they come in shuffled blocks.
+
+    Returns
+    -------
+    dict
+        An array (nIters, ...) for each parameter.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np
+    >>> from scirocco import sgmcmc
+    >>> def log_lik(params, dataset):
+    ...     return jnp.sum(-0.5 * (dataset["x"] - params["theta"]) ** 2)
+    >>> x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    >>> output = sgmcmc.sgld(log_lik, {"x": x}, {"theta": 0.0}, 1e-4, nIters=500, verbose=False, seed=13)
+    >>> output["theta"].shape
+    (500,)
+    """
+    return draw(
+        compose("sgld", langevin(stepsize), logLik, dataset, params, logPrior, minibatchSize, verbose, seed),
+        nIters,
+    )
+
+
+@both_spellings
+def sghmc(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    alpha: Any = 0.01,
+    L: int = 5,
+    nIters: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> dict[str, np.ndarray]:
+    """Stochastic gradient Hamiltonian Monte Carlo: L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' an iteration.
+
+    The same chain as `sc.sample` with `sc.SGHMC.from_r(stepsize, alpha, L)` and `thin=L`. R's α = 0.01 is far too small
+    for the gradient noise of most models: a warning then says by how much the variance will be too large, and
+    `alpha=None` sets it from the measured noise. The arguments are explained in `scirocco.sgmcmc`.
+    """
+    method = hamiltonian(stepsize, alpha, L)
+    return draw(
+        compose("sghmc", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed), nIters
+    )
+
+
+@both_spellings
+def sgnht(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    a: Any = 0.01,
+    nIters: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> dict[str, np.ndarray]:
+    """Stochastic gradient Nosé–Hoover thermostat, with a thermostat for each array of parameters.
+
+    The same chain as `sc.sample` with `sc.SGNHT.from_r(stepsize, a)`. The arguments are explained in `scirocco.sgmcmc`.
+    """
+    method = thermostat(stepsize, a)
+    return draw(
+        compose("sgnht", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed), nIters
+    )
+
+
+@both_spellings
+def sgldcv(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    optStepsize: Any = None,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    nIters: int = 10_000,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> dict[str, np.ndarray]:
+    """SGLD with control variates: finds the mode, starts there, and corrects every gradient by the one at the mode.
+
+    `optStepsize` and `nItersOpt` are R's gradient descent to the mode; without `optStepsize` the mode is found with no
+    tuning. The arguments are explained in `scirocco.sgmcmc`.
+    """
+    method, descent = langevin(stepsize), Descent(optStepsize, nItersOpt)
+    job = compose("sgldcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
+    return draw(job, nIters)
+
+
+@both_spellings
+def sghmccv(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    optStepsize: Any = None,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    alpha: Any = 0.01,
+    L: int = 5,
+    nIters: int = 10_000,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> dict[str, np.ndarray]:
+    """SGHMC with control variates: `sghmc` with the gradient estimate of `sgldcv`."""
+    method, descent = hamiltonian(stepsize, alpha, L), Descent(optStepsize, nItersOpt)
+    job = compose("sghmccv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
+    return draw(job, nIters)
+
+
+@both_spellings
+def sgnhtcv(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    optStepsize: Any = None,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    a: Any = 0.01,
+    nIters: int = 10_000,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> dict[str, np.ndarray]:
+    """SGNHT with control variates: `sgnht` with the gradient estimate of `sgldcv`."""
+    method, descent = thermostat(stepsize, a), Descent(optStepsize, nItersOpt)
+    job = compose("sgnhtcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
+    return draw(job, nIters)
+
+
+def draw(job: Job, nIters: Any) -> dict[str, np.ndarray]:
+    """The whole chain, without the chain axis, in the order of the user's dict."""
+    num_iters = _checks.positive_int(nIters, "nIters")
+    try:
+        run = sample(
+            job.model,
+            job.data,
+            job.params,
+            sampler=job.sampler,
+            estimator=job.estimator,
+            num_samples=num_iters,
+            thin=job.inner,
+            seed=job.seed,
+            progress=job.verbose,
+        )
+    except DivergenceError as error:
+        raise diverged(job, error.step, error.run) from error
+    if run.draws is None:  # interrupted before the first draw: there is nothing to hand back
+        raise KeyboardInterrupt
+    warn_of_distance(job, run.report)
+    return {name: run.draws[name][0] for name in job.params}
+
+
+def diverged(job: Job, step: int, run: Any = None) -> DivergenceError:
+    """The error in R's terms: the advice of the run itself is about ε, not about h or η."""
+    kept = (
+        " The draws before it are in `error.run.draws` (with a chain axis in front)."
+        if run is not None
+        else ""
+    )
+    return DivergenceError(
+        f"{job.name}: the chain left the finite numbers in iteration {step // job.inner + 1}. The stepsize is probably "
+        "too large: divide it by 10 (and once more if need be), standardise the data, or let scirocco choose: "
+        f"sc.sample(model, data, params, sampler=sc.{type(job.sampler).__name__}()).{kept}",
+        run=run,
+        step=step,
+    )
+
+
+def warn_of_distance(job: Job, report: dict[str, Any]) -> None:
+    """Say when the user's gradient descent stopped far from the mode: control variates then reduce little noise."""
+    distance = report.get("distance_to_mode_in_sd", 0.0)
+    if getattr(job.estimator, "optimizer", None) is not None and distance > _FAR_FROM_MODE:
+        warnings.warn(
+            f"{job.name}: the optimisation stopped about {distance:.1f} posterior standard deviations from the mode, "
+            "so the control variates do little. Change `optStepsize`, raise `nItersOpt`, or leave `optStepsize` out.",
+            SciroccoWarning,
+            stacklevel=4,
+        )

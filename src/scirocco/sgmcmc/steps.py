@@ -1,0 +1,245 @@
+"""R's step-by-step use: set up, start a session, step, look. For chains that are too large to keep.
+
+>>> import jax.numpy as jnp, numpy as np
+>>> from scirocco import sgmcmc
+>>> def log_lik(params, dataset):
+...     return jnp.sum(-0.5 * (dataset["x"] - params["theta"]) ** 2)
+>>> x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+>>> sgld = sgmcmc.sgld_setup(log_lik, {"x": x}, {"theta": 0.0}, stepsize=1e-4, seed=13)
+>>> sess = sgmcmc.init_sess(sgld)
+>>> for _ in range(10):
+...     sgmcmc.sgmcmc_step(sgld, sess)
+>>> sgmcmc.get_params(sgld, sess)["theta"].shape
+()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.run import Kernel
+from scirocco.sgmcmc.arguments import Descent, Job, compose, hamiltonian, langevin, thermostat
+from scirocco.sgmcmc.functions import diverged, warn_of_distance
+from scirocco.sgmcmc.names import both_spellings
+from scirocco.types import Params
+
+
+class Session:
+    """A running chain: R's TensorFlow session. Several may be open for one set-up."""
+
+    def __init__(self, owner: Setup, state: Any):
+        self.owner = owner
+        self.state = state
+
+
+class Setup:
+    """What `sgld_setup` and its siblings return: R's sgmcmc object.
+
+    Attributes
+    ----------
+    params
+        The current parameters (before `init_sess`: the starting ones), to be put into `logLik` or a test function.
+    N, n
+        Rows in the data set; rows per step.
+    session
+        The session that was opened last; the one that is used when none is named.
+    """
+
+    def __init__(self, job: Job):
+        self.job = job
+        self.kernel = Kernel(job.model, job.data, job.sampler, job.estimator, seed=job.seed)
+        self.session: Session | None = None
+        self.N: int = job.data.num_rows
+        self.n: int = job.estimator.batching(self.N).size
+
+    @property
+    def params(self) -> Params:
+        """The current parameters as JAX arrays."""
+        return self.job.params if self.session is None else self.kernel.position(self.session.state)
+
+    def __repr__(self) -> str:
+        steps = (
+            "not started"
+            if self.session is None
+            else f"{int(self.session.state.number) // self.job.inner} iterations made"
+        )
+        return f"Setup({self.job.name}: {self.n} of {self.N} rows a step, {steps})"
+
+
+def init_sess(sgmcmc: Setup, verbose: bool = True) -> Session:
+    """Start (or start again) the chain of a set-up; with control variates this finds the mode first.
+
+    Without control variates the chain is the one that the function of the same name draws with that seed.
+    """
+    setup = _check_setup(sgmcmc)
+    key = jax.random.fold_in(jax.random.key(setup.job.seed), 0)
+    setup.session = Session(setup, setup.kernel.init(key, setup.job.params))
+    report = setup.kernel.report
+    warn_of_distance(setup.job, report)
+    if verbose and "distance_to_mode_in_sd" in report:
+        print(
+            f"{setup.job.name}: mode found in {report['passes']:.1f} passes over the data, log posterior "
+            f"{report['log_density']:.6g}"
+        )
+    return setup.session
+
+
+def sgmcmc_step(sgmcmc: Setup, sess: Session | None = None) -> None:
+    """One iteration (for `sghmc` that is L steps) of the session, by default of the one opened last."""
+    setup, session = _check_setup(sgmcmc), _session(sgmcmc, sess)
+    state = session.state
+    for _ in range(setup.job.inner):
+        state, info = setup.kernel.step(_fold_in(state.noise_key, state.number), state)
+        if int(info.code):
+            raise diverged(setup.job, int(session.state.number))
+    session.state = state
+
+
+_fold_in = jax.jit(jax.random.fold_in)
+
+
+def get_params(sgmcmc: Setup, sess: Session | None = None) -> dict[str, np.ndarray]:
+    """The current parameters as NumPy arrays, in a dict like `params`."""
+    setup, session = _check_setup(sgmcmc), _session(sgmcmc, sess)
+    position = setup.kernel.position(session.state)
+    return {name: np.asarray(position[name]) for name in setup.job.params}
+
+
+def _check_setup(sgmcmc: Any) -> Setup:
+    if not isinstance(sgmcmc, Setup):
+        raise InvalidTypeError(
+            f"the first argument must be what sgld_setup (or a sibling) returned, got {sgmcmc!r}."
+        )
+    return sgmcmc
+
+
+def _session(setup: Setup, sess: Any) -> Session:
+    session = setup.session if sess is None else sess
+    if session is None:
+        raise InvalidValueError("there is no session yet: call sess = init_sess(...) with the set-up first.")
+    if not isinstance(session, Session):
+        raise InvalidTypeError(f"`sess` must be what init_sess returned, got {sess!r}.")
+    if session.owner is not setup:
+        raise InvalidValueError(
+            f"`sess` belongs to another set-up ({session.owner!r}), not to this {setup!r}."
+        )
+    return session
+
+
+@both_spellings
+def sgld_setup(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    seed: int | None = None,
+    verbose: bool = True,
+) -> Setup:
+    """`sgld`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
+    return Setup(
+        compose("sgld", langevin(stepsize), logLik, dataset, params, logPrior, minibatchSize, verbose, seed)
+    )
+
+
+@both_spellings
+def sghmc_setup(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    alpha: Any = 0.01,
+    L: int = 5,
+    seed: int | None = None,
+    verbose: bool = True,
+) -> Setup:
+    """`sghmc`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
+    method = hamiltonian(stepsize, alpha, L)
+    return Setup(compose("sghmc", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed))
+
+
+@both_spellings
+def sgnht_setup(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    a: Any = 0.01,
+    seed: int | None = None,
+    verbose: bool = True,
+) -> Setup:
+    """`sgnht`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
+    method = thermostat(stepsize, a)
+    return Setup(compose("sgnht", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed))
+
+
+@both_spellings
+def sgldcv_setup(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    optStepsize: Any = None,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Setup:
+    """`sgldcv`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
+    method, descent = langevin(stepsize), Descent(optStepsize, nItersOpt)
+    return Setup(
+        compose("sgldcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
+    )
+
+
+@both_spellings
+def sghmccv_setup(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    optStepsize: Any = None,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    alpha: Any = 0.01,
+    L: int = 5,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Setup:
+    """`sghmccv`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
+    method, descent = hamiltonian(stepsize, alpha, L), Descent(optStepsize, nItersOpt)
+    return Setup(
+        compose("sghmccv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
+    )
+
+
+@both_spellings
+def sgnhtcv_setup(
+    logLik: Any,
+    dataset: Any,
+    params: Any,
+    stepsize: Any,
+    optStepsize: Any = None,
+    logPrior: Any = None,
+    minibatchSize: Any = 0.01,
+    a: Any = 0.01,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Setup:
+    """`sgnhtcv`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
+    method, descent = thermostat(stepsize, a), Descent(optStepsize, nItersOpt)
+    return Setup(
+        compose("sgnhtcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
+    )

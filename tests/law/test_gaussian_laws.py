@@ -1,0 +1,202 @@
+"""Every sampler's stationary mean and variance, as the discretised minibatch chain has them, not as the limit does.
+
+The chains are independent, so the z-score of the average over chains is standard normal when the law is right.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from law import laws
+
+import scirocco as sc
+from scirocco.estimators.batching import Blocks
+
+CHAINS = 64
+EPS_LANGEVIN = 0.01  # ελ = 0.62: the discretisation shows
+EPS = 0.04  # ε√λ = 0.31
+FRICTION = 6.0
+
+
+def run_chains(seed, sampler, estimator, num_samples=2_000, num_burnin=600, thin=1):
+    model, x, mean, precision = laws.gaussian_problem(seed)
+    run = sc.sample(
+        model,
+        x,
+        jnp.array(mean, jnp.float32),
+        sampler=sampler,
+        estimator=estimator,
+        num_samples=num_samples,
+        num_burnin=num_burnin,
+        thin=thin,
+        num_chains=CHAINS,
+        seed=seed,
+        chain_method="vmap",
+        progress=False,
+    )
+    return run, x, mean, precision
+
+
+def assert_law(draws, mean, variance):
+    means, seconds = laws.moments(draws, mean)
+    assert abs(laws.z_score(means, mean)) < 5
+    assert abs(laws.z_score(seconds, variance)) < 5
+
+
+@pytest.mark.parametrize("sampling", ["with_replacement", "without_replacement"])
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_sgld(seed, sampling, temperature):
+    sampler = sc.SGLD(EPS_LANGEVIN, temperature=temperature)
+    run, x, mean, precision = run_chains(seed, sampler, sc.Minibatch(laws.BATCH, sampling))
+    noise = laws.gradient_noise(x, sampling)
+    assert_law(run.draws, mean, laws.sgld_variance(EPS_LANGEVIN, precision, noise, temperature))
+
+
+def test_sgld_with_the_full_gradient(seed):
+    run, _, mean, precision = run_chains(seed, sc.SGLD(EPS_LANGEVIN), sc.Full())
+    assert_law(run.draws, mean, laws.sgld_variance(EPS_LANGEVIN, precision, 0.0))
+
+
+def test_sgld_with_blocks_has_the_law_of_reshuffled_epochs(seed):
+    """Exact law given the one shuffle of the rows; a clear distance from that of independent batches."""
+    run, x, mean, precision = run_chains(seed, sc.SGLD(EPS_LANGEVIN), sc.Minibatch(laws.BATCH))
+    arranged = Blocks(laws.NUM_ROWS, laws.BATCH).arrange(x, seed)[: laws.NUM_ROWS]
+    expected = laws.blocks_variance(EPS_LANGEVIN, precision, arranged)
+    assert_law(run.draws, mean, expected)
+
+
+def test_sgld_with_importance_weights(seed):
+    model, x, mean, precision = laws.gaussian_problem(seed)
+    p = np.abs(x - mean) + 0.5
+    p = p / p.sum()
+    run, *_ = run_chains(seed, sc.SGLD(EPS_LANGEVIN), sc.Weighted(laws.BATCH, p))
+    # g_i = x_i - θ, estimate Σ g_i / (n p_i): its variance (Σ g_i²/p_i - (Σ g_i)²) / n is a quadratic in θ, and
+    # the linear term drops out of the second moment because E[θ] is the posterior mean
+    g = x.astype(np.float64) - mean
+    at_mean = (np.sum(g**2 / p) - g.sum() ** 2) / laws.BATCH
+    curve = (np.sum(1 / p) - laws.NUM_ROWS**2) / laws.BATCH
+    eps = EPS_LANGEVIN
+    variance = (2 * eps + eps**2 * at_mean) / (1 - (1 - eps * precision) ** 2 - eps**2 * curve)
+    assert_law(run.draws, mean, variance)
+
+
+def test_sgld_with_control_variates_on_rows_of_unequal_weight(seed):
+    """Rows -½ τ_i (x_i - θ)²: the CV error is multiplicative, (θ̂ - θ) times the error of the batch's Σ τ_i."""
+    rng = np.random.default_rng([seed, 11])
+    tau, x = rng.exponential(1.0, laws.NUM_ROWS), rng.normal(1.0, 2.0, laws.NUM_ROWS)
+    data = {"tau": tau.astype(np.float32), "x": x.astype(np.float32)}
+    tau, x = data["tau"].astype(np.float64), data["x"].astype(np.float64)
+    model = sc.Model(lambda theta, d: -0.5 * d["tau"] * (d["x"] - theta) ** 2)
+    mode, precision, eps = float((tau * x).sum() / tau.sum()), tau.sum(), 0.008
+    run = sc.sample(
+        model,
+        data,
+        jnp.array(0.0),
+        sampler=sc.SGLD(eps),
+        estimator=sc.ControlVariates(laws.BATCH, centre=jnp.array(mode), sampling="with_replacement"),
+        num_samples=2_000,
+        num_burnin=600,
+        num_chains=CHAINS,
+        seed=seed,
+        chain_method="vmap",
+        progress=False,
+    )
+    spread = laws.NUM_ROWS**2 / laws.BATCH * tau.var()
+    variance = 2 * eps / (1 - (1 - eps * precision) ** 2 - eps**2 * spread)
+    assert_law(run.draws, mode, variance)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_sghmc(seed, temperature):
+    sampler = sc.SGHMC(EPS, friction=FRICTION, gradient_noise=0.0, temperature=temperature)
+    run, x, mean, precision = run_chains(seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"))
+    noise = laws.gradient_noise(x, "with_replacement")
+    assert_law(run.draws, mean, laws.sghmc_variance(EPS, FRICTION, precision, noise, temperature))
+
+
+def test_sghmc_takes_known_gradient_noise_out(seed):
+    model, x, mean, precision = laws.gaussian_problem(seed)
+    noise = laws.gradient_noise(x, "with_replacement")
+    friction, eps = 20.0, 0.015
+    assert 2 * eps * friction > eps**2 * noise
+    sampler = sc.SGHMC(eps, friction=friction, gradient_noise=noise)
+    run, *_ = run_chains(
+        seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"), num_burnin=2_000, thin=3
+    )
+    assert_law(run.draws, mean, laws.sghmc_variance(eps, friction, precision, 0.0))
+
+
+def test_sghmc_in_rs_form_with_fresh_momenta(seed):
+    """R's form refreshes the momentum every L steps; draws are taken when the refresh is due."""
+    eta, alpha, length = EPS**2, 0.2, 5
+    run, x, mean, precision = run_chains(seed, sc.SGHMC.from_r(eta, alpha, length), sc.Full(), thin=length)
+    a = 1 - alpha
+    step = np.array([[1 - eta * precision, EPS * a], [-EPS * precision, a]])
+    kick = 2 * alpha * np.array([[EPS], [1.0]]) @ np.array([[EPS, 1.0]])
+    variance = 1 / precision
+    for _ in range(
+        2_000
+    ):  # momentum N(0, 1) afresh, then L linear steps: iterate the second moments to their limit
+        moments = np.diag([variance, 1.0])
+        for _ in range(length):
+            moments = step @ moments @ step.T + kick
+        variance = moments[0, 0]
+    assert_law(run.draws, mean, variance)
+
+
+@pytest.mark.parametrize(
+    "estimator", [sc.Full(), sc.Minibatch(laws.BATCH, "with_replacement")], ids=["full", "batch"]
+)
+def test_baoab(seed, estimator):
+    sampler = sc.BAOAB(EPS, friction=FRICTION)
+    run, x, mean, precision = run_chains(seed, sampler, estimator)
+    noise = 0.0 if isinstance(estimator, sc.Full) else laws.gradient_noise(x, "with_replacement")
+    variance = laws.baoab_variance(EPS, FRICTION, precision, noise)
+    assert_law(run.draws, mean, variance)
+    if isinstance(estimator, sc.Full):
+        assert variance == pytest.approx(1 / precision)  # BAOAB is exact on Gaussians at any step
+
+
+def test_psgld_with_a_frozen_preconditioner(seed):
+    """decay = 1 keeps v = 1, so G = 1/(1 + δ) and the chain is SGLD with step εG."""
+    damping = 0.5
+    step = EPS_LANGEVIN * (1 + damping)
+    sampler = sc.PSGLD(step, decay=1.0, damping=damping)
+    run, x, mean, precision = run_chains(seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"))
+    noise = laws.gradient_noise(x, "with_replacement")
+    assert_law(run.draws, mean, laws.sgld_variance(EPS_LANGEVIN, precision, noise))
+
+
+@pytest.mark.parametrize("kind", [sc.SGNHT, sc.BADODAB])
+@pytest.mark.parametrize("thermostat", ["scalar", "elementwise"])
+def test_thermostats_absorb_gradient_noise(seed, kind, thermostat):
+    """At ε²λ/4 = 0.04 % the discretisation is far below the Monte Carlo error; the noise would add 30 % to SGHMC."""
+    eps, diffusion = 0.005, 8.0
+    model, x, mean, precision = laws.gaussian_problem(seed)
+    noise = laws.gradient_noise(x, "with_replacement")
+    assert eps * noise / (2 * diffusion) > 0.2
+    sampler = kind(eps, diffusion=diffusion, thermostat=thermostat)
+    run, *_ = run_chains(
+        seed,
+        sampler,
+        sc.Minibatch(laws.BATCH, "with_replacement"),
+        num_samples=3_000,
+        num_burnin=4_000,
+        thin=10,
+    )
+    assert_law(run.draws, mean, 1 / precision)
+
+
+def test_momentum_first_is_right_where_position_first_is_a_quarter_off(seed):
+    """The step and friction at which the common order of the two updates inflates the variance by 20-25 %."""
+    _, _, _, precision = laws.gaussian_problem(seed)
+    eps, friction = 0.2 / np.sqrt(precision), np.sqrt(precision)
+    assert laws.sghmc_variance_position_first(eps, friction, precision) * precision > 1.2
+    ours = laws.sghmc_variance(eps, friction, precision, 0.0)
+    assert abs(ours * precision - 1) < 0.02
+    sampler = sc.SGHMC(eps, friction=friction, gradient_noise=0.0)
+    run, _, mean, _ = run_chains(seed, sampler, sc.Full())
+    assert_law(run.draws, mean, ours)
+    _, seconds = laws.moments(run.draws, mean)
+    assert abs(seconds.mean() * precision - 1) < 0.02 + 5 * seconds.std() * precision / np.sqrt(CHAINS)
