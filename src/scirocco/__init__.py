@@ -3,6 +3,8 @@
 The front door: everything public is here, or in the modules named here.
 """
 
+from typing import Any
+
 from scirocco import data, errors, transforms
 from scirocco._version import __version__
 from scirocco.estimators import SAGA, SVRG, ControlVariates, Full, Minibatch, Weighted
@@ -29,7 +31,22 @@ __all__ = [
     "__version__",
     "data",
     "errors",
+    "from_numpyro",
     "sample",
     "schedules",
+    "sgmcmc",
     "transforms",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms that most users never enter are opened when they are asked for."""
+    if name == "sgmcmc":
+        import scirocco.sgmcmc as module
+
+        return module
+    if name == "from_numpyro":
+        from scirocco.bridges import from_numpyro
+
+        return from_numpyro
+    raise AttributeError(f"module 'scirocco' has no attribute {name!r}")

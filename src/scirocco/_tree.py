@@ -15,7 +15,7 @@ from scirocco.types import Array, Key, PyTree
 T = TypeVar("T")
 
 
-def static(default: Any = dataclasses.MISSING) -> Any:
+def static(*, default: Any = dataclasses.MISSING) -> Any:
     """A dataclass field that is part of the structure (shapes, switches), not of the data.
 
     Changing a static field compiles anew; changing any other field does not.
@@ -88,7 +88,7 @@ def normal_like(key: Key, tree: PyTree) -> PyTree:
     """
     leaves, treedef = jax.tree.flatten(tree)
     if len(leaves) == 1:
-        return treedef.unflatten([jax.random.normal(key, leaves[0].shape, leaves[0].dtype)])
+        return jax.tree.unflatten(treedef, [jax.random.normal(key, leaves[0].shape, leaves[0].dtype)])
     dtype = jnp.result_type(*leaves) if leaves else jnp.float32
     flat = jax.random.normal(key, (size(tree),), dtype)
     out, start = [], 0
@@ -96,7 +96,7 @@ def normal_like(key: Key, tree: PyTree) -> PyTree:
         stop = start + math.prod(leaf.shape)
         out.append(flat[start:stop].reshape(leaf.shape).astype(leaf.dtype))
         start = stop
-    return treedef.unflatten(out)
+    return jax.tree.unflatten(treedef, out)
 
 
 def add(a: PyTree, b: PyTree) -> PyTree:

@@ -124,7 +124,7 @@ class Model:
             return position
         leaves, treedef = jax.tree.flatten(position)
         pairs = zip(self._leafwise(position), leaves, strict=True)
-        return treedef.unflatten([leaf if t is None else t.forward(leaf) for t, leaf in pairs])
+        return jax.tree.unflatten(treedef, [leaf if t is None else t.forward(leaf) for t, leaf in pairs])
 
     def unconstrain(self, params: Params) -> Params:
         """From the user's units to the real line."""
@@ -132,7 +132,7 @@ class Model:
             return params
         leaves, treedef = jax.tree.flatten(params)
         pairs = zip(self._leafwise(params), leaves, strict=True)
-        return treedef.unflatten([leaf if t is None else t.inverse(leaf) for t, leaf in pairs])
+        return jax.tree.unflatten(treedef, [leaf if t is None else t.inverse(leaf) for t, leaf in pairs])
 
     def check_domain(self, params: Params) -> None:
         """Raise when a starting value lies outside its transform's domain."""

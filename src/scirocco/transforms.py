@@ -60,20 +60,25 @@ class Bounded(Transform):
             return "positive values" if self.low == 0 else f"values above {self.low}"
         return f"values between {self.low} and {self.high}"
 
+    @property
+    def _high(self) -> float:
+        assert self.high is not None  # `__post_init__` has refused two open ends
+        return self.high
+
     def forward(self, u: Array) -> Array:
         """low + e^u, high - e^u, or low + (high - low) logistic(u)."""
+        if self.low is None:
+            return self._high - jnp.exp(u)
         if self.high is None:
             return self.low + jnp.exp(u)
-        if self.low is None:
-            return self.high - jnp.exp(u)
         return self.low + (self.high - self.low) * jax.nn.sigmoid(u)
 
     def inverse(self, x: Array) -> Array:
         """The u that `forward` takes to x."""
+        if self.low is None:
+            return jnp.log(self._high - x)
         if self.high is None:
             return jnp.log(x - self.low)
-        if self.low is None:
-            return jnp.log(self.high - x)
         return jnp.log(x - self.low) - jnp.log(self.high - x)
 
     def log_det(self, u: Array) -> Array:

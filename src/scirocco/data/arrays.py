@@ -74,7 +74,7 @@ def as_source(data: Data) -> ArraySource:
     for array, name in zip(arrays, names, strict=True):
         _check_finite(array, name)
         _warn_wild_scale(array, name)
-    return ArraySource(treedef.unflatten(_to_jax_precision(arrays, names)))
+    return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(arrays, names)))
 
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
@@ -167,7 +167,7 @@ def _warn_wild_scale(array: np.ndarray, name: str) -> None:
 
 def _to_jax_precision(arrays: list[np.ndarray], names: list[str]) -> list[np.ndarray]:
     """Cast 64-bit arrays when JAX runs in 32 bits, and say so once."""
-    if jax.config.jax_enable_x64:
+    if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         return arrays
     out, cast = [], []
     for array, name in zip(arrays, names, strict=True):

@@ -63,8 +63,7 @@ class Prepared(NamedTuple):
 
 
 class Estimator(abc.ABC):
-    """Base of all estimators. Every concrete one is a frozen dataclass and a pytree; fields that shape the
-    computation (batch size, sampling) are static."""
+    """Base of all estimators: frozen dataclasses and pytrees; what shapes the computation (batch size) is static."""
 
     @abc.abstractmethod
     def batching(self, num_rows: int) -> Batching:
@@ -80,7 +79,7 @@ class Estimator(abc.ABC):
     ) -> tuple[Estimate, PyTree]:
         """The estimate at `position` and the memory for the next one."""
 
-    def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:
+    def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:  # noqa: B027
         """Refuse to start when the memory would not fit; nothing to check by default."""
 
 
@@ -97,9 +96,10 @@ def estimate_from_rows(
 
 def weighted_sum(values: PyTree, batch: Batch) -> PyTree:
     """Σ_i w_i v_i over the leading axis."""
-    if batch.weights is None:
+    weights = batch.weights
+    if weights is None:
         return jax.tree.map(lambda v: batch.scale * v.sum(axis=0), values)
-    return jax.tree.map(lambda v: jnp.tensordot(batch.weights.astype(v.dtype), v, axes=1), values)
+    return jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, axes=1), values)
 
 
 def full_sum(

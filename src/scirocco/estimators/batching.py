@@ -39,7 +39,7 @@ class Batch(NamedTuple):
     """Some rows, their numbers in the arranged data, and weights that make Σ_i w_i f(x_i) unbiased for the full sum."""
 
     rows: Rows
-    index: Array
+    index: Array  # type: ignore[assignment]
     weights: Array | None
     """None: every row has the weight `scale`."""
     scale: float
@@ -53,7 +53,11 @@ class Batching(abc.ABC):
 
     num_rows: int
     size: int
-    correction: float
+
+    @property
+    def correction(self) -> float:
+        """Finite-population factor of the variance of a batch's sum; independent draws need none."""
+        return 1.0
 
     def arrange(self, data: Data, seed: int) -> Data:
         """Put the rows into the order that `take` expects (host side, once a run)."""
@@ -157,7 +161,6 @@ class WeightedRows(Batching):
     edges: Array
     """Upper edge of each row's stretch of the 32-bit words: word u belongs to the first row with u < edge."""
     weights: Array
-    correction: float = static(1.0)
 
     @classmethod
     def from_probabilities(cls, probabilities: Any, num_rows: int, size: int) -> WeightedRows:

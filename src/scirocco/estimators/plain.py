@@ -20,8 +20,11 @@ class _AllRows(Batching):
     """The batch that needs no drawing."""
 
     num_rows: int = static()
-    size: int = static(0)
-    correction: float = static(0.0)
+    size: int = static()
+
+    @property
+    def correction(self) -> float:
+        return 0.0
 
     def plan(self, key: Key, step: Array) -> Array:
         return jnp.zeros((), jnp.int32)
@@ -73,7 +76,7 @@ class Minibatch(Estimator):
     """
 
     batch_size: int = static()
-    sampling: str = static("blocks")
+    sampling: str = static(default="blocks")
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")

@@ -83,10 +83,10 @@ class ControlVariates(Estimator):
 
     batch_size: int = static()
     centre: Params | None = None
-    optimizer: Any = static(None)
-    num_optimizer_steps: int | None = static(None)
-    polish: bool = static(True)
-    sampling: str = static("blocks")
+    optimizer: Any = static(default=None)
+    num_optimizer_steps: int | None = static(default=None)
+    polish: bool = static(default=True)
+    sampling: str = static(default="blocks")
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
@@ -142,8 +142,8 @@ class SVRG(Estimator):
     """
 
     batch_size: int = static()
-    refresh_every: int | None = static(None)
-    sampling: str = static("blocks")
+    refresh_every: int | None = static(default=None)
+    sampling: str = static(default="blocks")
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
@@ -199,8 +199,8 @@ class SAGA(Estimator):
     """
 
     batch_size: int = static()
-    max_memory: int = static(4 << 30)
-    sampling: str = static("blocks")
+    max_memory: int = static(default=4 << 30)
+    sampling: str = static(default="blocks")
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")

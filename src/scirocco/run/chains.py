@@ -117,9 +117,8 @@ class ThreadedChains:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-_AXES = KernelState(
-    0, 0, 0, None, 0, 0
-)  # the step number is common to all chains, so that its branches stay branches
+_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
+"""The step number is common to all chains, so that branches on it stay branches."""
 
 
 @partial(jax.jit, static_argnums=0)

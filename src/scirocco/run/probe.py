@@ -42,8 +42,8 @@ def _check_leaf(name: str, leaf: Any) -> Array:
         raise InvalidTypeError(f"parameter `{name}` cannot be read as an array: {error}") from error
     if host.dtype.kind in "iub":
         raise InvalidTypeError(
-            f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers need continuous parameters: start "
-            "from floats (e.g. .astype(float)), and sum discrete ones out of the likelihood."
+            f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers need continuous parameters: "
+            "start from floats (e.g. .astype(float)), and sum discrete ones out of the likelihood."
         )
     if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
         raise InvalidTypeError(
@@ -104,8 +104,8 @@ def _compare_forms(model: Model, params: Params, source: ArraySource, size: int)
             row = int(np.argmax(np.abs(np.asarray(together) - np.asarray(alone))))
             raise InvalidValueError(
                 "log_likelihood (vectorized=True) gives a row another value in a batch than alone: row "
-                f"{begin + row} has {float(together[row]):.6g} in a batch of {size} and {float(alone[row]):.6g} by itself. "
-                "It must treat the rows independently (no mean or sum over the batch inside)."
+                f"{begin + row} has {float(together[row]):.6g} in a batch of {size} and {float(alone[row]):.6g} by "
+                "itself. It must treat the rows independently (no mean or sum over the batch inside)."
             )
 
 
@@ -147,8 +147,8 @@ def _single_columns(source: ArraySource) -> str:
 
 def describe(tree: PyTree) -> str:
     """Names and shapes, for messages: `beta (50,), bias ()`."""
-    leaves, treedef = jax.tree.flatten(tree)
-    if treedef == jax.tree.structure(0):
+    leaves = jax.tree.leaves(tree)
+    if len(leaves) == 1 and leaves[0] is tree:
         return f"of shape {tuple(leaves[0].shape)}"
     named = zip(_tree.leaf_names(tree), leaves, strict=True)
     return "{" + ", ".join(f"{name} {tuple(leaf.shape)}" for name, leaf in named) + "}"
@@ -169,9 +169,9 @@ def check_start(model: Model, position: Params, parts: Parts, num_rows: int) -> 
     bad = np.flatnonzero(~np.isfinite(np.atleast_1d(likelihood)))
     if len(bad):
         raise InvalidValueError(
-            f"the log likelihood is {np.atleast_1d(likelihood)[bad[0]]} at the starting point for {len(bad)} of the first "
-            f"{size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or constrain the "
-            "parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
+            f"the log likelihood is {np.atleast_1d(likelihood)[bad[0]]} at the starting point for {len(bad)} of the "
+            f"first {size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or "
+            "constrain the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
         )
 
 
@@ -191,6 +191,7 @@ def check_gradient(gradient: PyTree) -> None:
     for name, leaf in zip(_tree.leaf_names(gradient), jax.tree.leaves(gradient), strict=True):
         if not np.all(np.isfinite(leaf)):
             raise InvalidValueError(
-                f"the gradient of the log density with respect to `{name}` is not finite at the starting point although "
-                "the density is (a root or an absolute value at 0 does that). Start elsewhere or rewrite it smoothly."
+                f"the gradient of the log density with respect to `{name}` is not finite at the starting point "
+                "although the density is (a root or an absolute value at 0 does that). Start elsewhere or "
+                "rewrite it smoothly."
             )

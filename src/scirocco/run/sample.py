@@ -275,8 +275,8 @@ def _divergence(session: _Session, problem: setup.Problem, ready: setup.Ready, r
     )
     message = (
         f"chain {chain} left the finite numbers at step {step}: parameter `{name}` is NaN or infinite. The step size "
-        f"({_show(sampler.step_size)}) is probably too large: {advice}, standardise the data, or use a prior that keeps "
-        f"the parameters finite. The {run.num_draws} draws before it are in `error.run`."
+        f"({_show(sampler.step_size)}) is probably too large: {advice}, standardise the data, or use a prior that "
+        f"keeps the parameters finite. The {run.num_draws} draws before it are in `error.run`."
     )
     return DivergenceError(message, run=run if run.num_draws else None, chain=chain, step=step)
 

@@ -61,8 +61,11 @@ class Scales(NamedTuple):
 
 
 def reshuffling_factor(relaxation: np.ndarray, epoch: int) -> np.ndarray:
-    """Stationary variance of x' = a x + η, a = 1 - 1/relaxation, with errors η that sum to zero over every epoch,
-    over that with independent errors of the same variance (averaged over the position in the epoch)."""
+    """How much less errors count that sum to zero over every epoch, for a chain that forgets in `relaxation` steps.
+
+    The stationary variance of x' = (1 - 1/relaxation) x + η with such errors η, averaged over the position in the
+    epoch, divided by that with independent errors of the same variance.
+    """
     if epoch <= 1:
         return np.ones_like(np.asarray(relaxation, float))
     a = np.clip(1.0 - 1.0 / np.maximum(np.asarray(relaxation, float), 1.0), 0.0, 1.0 - 1e-9)[..., None]

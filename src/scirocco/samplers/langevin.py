@@ -144,7 +144,7 @@ class PSGLD(Sampler):
     decay: ArrayLike = 0.99
     damping: ArrayLike = 1e-5
     gradient_scale: ArrayLike = 1.0
-    correction: bool = static(False)
+    correction: bool = static(default=False)
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:

@@ -56,12 +56,12 @@ class Polynomial(Schedule):
 
     def __call__(self, step: ArrayLike) -> Array:
         """Decays from `start`; slowly until m is about tau."""
-        return self.start * (1.0 + step / self.tau) ** (-self.kappa)
+        return jnp.asarray(self.start * (1.0 + step / self.tau) ** (-self.kappa))
 
 
 @pytree_dataclass
 class Cyclical(Schedule):
-    """ε_m = start/2 (cos(π (m mod length)/length) + 1) (Zhang et al. 2020): large steps to move, small ones to sample."""
+    """ε_m = start/2 (cos(π (m mod length)/length) + 1): large steps to move, small to sample (Zhang et al. 2020)."""
 
     start: ArrayLike
     length: int = static()

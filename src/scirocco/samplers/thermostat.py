@@ -10,11 +10,10 @@ import jax.numpy as jnp
 
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
-from scirocco.samplers import schedules
 from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients
-from scirocco.samplers.hamiltonian import (
-    _check_momentum_fields,
+from scirocco.samplers.momentum import (
     check_damping,
+    check_momentum_fields,
     fresh_momentum,
     kinetic_temperature,
     momentum_step,
@@ -130,11 +129,11 @@ class SGNHT(_Thermostat):
 
     step_size: Any = None
     diffusion: Any = None
-    thermostat: str = static("scalar")
+    thermostat: str = static(default="scalar")
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        _check_momentum_fields(self, "SGNHT", "diffusion")
+        check_momentum_fields(self, "SGNHT", "diffusion")
         _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
 
     @classmethod
@@ -185,11 +184,11 @@ class BADODAB(_Thermostat):
 
     step_size: Any = None
     diffusion: Any = None
-    thermostat: str = static("scalar")
+    thermostat: str = static(default="scalar")
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        _check_momentum_fields(self, "BADODAB", "diffusion")
+        check_momentum_fields(self, "BADODAB", "diffusion")
         _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
 
     def step(
