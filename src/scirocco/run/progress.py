@@ -25,7 +25,9 @@ class Report:
     draws: PyTree
     """The draws of this chunk, axes (chain, draw, ...); None during burn-in."""
     steps_per_second: float
+    """Steps of every chain, in the last chunk; 0 before it is known."""
     elapsed: float
+    """Seconds since sampling began."""
     stopped: bool = field(default=False, init=False)
 
     def stop(self) -> None:

@@ -159,7 +159,7 @@ class _Session:
         )
         self.total = num_burnin + num_samples * thin
         self.step = self.kept = 0
-        self.rate = 0.0
+        self.rate = self.began = 0.0
         self.chunks: list[Any] = []
         self.scores: list[tuple[int, dict[str, float]]] = []
         self.status = "complete"
@@ -168,7 +168,7 @@ class _Session:
 
     def drive(self) -> None:
         """Chunks until the end, an interrupt, a callback's stop or a divergence."""
-        clock = Clock()
+        clock, self.began = Clock(), time.perf_counter()
         try:
             while self.step < self.total and self.status == "complete":
                 self._chunk()
@@ -204,7 +204,7 @@ class _Session:
                 self.chunks.append(chunk)
             self.step += steps
             self.kept += draws
-            self._tell("burn-in" if burning else "sampling", None if burning else chunk.draws, seconds)
+            self._tell("burn-in" if burning else "sampling", None if burning else chunk.draws)
 
     def _next_steps(self) -> int:
         """As many steps as take about a third of a second, whole draws, within the buffers."""
@@ -231,8 +231,9 @@ class _Session:
             self.chunks.append(chunk._replace(**_first(chunk, good)))
             self.kept += good
 
-    def _tell(self, phase: str, draws: PyTree | None, seconds: float) -> None:
-        report = Report(self.step, self.total, self.num_chains, draws, self.rate, seconds)
+    def _tell(self, phase: str, draws: PyTree | None) -> None:
+        elapsed = time.perf_counter() - self.began
+        report = Report(self.step, self.total, self.num_chains, draws, self.rate, elapsed)
         shown: dict[str, float] = {}
         for callback in self.callbacks:
             shown |= as_scores(callback(report))
