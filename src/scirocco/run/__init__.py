@@ -4,6 +4,6 @@ from scirocco.run.kernel import Kernel
 from scirocco.run.loop import Info, KernelState
 from scirocco.run.progress import Report
 from scirocco.run.result import Run
-from scirocco.run.sample import sample
+from scirocco.run.sampling import sample
 
 __all__ = ["Info", "Kernel", "KernelState", "Report", "Run", "sample"]

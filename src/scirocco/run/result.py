@@ -85,7 +85,8 @@ class Run:
             raise InvalidValueError(f"`probability` must lie between 0 and 1, got {probability}.")
         az = require("arviz", "run.summary()")
         pandas = require("pandas", "run.summary()")
-        posterior = self._dataset(self.draws)
+        # float32 sums over a million draws lose the digits that hold the standard deviation
+        posterior = self._dataset(self.draws).astype(np.float64)
         tail = (1 - probability) / 2
         columns = {
             "mean": posterior.mean(("chain", "draw")),
