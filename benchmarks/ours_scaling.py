@@ -10,8 +10,7 @@ import logistic
 import numpy as np
 import problem
 from jax import numpy as jnp
-from measure import effort, emit, is_quick, time_calls, versions
-from ours import outcome
+from measure import effort, emit, is_quick, versions
 
 import scirocco as sc
 
@@ -39,47 +38,91 @@ def pass_cpu_s(x: np.ndarray, y: np.ndarray) -> float:
     return min(seconds)
 
 
-def at_size(model: Any, num_rows: int) -> dict[str, float]:
-    """Time per step and set-up for one number of rows."""
-    plan = effort()
-    x, y = problem.make_data(num_rows, NUM_FEATURES)
-
-    def run(seed: int) -> Any:
-        return outcome(
-            sc.sample(
-                model,
-                {"x": x, "y": y},
-                jnp.zeros(NUM_FEATURES),
-                sampler=sc.SGLD(step_size=0.1 / num_rows),
-                estimator=sc.ControlVariates(problem.BATCH_SIZE),
-                num_samples=plan.num_steps,
-                seed=seed,
-                progress=False,
-            )
-        )
-
-    outcomes, seconds, _ = time_calls(lambda: run, plan.repeats)
-    setup = min(o.setup_cpu_s for o in outcomes)
-    sampling = min(s - o.setup_cpu_s for s, o in zip(seconds, outcomes, strict=True))
-    one_pass = pass_cpu_s(x, y)
-    return {
-        "num_rows": num_rows,
-        "us_per_step": 1e6 * sampling / plan.num_steps,
-        "setup_cpu_s": setup,
-        "pass_cpu_s": one_pass,
-        "setup_passes": setup / one_pass,
-    }
+def sample(model: Any, x: np.ndarray, y: np.ndarray, estimator: Any, num_samples: int, seed: int) -> Any:
+    """One run at a step size that suits the number of rows."""
+    return sc.sample(
+        model,
+        {"x": x, "y": y},
+        jnp.zeros(NUM_FEATURES),
+        sampler=sc.SGLD(step_size=0.1 / len(x)),
+        estimator=estimator,
+        num_samples=num_samples,
+        seed=seed,
+        progress=False,
+    )
 
 
-if __name__ == "__main__":
-    model = logistic.model()
-    sizes = [at_size(model, num_rows) for num_rows in SIZES]
-    times = [entry["us_per_step"] for entry in sizes]
+class Size:
+    """One number of rows, and what has been measured for it.
+
+    Every estimator has the rows checked, shuffled and moved; what a plain minibatch's set-up takes is that part, and
+    the rest of SGLD-CV's set-up is the search for the mode with the exact gradient there.
+    """
+
+    def __init__(self, model: Any, num_rows: int):
+        self.model, self.num_rows = model, num_rows
+        self.x, self.y = problem.make_data(num_rows, NUM_FEATURES)
+        self.step_us: list[float] = []
+        self.setup: list[float] = []
+        self.arranging: list[float] = []
+        self.report: dict[str, float] = {}
+
+    def measure(self, seed: int, num_steps: int) -> None:
+        """Time one run with control variates and one set-up without."""
+        start = time.process_time()
+        run = sample(self.model, self.x, self.y, sc.ControlVariates(problem.BATCH_SIZE), num_steps, seed)
+        total = time.process_time() - start
+        plain = sample(self.model, self.x, self.y, sc.Minibatch(problem.BATCH_SIZE), 1, seed)
+        setup = run.timing["setup"]["cpu"]
+        self.setup.append(setup)
+        self.step_us.append(1e6 * (total - setup) / num_steps)
+        self.arranging.append(plain.timing["setup"]["cpu"])
+        self.report = run.report
+
+    def forget(self) -> None:
+        """Drop the measurements of the call that compiled."""
+        self.step_us, self.setup, self.arranging = [], [], []
+
+    def result(self) -> dict[str, float]:
+        """The best of each."""
+        one_pass = pass_cpu_s(self.x, self.y)
+        setup, arranging = min(self.setup), min(self.arranging)
+        return {
+            "num_rows": self.num_rows,
+            "us_per_step": min(self.step_us),
+            "pass_cpu_s": one_pass,
+            "setup_cpu_s": setup,
+            "arranging_cpu_s": arranging,
+            "setup_in_passes": setup / one_pass,
+            "mode_in_passes": (setup - arranging) / one_pass,
+            "passes_reported": self.report["passes"],
+            "distance_to_mode_in_sd": self.report["distance_to_mode_in_sd"],
+        }
+
+
+def main() -> None:
+    """Measure the sizes in turn, round after round, so that a slow minute of the machine falls on all of them."""
+    plan, model = effort(), logistic.model()
+    sizes = [Size(model, num_rows) for num_rows in SIZES]
+    for size in sizes:
+        size.measure(0, plan.num_steps)
+        size.forget()
+    for seed in range(1, plan.repeats + 1):
+        for size in sizes:
+            size.measure(seed, plan.num_steps)
+    results = [size.result() for size in sizes]
+    times = [result["us_per_step"] for result in results]
+    by_rows = {f"{field}_{result['num_rows']}": result[field] for result in results for field in result}
+    all_times = {str(size.num_rows): size.step_us for size in sizes}
     emit(
         {
             "step_time_ratio": max(times) / min(times),
-            "setup_passes": sizes[-1]["setup_passes"],
-            "sizes": sizes,
+            **by_rows,
+            "us_per_step_all": all_times,
             "versions": versions(),
         }
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -28,14 +28,17 @@ class Value:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table. With a rival, the ratio ours / rival meets the bar; without, our value does."""
+    """One line of the table. With a rival, the ratio ours / rival meets the bar; without, our value does.
+
+    A line without a bar is only reported.
+    """
 
     benchmark: str
     title: str
     ours: Value
     rival: Value | None
     sense: Literal[">=", "<="]
-    bar: float
+    bar: float | None
     unit: str = ""
 
 
@@ -62,7 +65,7 @@ def _speed(name: str, title: str, ours: str, rival: str, bar: float, field: str 
     return Line(name, title, Value(ours, field), Value(rival, field), ">=", bar, "steps per CPU s")
 
 
-def _at_most(name: str, title: str, child: str, field: str, bar: float, unit: str = "") -> Line:
+def _at_most(name: str, title: str, child: str, field: str, bar: float | None, unit: str = "") -> Line:
     return Line(name, title, Value(child, field), None, "<=", bar, unit)
 
 
@@ -97,7 +100,10 @@ LINES: tuple[Line, ...] = (
     _at_most("recompile", "compilations for another seed", "ours_recompile", "seed", 0),
     _at_most("recompile", "compilations for another number of draws", "ours_recompile", "num_samples", 0),
     _at_most("scaling", "SGLD-CV step time, N = 1e4..1e7, max / min", "ours_scaling", "step_time_ratio", 1.3),
-    _at_most("scaling", "SGLD-CV set-up, N = 1e7, passes over the data", "ours_scaling", "setup_passes", 3.0),
+    _at_most(
+        "scaling", "SGLD-CV set-up, N = 1e7, in passes", "ours_scaling", "setup_in_passes_10000000", 3.0
+    ),
+    _at_most("scaling", "  passes that the run reports", "ours_scaling", "passes_reported_10000000", None),
 )
 
 BENCHMARKS: tuple[str, ...] = tuple(dict.fromkeys(line.benchmark for line in LINES))

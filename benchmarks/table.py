@@ -26,22 +26,28 @@ def _number(value: float | None, unit: str = "") -> str:
 
 
 def rows(lines: list[Line], results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every line with its numbers; ``met`` is None where a child that it needs gave nothing."""
+    """Every line with its numbers; ``met`` is None without a bar, or where a child gave nothing."""
     table = []
     for line in lines:
         ours, rival = _lookup(results, line.ours), _lookup(results, line.rival)
         ratio = ours / rival if ours is not None and rival else None
         judged = ours if line.rival is None else ratio
-        met = None if judged is None else (judged >= line.bar if line.sense == ">=" else judged <= line.bar)
+        met = None if judged is None else _meets(judged, line)
         table.append({"line": line, "ours": ours, "rival": rival, "ratio": ratio, "met": met})
     return table
 
 
+def _meets(value: float, line: Line) -> bool | None:
+    if line.bar is None:
+        return None
+    return value >= line.bar if line.sense == ">=" else value <= line.bar
+
+
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     line: Line = row["line"]
-    bar = f"{line.sense} {line.bar:g}" + (" x" if line.rival is not None else "")
+    bar = "-" if line.bar is None else f"{line.sense} {line.bar:g}" + (" x" if line.rival is not None else "")
     ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f} x"
-    met = {None: "?", True: "yes", False: "NO"}[row["met"]]
+    met = "-" if line.bar is None else {None: "?", True: "yes", False: "NO"}[row["met"]]
     return line.title, _number(row["ours"], line.unit), _number(row["rival"]), ratio, bar, met
 
 

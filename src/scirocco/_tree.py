@@ -8,6 +8,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, Key, PyTree
@@ -119,11 +120,15 @@ def zeros_like(tree: PyTree) -> PyTree:
     return jax.tree.map(jnp.zeros_like, tree)
 
 
+def host_zeros(tree: PyTree) -> PyTree:
+    """A tree of NumPy zeros: no program is compiled to make them."""
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
+
+
 def vdot(a: PyTree, b: PyTree) -> Array:
     """Inner product over all leaves."""
-    return sum(
-        (jnp.sum(x * y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), jnp.array(0.0)
-    )
+    products = [jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)]
+    return sum(products[1:], products[0])
 
 
 def norm(tree: PyTree) -> Array:

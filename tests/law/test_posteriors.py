@@ -119,7 +119,7 @@ def test_sghmc_with_defaults_on_the_problem_that_defeats_a_fixed_small_friction(
 def test_too_little_friction_is_said_with_the_inflation(seed):
     """The warning's number is the inflation that the chain then shows."""
     data = logistic_data(seed, 20_000, 3)
-    mode, sd = laplace(data)
+    _, sd = laplace(data)
     eps, friction = 2e-4, 300.0
     with pytest.warns(sc.errors.SciroccoWarning, match="inflated by about") as caught:
         run = sc.sample(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,56 +16,75 @@ from scirocco.errors import InvalidValueError
 from scirocco.transforms import Transform
 from scirocco.types import Key, Params, Rows
 
+_START_RADIUS = 0.1
+Bounds = tuple[Any, Any]
+
+
+class Look(NamedTuple):
+    """What running the model on a few rows shows."""
+
+    trace: Trace
+    """Only for what does not depend on values: names, kinds, plates, supports."""
+    starts: list[Params]
+    """Two sets of values for the latent sites, ..."""
+    bounds: list[dict[str, Bounds]]
+    """... and the bounds of the sites' supports for each."""
+
 
 def find_latents(
     reader: Reader, source: ArraySource, plate: str | None, init_strategy: Any
 ) -> tuple[Params, dict[str, Transform | None]]:
     """Tell the reader its plates; start values and transforms by name. Refuses what cannot be sampled."""
     infer = require("numpyro.infer", PURPOSE)
-    strategy = infer.init_to_median() if init_strategy is None else init_strategy
+    strategy = infer.init_to_uniform(radius=_START_RADIUS) if init_strategy is None else init_strategy
     more, less = min(source.num_rows, 3), max(1, min(source.num_rows, 3) - 1)
-    rows = source.read(0, more)
-    try:
-        start, other = _two_starts(reader, rows, strategy)
-        trace, again = reader.trace_at(rows, start), reader.trace_at(rows, other)
-    except Exception as error:
-        raise failure(f"it was given {more} of the {source.num_rows} rows", error) from error
-    try:
-        sizes, fewer = _plate_sizes(reader, rows, start), _plate_sizes(reader, source.read(0, less), start)
-    except Exception as error:
-        raise failure(f"it was given {less} of the {source.num_rows} rows", error) from error
+    look = _try(_look, reader, source, more, strategy)
+    sizes, fewer = _plate_sizes(look.trace), _try(_sizes_only, reader, source, less, strategy)
     following = frozenset(name for name, size in sizes.items() if size == more and fewer.get(name) == less)
     reader.plates = _check_plates(sizes, following, more, source.num_rows, plate)
-    sites = sample_sites(trace)
-    _check_sites(trace, sites, reader.plates)
-    latents = [site for site in sites if not site["is_observed"]]
+    _check_sites(look.trace, reader.plates)
+    latents = _latents(look.trace)
     if not latents:
         raise InvalidValueError("the NumPyro model has no latent site: there is nothing to sample.")
-    supports = {site["name"]: _transform(site, again[site["name"]]) for site in latents}
-    return {name: start[name] for name in supports}, supports
+    return look.starts[0], {site["name"]: _transform(site, *look.bounds) for site in latents}
 
 
-def _two_starts(reader: Reader, rows: Rows, strategy: Any) -> list[Params]:
-    """Values for the latent sites by the strategy, for two keys, compiled once (op by op it takes seconds)."""
+def _try(function: Any, reader: Reader, source: ArraySource, count: int, strategy: Any) -> Any:
+    try:
+        return function(reader, source.read(0, count), strategy)
+    except Exception as error:
+        raise failure(f"it was given {count} of the {source.num_rows} rows", error) from error
+
+
+def _look(reader: Reader, rows: Rows, strategy: Any) -> Look:
+    """One compiled run for two keys: op by op it would take many times as long."""
+    seen: list[Trace] = []
 
     @jax.jit
-    def start(key: Key) -> Params:
-        sites = sample_sites(reader.trace(rows, strategy, key))
-        return {site["name"]: jnp.asarray(site["value"], float) for site in sites if not site["is_observed"]}
+    def run(key: Key) -> tuple[Params, dict[str, Bounds]]:
+        seen.append(reader.trace(rows, strategy, key))
+        latents = _latents(seen[-1])
+        starts = {site["name"]: jnp.asarray(site["value"], float) for site in latents}
+        return starts, {site["name"]: _bounds(_support(site)) for site in latents}
 
-    return [start(key) for key in jax.random.split(jax.random.key(reader.seed))]
+    starts, bounds = zip(*(run(key) for key in jax.random.split(jax.random.key(reader.seed))), strict=True)
+    return Look(seen[0], list(starts), list(bounds))
 
 
-def _plate_sizes(reader: Reader, rows: Rows, params: Params) -> dict[str, int]:
+def _sizes_only(reader: Reader, rows: Rows, strategy: Any) -> dict[str, int]:
     """The sizes of all plates when the model is given these rows; nothing is computed."""
     sizes: dict[str, int] = {}
-
-    def look(params: Params, rows: Rows) -> None:
-        trace = reader.trace_at(rows, params)
-        sizes.update({name: site["args"][0] for name, site in trace.items() if site["type"] == "plate"})
-
-    jax.eval_shape(look, params, rows)
+    key = jax.random.key(reader.seed)
+    jax.eval_shape(lambda rows: sizes.update(_plate_sizes(reader.trace(rows, strategy, key))), rows)
     return sizes
+
+
+def _plate_sizes(trace: Trace) -> dict[str, int]:
+    return {name: site["args"][0] for name, site in trace.items() if site["type"] == "plate"}
+
+
+def _latents(trace: Trace) -> list[Site]:
+    return [site for site in sample_sites(trace) if not site["is_observed"]]
 
 
 def failure(when: str, error: Exception) -> InvalidValueError:
@@ -102,7 +121,7 @@ def _check_plates(
     return following if wanted is None else frozenset([wanted])
 
 
-def _check_sites(trace: Trace, sites: list[Site], plates: frozenset[str]) -> None:
+def _check_sites(trace: Trace, plates: frozenset[str]) -> None:
     """Refuse `param` sites, local latents, discrete latents and a plate without observations."""
     for site in trace.values():
         if site["type"] == "param":
@@ -110,10 +129,9 @@ def _check_sites(trace: Trace, sites: list[Site], plates: frozenset[str]) -> Non
                 f"site `{site['name']}` is a numpyro.param, which is optimised, not sampled: make it a "
                 "numpyro.sample, or pass its value as an argument."
             )
-    for site in sites:
-        if not site["is_observed"]:
-            _check_latent(site, frame_of(site, plates))
-    if not any(site["is_observed"] and frame_of(site, plates) is not None for site in sites):
+    for site in _latents(trace):
+        _check_latent(site, frame_of(site, plates))
+    if not any(site["is_observed"] and frame_of(site, plates) is not None for site in sample_sites(trace)):
         raise InvalidValueError(
             f"no observed site is inside the plate over the data ({', '.join(sorted(plates))}). Put the likelihood "
             "there, with obs=..., and pass the observations in `data`."
@@ -136,45 +154,54 @@ def _check_latent(site: Site, frame: Any) -> None:
 # -- supports and transforms -------------------------------------------------------------------------------
 
 
-def _transform(site: Site, again: Site) -> Transform | None:
-    """The transform for a site's support, which must not depend on other sites (looked at for two values of them)."""
-    found = transform_of(site)
-    if found != transform_of(again):
-        raise InvalidValueError(
-            f"the support of site `{site['name']}` depends on another site. Sample a variable with fixed bounds and "
-            "rescale it in the model."
-        )
-    return found
-
-
-def transform_of(site: Site) -> Transform | None:
-    """scirocco's transform from the real line to the support of a site; None where that is the real line."""
+def _support(site: Site) -> Any:
+    """The support of single elements."""
     constraints = require("numpyro.distributions.constraints", PURPOSE)
     support = site["fn"].support
     while isinstance(support, constraints.independent):
         support = support.base_constraint
+    return support
+
+
+def _bounds(support: Any) -> Bounds:
+    """Lower and upper bound, as the compiled run computes them."""
+    return getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
+
+
+def _transform(site: Site, bounds: dict[str, Bounds], others: dict[str, Bounds]) -> Transform | None:
+    """scirocco's transform from the real line to the support of a site; None where that is the real line."""
+    constraints = require("numpyro.distributions.constraints", PURPOSE)
+    support = _support(site)
     if support is constraints.real:
         return None
     if support is constraints.ordered_vector:
         return _transforms.ordered
-    if isinstance(support, constraints.interval) and support is not constraints.circular:
-        return _transforms.interval(_bound(site, support.lower_bound), _bound(site, support.upper_bound))
-    if isinstance(support, constraints.greater_than):
-        return _transforms.above(_bound(site, support.lower_bound))
-    if isinstance(support, constraints.less_than):
-        return _transforms.below(_bound(site, support.upper_bound))
-    raise InvalidValueError(
-        f"the support of site `{site['name']}` ({support}) has no transform here. Supported are real, positive, "
-        "bounded and ordered sites; write it as a function of such (e.g. by numpyro.infer.reparam), or for a "
-        "probability vector use the samplers on the simplex."
+    bounded = isinstance(support, (constraints.interval, constraints.greater_than, constraints.less_than))
+    if not bounded or support is constraints.circular:
+        raise InvalidValueError(
+            f"the support of site `{site['name']}` ({support}) has no transform here. Supported are real, positive, "
+            "bounded and ordered sites; write it as a function of such (e.g. by numpyro.infer.reparam), or for a "
+            "probability vector use the samplers on the simplex."
+        )
+    low, high = (
+        _bound(site["name"], *pair) for pair in zip(bounds[site["name"]], others[site["name"]], strict=True)
     )
+    return _transforms.Bounded(low, high)
 
 
-def _bound(site: Site, value: Any) -> float:
+def _bound(name: str, value: Any, again: Any) -> float | None:
+    """One number for all elements, which must not depend on other sites (it was computed for two values of them)."""
+    if value is None:
+        return None
+    if not np.array_equal(value, again):
+        raise InvalidValueError(
+            f"the support of site `{name}` depends on another site. Sample a variable with fixed bounds and rescale it "
+            "in the model."
+        )
     values = np.unique(np.asarray(value, np.float64))
     if len(values) != 1:
         raise InvalidValueError(
-            f"the bounds of site `{site['name']}` differ from element to element. Sample it on (0, 1) and rescale "
-            "it in the model."
+            f"the bounds of site `{name}` differ from element to element. Sample it on (0, 1) and rescale it in the "
+            "model."
         )
     return float(values[0])

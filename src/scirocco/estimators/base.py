@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from scirocco import _tree
 from scirocco.estimators import noise as _noise
 from scirocco.estimators.batching import Batch, Batching
-from scirocco.types import Array, Data, Key, Params, PyTree, Rows
+from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
 
 _CHUNK_BYTES = 1 << 21
 
@@ -60,6 +60,8 @@ class Prepared(NamedTuple):
     """Numbers for the reader: passes over the data, distance to the mode, ..."""
     near_mode: bool = False
     """Whether `position` is known to be near the posterior mode."""
+    gradient: PyTree | None = None
+    """The exact gradient of the log posterior at `position`, when the set-up has made it anyway."""
 
 
 class Estimator(abc.ABC):
@@ -105,20 +107,24 @@ def weighted_sum(values: PyTree, batch: Batch) -> PyTree:
 def full_sum(
     summand: Summand, position: Params, data: Data, num_rows: int, chunk: int | None = None
 ) -> PyTree:
-    """Σ_i f(θ, x_i) over the first `num_rows` rows, in chunks, so that memory does not grow with the data."""
+    """Σ_i f(θ, x_i) over the first `num_rows` rows, in chunks, so that memory does not grow with the data.
+
+    The last chunk reaches back to be full, and the rows that were counted already get the weight 0: one graph serves
+    all chunks.
+    """
     chunk = min(num_rows, chunk or rows_per_chunk(data))
-    steps, rest = divmod(num_rows, chunk)
+    steps = -(-num_rows // chunk)
+    weighted = num_rows % chunk != 0
 
-    def one(step: Array, total: PyTree) -> PyTree:
-        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, step * chunk, chunk), data)
-        return _tree.add(total, summand.total(position, rows))
+    def part(step: ArrayLike) -> PyTree:
+        begin = jnp.minimum(step * chunk, num_rows - chunk)
+        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, begin, chunk), data)
+        fresh = begin + jnp.arange(chunk) >= step * chunk
+        return summand.total(position, rows, fresh.astype(jnp.float32) if weighted else None)
 
-    spec = jax.eval_shape(lambda p: summand.total(p, jax.tree.map(lambda leaf: leaf[:chunk], data)), position)
-    total = jax.lax.fori_loop(0, steps, one, jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), spec))
-    if rest:
-        rows = jax.tree.map(lambda leaf: leaf[num_rows - rest : num_rows], data)
-        total = _tree.add(total, summand.total(position, rows))
-    return total
+    spec = jax.eval_shape(part, 0)
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), spec)
+    return jax.lax.fori_loop(0, steps, lambda step, total: _tree.add(total, part(step)), zeros)
 
 
 def rows_per_chunk(data: Data) -> int:

@@ -32,6 +32,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.estimators.shuffle import epoch_words, random_order, scale_word, uniform_index
 from scirocco.types import Array, Data, Key, Rows
 
+_ALIGNMENT = 64
 SAMPLING = ("blocks", "without_replacement", "with_replacement")
 
 
@@ -101,9 +102,10 @@ class Blocks(Batching):
 
     def arrange(self, data: Data, seed: int) -> Data:
         """Shuffled rows, with the first n - 1 repeated at the end so that a window never wraps around."""
-        order = np.random.default_rng([seed, 0x5C1]).permutation(self.num_rows)
+        order = np.arange(self.num_rows)
+        np.random.default_rng([seed, 0x5C1]).shuffle(order)
         order = np.concatenate([order, order[: self.size - 1]])
-        return jax.tree.map(lambda leaf: np.take(leaf, order, axis=0), data)
+        return jax.tree.map(lambda leaf: _take_aligned(np.asarray(leaf), order), data)
 
     def plan(self, key: Key, step: Array) -> Array:
         """Where the window of this step starts."""
@@ -202,6 +204,16 @@ class WeightedRows(Batching):
     def take(self, data: Data, plan: Array) -> Batch:
         """A gather, with the rows' weights."""
         return Batch(_gather(data, plan), plan, self.weights[plan], 1.0, self.correction, self.num_rows)
+
+
+def _take_aligned(leaf: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The rows in this order, in memory that starts where JAX can use it as it is instead of copying it once more."""
+    shape = (len(order), *leaf.shape[1:])
+    size = int(np.prod(shape)) * leaf.dtype.itemsize
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    begin = -raw.ctypes.data % _ALIGNMENT
+    out = raw[begin : begin + size].view(leaf.dtype).reshape(shape)
+    return np.take(leaf, order, axis=0, out=out, mode="clip")  # "raise" would go through a buffer
 
 
 def _gather(data: Data, index: Array) -> Rows:

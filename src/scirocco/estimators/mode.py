@@ -1,7 +1,7 @@
 """Finding the posterior mode for control variates, without a learning rate from the user.
 
 1. Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once and multiplied with all
-   candidates, so eight cost little more than one. The candidate with the best log posterior on a sample of rows wins.
+   candidates, so six cost little more than one. The candidate with the best log posterior over its last batches wins.
 2. Newton corrections: the exact gradient g over all rows (one pass), and H δ = g solved by conjugate gradients with
    Hessian-vector products on a sample of rows. The decrement gᵀδ is the squared distance to the mode in posterior
    standard deviations, so it says, free of units, when to stop. A correction that does not raise the log posterior is
@@ -22,12 +22,12 @@ from scirocco import _tree
 from scirocco._extras import require
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import full_sum
-from scirocco.estimators.batching import Batching, IndependentRows
+from scirocco.estimators.batching import Batch, Batching, IndependentRows
 from scirocco.estimators.shuffle import uniform_index
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
-LEARNING_RATES = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-_MIN_STEPS, _MAX_STEPS = 400, 2_000
+LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+_MIN_STEPS, _MAX_STEPS = 400, 1_000
 _BATCH = 500
 _HESSIAN_ROWS = 8_192
 _CG_STEPS = 40
@@ -35,7 +35,7 @@ _CLIMB_TAG, _VISIT_TAG = (
     0xFFFFFFFF,
     0xFFFFFFFE,
 )  # a run's key is folded with chain numbers elsewhere: far from these
-_CLOSE_ENOUGH = 0.1
+_CLOSE_ENOUGH = 0.25
 """Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
 
 
@@ -45,6 +45,8 @@ class Mode(NamedTuple):
     position: Params
     total: PyTree
     """Exact sum of the log-likelihood gradients there."""
+    gradient: PyTree
+    """Exact gradient of the log posterior there."""
     report: dict[str, Any]
 
 
@@ -61,7 +63,7 @@ def find_mode(
     """A posterior mode near `position` (unconstrained coordinates)."""
     num_rows = batching.num_rows
     climbed, rate, passes = approach_mode(model, data, batching, position, key, optimizer, num_steps)
-    visits = [_visit(model, data, num_rows, climbed, key)]
+    visits = [_visit(model, data, num_rows, climbed, _tree.host_zeros(climbed), key)]
     if not math.isfinite(float(visits[0].log_density)):
         raise InvalidValueError(
             "the search for the posterior mode left the finite numbers. Start closer to the mode, give "
@@ -71,8 +73,8 @@ def find_mode(
         last = visits[-1]
         if float(last.distance) <= _CLOSE_ENOUGH:
             break
-        candidate = _visit(model, data, num_rows, _tree.add(last.position, last.correction), key)
-        if not float(candidate.log_density) > float(last.log_density):  # also refuses NaN
+        candidate = _visit(model, data, num_rows, last.position, last.correction, key)
+        if not _better(candidate, last):
             break
         visits.append(candidate)
     best = visits[-1]
@@ -82,7 +84,14 @@ def find_mode(
         "log_density": float(best.log_density),
         "distance_to_mode_in_sd": float(best.distance),
     }
-    return Mode(best.position, best.total, report)
+    return Mode(best.position, best.total, best.gradient, report)
+
+
+def _better(candidate: _Visit, last: _Visit) -> bool:
+    """Closer by the decrement, and no lower but for rounding: a log density of -10⁷ has no decimals in float32."""
+    rounding = 1e-6 * abs(float(last.log_density))
+    higher = float(candidate.log_density) > float(last.log_density) - rounding  # False for NaN
+    return higher and float(candidate.distance) < float(last.distance)
 
 
 def approach_mode(
@@ -96,7 +105,7 @@ def approach_mode(
 ) -> tuple[Params, float | None, float]:
     """The optimiser's part alone: a point near the mode, the learning rate that won, and the passes it took."""
     num_rows = batching.num_rows
-    if batching.size >= num_rows:  # a whole pass for every step would be a waste
+    if optimizer is None and batching.size >= num_rows:  # a whole pass for every step would be a waste
         batching = IndependentRows(num_rows, min(num_rows, _BATCH), replace=True)
     steps = num_steps or int(np.clip(num_rows // batching.size, _MIN_STEPS, _MAX_STEPS))
     rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
@@ -122,16 +131,17 @@ def _climb(
     scheduled = optimizer is None
     method = optax.scale_by_adam() if scheduled else optimizer
 
-    def loss(position: Params, rows: Rows, scale: float, weights: Array | None = None) -> Array:
-        likelihood = scale * model.log_likelihood_sum(position, rows, weights)
+    def loss(position: Params, batch: Batch) -> Array:
+        likelihood = batch.scale * model.log_likelihood_sum(position, batch.rows, batch.weights)
         return -(model.log_prior_density(position) + likelihood) / num_rows
 
-    def step(number: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+    def step(number: Array, carry: tuple[PyTree, PyTree, Array]) -> tuple[PyTree, PyTree, Array]:
         batch = batching.take(data, batching.plan(key, number))
         decay = 0.5 * (1 + jnp.cos(jnp.pi * number / steps))
 
-        def one(position: Params, state: PyTree, rate: Array) -> tuple[Params, PyTree]:
-            gradient = jax.grad(loss)(position, batch.rows, batch.scale, batch.weights)
+        def one(position: Params, state: PyTree, average: Array, rate: Array) -> tuple[Params, PyTree, Array]:
+            value, gradient = jax.value_and_grad(loss)(position, batch)
+            average = jnp.where(number == 0, value, 0.98 * average + 0.02 * value)
             if (
                 not scheduled
             ):  # the user's optimiser has its own learning rate, for the sum rather than the mean
@@ -139,15 +149,13 @@ def _climb(
             update, state = method.update(gradient, state, position)
             if scheduled:
                 update = _tree.scale(-rate * decay, update)
-            return _tree.add(position, update), state
+            return _tree.add(position, update), state, average
 
         return jax.vmap(one)(*carry, rates)
 
     positions = jax.tree.map(lambda p: jnp.broadcast_to(p, (len(rates), *p.shape)), start)
-    positions, _ = jax.lax.fori_loop(0, steps, step, (positions, jax.vmap(method.init)(positions)))
-    rows = _some_rows(data, num_rows, jax.random.fold_in(key, steps))
-    count = jax.tree.leaves(rows)[0].shape[0]
-    losses = jax.vmap(lambda p: loss(p, rows, num_rows / count))(positions)
+    first = (positions, jax.vmap(method.init)(positions), jnp.zeros(len(rates)))
+    positions, _, losses = jax.lax.fori_loop(0, steps, step, first)
     best = jnp.argmin(jnp.where(jnp.isfinite(losses), losses, jnp.inf))
     return jax.tree.map(lambda p: p[best], positions), rates[best]
 
@@ -155,14 +163,16 @@ def _climb(
 class _Visit(NamedTuple):
     position: Params
     total: PyTree
+    gradient: PyTree
     log_density: Array
     correction: Params
     distance: Array
 
 
 @partial(jax.jit, static_argnums=(0, 2))
-def _visit(model: Any, data: Data, num_rows: int, position: Params, key: Key) -> _Visit:
-    """One pass over the data at `position`: exact log density and gradient, and the Newton correction there."""
+def _visit(model: Any, data: Data, num_rows: int, origin: Params, step: Params, key: Key) -> _Visit:
+    """One pass over the data at `origin + step`: exact log density and gradient, and the Newton correction there."""
+    position = _tree.add(origin, step)
     likelihood, total = full_sum(_ValueAndGradient(model), position, data, num_rows)
     prior, prior_gradient = jax.value_and_grad(model.log_prior_density)(position)
     gradient = _tree.add(total, prior_gradient)
@@ -177,7 +187,7 @@ def _visit(model: Any, data: Data, num_rows: int, position: Params, key: Key) ->
 
     correction = _conjugate_gradients(curvature_times, gradient)
     distance = jnp.sqrt(jnp.maximum(_tree.vdot(gradient, correction), 0.0) / max(1, _tree.size(position)))
-    return _Visit(position, total, likelihood + prior, correction, distance)
+    return _Visit(position, total, gradient, likelihood + prior, correction, distance)
 
 
 class _ValueAndGradient:
@@ -189,7 +199,7 @@ class _ValueAndGradient:
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> PyTree:
-        return jax.value_and_grad(self.model.log_likelihood_sum)(position, rows)
+        return jax.value_and_grad(self.model.log_likelihood_sum)(position, rows, weights)
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         raise NotImplementedError

@@ -104,19 +104,15 @@ class ControlVariates(Estimator):
             centre = model.unconstrain(
                 jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), self.centre, position)
             )
-            total = _full_sum(model.summand, centre, data, num_rows)
-            return Prepared(centre, CentredMemory(centre, total), {"passes": 1.0}, near_mode=True)
-        mode = find_mode(
-            model,
-            data,
-            self.batching(num_rows),
-            position,
-            key,
-            self.optimizer,
-            self.num_optimizer_steps,
-            self.polish,
-        )
-        return Prepared(mode.position, CentredMemory(mode.position, mode.total), mode.report, near_mode=True)
+            total, gradient = _full_gradient(model, centre, data, num_rows)
+            report: dict[str, Any] = {"passes": 1.0}
+        else:
+            steps = self.num_optimizer_steps
+            batches = self.batching(num_rows)
+            centre, total, gradient, report = find_mode(
+                model, data, batches, position, key, self.optimizer, steps, self.polish
+            )
+        return Prepared(centre, CentredMemory(centre, total), report, near_mode=True, gradient=gradient)
 
     def estimate(
         self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
@@ -257,8 +253,10 @@ def _sum_rows(values: PyTree, mask: Array | None) -> PyTree:
 
 
 @partial(jax.jit, static_argnums=(0, 3))
-def _full_sum(summand: Summand, position: Params, data: Data, num_rows: int) -> PyTree:
-    return full_sum(summand, position, data, num_rows)
+def _full_gradient(model: Any, position: Params, data: Data, num_rows: int) -> tuple[PyTree, PyTree]:
+    """The exact sum over the data, and with the prior's gradient added."""
+    total = full_sum(model.summand, position, data, num_rows)
+    return total, _tree.add(total, jax.grad(model.log_prior_density)(position))
 
 
 @partial(jax.jit, static_argnums=(0, 3))

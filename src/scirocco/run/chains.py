@@ -72,12 +72,11 @@ class ThreadedChains:
     """Each chain is its own program call; as many at a time as there are cores."""
 
     def __init__(self, model: Model, ready: Ready, num_chains: int, key: Key, keep_gradients: bool):
-        self.capacity = _capacity(ready.position, keep_gradients, 1)
+        self.capacity = _capacity(ready.start.position, keep_gradients, 1)
         self._static = (model, keep_gradients, self.capacity)
         self._parts = ready.parts
         self.states: list[KernelState] = [
-            _start(model, ready.parts, ready.position, ready.memory, key, np.int32(chain))
-            for chain in range(num_chains)
+            _start(model, ready.parts, ready.start, key, np.int32(chain)) for chain in range(num_chains)
         ]
         workers = min(num_chains, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
@@ -122,11 +121,9 @@ _AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
 
 
 @partial(jax.jit, static_argnums=0)
-def _start_all(
-    model: Model, parts: loop.Parts, position: Params, memory: PyTree, key: Key, chains: Array
-) -> KernelState:
+def _start_all(model: Model, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array) -> KernelState:
     def one(chain: Array) -> KernelState:
-        return loop.start_chain(model, parts, position, memory, key, chain)
+        return loop.start_chain(model, parts, begin, key, chain)
 
     return jax.vmap(one, out_axes=_AXES)(chains)
 
@@ -151,11 +148,11 @@ class VectorizedChains:
     """All chains in one program, vectorised with `vmap`."""
 
     def __init__(self, model: Model, ready: Ready, num_chains: int, key: Key, keep_gradients: bool):
-        self.capacity = _capacity(ready.position, keep_gradients, num_chains)
+        self.capacity = _capacity(ready.start.position, keep_gradients, num_chains)
         self._static = (model, keep_gradients, self.capacity)
         self._parts = ready.parts
         numbers = np.arange(num_chains, dtype=np.int32)
-        self.states = _start_all(model, ready.parts, ready.position, ready.memory, key, numbers)
+        self.states = _start_all(model, ready.parts, ready.start, key, numbers)
 
     @property
     def first_gradient(self) -> PyTree:

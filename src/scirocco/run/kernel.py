@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from scirocco.estimators import Estimator
 from scirocco.model import Model
@@ -20,7 +21,8 @@ class Kernel:
 
     `kernel.init(key, params)` makes the first state (for control variates it finds the mode and starts there);
     `kernel.step(key, state)` makes one step with fresh randomness from `key`. `sc.sample` is this in a compiled loop:
-    its step m uses the key `fold_in(noise_key, m)`.
+    its first chain starts as `kernel.init(jax.random.key(seed), params)` does, and its step m uses the key
+    `step_key(state.noise_key, m)` (in `scirocco.run.loop`).
 
     Examples
     --------
@@ -43,7 +45,7 @@ class Kernel:
         ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
         self.problem = self.problem._replace(parts=ready.parts)
         self.report = ready.report
-        state = _start(self.model, ready.parts, ready.position, ready.memory, key)
+        state = _start(self.model, ready.parts, ready.start, key, np.int32(0))
         probe.check_gradient(state.gradient.total)
         return state
 
@@ -56,7 +58,7 @@ class Kernel:
         return self.model.constrain(state.sampler.position)
 
 
-_start = partial(jax.jit, static_argnums=0)(loop.start)
+_start = partial(jax.jit, static_argnums=0)(loop.start_chain)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -182,10 +182,10 @@ def describe_configuration(
         "parameters": {
             name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
             for name, leaf in zip(
-                _tree.leaf_names(ready.position), jax.tree.leaves(ready.position), strict=True
+                _tree.leaf_names(ready.start.position), jax.tree.leaves(ready.start.position), strict=True
             )
         },
-        "dimension": _tree.size(ready.position),
+        "dimension": _tree.size(ready.start.position),
         "num_samples": num_samples,
         "num_burnin": num_burnin,
         "thin": thin,

@@ -265,8 +265,8 @@ def _first(chunk: Any, count: int) -> dict[str, Any]:
 def _divergence(session: _Session, problem: setup.Problem, ready: setup.Ready, run: Run) -> DivergenceError:
     """Where it happened, why it is likely, and a step size that should work."""
     chain, step, leaf = session.bad or (0, 0, 0)
-    name = _tree.leaf_names(ready.position)[leaf]
-    limit = pilot.curvature_limit(problem.model, ready.parts, ready.position, jax.random.key(0))
+    name = _tree.leaf_names(ready.start.position)[leaf]
+    limit = pilot.curvature_limit(problem.model, ready.parts, ready.start.position, jax.random.key(0))
     sampler = ready.parts.sampler
     order = 1.0 if type(sampler).__name__ in ("SGLD", "PSGLD") else 0.5
     advice = (

@@ -6,15 +6,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco.data import ArraySource, as_source
 from scirocco.errors import InvalidTypeError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import pilot, probe
-from scirocco.run.loop import Parts
+from scirocco.run.loop import Parts, Start
 from scirocco.samplers import Sampler
-from scirocco.types import Data, Key, Params, PyTree
+from scirocco.types import Data, Key, Params
+
+_WORTH_SHARING = 1 << 20
 
 
 class Problem(NamedTuple):
@@ -29,9 +32,7 @@ class Ready(NamedTuple):
     """Everything a chain starts from."""
 
     parts: Parts
-    position: Params
-    """Unconstrained starting point."""
-    memory: PyTree
+    start: Start
     report: dict[str, Any]
 
 
@@ -42,8 +43,19 @@ def compose(model: Model, data: Data, sampler: Sampler, estimator: Estimator, se
     _check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     source = as_source(data)
     batching = estimator.batching(source.num_rows)
-    arranged = jax.tree.map(jnp.asarray, batching.arrange(source.arrays, seed))
+    arranged = jax.tree.map(_to_device, batching.arrange(source.arrays, seed))
     return Problem(model, source, Parts(sampler, estimator, batching, arranged))
+
+
+def _to_device(array: np.ndarray) -> jax.Array:
+    """The array as JAX's, without a copy where memory is shared and its start is aligned.
+
+    Large data are then used where they lie; the caller's own arrays must not change during the run.
+    """
+    shared = jax.default_backend() == "cpu" and array.nbytes >= _WORTH_SHARING
+    if shared and array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.dtype.kind in "fiu":
+        return jnp.from_dlpack(array)
+    return jnp.asarray(array)
 
 
 def _check_kind(value: Any, kind: type, name: str, example: str) -> None:
@@ -76,4 +88,4 @@ def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int
         parts = parts._replace(sampler=parts.sampler.resolve(scales, prepared.position))
         parts.sampler.check_params(params, num_steps)
         report["largest_curvature"] = scales.largest_curvature
-    return Ready(parts, prepared.position, prepared.memory, report)
+    return Ready(parts, Start(prepared.position, prepared.memory, prepared.gradient), report)

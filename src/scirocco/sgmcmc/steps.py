@@ -22,6 +22,7 @@ import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import Kernel
+from scirocco.run.loop import step_key
 from scirocco.sgmcmc.arguments import Descent, Job, compose, hamiltonian, langevin, thermostat
 from scirocco.sgmcmc.functions import diverged, warn_of_distance
 from scirocco.sgmcmc.names import both_spellings
@@ -73,10 +74,10 @@ class Setup:
 def init_sess(sgmcmc: Setup, verbose: bool = True) -> Session:
     """Start (or start again) the chain of a set-up; with control variates this finds the mode first.
 
-    Without control variates the chain is the one that the function of the same name draws with that seed.
+    The chain is the one that the function of the same name draws with that seed.
     """
     setup = _check_setup(sgmcmc)
-    key = jax.random.fold_in(jax.random.key(setup.job.seed), 0)
+    key = jax.random.key(setup.job.seed)
     setup.session = Session(setup, setup.kernel.init(key, setup.job.params))
     report = setup.kernel.report
     warn_of_distance(setup.job, report)
@@ -93,13 +94,13 @@ def sgmcmc_step(sgmcmc: Setup, sess: Session | None = None) -> None:
     setup, session = _check_setup(sgmcmc), _session(sgmcmc, sess)
     state = session.state
     for _ in range(setup.job.inner):
-        state, info = setup.kernel.step(_fold_in(state.noise_key, state.number), state)
+        state, info = setup.kernel.step(_step_key(state.noise_key, state.number), state)
         if int(info.code):
             raise diverged(setup.job, int(session.state.number))
     session.state = state
 
 
-_fold_in = jax.jit(jax.random.fold_in)
+_step_key = jax.jit(step_key)
 
 
 def get_params(sgmcmc: Setup, sess: Session | None = None) -> dict[str, np.ndarray]:
