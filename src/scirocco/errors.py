@@ -16,6 +16,10 @@ class InvalidValueError(SciroccoError, ValueError):
     """An argument has a value that cannot work."""
 
 
+class BadStartError(InvalidValueError):
+    """The log density is not finite where a chain or an optimiser is to begin."""
+
+
 class InvalidTypeError(SciroccoError, TypeError):
     """An argument is of a kind that cannot work."""
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._extras import require
-from scirocco.errors import InvalidValueError
+from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators.base import full_sum
 from scirocco.estimators.batching import Batch, Batching, IndependentRows
 from scirocco.estimators.shuffle import uniform_index
@@ -109,7 +109,9 @@ def approach_mode(
         batching = IndependentRows(num_rows, min(num_rows, _BATCH), replace=True)
     steps = num_steps or int(np.clip(num_rows // batching.size, _MIN_STEPS, _MAX_STEPS))
     rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
-    climbed, rate = _climb(model, optimizer, data, batching, position, rates, steps, key)
+    climbed, rate, first_loss = _climb(model, optimizer, data, batching, position, rates, steps, key)
+    if not math.isfinite(float(first_loss)):
+        raise BadStartError("the log density is not finite at the starting point.")
     return climbed, (float(rate) if optimizer is None else None), steps * batching.size / num_rows
 
 
@@ -123,8 +125,8 @@ def _climb(
     rates: Array,
     steps: int,
     key: Key,
-) -> tuple[Params, Array]:
-    """Minibatch ascent from `start` for every learning rate; the best end point and its rate."""
+) -> tuple[Params, Array, Array]:
+    """Minibatch ascent from `start` for every learning rate: the best end point, its rate, the loss at the start."""
     key = jax.random.fold_in(key, _CLIMB_TAG)
     optax = require("optax", "finding the posterior mode for ControlVariates")
     num_rows = batching.num_rows
@@ -135,7 +137,8 @@ def _climb(
         likelihood = batch.scale * model.log_likelihood_sum(position, batch.rows, batch.weights)
         return -(model.log_prior_density(position) + likelihood) / num_rows
 
-    def step(number: Array, carry: tuple[PyTree, PyTree, Array]) -> tuple[PyTree, PyTree, Array]:
+    def step(number: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        positions, states, averages, first_loss = carry
         batch = batching.take(data, batching.plan(key, number))
         decay = 0.5 * (1 + jnp.cos(jnp.pi * number / steps))
 
@@ -151,13 +154,14 @@ def _climb(
                 update = _tree.scale(-rate * decay, update)
             return _tree.add(position, update), state, average
 
-        return jax.vmap(one)(*carry, rates)
+        positions, states, averages = jax.vmap(one)(positions, states, averages, rates)
+        return positions, states, averages, jnp.where(number == 0, averages[0], first_loss)
 
     positions = jax.tree.map(lambda p: jnp.broadcast_to(p, (len(rates), *p.shape)), start)
-    first = (positions, jax.vmap(method.init)(positions), jnp.zeros(len(rates)))
-    positions, _, losses = jax.lax.fori_loop(0, steps, step, first)
+    first = (positions, jax.vmap(method.init)(positions), jnp.zeros(len(rates)), jnp.zeros(()))
+    positions, _, losses, first_loss = jax.lax.fori_loop(0, steps, step, first)
     best = jnp.argmin(jnp.where(jnp.isfinite(losses), losses, jnp.inf))
-    return jax.tree.map(lambda p: p[best], positions), rates[best]
+    return jax.tree.map(lambda p: p[best], positions), rates[best], first_loss
 
 
 class _Visit(NamedTuple):

@@ -75,9 +75,11 @@ class ThreadedChains:
         self.capacity = _capacity(ready.start.position, keep_gradients, 1)
         self._static = (model, keep_gradients, self.capacity)
         self._parts = ready.parts
-        self.states: list[KernelState] = [
+        starts = [
             _start(model, ready.parts, ready.start, key, np.int32(chain)) for chain in range(num_chains)
         ]
+        self.states = [state for state, _ in starts]
+        self.first_density = starts[0][1]
         workers = min(num_chains, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
 
@@ -121,11 +123,13 @@ _AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
 
 
 @partial(jax.jit, static_argnums=0)
-def _start_all(model: Model, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array) -> KernelState:
-    def one(chain: Array) -> KernelState:
+def _start_all(
+    model: Model, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array
+) -> tuple[KernelState, Array]:
+    def one(chain: Array) -> tuple[KernelState, Array]:
         return loop.start_chain(model, parts, begin, key, chain)
 
-    return jax.vmap(one, out_axes=_AXES)(chains)
+    return jax.vmap(one, out_axes=(_AXES, 0))(chains)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
@@ -152,7 +156,7 @@ class VectorizedChains:
         self._static = (model, keep_gradients, self.capacity)
         self._parts = ready.parts
         numbers = np.arange(num_chains, dtype=np.int32)
-        self.states = _start_all(model, ready.parts, ready.start, key, numbers)
+        self.states, self.first_density = _start_all(model, ready.parts, ready.start, key, numbers)
 
     @property
     def first_gradient(self) -> PyTree:

@@ -45,8 +45,8 @@ class Kernel:
         ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
         self.problem = self.problem._replace(parts=ready.parts)
         self.report = ready.report
-        state = _start(self.model, ready.parts, ready.start, key, np.int32(0))
-        probe.check_gradient(state.gradient.total)
+        state, density = _start(self.model, ready.parts, ready.start, key, np.int32(0))
+        probe.check_first(self.problem, params, density, state.gradient.total)
         return state
 
     def step(self, key: Key, state: KernelState) -> tuple[KernelState, Info]:

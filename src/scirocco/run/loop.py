@@ -23,6 +23,7 @@ from scirocco.types import Array, Data, Key, Params, PyTree
 
 _AHEAD_WORDS = 1 << 16
 _AHEAD_STEPS = 256
+_LOOK_AT_ROWS = 1_000
 
 
 class KernelState(NamedTuple):
@@ -146,22 +147,26 @@ class Start(NamedTuple):
     """The exact gradient there, when it is known; else the first is estimated."""
 
 
-def start_chain(model: Model, parts: Parts, begin: Start, key: Key, chain: Array) -> KernelState:
-    """Chain number `chain` of the run that belongs to `key`, before its first step."""
-    return start(model, parts, begin, jax.random.fold_in(key, chain))
+def start_chain(
+    model: Model, parts: Parts, begin: Start, key: Key, chain: Array
+) -> tuple[KernelState, Array]:
+    """Chain number `chain` of the run that belongs to `key`, before its first step, and its log density there.
 
-
-def start(model: Model, parts: Parts, begin: Start, key: Key) -> KernelState:
-    """The state before the first step: auxiliary variables drawn, first gradient estimated or known."""
-    init_key, batch_key, noise_key = jax.random.split(key, 3)
+    Auxiliary variables are drawn, the first gradient is estimated (or known). The log density is that of the prior and
+    some rows: it only serves to see whether it is finite.
+    """
+    init_key, batch_key, noise_key = jax.random.split(jax.random.fold_in(key, chain), 3)
     init_key, sign_key = _branch(parts, init_key)
     zero, (position, memory, known) = jnp.zeros((), jnp.int32), begin
     if known is not None and parts.sampler.noise_kind == "none" and sign_key is None:
-        gradient = Gradient(known)
+        gradient, density = Gradient(known), jnp.zeros(())  # who knows the gradient has seen the density
     else:
         plan = parts.batching.plan(batch_key, zero)
         gradient, memory = evaluate(model, parts, position, memory, zero, plan, _signs(position, sign_key))
-    return KernelState(parts.sampler.init(position, init_key), gradient, memory, zero, batch_key, noise_key)
+        rows = jax.tree.map(lambda leaf: leaf[: min(parts.batching.size, _LOOK_AT_ROWS)], parts.data)
+        density = model.log_prior_density(position) + model.log_likelihood_sum(position, rows)
+    init = parts.sampler.init(position, init_key)
+    return KernelState(init, gradient, memory, zero, batch_key, noise_key), density
 
 
 def move(model: Model, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:

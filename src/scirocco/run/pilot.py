@@ -7,12 +7,14 @@ a few dozen gradients on about a thousand rows.
 from __future__ import annotations
 
 import importlib.util
+import math
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from scirocco import _tree
+from scirocco.errors import BadStartError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.model import Model
 from scirocco.run.loop import Parts
@@ -37,6 +39,8 @@ def measure(model: Model, parts: Parts, prepared: Prepared, key: Key) -> Scales:
     if not prepared.near_mode and importlib.util.find_spec("optax") is not None:
         position, _, _ = approach_mode(model, parts.data, parts.batching, position, key)
     curvature, noise, information = _measure(model, parts, position, prepared.memory, key)
+    if not math.isfinite(float(curvature)):
+        raise BadStartError("the curvature of the log density is not finite at the starting point.")
     return Scales(float(curvature), noise, information, parts.batching.epoch)
 
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.data import ArraySource
-from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError, SciroccoWarning
 from scirocco.estimators import Batching
 from scirocco.model import Model
-from scirocco.run.loop import Parts
 from scirocco.types import Array, Data, Params, PyTree
 
 
@@ -154,21 +153,35 @@ def describe(tree: PyTree) -> str:
     return "{" + ", ".join(f"{name} {tuple(leaf.shape)}" for name, leaf in named) + "}"
 
 
-def check_start(model: Model, position: Params, parts: Parts, num_rows: int) -> None:
-    """The log density must be finite at the start; says which part is not."""
-    size = min(num_rows, parts.batching.size, 1_000)
-    prior, likelihood = _first_density(model, size, position, parts.data)
+def check_first(problem: Any, params: Params, density: Array, gradient: PyTree) -> None:
+    """The first log density and gradient must be finite; looks closer, and says what is wrong, when they are not."""
+    names, leaves = _tree.leaf_names(gradient), jax.tree.leaves(gradient)
+    unhappy = [name for name, leaf in zip(names, leaves, strict=True) if not np.all(np.isfinite(leaf))]
+    if not unhappy and np.all(np.isfinite(density)):
+        return
+    position = problem.model.unconstrain(check_params(params))
+    explain_bad_start(problem.model, position, problem.parts.data, problem.source.num_rows)
+    raise BadStartError(
+        f"the gradient of the log density with respect to `{', '.join(unhappy)}` is not finite at the starting point "
+        "although the density is (a root or an absolute value at 0 does that). Start elsewhere or rewrite it smoothly."
+    )
+
+
+def explain_bad_start(model: Model, position: Params, data: Data, num_rows: int) -> None:
+    """Raise with what is not finite at the start, prior or likelihood; silent when both are finite."""
+    size = min(num_rows, 10_000)
+    prior, likelihood = _first_density(model, size, position, data)
     if not np.isfinite(prior):
         what = (
             "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
         )
-        raise InvalidValueError(
+        raise BadStartError(
             f"the log prior is {float(prior)} at the starting point: it lies {what}. Start elsewhere, or constrain the "
             "parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
         )
     bad = np.flatnonzero(~np.isfinite(np.atleast_1d(likelihood)))
     if len(bad):
-        raise InvalidValueError(
+        raise BadStartError(
             f"the log likelihood is {np.atleast_1d(likelihood)[bad[0]]} at the starting point for {len(bad)} of the "
             f"first {size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or "
             "constrain the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
@@ -184,14 +197,3 @@ def _first_density(model: Model, size: int, position: Params, data: Data) -> tup
         else model.log_likelihood_sum(position, rows)
     )
     return model.log_prior_density(position), values
-
-
-def check_gradient(gradient: PyTree) -> None:
-    """The first gradient must be finite; says which parameter's is not."""
-    for name, leaf in zip(_tree.leaf_names(gradient), jax.tree.leaves(gradient), strict=True):
-        if not np.all(np.isfinite(leaf)):
-            raise InvalidValueError(
-                f"the gradient of the log density with respect to `{name}` is not finite at the starting point "
-                "although the density is (a root or an absolute value at 0 does that). Start elsewhere or "
-                "rewrite it smoothly."
-            )

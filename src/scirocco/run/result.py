@@ -75,10 +75,10 @@ class Run:
     def _named(self, tree: PyTree) -> dict[str, np.ndarray]:
         return dict(zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True))
 
-    def summary(self, probability: float = 0.9) -> Any:
+    def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
         """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, a row a parameter.
 
-        The diagnostics are ArviZ's; the result is a pandas data frame.
+        The diagnostics are ArviZ's; the result is a pandas data frame, rounded to `digits` significant digits (None: not).
         """
         self._need_draws()
         if not 0 < probability < 1:
@@ -100,8 +100,11 @@ class Run:
             if self.num_chains > 1
             else posterior.mean(("chain", "draw")) * np.nan,
         }
-        flat = {name: _flatten(dataset) for name, dataset in columns.items()}
-        return pandas.DataFrame(flat)
+        frame = pandas.DataFrame({name: _flatten(dataset) for name, dataset in columns.items()})
+        if digits is None:
+            return frame
+        frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
+        return frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
 
     def to_arviz(self) -> Any:
         """The run as ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).

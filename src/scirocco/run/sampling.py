@@ -110,7 +110,7 @@ def sample(
         num_steps = num_burnin + num_samples * thin
         ready = setup.prepare(problem, params, num_steps=num_steps, num_chains=num_chains, key=key)
         chains = _chains.make_chains(model, ready, num_chains, key, keep_gradients, chain_method)
-        probe.check_gradient(chains.first_gradient)
+        probe.check_first(problem, params, chains.first_density, chains.first_gradient)
         timing = {"setup": clock.read()}
         session = _Session(chains, num_samples, num_burnin, thin, num_chains, tuple(callbacks), bar)
         session.drive()

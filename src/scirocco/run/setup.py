@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.data import ArraySource, as_source
-from scirocco.errors import InvalidTypeError
+from scirocco.errors import BadStartError, InvalidTypeError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import pilot, probe
@@ -80,12 +80,15 @@ def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int
     if not parts.sampler.needs_scales:
         parts.sampler.check_params(params, num_steps)
     position = model.unconstrain(params)
-    probe.check_start(model, position, parts, num_rows)
-    prepared = parts.estimator.prepare(model, parts.data, position, num_rows, key)
-    report = dict(prepared.report)
-    if parts.sampler.needs_scales:
-        scales = pilot.measure(model, parts, prepared, key)
-        parts = parts._replace(sampler=parts.sampler.resolve(scales, prepared.position))
-        parts.sampler.check_params(params, num_steps)
-        report["largest_curvature"] = scales.largest_curvature
+    try:
+        prepared = parts.estimator.prepare(model, parts.data, position, num_rows, key)
+        report = dict(prepared.report)
+        if parts.sampler.needs_scales:
+            scales = pilot.measure(model, parts, prepared, key)
+            parts = parts._replace(sampler=parts.sampler.resolve(scales, prepared.position))
+            parts.sampler.check_params(params, num_steps)
+            report["largest_curvature"] = scales.largest_curvature
+    except BadStartError:
+        probe.explain_bad_start(model, position, parts.data, num_rows)
+        raise
     return Ready(parts, Start(prepared.position, prepared.memory, prepared.gradient), report)

@@ -74,7 +74,8 @@ def sghmc(
     The same chain as `sc.sample` with `sc.SGHMC.from_r(stepsize, alpha, L)` and `thin=L`. R's α = 0.01 is far too small
     for the gradient noise of most models: a warning then says by how much the variance will be too large, and
     `alpha=None` sets it from the measured noise. The kick after a fresh momentum is halved, as in leapfrog; R's whole
-    kick would shrink the variance by about L/(L+1), whatever the step. The arguments are explained in `scirocco.sgmcmc`.
+    kick would shrink the variance by about L/(L+1), whatever the step.
+    The arguments are explained in `scirocco.sgmcmc`.
     """
     method = hamiltonian(stepsize, alpha, L)
     return draw(
