@@ -8,8 +8,8 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from scirocco._random import normal
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, Key, PyTree
 
@@ -82,16 +82,9 @@ def nbytes(tree: PyTree) -> int:
 
 
 def normal_like(key: Key, tree: PyTree) -> PyTree:
-    """Independent standard normals in the shape of `tree`.
-
-    All leaves of one dtype come from one call to the generator: for a tree of many small leaves that is
-    several times cheaper, to run and to compile, than a key for each leaf.
-    """
+    """Independent standard normals in the shape of `tree`, all leaves from one call to the generator."""
     leaves, treedef = jax.tree.flatten(tree)
-    if len(leaves) == 1:
-        return jax.tree.unflatten(treedef, [jax.random.normal(key, leaves[0].shape, leaves[0].dtype)])
-    dtype = jnp.result_type(*leaves) if leaves else jnp.float32
-    flat = jax.random.normal(key, (size(tree),), dtype)
+    flat = normal(key, size(tree), jnp.result_type(*leaves))
     out, start = [], 0
     for leaf in leaves:
         stop = start + math.prod(leaf.shape)
@@ -118,11 +111,6 @@ def scale(factor: Any, tree: PyTree) -> PyTree:
 def zeros_like(tree: PyTree) -> PyTree:
     """A tree of zeros."""
     return jax.tree.map(jnp.zeros_like, tree)
-
-
-def host_zeros(tree: PyTree) -> PyTree:
-    """A tree of NumPy zeros: no program is compiled to make them."""
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
 
 
 def vdot(a: PyTree, b: PyTree) -> Array:

@@ -63,7 +63,7 @@ def find_mode(
     """A posterior mode near `position` (unconstrained coordinates)."""
     num_rows = batching.num_rows
     climbed, rate, passes = approach_mode(model, data, batching, position, key, optimizer, num_steps)
-    visits = [_visit(model, data, num_rows, climbed, _tree.host_zeros(climbed), key)]
+    visits = [_visit(model, data, num_rows, *climbed, key)]
     if not math.isfinite(float(visits[0].log_density)):
         raise InvalidValueError(
             "the search for the posterior mode left the finite numbers. Start closer to the mode, give "
@@ -102,17 +102,17 @@ def approach_mode(
     key: Key,
     optimizer: Any = None,
     num_steps: int | None = None,
-) -> tuple[Params, float | None, float]:
-    """The optimiser's part alone: a point near the mode, the learning rate that won, and the passes it took."""
+) -> tuple[tuple[Params, Params], float | None, float]:
+    """The optimiser's part alone: a point near the mode (and a zero step), the learning rate that won, the passes."""
     num_rows = batching.num_rows
     if optimizer is None and batching.size >= num_rows:  # a whole pass for every step would be a waste
         batching = IndependentRows(num_rows, min(num_rows, _BATCH), replace=True)
     steps = num_steps or int(np.clip(num_rows // batching.size, _MIN_STEPS, _MAX_STEPS))
     rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
-    climbed, rate, first_loss = _climb(model, optimizer, data, batching, position, rates, steps, key)
+    climbed, still, rate, first_loss = _climb(model, optimizer, data, batching, position, rates, steps, key)
     if not math.isfinite(float(first_loss)):
         raise BadStartError("the log density is not finite at the starting point.")
-    return climbed, (float(rate) if optimizer is None else None), steps * batching.size / num_rows
+    return (climbed, still), (float(rate) if optimizer is None else None), steps * batching.size / num_rows
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6))
@@ -125,8 +125,11 @@ def _climb(
     rates: Array,
     steps: int,
     key: Key,
-) -> tuple[Params, Array, Array]:
-    """Minibatch ascent from `start` for every learning rate: the best end point, its rate, the loss at the start."""
+) -> tuple[Params, Params, Array, Array]:
+    """Minibatch ascent from `start` for every learning rate: best end point, a zero step, its rate, the first loss.
+
+    (The zero step is made here so that `_visit` meets arrays of one kind at every call, and compiles once.)
+    """
     key = jax.random.fold_in(key, _CLIMB_TAG)
     optax = require("optax", "finding the posterior mode for ControlVariates")
     num_rows = batching.num_rows
@@ -161,7 +164,8 @@ def _climb(
     first = (positions, jax.vmap(method.init)(positions), jnp.zeros(len(rates)), jnp.zeros(()))
     positions, _, losses, first_loss = jax.lax.fori_loop(0, steps, step, first)
     best = jnp.argmin(jnp.where(jnp.isfinite(losses), losses, jnp.inf))
-    return jax.tree.map(lambda p: p[best], positions), rates[best], first_loss
+    end = jax.tree.map(lambda p: p[best], positions)
+    return end, _tree.zeros_like(end), rates[best], first_loss
 
 
 class _Visit(NamedTuple):

@@ -37,7 +37,7 @@ def measure(model: Model, parts: Parts, prepared: Prepared, key: Key) -> Scales:
     """
     position = prepared.position
     if not prepared.near_mode and importlib.util.find_spec("optax") is not None:
-        position, _, _ = approach_mode(model, parts.data, parts.batching, position, key)
+        (position, _), _, _ = approach_mode(model, parts.data, parts.batching, position, key)
     curvature, noise, information = _measure(model, parts, position, prepared.memory, key)
     if not math.isfinite(float(curvature)):
         raise BadStartError("the curvature of the log density is not finite at the starting point.")

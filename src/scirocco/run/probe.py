@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any
 
@@ -10,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.data import ArraySource
-from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Batching
 from scirocco.model import Model
 from scirocco.types import Array, Data, Params, PyTree
@@ -29,11 +28,7 @@ def check_params(params: Params) -> Params:
 
 def _check_leaf(name: str, leaf: Any) -> Array:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
-        warnings.warn(
-            f"parameter `{name}` starts at the integer {leaf}: taken as {float(leaf)}.",
-            SciroccoWarning,
-            stacklevel=6,
-        )
+        _checks.warn(f"parameter `{name}` starts at the integer {leaf}: taken as {float(leaf)}.")
         leaf = float(leaf)
     try:
         host = np.asarray(leaf)
@@ -51,7 +46,8 @@ def _check_leaf(name: str, leaf: Any) -> Array:
     if not np.all(np.isfinite(host)):
         count = int(np.sum(~np.isfinite(host)))
         raise InvalidValueError(
-            f"the starting value of parameter `{name}` has {count} NaN or infinite entr{'y' if count == 1 else 'ies'}."
+            f"the starting value of parameter `{name}` has {count} NaN or infinite entr{'y' if count == 1 else 'ies'}: "
+            "start from finite numbers."
         )
     return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(host.dtype))
 
@@ -71,9 +67,7 @@ def check_shapes(model: Model, params: Params, source: ArraySource, batching: Ba
             )
         elif _shape(out) and _shape(out)[0] > 1:
             hint += " For a function of a whole batch that returns one value a row use Model(..., vectorized=True)."
-        _expect(
-            out, (), f"log_likelihood must return a scalar for one datum ({describe(spec)}); {{got}}. {hint}"
-        )
+        _expect(out, (), f"log_likelihood must return a scalar for one datum ({describe(spec)})", hint)
         return
     rows = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batching.size, *s.shape), s.dtype), spec)
     out = _trace(model._jitted, "log_likelihood", params, rows)
@@ -88,7 +82,8 @@ def check_shapes(model: Model, params: Params, source: ArraySource, batching: Ba
         out,
         (batching.size,),
         f"with vectorized=True, log_likelihood must return one value a row, shape ({batching.size},) for "
-        f"{batching.size} rows; {{got}}. A sum or mean over the batch hides the rows: return them unsummed.",
+        f"{batching.size} rows",
+        "A sum or mean over the batch hides the rows: return them unsummed.",
     )
     _compare_forms(model, params, source, batching.size)
 
@@ -121,17 +116,29 @@ def _trace(function: Any, name: str, params: Params, *arguments: Any) -> Any:
         data = f" and data {describe(arguments[0])}" if arguments else ""
         raise InvalidValueError(
             f"{name} failed when it was tried with parameters {describe(params)}{data}: "
-            f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}{_hint(error, params)}"
         ) from error
 
 
-def _expect(out: Any, shape: tuple[int, ...], message: str) -> None:
-    got = f"got {'a ' + type(out).__name__ if not hasattr(out, 'shape') else f'shape {_shape(out)}'}"
+def _hint(error: Exception, params: Params) -> str:
+    """The two slips that newcomers to JAX make most."""
+    if isinstance(error, (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)):
+        return (
+            " JAX traces the function before it has numbers: use jnp for np, and jnp.where for if, on what depends "
+            "on the parameters or the data."
+        )
+    if any(isinstance(node, list) for node in jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, list))):
+        return " A Python list counts as separate parameters: pass np.array([...]) for one array."
+    return ""
+
+
+def _expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> None:
     if not hasattr(out, "shape") or tuple(out.shape) != shape:
-        raise InvalidValueError(message.format(got=got) if "{got}" in message else f"{message}; {got}.")
+        got = f"shape {_shape(out)}" if hasattr(out, "shape") else f"a {type(out).__name__}"
+        raise InvalidValueError(f"{wanted}; got {got}. {hint}".rstrip())
     if not jnp.issubdtype(out.dtype, jnp.floating):
         raise InvalidTypeError(
-            f"{message.split(' must')[0]} must return a floating-point number, got {out.dtype}."
+            f"{wanted.partition(' must')[0]} must return floating-point numbers, got {out.dtype}."
         )
 
 

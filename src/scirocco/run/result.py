@@ -78,7 +78,7 @@ class Run:
     def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
         """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, a row a parameter.
 
-        The diagnostics are ArviZ's; the result is a pandas data frame, rounded to `digits` significant digits (None: not).
+        The diagnostics are ArviZ's; the result is a pandas data frame, rounded to `digits` digits (None: not).
         """
         self._need_draws()
         if not 0 < probability < 1:

@@ -1,0 +1,53 @@
+"""The generator behind all noise: Threefry's published answers, and the law of the normals made from it."""
+
+from __future__ import annotations
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from scirocco._random import normal, threefry
+
+SIZE = 200_000
+
+
+def test_threefry_gives_the_published_answer():
+    """Known-answer vector of Random123 for 20 rounds: key (0, 0), counter (0, 0)."""
+    first, second = threefry(jnp.zeros(2, jnp.uint32), 1)
+    assert (int(first[0]), int(second[0])) == (0x6B200159, 0x99BA4EFE)
+
+
+def test_threefry_is_jaxs_own(seed):
+    words = jax.random.key_data(jax.random.key(seed))
+    ours = jnp.concatenate(threefry(words, 50))
+    counters = jnp.concatenate([jnp.arange(50, dtype=jnp.uint32), jnp.zeros(50, jnp.uint32)])
+    np.testing.assert_array_equal(ours, jax.extend.random.threefry_2x32(words, counters))
+
+
+@pytest.mark.parametrize("size", [SIZE, SIZE - 1])
+def test_normals_are_standard_normal_and_independent(seed, size):
+    sample = np.asarray(normal(jax.random.key(seed), size, jnp.float32), np.float64)
+    assert sample.shape == (size,)
+    assert scipy.stats.kstest(sample, scipy.stats.norm.cdf).pvalue > 1e-6
+    half = size // 2  # the two words of one call must not be related
+    for lag in (1, half, (size + 1) // 2):
+        product = sample[lag:] * sample[:-lag]
+        assert abs(product.mean() * np.sqrt(len(product))) < 5
+    fourth = (sample**4 - 3) / np.sqrt(96)
+    assert abs(fourth.mean() * np.sqrt(size)) < 5
+
+
+def test_neighbouring_keys_are_unrelated(seed):
+    """Steps use keys that differ by one in the last word."""
+    words = jax.random.key_data(jax.random.key(seed))
+    keys = [jax.random.wrap_key_data(words + jnp.array([0, number], jnp.uint32)) for number in range(2)]
+    first, second = (np.asarray(normal(key, SIZE, jnp.float32), np.float64) for key in keys)
+    assert abs((first * second).mean() * np.sqrt(SIZE)) < 5
+
+
+def test_another_generator_goes_through_jax(seed):
+    key = jax.random.key(seed, impl="rbg")
+    np.testing.assert_array_equal(normal(key, 7, jnp.float32), jax.random.normal(key, (7,)))
