@@ -134,7 +134,7 @@ class Run:
         }
         if self.gradients is not None:
             groups["gradients"] = self._dataset(self.gradients)
-        if hasattr(az, "InferenceData"):
+        if az.__version__.startswith("0."):
             return az.InferenceData(attrs=attributes, warn_on_custom_groups=False, **groups)
         tree = xarray.DataTree.from_dict(groups)
         tree.attrs.update(attributes)
