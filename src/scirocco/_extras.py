@@ -7,7 +7,7 @@ from types import ModuleType
 
 from scirocco.errors import MissingExtraError
 
-_EXTRA_OF = {"numpyro": "numpyro", "matplotlib": "plot", "matplotlib.pyplot": "plot", "pandas": "plot"}
+_EXTRA_OF = {"numpyro": "numpyro", "matplotlib": "plot"}
 
 
 def require(module: str, purpose: str) -> ModuleType:
@@ -16,7 +16,7 @@ def require(module: str, purpose: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        extra = _EXTRA_OF.get(module)
+        extra = _EXTRA_OF.get(package)
         command = f"pip install 'scirocco[{extra}]'" if extra else "pip install scirocco"
         raise MissingExtraError(
             f"{purpose} needs the package `{package}`, which cannot be imported ({error}). "

@@ -7,14 +7,13 @@ sampling is looked at here, and the message names the array.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from typing import Any
 
 import jax
 import numpy as np
 
-from scirocco import _tree
-from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco import _checks, _tree
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
 
 _WILD_SCALE = 1e3
@@ -63,18 +62,30 @@ def as_source(data: Data) -> ArraySource:
     """Check the user's data and wrap them as a source; a source passes through unchanged."""
     if isinstance(data, ArraySource):
         return data
-    leaves, treedef = jax.tree.flatten(data)
+    leaves, treedef = jax.tree.flatten(data, is_leaf=_is_iterator)
+    if any(_is_iterator(leaf) for leaf in leaves):
+        raise InvalidTypeError(
+            "`data` holds a generator or iterator, which can be read only once. Collect its rows first, e.g. "
+            "np.stack(list(rows))."
+        )
     if not leaves:
         raise InvalidValueError(
             "`data` holds no arrays. Pass an array or a dict of arrays with one row per datum."
         )
-    names = [name if name != "params" else "data" for name in _tree.leaf_names(data)]
+    names = [
+        "`data`" if leaf is data else f"data `{name}`"
+        for leaf, name in zip(leaves, _tree.leaf_names(data), strict=True)
+    ]
     arrays = [_as_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
     _check_lengths(arrays, names)
     for array, name in zip(arrays, names, strict=True):
         _check_finite(array, name)
         _warn_wild_scale(array, name)
     return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(arrays, names)))
+
+
+def _is_iterator(node: Any) -> bool:
+    return hasattr(node, "__next__")
 
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
@@ -84,29 +95,25 @@ def _as_array(leaf: Any, name: str) -> np.ndarray:
     ):  # a data frame: name the columns that are no numbers
         bad = [f"{column!r} ({dtype})" for column, dtype in columns.items() if not _is_numeric(dtype)]
         if bad:
-            raise InvalidTypeError(
-                f"data `{name}`: columns {', '.join(bad)} are not numeric. Encode or drop them."
-            )
+            raise InvalidTypeError(f"{name}: columns {', '.join(bad)} are not numeric. Encode or drop them.")
     try:
         array = np.asarray(leaf)
     except Exception as error:
-        raise InvalidTypeError(f"data `{name}` cannot be read as an array: {error}") from error
+        raise InvalidTypeError(f"{name} cannot be read as an array: {error}") from error
     if not _is_numeric(array.dtype):
         raise InvalidTypeError(
-            f"data `{name}` has dtype {array.dtype}, which is not numeric (strings, objects and ragged lists are "
-            "not). Encode it as numbers first."
+            f"{name} has dtype {array.dtype}; real numbers are needed (no strings, objects, dates, complex numbers or "
+            "ragged lists). Encode it as numbers first."
         )
     if array.ndim == 0:
         raise InvalidTypeError(
-            f"data `{name}` is a single number. `data` is a pytree of arrays with one row per datum: "
+            f"{name} is a single number. `data` is a pytree of arrays with one row per datum: "
             "pass np.asarray(...) rather than a Python list of numbers."
         )
     if array.dtype in (np.uint8, np.int8) and array.ndim >= 2:
-        warnings.warn(
-            f"data `{name}` is {array.dtype}: cast to float32 (8-bit arithmetic would wrap around). "
-            "Consider dividing by 255 or `sc.data.standardise`.",
-            SciroccoWarning,
-            stacklevel=4,
+        _checks.warn(
+            f"{name} is {array.dtype}: cast to float32 (8-bit arithmetic would wrap around). "
+            "Consider dividing by 255 or `sc.data.standardise`."
         )
         array = array.astype(np.float32)
     return array
@@ -123,7 +130,7 @@ def _is_numeric(dtype: Any) -> bool:
 def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
     lengths = {name: len(array) for name, array in zip(names, arrays, strict=True)}
     if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"`{name}`: {length}" for name, length in lengths.items())
+        listed = ", ".join(f"{name.removeprefix('data ')}: {length}" for name, length in lengths.items())
         raise InvalidValueError(
             f"the data arrays have different numbers of rows ({listed}). They must be equal."
         )
@@ -144,24 +151,22 @@ def _check_finite(array: np.ndarray, name: str) -> None:
     first = tuple(int(i) for i in np.argwhere(bad)[0])
     rows = int(bad.reshape(len(array), -1).any(axis=1).sum())
     raise InvalidValueError(
-        f"data `{name}` holds {count} NaN or infinite value{'s' * (count > 1)} in {rows} of {len(array)} rows; the "
+        f"{name} holds {count} NaN or infinite value{'s' * (count > 1)} in {rows} of {len(array)} rows; the "
         f"first is at row {first[0]}{f', index {first[1:]}' if len(first) > 1 else ''}. Drop or impute them."
     )
 
 
 def _warn_wild_scale(array: np.ndarray, name: str) -> None:
-    if array.dtype.kind != "f" or array.ndim != 2 or array.shape[1] < 2:
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] < 2:
         return
     probe = array[:: max(1, len(array) // _SCALE_PROBE_ROWS)].astype(np.float64)
     spread = probe.std(axis=0)
     moving = spread[spread > 0]
     if len(moving) > 1 and moving.max() / moving.min() > _WILD_SCALE:
-        warnings.warn(
-            f"the columns of data `{name}` have very different scales (standard deviations from {moving.min():.3g} to "
+        _checks.warn(
+            f"the columns of {name} have very different scales (standard deviations from {moving.min():.3g} to "
             f"{moving.max():.3g}). One step size cannot suit them all: use `sc.data.standardise`, or a step size for "
-            "each parameter.",
-            SciroccoWarning,
-            stacklevel=4,
+            "each parameter."
         )
 
 
@@ -172,24 +177,34 @@ def _to_jax_precision(arrays: list[np.ndarray], names: list[str]) -> list[np.nda
     out, cast = [], []
     for array, name in zip(arrays, names, strict=True):
         if array.dtype == np.float64:
-            cast.append(name)
-            array = array.astype(np.float32)
+            cast.append(name.removeprefix("data "))
+            array = _as_single(array, name)
         elif array.dtype in (np.int64, np.uint64):
             if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
                 raise InvalidValueError(
-                    f"data `{name}` holds integers beyond 32 bits, and JAX runs in 32 bits. "
+                    f"{name} holds integers beyond 32 bits, and JAX runs in 32 bits. "
                     "Recode them, or switch on jax.config.update('jax_enable_x64', True)."
                 )
             array = array.astype(np.int32)
         out.append(array)
     if cast:
-        warnings.warn(
+        _checks.warn(
             f"float64 data ({', '.join(cast)}) are used as float32, because JAX runs in 32 bits here. Pass float32 "
-            "to silence this, or jax.config.update('jax_enable_x64', True) for double precision.",
-            SciroccoWarning,
-            stacklevel=4,
+            "to silence this, or jax.config.update('jax_enable_x64', True) for double precision."
         )
     return out
+
+
+def _as_single(array: np.ndarray, name: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        single = array.astype(np.float32)
+        if np.isfinite(np.sum(single)) or np.all(np.isfinite(single)):
+            return single
+    largest = np.max(np.abs(array))
+    raise InvalidValueError(
+        f"{name} holds numbers up to {largest:.3g}, beyond the range of float32 (3.4e38), and JAX runs in 32 bits. "
+        "Rescale them, or switch on jax.config.update('jax_enable_x64', True)."
+    )
 
 
 def standardise(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

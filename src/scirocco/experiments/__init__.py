@@ -1,0 +1,31 @@
+"""The papers' figures, made again and judged: one file an experiment.
+
+To add one, write a file with a function `run(settings) -> Outcome` and a constant `EXPERIMENT`, and name it here.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from scirocco.errors import InvalidValueError
+from scirocco.experiments import gaussian_mixture, gaussian_scaling
+from scirocco.experiments.base import Claim, Experiment, Outcome, Reproduction, Settings, reproduce
+
+__all__ = ["ALL", "Claim", "Experiment", "Outcome", "Reproduction", "Settings", "find", "reproduce"]
+
+ALL: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (gaussian_scaling.EXPERIMENT, gaussian_mixture.EXPERIMENT)
+}
+
+
+def find(name: str) -> list[Experiment]:
+    """The experiment of that name, or all of them for `all`."""
+    if name == "all":
+        return list(ALL.values())
+    if name in ALL:
+        return [ALL[name]]
+    close = difflib.get_close_matches(name, [*ALL, "all"], n=1, cutoff=0.4)
+    hint = f" Did you mean `{close[0]}`?" if close else ""
+    raise InvalidValueError(
+        f"there is no experiment `{name}`.{hint} `scirocco reproduce --list` shows them: {', '.join(ALL)}."
+    )

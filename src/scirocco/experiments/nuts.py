@@ -23,11 +23,6 @@ class NutsResult(NamedTuple):
     seconds: dict[str, float]
 
 
-def need_numpyro(experiment: str) -> None:
-    """Say at once, not after minutes of work, that NumPyro is missing."""
-    require("numpyro", f"`scirocco reproduce {experiment}`, which compares with NUTS,")
-
-
 class Nuts:
     """NUTS for a log density of (params, data), compiled once for data of one shape.
 
@@ -41,8 +36,12 @@ class Nuts:
         Iterations that adapt step size and mass, and iterations that are kept.
     """
 
-    def __init__(self, log_density: LogDensity, start: Params, data: Data, *, num_warmup: int, num_draws: int):
-        hmc = require("numpyro", "NUTS") and require("numpyro.infer.hmc", "NUTS").hmc
+    def __init__(
+        self, log_density: LogDensity, start: Params, data: Data, *, num_warmup: int, num_draws: int
+    ):
+        require("numpyro", "NUTS, the sampler to compare with,")
+        from numpyro.infer.hmc import hmc
+
         with jax.enable_x64(True):
             self._data = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), data)
             start = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), start)
@@ -55,8 +54,8 @@ class Nuts:
                     state = move(state, model_args=(rows,))
                     return state, state.z
 
-                state, _ = jax.lax.scan(lambda s, _: (step(s, None)[0], None), state, length=num_warmup)
-                return jax.lax.scan(step, state, length=num_draws)[1]
+                draws = jax.lax.scan(step, state, length=num_warmup + num_draws)[1]
+                return jax.tree.map(lambda leaf: leaf[num_warmup:], draws)
 
             clock = Clock()
             self._program = jax.jit(run).lower(self._key(0), self._data).compile()

@@ -30,8 +30,8 @@ class RStream:
             word = (69_069 * word + 1) & 0xFFFFFFFF
             if number > _SCRAMBLES:  # the word at _SCRAMBLES is R's position counter, overwritten at once
                 words.append(word)
-        self._twister = np.random.RandomState()  # noqa: NPY002 (R's generator, not a choice of ours)
-        self._twister.set_state(("MT19937", np.array(words, np.uint32), _STATE_WORDS))
+        self._twister = np.random.RandomState()
+        self._twister.set_state(("MT19937", np.array(words, np.uint32), _STATE_WORDS, 0, 0.0))
 
     def uniform(self, count: int) -> np.ndarray:
         """`runif(count)`: never exactly 0 or 1."""

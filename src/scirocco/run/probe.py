@@ -63,7 +63,8 @@ def check_shapes(model: Model, params: Params, source: ArraySource, batching: Ba
         hint = "It is called with one row, not a batch."
         if _single_columns(source):
             hint += (
-                f" Data {_single_columns(source)} have shape (N, 1), so one row has shape (1,): pass x[:, 0]."
+                f" Data {_single_columns(source)} have shape (N, 1), so one row has shape (1,): drop that axis, "
+                "as in y[:, 0]."
             )
         elif _shape(out) and _shape(out)[0] > 1:
             hint += " For a function of a whole batch that returns one value a row use Model(..., vectorized=True)."
@@ -83,7 +84,9 @@ def check_shapes(model: Model, params: Params, source: ArraySource, batching: Ba
         (batching.size,),
         f"with vectorized=True, log_likelihood must return one value a row, shape ({batching.size},) for "
         f"{batching.size} rows",
-        "A sum or mean over the batch hides the rows: return them unsummed.",
+        "Drop the other axes."
+        if _shape(out)
+        else "A sum or mean over the batch hides the rows: return them unsummed.",
     )
     _compare_forms(model, params, source, batching.size)
 
@@ -114,9 +117,10 @@ def _trace(function: Any, name: str, params: Params, *arguments: Any) -> Any:
         return jax.eval_shape(function, params, *arguments)
     except Exception as error:
         data = f" and data {describe(arguments[0])}" if arguments else ""
+        said = str(error).partition("\n")[0].rstrip(".")
         raise InvalidValueError(
-            f"{name} failed when it was tried with parameters {describe(params)}{data}: "
-            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}{_hint(error, params)}"
+            f"{name} failed when it was tried with parameters {describe(params)}{data}: {type(error).__name__}: {said}."
+            + _hint(error, params)
         ) from error
 
 

@@ -1,0 +1,86 @@
+"""Double precision from end to end. A script of its own, because JAX's precision is a switch of the whole process.
+
+usage: JAX_ENABLE_X64=1 python check_double.py draws|gradients|programs|defaults
+"""
+
+import collections
+import itertools
+import pathlib
+import sys
+
+import jax
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+import helpers
+
+import scirocco as sc
+from scirocco.run import loop, setup
+
+DATA, PARAMS = helpers.make_data(dtype=np.float64), helpers.make_params(np.float64)
+
+
+def check_draws():
+    """Each sampler with one estimator, each estimator at least once: draws, gradients and statistics are double."""
+    for sampler, estimator in zip(helpers.SAMPLERS, itertools.cycle(helpers.ESTIMATORS), strict=False):
+        run = helpers.draw(sampler, estimator, data=DATA, params=PARAMS, keep_gradients=True)
+        dtypes = {leaf.dtype for leaf in jax.tree.leaves((run.draws, run.gradients, run.stats))}
+        assert dtypes == {np.dtype(np.float64)}, (sampler, estimator, dtypes)
+
+
+def check_gradients():
+    """A gradient of all rows is right to twelve digits."""
+    run = helpers.draw("SGLD", "Full", data=DATA, params=PARAMS, keep_gradients=True)
+    for number in range(run.num_draws):
+        at, gradient = (jax.tree.map(lambda leaf: leaf[0, number], tree) for tree in (run.draws, run.gradients))  # noqa: B023
+        helpers.assert_close(gradient, helpers.exact_gradient(at, DATA), rtol=1e-12, atol=1e-12)
+
+
+def check_programs():
+    """No pair computes anything in single precision: read off the traced programs, nothing is compiled."""
+    found = collections.defaultdict(set)
+    for sampler, estimator in itertools.product(helpers.SAMPLERS, helpers.ESTIMATORS):
+        if sampler == "SGHMC-auto":  # the same program as SGHMC-friction once its numbers are chosen
+            continue
+        for source in single_precision(helpers.SAMPLERS[sampler], helpers.ESTIMATORS[estimator]):
+            found[source].add(f"{sampler}+{estimator}")
+    assert not found, "\n".join(f"{source}: {', '.join(sorted(pairs))}" for source, pairs in found.items())
+
+
+def single_precision(sampler, estimator):
+    """The operations of a chain's program that make float32 numbers."""
+    problem = setup.compose(helpers.MODEL, DATA, sampler, estimator, 0)
+    ready = setup.prepare(problem, PARAMS, num_steps=5, num_chains=1, key=jax.random.key(0))
+
+    def program(parts, begin, key, chain, num_steps, thin):
+        state = loop.start_chain(helpers.MODEL, parts, begin, key, chain)
+        return loop.advance(helpers.MODEL, True, 5, parts, state, num_steps, thin)
+
+    numbers = np.int32(0), np.int32(5), np.int32(1)
+    traced = jax.make_jaxpr(program)(ready.parts, ready.start, jax.random.key(0), *numbers)
+    for equation in equations(traced.jaxpr):
+        if any(getattr(out.aval, "dtype", None) == np.float32 for out in equation.outvars):
+            yield f"{equation.primitive} -> {equation.outvars[0].aval}"
+
+
+def equations(jaxpr):
+    """All operations, those inside loops and branches too."""
+    for equation in jaxpr.eqns:
+        yield equation
+        inner = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda part: hasattr(part, "eqns"))
+        for part in inner:
+            part = getattr(part, "jaxpr", part)
+            if hasattr(part, "eqns"):
+                yield from equations(part)
+
+
+def check_defaults():
+    """A sampler that measures curvature and noise for itself."""
+    run = helpers.draw(sc.SGLD(), "Minibatch-blocks", data=DATA, params=PARAMS)
+    assert run.draws["weights"].dtype == np.float64
+
+
+if __name__ == "__main__":
+    assert jax.config.jax_enable_x64, "set JAX_ENABLE_X64=1"
+    jax.config.update("jax_disable_most_optimizations", True)
+    getattr(sys.modules[__name__], f"check_{sys.argv[1]}")()

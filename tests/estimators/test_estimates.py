@@ -1,0 +1,237 @@
+"""What an estimate is on average, and how it scatters: exactly, by going through every batch of a tiny data set."""
+
+from __future__ import annotations
+
+import itertools
+
+import helpers
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import scirocco as sc
+from scirocco.estimators import Context, full_sum
+from scirocco.estimators.batching import SAMPLING
+
+MODEL = helpers.MODEL
+NUM_ROWS, BATCH = 5, 2
+DATA = helpers.make_data(num_rows=NUM_ROWS)
+HERE = helpers.make_params()
+THERE = jax.tree.map(lambda leaf: leaf + np.float32(0.7), HERE)
+PROBABILITIES = np.array([1.0, 3.0, 2.0, 0.5, 4.0])
+
+ESTIMATORS = {
+    "Minibatch": lambda sampling: sc.Minibatch(BATCH, sampling=sampling),
+    "ControlVariates": lambda sampling: sc.ControlVariates(BATCH, centre=THERE, sampling=sampling),
+    "SVRG": lambda sampling: sc.SVRG(BATCH, refresh_every=100, sampling=sampling),
+    "SAGA": lambda sampling: sc.SAGA(BATCH, sampling=sampling),
+}
+CASES = {f"{name}-{sampling}": (name, sampling) for name in ESTIMATORS for sampling in SAMPLING}
+CASES["Weighted"] = ("Weighted", None)
+
+
+def make(name, sampling):
+    """An estimator, with what it remembers from an estimate made elsewhere."""
+    if name == "Weighted":
+        return sc.Weighted(BATCH, probabilities=PROBABILITIES)
+    return ESTIMATORS[name](sampling)
+
+
+def outcomes(how, sampling):
+    """Every (order of the rows, plan) that can happen, and its probability."""
+    rows = range(NUM_ROWS)
+    if sampling == "blocks":  # every shuffle × every window
+        orders = list(itertools.permutations(rows))
+        cases = [([*order, *order[: BATCH - 1]], start) for order in orders for start in rows]
+        return cases, np.full(len(cases), 1 / len(cases))
+    if sampling == "without_replacement":
+        plans = list(itertools.combinations(rows, BATCH))
+        return [(list(rows), plan) for plan in plans], np.full(len(plans), 1 / len(plans))
+    plans = list(itertools.product(rows, repeat=BATCH))
+    shares = np.full(NUM_ROWS, 1 / NUM_ROWS)
+    if sampling is None:
+        shares = np.diff(np.asarray(how.edges).astype(np.int64), prepend=-1) / 2.0**32
+    return [(list(rows), plan) for plan in plans], np.array([np.prod(shares[list(plan)]) for plan in plans])
+
+
+def estimates(name, sampling, kind):
+    """All estimates at HERE (flat), their covariances as the estimator sees them, and their probabilities."""
+    estimator = make(name, sampling)
+    how = estimator.batching(NUM_ROWS)
+    cases, probabilities = outcomes(how, sampling)
+    orders, plans = (jnp.asarray(part) for part in zip(*cases, strict=True))
+
+    def memory_of(data):
+        memory = estimator.prepare(MODEL, data, THERE, NUM_ROWS, jax.random.key(0)).memory
+        if name == "SVRG":  # its first estimate fills the memory; here that happens at THERE
+            first = Context(data, how.take(data, plans[0]), jnp.array(0))
+            memory = estimator.estimate(MODEL.summand, THERE, memory, first)[1]
+        return memory
+
+    @jax.jit
+    @jax.vmap
+    def one(order, plan):
+        data = jax.tree.map(lambda leaf: jnp.asarray(leaf)[order], DATA)
+        context = Context(data, how.take(data, plan), jnp.array(1))
+        estimate, _ = estimator.estimate(MODEL.summand, HERE, memory_of(data), context, kind)
+        return ravel_pytree(estimate.total)[0], estimate.noise
+
+    totals, noise = one(orders, plans)
+    return np.asarray(totals, np.float64), noise, probabilities
+
+
+def exact_sum(position):
+    """Σ_i ∇ log p(x_i | θ) in the order of `ravel_pytree`, in double precision."""
+    gradient = helpers.exact_gradient(position, DATA)
+    return np.concatenate([np.ravel(gradient[name] + position[name]) for name in ("bias", "weights")])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_average_over_all_batches_is_the_sum(case):
+    totals, _, probabilities = estimates(*CASES[case], "none")
+    np.testing.assert_allclose(probabilities @ totals, exact_sum(HERE), rtol=1e-5, atol=1e-5)
+    assert np.ptp(totals, axis=0).min() > 0.1, "batches that agree prove nothing"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_average_covariance_is_the_covariance(case):
+    """The full matrix, its diagonal and its scalar, each against the true covariance of the estimate."""
+    totals, full, probabilities = estimates(*CASES[case], "full")
+    centred = totals - probabilities @ totals
+    truth = (centred * probabilities[:, None]).T @ centred
+    np.testing.assert_allclose(np.tensordot(probabilities, full, axes=1), truth, rtol=1e-4, atol=1e-4)
+    _, diagonal, _ = estimates(*CASES[case], "diagonal")
+    flat = np.concatenate([np.reshape(leaf, (len(probabilities), -1)) for leaf in jax.tree.leaves(diagonal)], 1)
+    np.testing.assert_allclose(probabilities @ flat, np.diag(truth), rtol=1e-4, atol=1e-4)
+    _, scalar, _ = estimates(*CASES[case], "scalar")
+    np.testing.assert_allclose(probabilities @ np.asarray(scalar), np.trace(truth) / len(truth), rtol=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_asking_for_the_covariance_does_not_change_the_estimate(case):
+    plain, _, _ = estimates(*CASES[case], "none")
+    with_noise, _, _ = estimates(*CASES[case], "diagonal")
+    np.testing.assert_allclose(with_noise, plain, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["scalar", "diagonal", "full"])
+def test_the_exact_sum_has_no_noise(kind):
+    estimator = sc.Full()
+    how = estimator.batching(NUM_ROWS)
+    context = Context(DATA, how.take(DATA, how.plan(jax.random.key(0), 0)), jnp.array(0))
+    estimate, _ = estimator.estimate(MODEL.summand, HERE, (), context, kind)
+    np.testing.assert_allclose(ravel_pytree(estimate.total)[0], exact_sum(HERE), rtol=1e-5, atol=1e-5)
+    shapes = {"scalar": (), "full": (5, 5)}
+    if kind == "diagonal":
+        assert jax.tree.map(np.shape, estimate.noise) == jax.tree.map(np.shape, HERE)
+    else:
+        assert estimate.noise.shape == shapes[kind]
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(estimate.noise))
+
+
+# -- where the remembered values are those of today --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+def test_control_variates_at_the_centre_have_no_variance(sampling):
+    """Bit for bit the exact sum, for every batch; and they know it."""
+    estimator = sc.ControlVariates(BATCH, centre=HERE, sampling=sampling)
+    how = estimator.batching(NUM_ROWS)
+    data = jax.tree.map(jnp.asarray, how.arrange(DATA, 0))
+    prepared = estimator.prepare(MODEL, data, THERE, NUM_ROWS, jax.random.key(0))
+    helpers.assert_equal(prepared.position, HERE)
+
+    @jax.jit
+    def one(number):
+        context = Context(data, how.take(data, how.plan(jax.random.key(3), number)), number)
+        plain, _ = estimator.estimate(MODEL.summand, HERE, prepared.memory, context)
+        noisy, _ = estimator.estimate(MODEL.summand, HERE, prepared.memory, context, "full")
+        return plain.total, noisy
+
+    for number in range(6):
+        total, noisy = one(number)
+        helpers.assert_equal(total, prepared.memory.total)
+        helpers.assert_equal(noisy.total, prepared.memory.total)
+        assert not np.any(noisy.noise)
+
+
+def walk(estimator, positions, seed=0):
+    """Estimates and memories of a chain that visits `positions`."""
+    how = estimator.batching(NUM_ROWS)
+    data = jax.tree.map(jnp.asarray, how.arrange(DATA, seed))
+    memory = estimator.prepare(MODEL, data, positions[0], NUM_ROWS, jax.random.key(seed)).memory
+
+    @jax.jit
+    def one(position, memory, number):
+        batch = how.take(data, how.plan(jax.random.key(seed), number))
+        estimate, memory = estimator.estimate(MODEL.summand, position, memory, Context(data, batch, number))
+        return estimate.total, memory, batch.index
+
+    for number, position in enumerate(positions):
+        total, memory, index = one(position, memory, number)
+        yield data, total, memory, np.asarray(index)
+
+
+def some_positions(count, seed):
+    rng = np.random.default_rng([seed, 9])
+    return [jax.tree.map(lambda leaf: leaf + rng.normal(size=leaf.shape).astype(leaf.dtype), HERE) for _ in range(count)]
+
+
+def test_svrg_moves_its_centre_when_due_and_only_then(seed):
+    positions = some_positions(7, seed)
+    steps = list(walk(sc.SVRG(BATCH, refresh_every=3), positions, seed))
+    for number, (_, total, memory, _) in enumerate(steps):
+        due = number - number % 3
+        helpers.assert_equal(memory.centre, positions[due])
+        np.testing.assert_allclose(ravel_pytree(memory.total)[0], exact_sum(positions[due]), rtol=1e-4, atol=1e-4)
+        if number == due:
+            helpers.assert_equal(total, memory.total)
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+def test_saga_remembers_each_row_as_it_was_last_seen(sampling, seed):
+    """Also when a row comes twice in a batch: the total must stay the sum of the table."""
+    positions = some_positions(12, seed)
+    last_seen = np.zeros(NUM_ROWS, int)
+    for number, (data, _, memory, index) in enumerate(walk(sc.SAGA(BATCH, sampling=sampling), positions, seed)):
+        last_seen[index] = number
+        rows = jax.tree.map(lambda leaf: leaf[:NUM_ROWS], data)
+        expected = [
+            jax.tree.map(lambda leaf: leaf[row], MODEL.summand.each(positions[when], rows))  # noqa: B023
+            for row, when in enumerate(last_seen)
+        ]
+        helpers.assert_close(memory.table, jax.tree.map(lambda *leaves: np.stack(leaves), *expected))
+        helpers.assert_close(memory.total, jax.tree.map(lambda leaf: leaf.sum(axis=0), memory.table), rtol=1e-3, atol=1e-4)
+
+
+# -- batches that are the whole data -----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("sampling", ["blocks", "without_replacement"])
+def test_all_estimators_are_exact_when_the_batch_is_the_data(sampling):
+    """n = N, same key: control variates = SAGA = SVRG = minibatch = full, step for step."""
+    num_rows = helpers.NUM_ROWS
+    start = helpers.make_params()
+    others = {
+        "minibatch": sc.Minibatch(num_rows, sampling=sampling),
+        "control variates": sc.ControlVariates(num_rows, centre=start, sampling=sampling),
+        "svrg": sc.SVRG(num_rows, refresh_every=3, sampling=sampling),
+        "saga": sc.SAGA(num_rows, sampling=sampling),
+    }
+    full = helpers.draw("SGLD", "Full", keep_gradients=True, seed=1)
+    for name, estimator in others.items():
+        run = helpers.draw("SGLD", estimator, keep_gradients=True, seed=1)
+        helpers.assert_close(run.draws, full.draws)
+        helpers.assert_close(run.gradients, full.gradients, rtol=1e-4, atol=1e-3), name
+
+
+@pytest.mark.parametrize(("num_rows", "chunk"), [(5, 2), (5, 5), (5, 1), (5, 3), (4, 2), (5, None), (5, 100)])
+def test_the_full_sum_does_not_depend_on_chunks_or_on_rows_beyond_the_end(num_rows, chunk):
+    total = full_sum(MODEL.summand, HERE, jax.tree.map(jnp.asarray, DATA), num_rows, chunk)
+    rows = jax.tree.map(lambda leaf: leaf[:num_rows], DATA)
+    gradient = helpers.exact_gradient(HERE, rows)
+    expected = {name: gradient[name] + HERE[name] for name in gradient}  # less the prior's part
+    helpers.assert_close(total, expected, rtol=1e-5, atol=1e-5)

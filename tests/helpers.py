@@ -1,0 +1,143 @@
+"""What the tests share: one small regression, every sampler, every estimator, and ways to count and compare.
+
+The model's functions are at module level so that they can be pickled, and so that all tests of a process share what
+has been compiled for them.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import scirocco as sc
+
+NUM_ROWS, BATCH = 64, 16
+TRACES: collections.Counter[str] = collections.Counter()
+"""How often Python has run the user's functions: once for each time that JAX traced them."""
+
+
+def log_likelihood(params, datum):
+    TRACES["log_likelihood"] += 1
+    predicted = jnp.sum(datum["x"] * params["weights"]) + params["bias"]
+    return -0.5 * (datum["y"] - predicted) ** 2
+
+
+def log_prior(params):
+    TRACES["log_prior"] += 1
+    return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+
+
+MODEL = sc.Model(log_likelihood, log_prior)
+
+
+def make_data(seed=0, num_rows=NUM_ROWS, dtype=np.float32):
+    """A regression whose features are matrices of shape (2, 2)."""
+    rng = np.random.default_rng([seed, 3])
+    x = rng.normal(size=(num_rows, 2, 2))
+    y = np.sum(x * np.array([[1.0, -1.0], [0.5, 0.2]]), axis=(1, 2)) + 0.3 + rng.normal(size=num_rows)
+    return {"x": x.astype(dtype), "y": y.astype(dtype)}
+
+
+def make_params(dtype=np.float32):
+    """A number and a matrix."""
+    return {"bias": np.asarray(0.1, dtype), "weights": np.array([[0.5, -0.5], [0.2, 0.0]], dtype)}
+
+
+SAMPLERS = {
+    "SGLD": sc.SGLD(1e-3),
+    "PSGLD": sc.PSGLD(1e-2),
+    "PSGLD-correction": sc.PSGLD(1e-2, correction=True),
+    "SGHMC-friction": sc.SGHMC(5e-3, friction=60.0, gradient_noise=0.0),
+    "SGHMC-auto": sc.SGHMC(5e-3),
+    "SGHMC-resample": sc.SGHMC(5e-3, friction=60.0, gradient_noise=0.0, resample_every=3),
+    "SGNHT-scalar": sc.SGNHT(5e-3, diffusion=10.0),
+    "SGNHT-leaf": sc.SGNHT(5e-3, diffusion=10.0, thermostat="leaf"),
+    "SGNHT-elementwise": sc.SGNHT(5e-3, diffusion=10.0, thermostat="elementwise"),
+    "BAOAB": sc.BAOAB(5e-3, friction=60.0),
+    "BADODAB": sc.BADODAB(5e-3, diffusion=10.0),
+}
+
+ESTIMATORS = {
+    "Full": sc.Full(),
+    "Minibatch-blocks": sc.Minibatch(BATCH),
+    "Minibatch-without": sc.Minibatch(BATCH, sampling="without_replacement"),
+    "Minibatch-with": sc.Minibatch(BATCH, sampling="with_replacement"),
+    "Weighted": sc.Weighted(BATCH, probabilities=np.linspace(1.0, 2.0, NUM_ROWS)),
+    "ControlVariates": sc.ControlVariates(BATCH, num_optimizer_steps=50),
+    "SVRG": sc.SVRG(BATCH, refresh_every=4),
+    "SAGA": sc.SAGA(BATCH),
+}
+
+
+def exact_gradient(params, data=None):
+    """∇ log posterior of the small regression over all rows, in double precision, by hand."""
+    x, y = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(make_data() if data is None else data))
+    bias, weights = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(params))
+    residual = y - np.sum(x * weights, axis=(1, 2)) - bias
+    return {"bias": residual.sum() - bias, "weights": np.tensordot(residual, x, axes=1) - weights}
+
+
+def draw(sampler="SGLD", estimator="Minibatch-blocks", **changes):
+    """`sc.sample` on the small regression; samplers and estimators by name or as objects."""
+    arguments = {
+        "model": MODEL,
+        "data": make_data(),
+        "params": make_params(),
+        "sampler": SAMPLERS.get(sampler) if isinstance(sampler, str) else sampler,
+        "estimator": ESTIMATORS.get(estimator) if isinstance(estimator, str) else estimator,
+        "num_samples": 10,
+        "progress": False,
+    }
+    return sc.sample(**(arguments | changes))
+
+
+def with_step(sampler, factor):
+    """The same sampler with another step size."""
+    return dataclasses.replace(sampler, step_size=sampler.step_size * factor)
+
+
+def assert_equal(a, b):
+    """The same tree, bit for bit."""
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def assert_close(a, b, rtol=1e-4, atol=1e-5):
+    """The same tree, to rounding."""
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=rtol, atol=atol), a, b)
+
+
+def differ(a, b):
+    """Whether two trees of draws differ in every leaf."""
+    return all(
+        not np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+_COMPILED: list[str] = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda name, seconds, **details: (
+        _COMPILED.append(details.get("fun_name", "")) if name.endswith("backend_compile_duration") else None
+    )
+)
+
+
+@contextlib.contextmanager
+def compiled():
+    """Collects the programs that XLA compiles inside the block."""
+    seen: list[str] = []
+    begin = len(_COMPILED)
+    yield seen
+    seen.extend(_COMPILED[begin:])
+
+
+def chi_square_z(statistic, degrees):
+    """A chi-square statistic as a standard normal one (Wilson & Hilferty 1931)."""
+    third = 2.0 / (9.0 * degrees)
+    return ((statistic / degrees) ** (1 / 3) - (1.0 - third)) / third**0.5

@@ -1,0 +1,72 @@
+"""The measurement before a run: curvature and gradient noise against their exact values."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.run import pilot, setup
+from scirocco.samplers.base import reshuffling_factor
+
+ROWS, COLUMNS = 2_000, 3
+
+
+@pytest.fixture(scope="module")
+def regression():
+    """Linear regression with unit noise: curvature XᵀX, gradient noise known at the mode."""
+    rng = np.random.default_rng(2)
+    x = (rng.standard_normal((ROWS, COLUMNS)) * np.array([1.0, 2.0, 3.0])).astype(np.float32)
+    y = (x @ np.array([1.0, -1.0, 0.5]) + rng.standard_normal(ROWS)).astype(np.float32)
+    return {"x": x, "y": y}
+
+
+MODEL = sc.Model(lambda beta, d: -0.5 * (d["y"] - d["x"] @ beta) ** 2)
+
+
+def measure(data, estimator):
+    problem = setup.compose(MODEL, data, sc.SGLD(), estimator, 0)
+    key, start = jax.random.key(0), jnp.zeros(COLUMNS)
+    prepared = estimator.prepare(MODEL, problem.parts.data, start, ROWS, key)
+    return pilot.measure(MODEL, problem.parts, prepared, key)
+
+
+def test_the_largest_curvature_is_the_largest_eigenvalue(regression):
+    exact = np.linalg.eigvalsh(regression["x"].T.astype(np.float64) @ regression["x"])[-1]
+    assert measure(regression, sc.Minibatch(100)).largest_curvature == pytest.approx(
+        exact, rel=0.15
+    )  # 1,024 rows
+
+
+def test_the_noise_is_that_at_the_mode_although_the_start_is_far(regression):
+    """At the start, zero, the residuals and with them the noise are several times larger."""
+    x, y = (regression[name].astype(np.float64) for name in ("x", "y"))
+    mode = np.linalg.lstsq(x, y, rcond=None)[0]
+    gradients = x * (y - x @ mode)[:, None]
+    exact = ROWS**2 / 100 * gradients.var(axis=0, ddof=1) * (1 - 100 / ROWS)
+    at_start = ROWS**2 / 100 * (x * y[:, None]).var(axis=0, ddof=1)
+    scales = measure(regression, sc.Minibatch(100))
+    np.testing.assert_allclose(scales.noise, exact, rtol=0.35)  # eight batches of 100 rows
+    assert np.all(at_start > 2 * exact)
+    assert scales.epoch == 20
+
+
+def test_control_variates_have_little_noise_left(regression):
+    plain, centred = measure(regression, sc.Minibatch(100)), measure(regression, sc.ControlVariates(100))
+    assert np.all(np.asarray(centred.noise) < 0.05 * np.asarray(plain.noise))
+
+
+@pytest.mark.parametrize("relaxation", [1.5, 10.0, 80.0])
+def test_errors_that_cancel_within_an_epoch_count_less(relaxation):
+    """The closed form against the exact covariance of an AR(1) driven by shuffled errors, by linear algebra."""
+    epoch, a = 12, 1 - 1 / relaxation
+    epochs = int(60 * relaxation / epoch) + 3
+    within = np.eye(epoch) * (1 + 1 / (epoch - 1)) - 1 / (epoch - 1)
+    covariance = np.kron(np.eye(epochs), within)
+    steps = epoch * epochs
+    powers = a ** np.abs(np.subtract.outer(np.arange(steps), np.arange(steps))) * np.tri(steps)
+    variances = np.einsum("ij,jk,ik->i", powers, covariance, powers)[-epoch:]
+    expected = variances.mean() * (1 - a**2)
+    assert reshuffling_factor(np.array(relaxation), epoch) == pytest.approx(expected, rel=1e-6)

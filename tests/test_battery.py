@@ -1,0 +1,140 @@
+"""Every sampler × every estimator: the promises that hold for all of them.
+
+Once a pair has been compiled all its checks cost little, so they are made for the whole product.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import helpers
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import ESTIMATORS, MODEL, SAMPLERS
+
+import scirocco as sc
+from scirocco.run import chains, sampling, setup
+from scirocco.run.loop import step_key
+
+PAIRS = list(itertools.product(SAMPLERS, ESTIMATORS))
+pytestmark = [
+    pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning"),
+    pytest.mark.usefixtures("quick_compiler"),
+]
+NUM_CHAINS, NUM_SAMPLES, SEED = 2, 10, 5
+
+
+def draw(sampler, estimator, **changes):
+    arguments = {"num_samples": NUM_SAMPLES, "num_chains": NUM_CHAINS, "keep_gradients": True, "seed": SEED}
+    return helpers.draw(sampler, estimator, **(arguments | changes))
+
+
+@pytest.mark.parametrize(("sampler", "estimator"), PAIRS, ids=map("+".join, PAIRS))
+def test_battery(sampler, estimator, monkeypatch):
+    """All checks of a pair in one test, because they share its compiled program."""
+    run = draw(sampler, estimator)
+    check_structure(run)
+    assert helpers.TRACES["log_likelihood"] <= 2, helpers.TRACES
+    assert helpers.TRACES["log_prior"] <= 2, helpers.TRACES
+    with helpers.compiled() as programs:
+        check_keys(run, sampler, estimator)
+        check_pickles(run, sampler, estimator)
+        check_other_numbers(run, sampler, estimator)
+        check_chunks(run, sampler, estimator, monkeypatch)
+        halved = draw(helpers.with_step(SAMPLERS[sampler], 0.5), estimator)
+    assert not programs, f"new numbers compiled {programs}"
+    assert helpers.differ(halved.draws, run.draws), "the step size does nothing"
+    check_kernel(run, halved, sampler, estimator)
+
+
+def check_structure(run):
+    params = helpers.make_params()
+    assert run.status == "complete"
+    for tree in (run.draws, run.gradients):
+        assert jax.tree.structure(tree) == jax.tree.structure(params)
+        for leaf, start in zip(jax.tree.leaves(tree), jax.tree.leaves(params), strict=True):
+            assert isinstance(leaf, np.ndarray)
+            assert leaf.shape == (NUM_CHAINS, NUM_SAMPLES, *start.shape)
+            assert leaf.dtype == start.dtype
+            assert np.all(np.isfinite(leaf))
+            assert np.all(np.diff(leaf, axis=1) != 0), "a chain stood still"
+    for name, values in run.stats.items():
+        assert values.shape == (NUM_CHAINS, NUM_SAMPLES), name
+        assert np.all(np.isfinite(values)), name
+
+
+def check_keys(run, sampler, estimator):
+    """The seed decides everything; chains and seeds share nothing."""
+    again, other = draw(sampler, estimator), draw(sampler, estimator, seed=SEED + 1)
+    helpers.assert_equal(run.draws, again.draws)
+    helpers.assert_equal(run.gradients, again.gradients)
+    first, second = (jax.tree.map(lambda leaf: leaf[chain], run.draws) for chain in range(NUM_CHAINS))  # noqa: B023
+    assert helpers.differ(first, second), "two chains are equal"
+    assert helpers.differ(run.draws, other.draws), "two seeds give the same draws"
+
+
+def check_pickles(run, sampler, estimator):
+    """Samplers and estimators travel: same description, same draws."""
+    parts = SAMPLERS[sampler], ESTIMATORS[estimator]
+    copies = pickle.loads(pickle.dumps(parts))
+    assert repr(copies) == repr(parts)
+    helpers.assert_equal(draw(*copies).draws, run.draws)
+
+
+def check_other_numbers(run, sampler, estimator):
+    """A shorter run is the beginning of a longer one; burn-in and thinning only select."""
+    longer = draw(sampler, estimator, num_samples=2 * NUM_SAMPLES)
+    helpers.assert_equal(jax.tree.map(lambda leaf: leaf[:, :NUM_SAMPLES], longer.draws), run.draws)
+    selected = draw(sampler, estimator, num_burnin=4, thin=3, num_samples=5)
+    helpers.assert_equal(jax.tree.map(lambda leaf: leaf[:, 6:19:3], longer.draws), selected.draws)
+    helpers.assert_equal(jax.tree.map(lambda leaf: leaf[:, 6:19:3], longer.gradients), selected.gradients)
+
+
+def check_chunks(run, sampler, estimator, monkeypatch):
+    """Cut into chunks of 4, 3, 1, 1, 1 steps, a run is the same bit for bit."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sampling, "_FIRST_CHUNK", 4)
+        patch.setattr(sampling, "_SECOND_CHUNK", 3)
+        patch.setattr(sampling, "_CHUNK_SECONDS", 0.0)
+        chunks = []
+        pieces = draw(sampler, estimator, callbacks=[lambda report: chunks.append(report.step)])
+    assert chunks == [4, 7, 8, 9, 10]
+    helpers.assert_equal(pieces.draws, run.draws)
+    helpers.assert_equal(pieces.gradients, run.gradients)
+    helpers.assert_equal(pieces.stats, run.stats)
+
+
+def check_kernel(run, halved, sampler, estimator):
+    """`Kernel.step` in the user's own scan, jitted, vmapped over step sizes: the lanes are the chains of `sc.sample`."""
+    samplers = SAMPLERS[sampler], helpers.with_step(SAMPLERS[sampler], 0.5)
+    kernel = sc.Kernel(MODEL, helpers.make_data(), samplers[0], ESTIMATORS[estimator], seed=SEED)
+    pairs = [first_chain(kernel, one) for one in samplers]
+    parts = kernel.problem.parts
+
+    @jax.jit
+    @jax.vmap
+    def chain(sampler, state):
+        kernel.problem = kernel.problem._replace(parts=parts._replace(sampler=sampler))
+
+        def one(state, number):
+            state, info = kernel.step(step_key(state.noise_key, number), state)
+            return state, (kernel.position(state), info.code)
+
+        return jax.lax.scan(one, state, jnp.arange(NUM_SAMPLES))[1]
+
+    draws, codes = chain(*jax.tree.map(lambda *lanes: jnp.stack(lanes), *pairs))
+    assert not np.any(codes)
+    expected = jax.tree.map(lambda a, b: np.stack([a[0], b[0]]), run.draws, halved.draws)
+    helpers.assert_close(draws, expected)
+
+
+def first_chain(kernel, sampler):
+    """Sampler and state as `sc.sample` makes them for chain 0 (`Kernel.init` folds no chain number into its key)."""
+    key = jax.random.key(SEED)
+    problem = kernel.problem._replace(parts=kernel.problem.parts._replace(sampler=sampler))
+    ready = setup.prepare(problem, helpers.make_params(), num_steps=NUM_SAMPLES, num_chains=1, key=key)
+    state, _ = chains._start(kernel.model, ready.parts, ready.start, key, np.int32(0))
+    return ready.parts.sampler, state

@@ -1,0 +1,116 @@
+"""The command line: what it prints, and its exit status."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import scirocco
+from scirocco import cli, experiments
+from scirocco.experiments.base import Claim, Experiment, Outcome
+
+
+def call(capsys, *words):
+    """Exit status, stdout and stderr of a command line."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    shown = capsys.readouterr()
+    return end.value.code, shown.out, shown.err
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Replace the experiments by two instant ones, `good` and `bad`."""
+
+    def make(name, holds):
+        def run(settings):
+            return Outcome(
+                [Claim(f"{name} holds", "1", "is 1", holds)], {"seed": settings.seed}, lambda figure: None
+            )
+
+        return Experiment(name, f"A {name} one", "nowhere", run)
+
+    table = {name: make(name, name == "good") for name in ("good", "bad")}
+    monkeypatch.setattr(experiments, "ALL", table)
+    return table
+
+
+def test_list():
+    result = CliRunner().invoke(cli.app, ["reproduce", "--list"])
+    assert result.exit_code == 0
+    for name in ("gaussian-scaling", "gaussian-mixture", "4.2.1", "4.6.1"):
+        assert name in result.output
+
+
+def test_version():
+    assert CliRunner().invoke(cli.app, ["version"]).output.strip() == scirocco.__version__
+
+
+@pytest.mark.parametrize("command", ["demo", "reproduce", "version"])
+def test_help_has_an_example(command):
+    result = CliRunner().invoke(cli.app, [command, "--help"])
+    assert result.exit_code == 0 and f"Example: scirocco {command}" in result.output
+
+
+def test_without_words_it_helps(capsys):
+    status, out, _ = call(capsys)
+    assert status == 0 and "reproduce" in out and "demo" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["reproduce", "gausian-mixture"], "Did you mean `gaussian-mixture`?"),
+        (["reproduce", "zzzzzz"], "`scirocco reproduce --list`"),
+        (["reproduce"], "which experiment?"),
+        (["reproduce", "gaussian-mixture", "--data", "no/such/folder"], "no/such/folder does not exist"),
+        (["reproduce", "--lost"], "No such option: --lost"),
+        (["demo", "--seed", "-1"], "`scirocco demo --help`"),
+        (["demo", "--seed", "half"], "--seed"),
+        (["repoduce"], "No such command 'repoduce'"),
+    ],
+)
+def test_a_mistake_gives_one_line_and_status_2(words, expected, capsys):
+    status, out, err = call(capsys, *words)
+    assert status == 2 and not out
+    assert len(err.strip().splitlines()) == 1
+    assert expected in err and err.startswith("scirocco: ")
+
+
+def test_output_folder_that_is_a_file(fake, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    for words in (["reproduce", "good"], ["demo"]):
+        status, _, err = call(capsys, *words, "--out", str(tmp_path / "file"))
+        assert status == 2 and "cannot be written" in err and len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("name", "expected"), [("good", 0), ("bad", 1), ("all", 1)])
+def test_status_tells_whether_the_claims_hold(name, expected, fake, capsys, tmp_path):
+    status, out, _ = call(capsys, "reproduce", name, "--quick", "--seed", "5", "--out", str(tmp_path))
+    assert status == expected
+    names = list(fake) if name == "all" else [name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{each}-quick.{kind}" for each in names for kind in ("json", "png")
+    )
+    assert "the paper's claim" in out and f"«{names[-1]} holds»" in out
+
+
+def test_bugs_are_not_hidden(fake, monkeypatch, tmp_path):
+    def run(settings):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setitem(fake, "good", Experiment("good", "", "", run))
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main(["reproduce", "good", "--out", str(tmp_path)])
+
+
+def test_module_runs_and_missing_typer_is_explained():
+    ok = subprocess.run(
+        [sys.executable, "-m", "scirocco", "version"], capture_output=True, text=True, check=True
+    )
+    assert ok.stdout.strip() == scirocco.__version__
+    code = "import sys; sys.modules['typer'] = None; import scirocco.cli"
+    missing = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert missing.returncode == 2
+    assert "needs the package `typer`" in missing.stderr and "Traceback" not in missing.stderr

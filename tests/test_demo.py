@@ -1,0 +1,67 @@
+"""The demo with fewer rows, its numbers checked against the exact mode."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from scirocco import demo
+
+
+def test_laplace_is_the_mode():
+    problem = demo.make_problem(2_000, seed=1)
+    x, y = problem.data["x"].astype(np.float64), problem.data["y"].astype(np.float64)
+
+    def log_density(beta):
+        logit = x @ beta
+        return np.sum(y * logit - np.logaddexp(0, logit)) - 0.5 * np.sum(beta**2) / demo.PRIOR_VARIANCE
+
+    for k in range(demo.NUM_FEATURES):
+        step = np.eye(demo.NUM_FEATURES)[k] * 1e-4
+        up, down = log_density(problem.mode + step), log_density(problem.mode - step)
+        here = log_density(problem.mode)
+        assert abs(up - down) / 2e-4 * problem.sd[k] < 1e-4, "the gradient vanishes at the mode"
+        assert problem.sd[k] ** -2 <= -(up + down - 2 * here) / 1e-8 * 1.001, "marginal sd ≥ conditional sd"
+
+
+def test_data_come_from_the_seed_alone():
+    first, again, other = (demo.make_problem(100, seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first.data["x"], again.data["x"])
+    assert not np.array_equal(first.data["y"], other.data["y"])
+
+
+def test_autocorrelation_of_a_known_process(seed):
+    rng = np.random.default_rng(seed)
+    chains = np.zeros((8, 20_000))
+    noise = rng.normal(size=chains.shape)
+    for step in range(1, chains.shape[1]):
+        chains[:, step] = 0.8 * chains[:, step - 1] + noise[:, step]
+    np.testing.assert_allclose(demo.autocorrelation(chains, 6), 0.8 ** np.arange(6), atol=0.05)
+
+
+def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
+    done = demo.run_demo(tmp_path / "out", seed, num_rows=20_000, num_samples=1_000, progress=False)
+    table = done.table
+    assert done.run.num_chains == 4 and done.run.num_draws == 1_000
+    # the mean of some hundred effective draws, and the posterior's skewness of order 1/√N
+    assert np.abs(table["offset"]).max() < 0.3
+    assert table["sd_ratio"].between(0.85, 1.2).all()
+    assert table["r_hat"].max() < 1.05 and table["ess_bulk"].min() > 200
+    inside = (np.abs(done.problem.truth - done.problem.mode) < 5 * done.problem.sd).all()
+    assert inside, "the truth lies within the posterior"
+    assert done.picture.read_bytes().startswith(b"\x89PNG")
+    shown = capsys.readouterr().out
+    for words in ("β₁₁", "R-hat", "ESS", "mean-mode", "What to type next", "scirocco reproduce --list"):
+        assert words in shown
+
+
+def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert demo._save(None, None, tmp_path) is None
+    shown = capsys.readouterr().out
+    assert "no figure" in shown and "scirocco[plot]" in shown
+
+
+@pytest.mark.parametrize("number", [0, 7, 11])
+def test_subscripts(number):
+    assert demo._subscript(number).translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")) == str(number)
