@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.errors import DivergenceError, InvalidTypeError, SciroccoWarning
+from scirocco.errors import DivergenceError, InvalidTypeError
 from scirocco.estimators import ControlVariates, Estimator
 from scirocco.model import Model
 from scirocco.run import chains as _chains
@@ -178,10 +177,8 @@ class _Session:
                     clock.restart()
         except KeyboardInterrupt:
             self.status = "interrupted"
-            warnings.warn(
+            _checks.warn(
                 f"interrupted after {self.kept} of {self.num_samples} draws; the run holds them.",
-                SciroccoWarning,
-                stacklevel=3,
             )
         finally:
             self.chains.close()

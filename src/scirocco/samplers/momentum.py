@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from scirocco import _checks, _tree
-from scirocco.errors import InvalidValueError, SciroccoWarning
+from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
 from scirocco.samplers.base import Scales, coefficients
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
@@ -99,13 +98,11 @@ def warn_of_inflation(
     worst = max(excess)
     if worst > _TOLERATED_INFLATION:
         need = max(float(jnp.max(e * v / (2.0 * _TOLERATED_INFLATION))) for e, v in _leaves(eps, noise))
-        warnings.warn(
+        _checks.warn(
             f"the friction of {owner} is small against the noise of the gradient estimate: posterior variances will be "
             f"inflated by about {100 * worst:.0f} %. Use friction >= {need:.3g}, leave `friction` out (it is then "
             "set from the measured noise, and the noise is corrected for), or reduce the noise with "
             "sc.ControlVariates or a larger batch.",
-            SciroccoWarning,
-            stacklevel=5,
         )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import DivergenceError, SciroccoWarning
+from scirocco.errors import DivergenceError
 from scirocco.run import sample
 from scirocco.sgmcmc.arguments import Descent, Job, compose, hamiltonian, langevin, thermostat
 from scirocco.sgmcmc.names import both_spellings
@@ -216,9 +215,7 @@ def warn_of_distance(job: Job, report: dict[str, Any]) -> None:
     """Say when the user's gradient descent stopped far from the mode: control variates then reduce little noise."""
     distance = report.get("distance_to_mode_in_sd", 0.0)
     if getattr(job.estimator, "optimizer", None) is not None and distance > _FAR_FROM_MODE:
-        warnings.warn(
+        _checks.warn(
             f"{job.name}: the optimisation stopped about {distance:.1f} posterior standard deviations from the mode, "
-            "so the control variates do little. Change `optStepsize`, raise `nItersOpt`, or leave `optStepsize` out.",
-            SciroccoWarning,
-            stacklevel=4,
+            "so the control variates do little. Change `optStepsize`, raise `nItersOpt`, or leave `optStepsize` out."
         )
