@@ -115,9 +115,7 @@ def assert_close(a, b, rtol=1e-4, atol=1e-5):
 
 def differ(a, b):
     """Whether two trees of draws differ in every leaf."""
-    return all(
-        not np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    )
+    return all(not np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
 _COMPILED: list[str] = []

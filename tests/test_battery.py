@@ -8,15 +8,16 @@ from __future__ import annotations
 import itertools
 import pickle
 
-import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import ESTIMATORS, MODEL, SAMPLERS
 
+import helpers
 import scirocco as sc
-from scirocco.run import chains, sampling, setup
+from helpers import ESTIMATORS, MODEL, SAMPLERS
+from scirocco import _tree
+from scirocco.run import loop, sampling, setup
 from scirocco.run.loop import step_key
 
 PAIRS = list(itertools.product(SAMPLERS, ESTIMATORS))
@@ -108,11 +109,13 @@ def check_chunks(run, sampler, estimator, monkeypatch):
 
 
 def check_kernel(run, halved, sampler, estimator):
-    """`Kernel.step` in the user's own scan, jitted, vmapped over step sizes: the lanes are the chains of `sc.sample`."""
-    samplers = SAMPLERS[sampler], helpers.with_step(SAMPLERS[sampler], 0.5)
-    kernel = sc.Kernel(MODEL, helpers.make_data(), samplers[0], ESTIMATORS[estimator], seed=SEED)
-    pairs = [first_chain(kernel, one) for one in samplers]
-    parts = kernel.problem.parts
+    """`Kernel.step` in the user's own scan, jitted and vmapped over step sizes: each lane is a chain of `sc.sample`."""
+    kernels, states = [], []
+    for one in (SAMPLERS[sampler], helpers.with_step(SAMPLERS[sampler], 0.5)):
+        kernels.append(sc.Kernel(MODEL, helpers.make_data(), one, ESTIMATORS[estimator], seed=SEED))
+        states.append(kernels[-1].init(jax.random.key(SEED), helpers.make_params()))
+    lanes = [(kernel.problem.parts.sampler, state) for kernel, state in zip(kernels, states, strict=True)]
+    kernel, parts = kernels[0], kernels[0].problem.parts
 
     @jax.jit
     @jax.vmap
@@ -125,16 +128,55 @@ def check_kernel(run, halved, sampler, estimator):
 
         return jax.lax.scan(one, state, jnp.arange(NUM_SAMPLES))[1]
 
-    draws, codes = chain(*jax.tree.map(lambda *lanes: jnp.stack(lanes), *pairs))
+    draws, codes = chain(*jax.tree.map(lambda *leaves: jnp.stack(leaves), *lanes))
     assert not np.any(codes)
     expected = jax.tree.map(lambda a, b: np.stack([a[0], b[0]]), run.draws, halved.draws)
     helpers.assert_close(draws, expected)
 
 
-def first_chain(kernel, sampler):
-    """Sampler and state as `sc.sample` makes them for chain 0 (`Kernel.init` folds no chain number into its key)."""
+# -- keys ---------------------------------------------------------------------------------------------------------
+
+COVER = list(
+    zip(SAMPLERS, itertools.cycle(ESTIMATORS), strict=False)
+)  # each sampler once, each estimator too
+
+
+@pytest.mark.parametrize(("sampler", "estimator"), COVER, ids=map("+".join, COVER))
+def test_no_key_is_used_twice(sampler, estimator, monkeypatch):
+    """By JAX's own bookkeeping, through set-up, start and step; it sees only what goes through `jax.random`."""
+    monkeypatch.setattr(_tree, "normal", lambda key, size, dtype: jax.random.normal(key, (size,), dtype))
+    with jax.debug_key_reuse(True):
+        kernel = sc.Kernel(MODEL, helpers.make_data(), SAMPLERS[sampler], ESTIMATORS[estimator])
+        state = kernel.init(jax.random.key(0), helpers.make_params())
+        key = jax.random.key(1)
+        state, _ = kernel.step(key, state)
+        kernel.step(jax.random.key(2), state)
+        with pytest.raises(jax.errors.KeyReuseError):  # the bookkeeping is awake
+            kernel.step(key, state)
+
+
+@pytest.mark.parametrize("sampler", ["SGLD", "PSGLD-correction", "SGHMC-resample"])
+def test_no_number_is_used_twice(sampler):
+    """The noise of `sc.sample`, over steps and chains: keys are made by arithmetic there, which JAX cannot follow."""
+    kernel = sc.Kernel(MODEL, helpers.make_data(), SAMPLERS[sampler], ESTIMATORS["Minibatch-blocks"])
     key = jax.random.key(SEED)
-    problem = kernel.problem._replace(parts=kernel.problem.parts._replace(sampler=sampler))
-    ready = setup.prepare(problem, helpers.make_params(), num_steps=NUM_SAMPLES, num_chains=1, key=key)
-    state, _ = chains._start(kernel.model, ready.parts, ready.start, key, np.int32(0))
-    return ready.parts.sampler, state
+    ready = setup.prepare(kernel.problem, helpers.make_params(), num_steps=1, num_chains=4, key=key)
+
+    @jax.jit
+    @jax.vmap
+    def numbers_of(chain):
+        state, _ = loop.start_chain(MODEL, ready.parts, ready.start, key, chain)
+        position = state.sampler.position
+
+        def one(number):
+            drawn = loop.draw(
+                ready.parts, position, step_key(state.noise_key, number), state.batch_key, number
+            )
+            return drawn.noise
+
+        return jax.vmap(one)(jnp.arange(300)), getattr(state.sampler, "momentum", None)
+
+    numbers = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(numbers_of(jnp.arange(4)))])
+    # 23 bits let single numbers meet by chance, so neighbours are looked at together.
+    neighbours = np.stack([numbers[:-1], numbers[1:]], axis=1)
+    assert len(np.unique(neighbours, axis=0)) == len(neighbours)

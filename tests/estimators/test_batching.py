@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 
-import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import helpers
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import batching
 from scirocco.estimators.batching import Blocks, IndependentRows, WeightedRows
@@ -67,7 +67,9 @@ def test_no_row_comes_twice_in_an_epoch(num_rows, size, seed):
 def test_epochs_differ_in_order_and_offset(seed):
     how = Blocks(64, 4)
     starts = np.asarray(plans_of(how, keys_of(seed, 20), jnp.arange(3 * how.epoch))).reshape(60, how.epoch)
-    assert len(np.unique(starts, axis=0)) == 60, "two epochs (or two keys) walk through the data in the same order"
+    assert len(np.unique(starts, axis=0)) == 60, (
+        "two epochs (or two keys) walk through the data in the same order"
+    )
     assert len(np.unique(starts[:, 0] % 4)) == 4, "the offset never changes"
 
 
@@ -92,7 +94,9 @@ def test_arranged_rows_are_the_data_and_windows_never_leave_them(num_rows, size,
     np.testing.assert_array_equal(rows["b"][..., 0], 2 * rows["a"])
     np.testing.assert_array_equal(index, (np.arange(num_rows)[:, None] + np.arange(size)) % num_rows)
     if num_rows > 8:
-        assert not np.array_equal(arranged["a"], how.arrange(data, seed + 1)["a"]), "the seed must decide the shuffle"
+        assert not np.array_equal(arranged["a"], how.arrange(data, seed + 1)["a"]), (
+            "the seed must decide the shuffle"
+        )
 
 
 # -- independent rows -----------------------------------------------------------------------------------------
@@ -231,5 +235,7 @@ def test_plans_of_one_key_do_not_depend_on_how_they_are_asked_for(sampling, seed
 
 def test_batch_larger_than_the_data_is_refused():
     for sampling, size in itertools.product(batching.SAMPLING, (11, 1_000)):
-        with pytest.raises(InvalidValueError, match=rf"`batch_size` is {size}, but the data have only 10 rows"):
+        with pytest.raises(
+            InvalidValueError, match=rf"`batch_size` is {size}, but the data have only 10 rows"
+        ):
             batching.batching(size, 10, sampling)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 
-import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+import helpers
 import scirocco as sc
 from scirocco.estimators import Context, full_sum
 from scirocco.estimators.batching import SAMPLING
@@ -103,7 +103,9 @@ def test_the_average_covariance_is_the_covariance(case):
     truth = (centred * probabilities[:, None]).T @ centred
     np.testing.assert_allclose(np.tensordot(probabilities, full, axes=1), truth, rtol=1e-4, atol=1e-4)
     _, diagonal, _ = estimates(*CASES[case], "diagonal")
-    flat = np.concatenate([np.reshape(leaf, (len(probabilities), -1)) for leaf in jax.tree.leaves(diagonal)], 1)
+    flat = np.concatenate(
+        [np.reshape(leaf, (len(probabilities), -1)) for leaf in jax.tree.leaves(diagonal)], 1
+    )
     np.testing.assert_allclose(probabilities @ flat, np.diag(truth), rtol=1e-4, atol=1e-4)
     _, scalar, _ = estimates(*CASES[case], "scalar")
     np.testing.assert_allclose(probabilities @ np.asarray(scalar), np.trace(truth) / len(truth), rtol=1e-4)
@@ -176,7 +178,11 @@ def walk(estimator, positions, seed=0):
 
 def some_positions(count, seed):
     rng = np.random.default_rng([seed, 9])
-    return [jax.tree.map(lambda leaf: leaf + rng.normal(size=leaf.shape).astype(leaf.dtype), HERE) for _ in range(count)]
+    names = HERE.keys()
+    return [
+        {name: HERE[name] + np.float32(rng.normal(size=HERE[name].shape)) for name in names}
+        for _ in range(count)
+    ]
 
 
 def test_svrg_moves_its_centre_when_due_and_only_then(seed):
@@ -185,7 +191,9 @@ def test_svrg_moves_its_centre_when_due_and_only_then(seed):
     for number, (_, total, memory, _) in enumerate(steps):
         due = number - number % 3
         helpers.assert_equal(memory.centre, positions[due])
-        np.testing.assert_allclose(ravel_pytree(memory.total)[0], exact_sum(positions[due]), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            ravel_pytree(memory.total)[0], exact_sum(positions[due]), rtol=1e-4, atol=1e-4
+        )
         if number == due:
             helpers.assert_equal(total, memory.total)
 
@@ -195,7 +203,9 @@ def test_saga_remembers_each_row_as_it_was_last_seen(sampling, seed):
     """Also when a row comes twice in a batch: the total must stay the sum of the table."""
     positions = some_positions(12, seed)
     last_seen = np.zeros(NUM_ROWS, int)
-    for number, (data, _, memory, index) in enumerate(walk(sc.SAGA(BATCH, sampling=sampling), positions, seed)):
+    for number, (data, _, memory, index) in enumerate(
+        walk(sc.SAGA(BATCH, sampling=sampling), positions, seed)
+    ):
         last_seen[index] = number
         rows = jax.tree.map(lambda leaf: leaf[:NUM_ROWS], data)
         expected = [
@@ -203,7 +213,9 @@ def test_saga_remembers_each_row_as_it_was_last_seen(sampling, seed):
             for row, when in enumerate(last_seen)
         ]
         helpers.assert_close(memory.table, jax.tree.map(lambda *leaves: np.stack(leaves), *expected))
-        helpers.assert_close(memory.total, jax.tree.map(lambda leaf: leaf.sum(axis=0), memory.table), rtol=1e-3, atol=1e-4)
+        helpers.assert_close(
+            memory.total, jax.tree.map(lambda leaf: leaf.sum(axis=0), memory.table), rtol=1e-3, atol=1e-4
+        )
 
 
 # -- batches that are the whole data -----------------------------------------------------------------------------

@@ -188,7 +188,7 @@ class WeightedRows(Batching):
                 "probabilities with the uniform ones, e.g. 0.9 * p / p.sum() + 0.1 / len(p)."
             )
         last_word = np.minimum(edges - 1, 2.0**32 - 1).astype(np.uint32)
-        weights = (2.0**32 / shares / size).astype(np.float32)
+        weights = 2.0**32 / shares / size
         return cls(num_rows, size, jnp.asarray(last_word), jnp.asarray(weights))
 
     @property

@@ -148,9 +148,7 @@ def _climb(
         def one(position: Params, state: PyTree, average: Array, rate: Array) -> tuple[Params, PyTree, Array]:
             value, gradient = jax.value_and_grad(loss)(position, batch)
             average = jnp.where(number == 0, value, 0.98 * average + 0.02 * value)
-            if (
-                not scheduled
-            ):  # the user's optimiser has its own learning rate, for the sum rather than the mean
+            if not scheduled:  # the user's own learning rate is for the gradient of the sum, not of the mean
                 gradient = _tree.scale(num_rows, gradient)
             update, state = method.update(gradient, state, position)
             if scheduled:
@@ -160,8 +158,9 @@ def _climb(
         positions, states, averages = jax.vmap(one)(positions, states, averages, rates)
         return positions, states, averages, jnp.where(number == 0, averages[0], first_loss)
 
+    dtype = jax.eval_shape(model.log_prior_density, start).dtype
     positions = jax.tree.map(lambda p: jnp.broadcast_to(p, (len(rates), *p.shape)), start)
-    first = (positions, jax.vmap(method.init)(positions), jnp.zeros(len(rates)), jnp.zeros(()))
+    first = (positions, jax.vmap(method.init)(positions), jnp.zeros(len(rates), dtype), jnp.zeros((), dtype))
     positions, _, losses, first_loss = jax.lax.fori_loop(0, steps, step, first)
     best = jnp.argmin(jnp.where(jnp.isfinite(losses), losses, jnp.inf))
     end = jax.tree.map(lambda p: p[best], positions)

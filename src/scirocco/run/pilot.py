@@ -64,7 +64,7 @@ def _curvature(model: Model, parts: Parts, position: Params, key: Key) -> Array:
 
     direction = _tree.normal_like(key, position)
     direction = _tree.scale(1.0 / _tree.norm(direction), direction)
-    return jax.lax.fori_loop(0, _POWER_STEPS, iterate, (direction, jnp.zeros((), jnp.float32)))[1]
+    return jax.lax.fori_loop(0, _POWER_STEPS, iterate, (direction, _tree.norm(direction)))[1]
 
 
 @partial(jax.jit, static_argnums=0)

@@ -1,0 +1,243 @@
+"""What a run returns, and the way to ArviZ."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import NamedTuple
+
+import arviz as az
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import helpers
+import scirocco as sc
+from scirocco.errors import InvalidValueError
+from scirocco.run.loop import step_key
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+
+
+@pytest.fixture(scope="module")
+def run():
+    return helpers.draw("SGHMC-resample", "SAGA", num_samples=60, num_chains=3, keep_gradients=True, seed=4)
+
+
+# -- kept gradients ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["SGLD", "SGHMC-friction", "BADODAB"])
+@pytest.mark.parametrize("thin", [1, 3])
+def test_a_kept_gradient_is_that_at_its_draw(sampler, thin):
+    """Exactly, since all rows are used: not of the position before, nor of the one after."""
+    run = helpers.draw(
+        sampler, "Full", num_samples=8, num_burnin=2, thin=thin, num_chains=2, keep_gradients=True
+    )
+    for chain in range(2):
+        for number in range(8):
+            at = jax.tree.map(lambda leaf: leaf[chain, number], run.draws)  # noqa: B023
+            kept = jax.tree.map(lambda leaf: leaf[chain, number], run.gradients)  # noqa: B023
+            exact = helpers.exact_gradient(at)
+            helpers.assert_close(kept, exact, rtol=1e-4, atol=1e-3)
+            flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(exact)])
+            np.testing.assert_allclose(
+                run.stats["gradient_norm"][chain, number], np.linalg.norm(flat), rtol=1e-4
+            )
+
+
+@pytest.mark.parametrize("estimator", ["Minibatch-without", "SAGA"])
+def test_a_kept_gradient_is_the_estimate_that_drives_the_next_step(estimator):
+    """Step by step with a kernel: the gradient of the state after m steps is the one kept with draw m."""
+    run = helpers.draw("SGLD", estimator, num_samples=6, keep_gradients=True, seed=7)
+    parts = helpers.SAMPLERS["SGLD"], helpers.ESTIMATORS[estimator]
+    kernel = sc.Kernel(helpers.MODEL, helpers.make_data(), *parts, seed=7)
+    state = kernel.init(jax.random.key(7), helpers.make_params())
+    for number in range(6):
+        state, info = kernel.step(step_key(state.noise_key, number), state)
+        assert int(info.code) == 0
+        helpers.assert_close(kernel.position(state), jax.tree.map(lambda leaf: leaf[0, number], run.draws))  # noqa: B023
+        kept = jax.tree.map(lambda leaf: leaf[0, number], run.gradients)  # noqa: B023
+        helpers.assert_close(state.gradient.total, kept, atol=1e-3)
+
+
+# -- the run itself ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_describes_itself(run):
+    assert repr(run) == "Run(SGHMC with SAGA: 3 chains × 60 draws of 5 parameters, complete)"
+    assert (run.num_chains, run.num_draws) == (3, 60)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.draws = None
+
+
+def test_the_configuration_defines_the_run(run):
+    configuration = run.configuration
+    assert json.loads(json.dumps(configuration)) == configuration
+    expected = {
+        "num_samples": 60,
+        "num_burnin": 0,
+        "thin": 1,
+        "num_chains": 3,
+        "seed": 4,
+        "keep_gradients": True,
+        "num_rows": helpers.NUM_ROWS,
+        "dimension": 5,
+    }
+    assert configuration | expected == configuration
+    assert configuration["sampler"]["step_size"] == helpers.SAMPLERS["SGHMC-resample"].step_size
+    assert configuration["sampler"]["resample_every"] == 3
+    assert configuration["estimator"]["batch_size"] == helpers.BATCH
+    assert configuration["parameters"]["weights"] == {"shape": [2, 2], "dtype": "float32"}
+    assert set(configuration["versions"]) >= {"scirocco", "jax", "numpy"}
+    assert configuration["versions"]["scirocco"] == sc.__version__
+
+
+def test_schedules_and_numbers_chosen_by_the_sampler_are_in_the_configuration():
+    run = helpers.draw(sc.SGHMC({"bias": sc.schedules.polynomial(5e-3), "weights": 5e-3}))
+    sampler = run.configuration["sampler"]
+    assert sampler["step_size"]["bias"] == {
+        "name": "Polynomial",
+        "start": 5e-3,
+        "tau": 1_000.0,
+        "kappa": 0.33,
+    }
+    assert sampler["friction"]["bias"] > 0
+    assert sampler["friction"]["weights"]["min"] > 0
+    json.dumps(run.configuration)
+
+
+class Layer(NamedTuple):
+    weight: object
+    bias: object
+
+
+def nested_likelihood(params, x):
+    first, second = params["layers"]
+    return -0.5 * (x - jnp.sum(first.weight) - second.bias - params["rest"][0]) ** 2
+
+
+def test_draws_by_name():
+    params = {
+        "layers": [
+            Layer(np.zeros((2, 2), np.float32), np.float32(0)),
+            Layer(np.zeros(3, np.float32), np.float32(0)),
+        ],
+        "rest": (np.float32(1.0),),
+    }
+    run = sc.sample(
+        sc.Model(nested_likelihood),
+        np.zeros(20, np.float32),
+        params,
+        sampler=sc.SGLD(1e-3),
+        estimator=sc.Minibatch(5),
+        num_samples=4,
+        progress=False,
+    )
+    named = run.named_draws()
+    assert {name: values.shape for name, values in named.items()} == {
+        "layers[0].weight": (1, 4, 2, 2),
+        "layers[0].bias": (1, 4),
+        "layers[1].weight": (1, 4, 3),
+        "layers[1].bias": (1, 4),
+        "rest[0]": (1, 4),
+    }
+    assert isinstance(run.draws["layers"][0], Layer)
+    np.testing.assert_array_equal(named["layers[0].weight"], run.draws["layers"][0].weight)
+    assert "layers[1].weight[2]" in run.summary().index
+    assert "layers[1].weight" in run.to_arviz()["posterior"].data_vars
+
+
+def test_a_bare_array_of_parameters_has_a_name_too():
+    run = sc.sample(
+        sc.Model(lambda mean, x: -0.5 * (x - mean) ** 2),
+        np.zeros(20, np.float32),
+        np.float32(0.0),
+        sampler=sc.SGLD(1e-3),
+        estimator=sc.Full(),
+        num_samples=8,
+        progress=False,
+    )
+    assert list(run.named_draws()) == ["params"]
+    assert list(run.summary().index) == ["params"]
+
+
+# -- summary ----------------------------------------------------------------------------------------------------------
+
+
+def test_summary_agrees_with_numpy_and_arviz(run):
+    table = run.summary(probability=0.8, digits=None)
+    assert list(table.columns) == ["mean", "sd", "10%", "90%", "mcse_mean", "ess_bulk", "ess_tail", "r_hat"]
+    assert list(table.index) == ["bias", "weights[0, 0]", "weights[0, 1]", "weights[1, 0]", "weights[1, 1]"]
+    values = run.draws["weights"][:, :, 1, 0].astype(np.float64)
+    row = table.loc["weights[1, 0]"]
+    np.testing.assert_allclose(row["mean"], values.mean(), rtol=1e-9)
+    np.testing.assert_allclose(row["sd"], values.std(ddof=1), rtol=1e-9)
+    np.testing.assert_allclose(row[["10%", "90%"]].astype(float), np.quantile(values, [0.1, 0.9]), rtol=1e-9)
+    np.testing.assert_allclose(row["ess_bulk"], az.ess(values, method="bulk"), rtol=1e-9)
+    np.testing.assert_allclose(row["ess_tail"], az.ess(values, method="tail"), rtol=1e-9)
+    np.testing.assert_allclose(row["r_hat"], az.rhat(values), rtol=1e-9)
+    np.testing.assert_allclose(row["mcse_mean"], az.mcse(values, method="mean"), rtol=1e-9)
+
+
+def test_summary_is_rounded_for_reading(run):
+    exact, rounded = run.summary(digits=None), run.summary()
+    assert list(rounded.columns)[2:4] == ["5%", "95%"]
+    np.testing.assert_allclose(rounded["mean"], exact["mean"], rtol=1e-3)
+    assert all(len(f"{abs(value):g}".replace(".", "").strip("0")) <= 4 for value in rounded["sd"])
+    assert np.all(rounded["ess_bulk"] == rounded["ess_bulk"].round())
+
+
+def test_one_chain_has_no_r_hat():
+    table = helpers.draw(num_samples=20).summary()
+    assert np.all(np.isnan(table["r_hat"]))
+    assert np.all(np.isfinite(table["sd"]))
+
+
+@pytest.mark.parametrize("probability", [0.0, 1.0, -0.5, 90])
+def test_summary_refuses_intervals_that_are_none(run, probability):
+    with pytest.raises(InvalidValueError, match="`probability` must lie between 0 and 1"):
+        run.summary(probability=probability)
+
+
+# -- ArviZ ------------------------------------------------------------------------------------------------------------
+
+
+def test_arviz_gets_draws_statistics_gradients_and_sizes(run):
+    data = run.to_arviz()
+    posterior = data["posterior"]
+    assert dict(posterior.sizes) == {"chain": 3, "draw": 60, "weights_dim_0": 2, "weights_dim_1": 2}
+    np.testing.assert_array_equal(posterior["weights"].values, run.draws["weights"])
+    np.testing.assert_array_equal(posterior["bias"].values, run.draws["bias"])
+    np.testing.assert_array_equal(data["gradients"]["weights"].values, run.gradients["weights"])
+    assert set(data["sample_stats"].data_vars) == {"gradient_norm", "kinetic_temperature"}
+    np.testing.assert_array_equal(data["sample_stats"]["gradient_norm"].values, run.stats["gradient_norm"])
+    assert int(data["observed_data"]["num_rows"]) == helpers.NUM_ROWS
+
+
+def test_arviz_gets_the_configuration_as_attributes(run):
+    data = run.to_arviz()
+    for attributes in (data.attrs, data["posterior"].attrs):
+        assert json.loads(attributes["configuration"]) == run.configuration
+        assert json.loads(attributes["timing"]) == run.timing
+        assert json.loads(attributes["report"])["passes"] == 1.0
+        assert attributes["status"] == "complete"
+        assert attributes["inference_library"] == "scirocco"
+        assert attributes["inference_library_version"] == sc.__version__
+
+
+def test_arviz_gets_no_gradients_when_none_were_kept():
+    data = helpers.draw(num_samples=20).to_arviz()
+    groups = data.groups() if callable(data.groups) else [group.strip("/") for group in data.groups]
+    assert "gradients" not in groups
+    assert {"posterior", "sample_stats", "observed_data"} <= set(groups)
+
+
+def test_arviz_can_save_and_load_it(run, tmp_path):
+    """Attributes must be plain strings for that."""
+    data = run.to_arviz()
+    data.to_netcdf(tmp_path / "run.nc")
+    again = az.from_netcdf(tmp_path / "run.nc")
+    np.testing.assert_array_equal(again["posterior"]["weights"].values, run.draws["weights"])
+    assert json.loads(again["posterior"].attrs["configuration"]) == run.configuration
