@@ -459,7 +459,7 @@ STEP_SIZES = [
         "negative in a dict",
         sampler(sc.SGLD, {"beta": -1.0, "bias": 1e-4}),
         InvalidValueError,
-        *("`step_size`", "beta", "> 0", "-1.0"),
+        *("step_size", "beta", "> 0", "-1.0"),
     ),
     row(
         "unknown name",
@@ -778,7 +778,7 @@ RUNS = [
         sample(num_burnin=2**31, callbacks=[lambda report: report.stop()]),
         InvalidValueError,
         "steps",
-        "2147483648",
+        "2147483653",
     ),
     row(
         "chain_method",

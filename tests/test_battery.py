@@ -36,6 +36,7 @@ def draw(sampler, estimator, **changes):
 @pytest.mark.parametrize(("sampler", "estimator"), PAIRS, ids=map("+".join, PAIRS))
 def test_battery(sampler, estimator, monkeypatch):
     """All checks of a pair in one test, because they share its compiled program."""
+    helpers.TRACES.clear()
     run = draw(sampler, estimator)
     check_structure(run)
     assert helpers.TRACES["log_likelihood"] <= 2, helpers.TRACES
@@ -180,3 +181,83 @@ def test_no_number_is_used_twice(sampler):
     # 23 bits let single numbers meet by chance, so neighbours are looked at together.
     neighbours = np.stack([numbers[:-1], numbers[1:]], axis=1)
     assert len(np.unique(neighbours, axis=0)) == len(neighbours)
+
+
+# -- numbers are data ---------------------------------------------------------------------------------------------
+
+SCHEDULES = {
+    "polynomial": lambda start: sc.schedules.polynomial(start, tau=10.0),
+    "cyclical": lambda start: sc.schedules.cyclical(start, length=8),
+    "for each parameter": lambda start: {"bias": sc.schedules.constant(start), "weights": start},
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_are_data_too(name):
+    """Other numbers in a schedule, and other lengths of the run it is checked for, compile nothing new."""
+    first = draw(sc.SGLD(SCHEDULES[name](1e-3)), "Minibatch-blocks")
+    with helpers.compiled() as programs:
+        longer = draw(sc.SGLD(SCHEDULES[name](1e-3)), "Minibatch-blocks", num_samples=25)
+        other = draw(sc.SGLD(SCHEDULES[name](2e-3)), "Minibatch-blocks")
+    assert not programs
+    helpers.assert_equal(jax.tree.map(lambda leaf: leaf[:, :NUM_SAMPLES], longer.draws), first.draws)
+    assert helpers.differ(other.draws, first.draws)
+
+
+@pytest.mark.parametrize(
+    "number", [2, np.float32(2.0), np.int64(2), jnp.float32(2.0)], ids=lambda n: type(n).__name__
+)
+def test_a_number_may_be_of_any_kind(number):
+    """As a temperature and as a step size: the same draws, and nothing new to compile."""
+    expected = draw(sc.SGLD(1e-3, temperature=2.0), "Minibatch-blocks")
+    coarse = draw(sc.SGLD(2.0, temperature=1e-6), "Full", num_samples=3)
+    with helpers.compiled() as programs:
+        run = draw(sc.SGLD(1e-3, temperature=number), "Minibatch-blocks")
+        other = draw(sc.SGLD(number, temperature=1e-6), "Full", num_samples=3)
+    helpers.assert_close(run.draws, expected.draws, rtol=1e-6)
+    helpers.assert_close(other.draws, coarse.draws, rtol=1e-6)
+    assert not programs
+
+
+# -- precision ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("sampler", "estimator"), [("SGLD", "SAGA"), ("SGHMC-auto", "ControlVariates")])
+def test_each_parameter_keeps_its_precision(sampler, estimator):
+    """Half precision beside single. (Double: test_double.py.)"""
+    params = helpers.make_params() | {"bias": jnp.asarray(0.1, jnp.bfloat16)}
+    run = draw(sampler, estimator, params=params)
+    for tree in (run.draws, run.gradients):
+        assert {name: leaf.dtype for name, leaf in tree.items()} == {
+            "bias": jnp.bfloat16,
+            "weights": np.float32,
+        }
+
+
+def test_samplers_can_be_made_from_traced_numbers():
+    """Inside the user's own jit or vmap, where no number is known yet: nothing to check, nothing to trip over."""
+
+    @jax.jit
+    @jax.vmap
+    def make(number):
+        return (
+            sc.SGLD(number, temperature=number),
+            sc.PSGLD(number, decay=number, damping=number, gradient_scale=number, temperature=number),
+            sc.SGHMC({"bias": number, "weights": 1.0}, friction=number, gradient_noise=number),
+            sc.SGNHT(sc.schedules.polynomial(number, tau=number, kappa=number), diffusion=number),
+            sc.BAOAB(
+                sc.schedules.cyclical(number, 5, floor=number), friction={"bias": number, "weights": number}
+            ),
+            sc.BADODAB(sc.schedules.constant(number), diffusion=number, temperature=number),
+        )
+
+    made = make(jnp.array([0.25, 0.5]))
+    assert all(leaf.shape == (2,) for leaf in jax.tree.leaves(made))
+    assert [type(sampler) for sampler in made] == [
+        sc.SGLD,
+        sc.PSGLD,
+        sc.SGHMC,
+        sc.SGNHT,
+        sc.BAOAB,
+        sc.BADODAB,
+    ]

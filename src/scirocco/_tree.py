@@ -124,7 +124,7 @@ def norm(tree: PyTree) -> Array:
     return jnp.sqrt(vdot(tree, tree))
 
 
-def broadcast_prefix(prefix: PyTree, tree: PyTree, name: str, is_leaf: Any = None) -> PyTree:
+def broadcast_prefix(prefix: PyTree, tree: PyTree, name: str, is_leaf: Any = None, hint: str = "") -> PyTree:
     """Repeat the leaves of `prefix` so that they match `tree` leaf by leaf.
 
     A single leaf (a number, a schedule) serves every parameter; a dict serves the parameters it names.
@@ -132,7 +132,7 @@ def broadcast_prefix(prefix: PyTree, tree: PyTree, name: str, is_leaf: Any = Non
     if isinstance(prefix, dict) and isinstance(tree, dict) and set(prefix) != set(tree):
         unknown, missing = sorted(set(prefix) - set(tree)), sorted(set(tree) - set(prefix))
         problem = f"names {unknown} that are not parameters" if unknown else f"lacks {missing}"
-        raise InvalidValueError(f"`{name}` {problem}. The parameters are {sorted(tree)}.")
+        raise InvalidValueError(f"`{name}` {problem}. The parameters are {sorted(tree)}.{hint}")
     try:
         leaves = jax.tree.map(
             lambda value, part: jax.tree.map(lambda _: value, part), prefix, tree, is_leaf=is_leaf

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -114,7 +115,11 @@ class Model:
 
     def _leafwise(self, params: Params) -> list[Transform | None]:
         spread = _tree.broadcast_prefix(
-            self.transforms, params, "transforms", is_leaf=lambda x: x is None or isinstance(x, Transform)
+            self.transforms,
+            params,
+            "transforms",
+            is_leaf=lambda x: x is None or isinstance(x, Transform),
+            hint=" Name every parameter, with None for those that are unconstrained.",
         )
         return jax.tree.leaves(spread, is_leaf=lambda x: x is None or isinstance(x, Transform))
 
@@ -140,9 +145,16 @@ class Model:
             return
         named = zip(_tree.leaf_names(params), self._leafwise(params), jax.tree.leaves(params), strict=True)
         for name, transform, leaf in named:
-            if transform is not None and not bool(transform.contains(leaf)):
+            if transform is None:
+                continue
+            try:
+                inside = bool(transform.contains(leaf))
+            except InvalidValueError as error:
+                raise InvalidValueError(f"`transforms` of `{name}`: {error}") from error
+            if not inside:
+                value = np.asarray(leaf).tolist() if leaf.size <= 8 else f"{leaf.size} numbers"
                 raise InvalidValueError(
-                    f"the starting value of `{name}` is outside its transform's domain ({transform.domain})."
+                    f"the starting value of `{name}` ({value}) is outside its transform's domain ({transform.domain})."
                 )
 
     # -- densities on the real line ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array
 
 
@@ -47,9 +47,9 @@ class Bounded(Transform):
 
     def __post_init__(self) -> None:
         if self.low is None and self.high is None:
-            raise InvalidValueError("a bounded parameter needs a lower bound, an upper bound or both")
+            raise InvalidValueError("a bounded parameter needs a lower bound, an upper bound or both.")
         if self.low is not None and self.high is not None and not self.low < self.high:
-            raise InvalidValueError(f"interval needs low < high, got low={self.low}, high={self.high}")
+            raise InvalidValueError(f"interval needs low < high, got low={self.low}, high={self.high}.")
 
     @property
     def domain(self) -> str:  # type: ignore[override]
@@ -116,6 +116,10 @@ class Ordered(Transform):
 
     def contains(self, x: Array) -> Array:
         """Every gap is positive."""
+        if x.ndim == 0:
+            raise InvalidValueError(
+                "ordered values need an axis along which they increase; this is a single number."
+            )
         return jnp.all(jnp.diff(x, axis=-1) > 0)
 
 
@@ -123,16 +127,22 @@ positive = Bounded(low=0.0)
 ordered = Ordered()
 
 
+def _number(value: float, owner: str) -> float:
+    if isinstance(value, (str, bytes, bool)):
+        raise InvalidTypeError(f"the bounds of {owner} must be numbers, got {value!r}.")
+    return float(value)
+
+
 def interval(low: float, high: float) -> Bounded:
     """Parameters strictly between `low` and `high`."""
-    return Bounded(float(low), float(high))
+    return Bounded(_number(low, "interval"), _number(high, "interval"))
 
 
 def above(low: float) -> Bounded:
     """Parameters strictly above `low`."""
-    return Bounded(low=float(low))
+    return Bounded(low=_number(low, "above"))
 
 
 def below(high: float) -> Bounded:
     """Parameters strictly below `high`."""
-    return Bounded(high=float(high))
+    return Bounded(high=_number(high, "below"))

@@ -117,9 +117,9 @@ class Weighted(Estimator):
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
-        if self.probabilities is None:
+        if self.probabilities is None or isinstance(self.probabilities, (str, bytes)):
             raise InvalidTypeError(
-                "`probabilities` of Weighted must be an array with one number > 0 a row, got None."
+                f"`probabilities` of Weighted must be an array with one number > 0 a row, got {self.probabilities!r}."
             )
 
     def batching(self, num_rows: int) -> Batching:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import noise as _noise
 from scirocco.estimators.base import (
     Context,
@@ -93,6 +94,11 @@ class ControlVariates(Estimator):
         _checks.choice(self.sampling, "sampling", SAMPLING)
         if self.num_optimizer_steps is not None:
             _checks.positive_int(self.num_optimizer_steps, "num_optimizer_steps")
+        if self.optimizer is not None and not hasattr(self.optimizer, "update"):
+            raise InvalidTypeError(
+                "`optimizer` of ControlVariates must be an optax optimiser such as optax.adam(0.01), got "
+                f"{self.optimizer!r}."
+            )
 
     def batching(self, num_rows: int) -> Batching:
         """Blocks or independent rows."""
@@ -101,9 +107,7 @@ class ControlVariates(Estimator):
     def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
         """Find the mode, and the exact sum there."""
         if self.centre is not None:
-            centre = model.unconstrain(
-                jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), self.centre, position)
-            )
+            centre = model.unconstrain(_like(self.centre, position))
             total, gradient = _full_gradient(model, centre, data, num_rows)
             report: dict[str, Any] = {"passes": 1.0}
         else:
@@ -119,6 +123,24 @@ class ControlVariates(Estimator):
     ) -> tuple[Estimate, PyTree]:
         """The exact sum at the centre plus the scaled difference over the batch."""
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
+
+
+def _like(centre: Params, position: Params) -> Params:
+    """The user's centre as arrays like the parameters; refuses another structure, other shapes and NaN."""
+    if jax.tree.structure(centre) != jax.tree.structure(position):
+        raise InvalidValueError(
+            f"`centre` of ControlVariates must have the structure of the parameters, {_tree.leaf_names(position)}; "
+            f"it has {_tree.leaf_names(centre)}."
+        )
+    named = zip(_tree.leaf_names(position), jax.tree.leaves(centre), jax.tree.leaves(position), strict=True)
+    for name, value, like in named:
+        if np.shape(value) != like.shape:
+            raise InvalidValueError(
+                f"`centre` of ControlVariates has shape {np.shape(value)} for `{name}`; the parameter has {like.shape}."
+            )
+        if not np.all(np.isfinite(value)):
+            raise InvalidValueError(f"`centre` of ControlVariates holds NaN or infinite values in `{name}`.")
+    return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, position)
 
 
 @pytree_dataclass

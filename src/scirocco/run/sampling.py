@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.errors import DivergenceError, InvalidTypeError
+from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator
 from scirocco.model import Model
 from scirocco.run import chains as _chains
@@ -97,6 +97,12 @@ def sample(
     thin = _checks.positive_int(thin, "thin")
     num_chains = _checks.positive_int(num_chains, "num_chains")
     seed = _checks.positive_int(seed, "seed", minimum=0)
+    if seed >= 1 << 32:
+        raise InvalidValueError(f"`seed` must be below 2^32, got {seed}.")
+    if num_burnin + num_samples * thin >= 1 << 31:
+        raise InvalidValueError(
+            f"the run would make {num_burnin + num_samples * thin} steps; a chain can count 2^31 - 1 of them. Split it."
+        )
     _checks.choice(chain_method, "chain_method", _chains.METHODS)
     _check_callbacks(callbacks)
     clock = Clock()
@@ -271,10 +277,15 @@ def _divergence(session: _Session, problem: setup.Problem, ready: setup.Ready, r
         if np.isfinite(limit) and limit > 0
         else "try a smaller step size"
     )
+    kept = (
+        f"The {run.num_draws} draws before it are in `error.run`."
+        if run.num_draws
+        else "There is no draw before it."
+    )
     message = (
         f"chain {chain} left the finite numbers at step {step}: parameter `{name}` is NaN or infinite. The step size "
         f"({_show(sampler.step_size)}) is probably too large: {advice}, standardise the data, or use a prior that "
-        f"keeps the parameters finite. The {run.num_draws} draws before it are in `error.run`."
+        f"keeps the parameters finite. {kept}"
     )
     return DivergenceError(message, run=run if run.num_draws else None, chain=chain, step=step)
 
