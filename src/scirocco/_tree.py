@@ -51,9 +51,9 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
     return cls
 
 
-def leaf_names(tree: PyTree) -> list[str]:
+def leaf_names(tree: PyTree, is_leaf: Any = None) -> list[str]:
     """A readable name for each leaf: `beta`, `layers[0].weight`, or `params` for a bare array."""
-    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf)[0]
     return [_path_name(path) for path, _ in paths]
 
 

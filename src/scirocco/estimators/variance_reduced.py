@@ -127,7 +127,7 @@ class ControlVariates(Estimator):
 
 def _like(centre: Params, position: Params) -> Params:
     """The user's centre as arrays like the parameters; refuses another structure, other shapes and NaN."""
-    if jax.tree.structure(centre) != jax.tree.structure(position):
+    if _tree.leaf_names(centre) != _tree.leaf_names(position):
         raise InvalidValueError(
             f"`centre` of ControlVariates must have the structure of the parameters, {_tree.leaf_names(position)}; "
             f"it has {_tree.leaf_names(centre)}."

@@ -120,8 +120,8 @@ class Sampler(abc.ABC):
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """Refuse hyper-parameters that do not fit the parameters or the length of the run (host side)."""
-        schedules.step_sizes(self.step_size, params, 0)
         schedules.check_positive_along(self.step_size, num_steps)
+        schedules.step_sizes(self.step_size, params, 0)
 
     def sizes(self, params: Params, number: Array) -> PyTree:
         """ε for each parameter leaf."""

@@ -80,6 +80,9 @@ class SGHMC(Sampler):
         check_momentum_fields(self, "SGHMC", "friction")
         if self.resample_every is not None:
             _checks.positive_int(self.resample_every, "resample_every")
+        for leaf in jax.tree.leaves(self.gradient_noise):
+            if not getattr(leaf, "shape", ()):
+                _checks.positive(leaf, "gradient_noise", "SGHMC", allow_zero=True)
 
     @classmethod
     def from_r(cls, stepsize: PyTree, alpha: ArrayLike = 0.01, num_leapfrog: int = 5) -> SGHMC:
@@ -95,19 +98,21 @@ class SGHMC(Sampler):
     @property
     def needs_scales(self) -> bool:
         """To choose what was left open, and to warn when the friction is too small."""
-        return self.gradient_noise is None
+        return self.step_size is None or self.friction is None or self.gradient_noise is None
 
     def resolve(self, scales: Scales, params: Params) -> SGHMC:
         """Fill in step size and friction, or warn about the user's."""
         step_size = self.step_size if self.step_size is not None else momentum_step(scales)
         eps = schedules.step_sizes(step_size, params, 0)
         if self.friction is not None:
-            warn_of_inflation(
-                "SGHMC", eps, coefficients(self.friction, params, "friction"), scales, self.temperature
-            )
+            if self.gradient_noise is not None:
+                return dataclasses.replace(self, step_size=step_size)
+            friction = coefficients(self.friction, params, "friction")
+            warn_of_inflation("SGHMC", eps, friction, scales, self.temperature)
             return dataclasses.replace(self, step_size=step_size, gradient_noise=0.0)
-        friction = friction_for(scales, eps)
-        noise = scales.lasting_noise(relaxation_steps(scales, eps, friction))
+        friction, noise = friction_for(scales, eps), self.gradient_noise
+        if noise is None:
+            noise = scales.lasting_noise(relaxation_steps(scales, eps, friction))
         return dataclasses.replace(self, step_size=step_size, friction=friction, gradient_noise=noise)
 
     def check_params(self, params: Params, num_steps: int) -> None:

@@ -119,18 +119,25 @@ def is_schedule(value: Any) -> bool:
 def normalise(step_size: PyTree, owner: str) -> PyTree:
     """Check the numbers in a step size (number, tree of numbers, schedule) and wrap plain functions."""
 
-    def one(value: Any) -> Any:
+    def one(name: str, value: Any) -> Any:
         if isinstance(value, Schedule):
             return value
         if is_schedule(value):
             return Custom(value)
-        _checks.positive(value, "step_size", owner)
+        _checks.positive(value, name, owner)
         return float(value) if isinstance(value, (int, float, np.number)) else value
 
-    leaves, treedef = jax.tree.flatten(step_size, is_leaf=lambda v: is_schedule(v) or v is None)
+    leaves, treedef = jax.tree.flatten(step_size, is_leaf=_is_whole)
     if not leaves or any(leaf is None for leaf in leaves):
         raise InvalidTypeError(f"`step_size` of {owner} must be a number, a dict of numbers or a schedule.")
-    return jax.tree.unflatten(treedef, [one(leaf) for leaf in leaves])
+    names = [f"step_size of {name}" for name in _tree.leaf_names(step_size, _is_whole)]
+    if len(leaves) == 1 and leaves[0] is step_size:
+        names = ["step_size"]
+    return jax.tree.unflatten(treedef, [one(name, leaf) for name, leaf in zip(names, leaves, strict=True)])
+
+
+def _is_whole(value: Any) -> bool:
+    return is_schedule(value) or value is None
 
 
 def step_sizes(step_size: PyTree, params: Params, step: ArrayLike, name: str = "step_size") -> PyTree:
@@ -151,10 +158,29 @@ def check_positive_along(step_size: PyTree, num_steps: int) -> None:
     for schedule in jax.tree.leaves(step_size, is_leaf=is_schedule):
         if not is_schedule(schedule):
             continue
-        values = np.asarray(jax.vmap(schedule)(jnp.asarray(probe)))
+        values = _evaluate(schedule, probe)
         bad = np.flatnonzero(~np.isfinite(values) | (values <= 0))
         if len(bad):
             raise InvalidValueError(
                 f"the step-size schedule gives {values[bad[0]]} at step {probe[bad[0]]}: it must stay finite and > 0 "
                 f"for all {num_steps} steps of the run."
             )
+
+
+def _evaluate(schedule: Schedule, probe: np.ndarray) -> np.ndarray:
+    """The schedule at these steps; what users' own functions get wrong is said in words."""
+    try:
+        values = np.asarray(jax.vmap(schedule)(jnp.asarray(probe)))
+    except jax.errors.TracerBoolConversionError as error:
+        raise InvalidValueError(
+            "the step-size schedule branches on the step number with `if`, which JAX cannot trace: use jnp.where."
+        ) from error
+    except TypeError as error:
+        raise InvalidValueError(
+            f"the step-size schedule failed; it must take one argument, the step number ({error})."
+        ) from error
+    if values.shape != probe.shape:
+        raise InvalidValueError(
+            f"the step-size schedule must return one number; it returns shape {values.shape[1:]}."
+        )
+    return values
