@@ -48,12 +48,17 @@ def scale_word(word: Array, length: int) -> Array:
 def uniform_index(key: Key, shape: tuple[int, ...], length: int) -> Array:
     """Uniform integers 0..length-1.
 
-    One 32-bit word each, scaled by a multiply-high: several times cheaper than `jax.random.randint`. No index is
-    more than 2^-32 off its probability; beyond 2^22 rows, where that begins to count, `randint` is used.
+    One 32-bit word each, scaled by a multiply-high: several times cheaper than `jax.random.randint`. No index is more
+    than 2^-32 off its probability; beyond 2^22 rows, where that begins to count, two words make it 2^-64. (There
+    `randint` reduces a single word modulo the length, which favours small indices by up to length / 2^32.)
     """
-    if length > 1 << 22:
-        return jax.random.randint(key, shape, 0, length)
-    return scale_word(jax.random.bits(key, shape, jnp.uint32), length)
+    if length <= 1 << 22:
+        return scale_word(jax.random.bits(key, shape, jnp.uint32), length)
+    high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
+    m = jnp.uint32(length)
+    below = high * m
+    carry = (below + multiply_high(low, m)) < below
+    return (multiply_high(high, m) + carry.astype(jnp.uint32)).astype(jnp.int32)
 
 
 def multiply_high(a: Array, b: Array) -> Array:
