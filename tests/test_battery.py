@@ -5,6 +5,7 @@ Once a pair has been compiled all its checks cost little, so they are made for t
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import pickle
 
@@ -17,8 +18,10 @@ import helpers
 import scirocco as sc
 from helpers import ESTIMATORS, MODEL, SAMPLERS
 from scirocco import _tree
+from scirocco.estimators import Estimator
 from scirocco.run import loop, sampling, setup
 from scirocco.run.loop import step_key
+from scirocco.samplers import Sampler
 
 PAIRS = list(itertools.product(SAMPLERS, ESTIMATORS))
 pytestmark = [
@@ -33,23 +36,37 @@ def draw(sampler, estimator, **changes):
     return helpers.draw(sampler, estimator, **(arguments | changes))
 
 
+@dataclasses.dataclass
+class Pair:
+    """A sampler, an estimator, and a model of their own."""
+
+    sampler: Sampler
+    estimator: Estimator
+    model: sc.Model
+
+    def draw(self, **changes):
+        arguments = {"sampler": self.sampler, "estimator": self.estimator, "model": self.model}
+        return draw(**(arguments | changes))
+
+
 @pytest.mark.parametrize(("sampler", "estimator"), PAIRS, ids=map("+".join, PAIRS))
 def test_battery(sampler, estimator, monkeypatch):
     """All checks of a pair in one test, because they share its compiled program."""
-    helpers.TRACES.clear()
-    run = draw(sampler, estimator)
+    model, calls = helpers.counted_model()
+    pair = Pair(SAMPLERS[sampler], ESTIMATORS[estimator], model)
+    run = pair.draw()
     check_structure(run)
-    assert helpers.TRACES["log_likelihood"] <= 2, helpers.TRACES
-    assert helpers.TRACES["log_prior"] <= 2, helpers.TRACES
     with helpers.compiled() as programs:
-        check_keys(run, sampler, estimator)
-        check_pickles(run, sampler, estimator)
-        check_other_numbers(run, sampler, estimator)
-        check_chunks(run, sampler, estimator, monkeypatch)
-        halved = draw(helpers.with_step(SAMPLERS[sampler], 0.5), estimator)
+        check_keys(run, pair)
+        check_pickles(run, pair)
+        check_other_numbers(run, pair)
+        check_chunks(run, pair, monkeypatch)
+        halved = pair.draw(sampler=helpers.with_step(pair.sampler, 0.5))
     assert not programs, f"new numbers compiled {programs}"
     assert helpers.differ(halved.draws, run.draws), "the step size does nothing"
-    check_kernel(run, halved, sampler, estimator)
+    check_kernel(run, halved, pair)
+    assert calls.keys() == {"log_likelihood", "log_prior"}
+    assert max(calls.values()) <= 2, f"the user's functions were traced more than twice: {calls}"
 
 
 def check_structure(run):
@@ -68,9 +85,9 @@ def check_structure(run):
         assert np.all(np.isfinite(values)), name
 
 
-def check_keys(run, sampler, estimator):
+def check_keys(run, pair):
     """The seed decides everything; chains and seeds share nothing."""
-    again, other = draw(sampler, estimator), draw(sampler, estimator, seed=SEED + 1)
+    again, other = pair.draw(), pair.draw(seed=SEED + 1)
     helpers.assert_equal(run.draws, again.draws)
     helpers.assert_equal(run.gradients, again.gradients)
     first, second = (jax.tree.map(lambda leaf: leaf[chain], run.draws) for chain in range(NUM_CHAINS))  # noqa: B023
@@ -78,42 +95,42 @@ def check_keys(run, sampler, estimator):
     assert helpers.differ(run.draws, other.draws), "two seeds give the same draws"
 
 
-def check_pickles(run, sampler, estimator):
+def check_pickles(run, pair):
     """Samplers and estimators travel: same description, same draws."""
-    parts = SAMPLERS[sampler], ESTIMATORS[estimator]
+    parts = {"sampler": pair.sampler, "estimator": pair.estimator}
     copies = pickle.loads(pickle.dumps(parts))
     assert repr(copies) == repr(parts)
-    helpers.assert_equal(draw(*copies).draws, run.draws)
+    helpers.assert_equal(pair.draw(**copies).draws, run.draws)
 
 
-def check_other_numbers(run, sampler, estimator):
+def check_other_numbers(run, pair):
     """A shorter run is the beginning of a longer one; burn-in and thinning only select."""
-    longer = draw(sampler, estimator, num_samples=2 * NUM_SAMPLES)
+    longer = pair.draw(num_samples=2 * NUM_SAMPLES)
     helpers.assert_equal(jax.tree.map(lambda leaf: leaf[:, :NUM_SAMPLES], longer.draws), run.draws)
-    selected = draw(sampler, estimator, num_burnin=4, thin=3, num_samples=5)
+    selected = pair.draw(num_burnin=4, thin=3, num_samples=5)
     helpers.assert_equal(jax.tree.map(lambda leaf: leaf[:, 6:19:3], longer.draws), selected.draws)
     helpers.assert_equal(jax.tree.map(lambda leaf: leaf[:, 6:19:3], longer.gradients), selected.gradients)
 
 
-def check_chunks(run, sampler, estimator, monkeypatch):
+def check_chunks(run, pair, monkeypatch):
     """Cut into chunks of 4, 3, 1, 1, 1 steps, a run is the same bit for bit."""
     with monkeypatch.context() as patch:
         patch.setattr(sampling, "_FIRST_CHUNK", 4)
         patch.setattr(sampling, "_SECOND_CHUNK", 3)
         patch.setattr(sampling, "_CHUNK_SECONDS", 0.0)
         chunks = []
-        pieces = draw(sampler, estimator, callbacks=[lambda report: chunks.append(report.step)])
+        pieces = pair.draw(callbacks=[lambda report: chunks.append(report.step)])
     assert chunks == [4, 7, 8, 9, 10]
     helpers.assert_equal(pieces.draws, run.draws)
     helpers.assert_equal(pieces.gradients, run.gradients)
     helpers.assert_equal(pieces.stats, run.stats)
 
 
-def check_kernel(run, halved, sampler, estimator):
+def check_kernel(run, halved, pair):
     """`Kernel.step` in the user's own scan, jitted and vmapped over step sizes: each lane is a chain of `sc.sample`."""
     kernels, states = [], []
-    for one in (SAMPLERS[sampler], helpers.with_step(SAMPLERS[sampler], 0.5)):
-        kernels.append(sc.Kernel(MODEL, helpers.make_data(), one, ESTIMATORS[estimator], seed=SEED))
+    for sampler in (pair.sampler, helpers.with_step(pair.sampler, 0.5)):
+        kernels.append(sc.Kernel(pair.model, helpers.make_data(), sampler, pair.estimator, seed=SEED))
         states.append(kernels[-1].init(jax.random.key(SEED), helpers.make_params()))
     lanes = [(kernel.problem.parts.sampler, state) for kernel, state in zip(kernels, states, strict=True)]
     kernel, parts = kernels[0], kernels[0].problem.parts
@@ -137,9 +154,8 @@ def check_kernel(run, halved, sampler, estimator):
 
 # -- keys ---------------------------------------------------------------------------------------------------------
 
-COVER = list(
-    zip(SAMPLERS, itertools.cycle(ESTIMATORS), strict=False)
-)  # each sampler once, each estimator too
+COVER = list(zip(SAMPLERS, itertools.cycle(ESTIMATORS), strict=False))
+"""Each sampler once, each estimator at least once."""
 
 
 @pytest.mark.parametrize(("sampler", "estimator"), COVER, ids=map("+".join, COVER))
@@ -251,13 +267,7 @@ def test_samplers_can_be_made_from_traced_numbers():
             sc.BADODAB(sc.schedules.constant(number), diffusion=number, temperature=number),
         )
 
+    kinds = [sc.SGLD, sc.PSGLD, sc.SGHMC, sc.SGNHT, sc.BAOAB, sc.BADODAB]
     made = make(jnp.array([0.25, 0.5]))
+    assert [type(sampler) for sampler in made] == kinds
     assert all(leaf.shape == (2,) for leaf in jax.tree.leaves(made))
-    assert [type(sampler) for sampler in made] == [
-        sc.SGLD,
-        sc.PSGLD,
-        sc.SGHMC,
-        sc.SGNHT,
-        sc.BAOAB,
-        sc.BADODAB,
-    ]

@@ -113,39 +113,9 @@ def test_a_function_object_without_a_name_will_do():
     np.testing.assert_allclose(model.log_likelihood_sum(PARAMS, ROWS), VALUES.sum(), rtol=1e-5)
 
 
-# -- how often the user's code runs -----------------------------------------------------------------------------
-
-TRACED = [
-    ("SGLD", "Minibatch-blocks"),
-    ("SGLD", "SVRG"),
-    ("PSGLD-correction", "SAGA"),
-    ("SGHMC-auto", "ControlVariates"),
-    ("SGHMC-auto", "Weighted"),
-]
-
-
-@pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize(("sampler", "estimator"), TRACED, ids=map("+".join, TRACED))
-def test_the_users_functions_run_at_most_twice(sampler, estimator):
-    """Fresh functions, which nothing has been compiled for: mode, measurement, chains and kept gradients included."""
-    calls = collections.Counter()
-
-    def likelihood(params, datum):
-        calls["likelihood"] += 1
-        return log_likelihood(params, datum)
-
-    def prior(params):
-        calls["prior"] += 1
-        return log_prior(params)
-
-    helpers.draw(sampler, estimator, model=sc.Model(likelihood, prior), num_chains=3, keep_gradients=True)
-    assert 1 <= calls["likelihood"] <= 2
-    assert 1 <= calls["prior"] <= 2
-
-
 @pytest.mark.usefixtures("quick_compiler")
 def test_a_vectorized_likelihood_is_traced_for_each_number_of_rows_and_no_more():
-    """It must be traced for a batch, for one row (to compare), and for the rows of a pass over the data."""
+    """A batch, one row (to compare with), a pass over the data. (A likelihood of one row: at most two, test_battery.)"""
     seen = collections.Counter()
 
     def likelihood(params, rows):

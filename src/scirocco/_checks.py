@@ -41,6 +41,14 @@ def is_number(value: Any) -> bool:
     return shape == () and dtype is not None and np.issubdtype(dtype, np.number)
 
 
+def as_float(value: Any) -> Any:
+    """A known number as a Python float, so that its kind (int, NumPy, JAX) compiles nothing new; tracers pass."""
+    try:
+        return float(value)
+    except Exception:
+        return value
+
+
 def positive(value: Any, name: str, owner: str = "", *, allow_zero: bool = False) -> None:
     """Check that a concrete scalar is finite and > 0 (>= 0 with `allow_zero`); tracers pass."""
     of = f" of {owner}" if owner else ""

@@ -104,8 +104,8 @@ def subtract(a: PyTree, b: PyTree) -> PyTree:
 
 
 def scale(factor: Any, tree: PyTree) -> PyTree:
-    """Leafwise factor * leaf."""
-    return jax.tree.map(lambda leaf: factor * leaf, tree)
+    """Leafwise factor * leaf, in the leaf's own precision."""
+    return jax.tree.map(lambda leaf: (factor * leaf).astype(leaf.dtype), tree)
 
 
 def zeros_like(tree: PyTree) -> PyTree:

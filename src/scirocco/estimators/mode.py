@@ -153,7 +153,8 @@ def _climb(
             update, state = method.update(gradient, state, position)
             if scheduled:
                 update = _tree.scale(-rate * decay, update)
-            return _tree.add(position, update), state, average
+            moved = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), position, update)
+            return moved, state, average
 
         positions, states, averages = jax.vmap(one)(positions, states, averages, rates)
         return positions, states, averages, jnp.where(number == 0, averages[0], first_loss)
@@ -232,10 +233,10 @@ def _conjugate_gradients(multiply: Any, target: PyTree) -> PyTree:
         curvature = _tree.vdot(direction, product)
         usable = curvature > 0
         alpha = jnp.where(usable, rho / jnp.where(usable, curvature, 1.0), 0.0)
-        x = jax.tree.map(lambda a, d: a + alpha * d, x, direction)
-        residual = jax.tree.map(lambda r, p: r - alpha * p, residual, product)
+        x = jax.tree.map(lambda a, d: (a + alpha * d).astype(a.dtype), x, direction)
+        residual = jax.tree.map(lambda r, p: (r - alpha * p).astype(r.dtype), residual, product)
         rho_next = _tree.vdot(residual, residual)
-        direction = jax.tree.map(lambda r, d: r + rho_next / rho * d, residual, direction)
+        direction = jax.tree.map(lambda r, d: (r + rho_next / rho * d).astype(r.dtype), residual, direction)
         return x, residual, direction, rho_next, step + 1, usable
 
     start = (_tree.zeros_like(target), target, target, squared, jnp.array(0), jnp.array(True))

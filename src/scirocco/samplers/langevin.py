@@ -66,6 +66,7 @@ class SGLD(Sampler):
         if self.step_size is not None:
             object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "SGLD"))
         _checks.positive(self.temperature, "temperature", "SGLD", allow_zero=True)
+        object.__setattr__(self, "temperature", _checks.as_float(self.temperature))
 
     def resolve(self, scales: Scales, params: Params) -> SGLD:
         """ε = min(0.1/λ, 0.1/V): at most 5 % more variance from the step, 5 % from the minibatches."""
@@ -150,7 +151,7 @@ class PSGLD(Sampler):
     def __post_init__(self) -> None:
         object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "PSGLD"))
         _checks.positive(self.decay, "decay", "PSGLD", allow_zero=True)
-        if float(self.decay) > 1:
+        if isinstance(_checks.as_float(self.decay), float) and float(self.decay) > 1:
             raise InvalidValueError(f"`decay` of PSGLD must be between 0 and 1, got {self.decay}.")
         _checks.positive(self.damping, "damping", "PSGLD")
         _checks.positive(self.gradient_scale, "gradient_scale", "PSGLD")

@@ -29,6 +29,7 @@ def check_momentum_fields(sampler: Any, owner: str, damping: str) -> None:
     if isinstance(value, (int, float)):
         object.__setattr__(sampler, damping, float(value))
     _checks.positive(sampler.temperature, "temperature", owner, allow_zero=True)
+    object.__setattr__(sampler, "temperature", _checks.as_float(sampler.temperature))
 
 
 def fresh_momentum(key: Key, params: Params, temperature: ArrayLike) -> PyTree:

@@ -125,7 +125,7 @@ def normalise(step_size: PyTree, owner: str) -> PyTree:
         if is_schedule(value):
             return Custom(value)
         _checks.positive(value, name, owner)
-        return float(value) if isinstance(value, (int, float, np.number)) else value
+        return _checks.as_float(value)
 
     leaves, treedef = jax.tree.flatten(step_size, is_leaf=_is_whole)
     if not leaves or any(leaf is None for leaf in leaves):
@@ -154,7 +154,9 @@ def step_sizes(step_size: PyTree, params: Params, step: ArrayLike, name: str = "
 
 def check_positive_along(step_size: PyTree, num_steps: int) -> None:
     """Refuse schedules that reach 0 or leave the finite numbers within the run (looked at in 1,000 places)."""
-    probe = np.unique(np.linspace(0, max(0, num_steps - 1), 1_000).astype(np.int32))
+    probe = np.linspace(0, max(0, num_steps - 1), 1_000).astype(
+        np.int32
+    )  # one length: nothing new to compile
     for schedule in jax.tree.leaves(step_size, is_leaf=is_schedule):
         if not is_schedule(schedule):
             continue
