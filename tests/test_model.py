@@ -115,7 +115,7 @@ def test_a_function_object_without_a_name_will_do():
 
 @pytest.mark.usefixtures("quick_compiler")
 def test_a_vectorized_likelihood_is_traced_for_each_number_of_rows_and_no_more():
-    """A batch, one row (to compare with), a pass over the data. (A likelihood of one row: at most two, test_battery.)"""
+    """A batch, one row (to compare with), a pass over the data. (A likelihood of one row: test_battery.)"""
     seen = collections.Counter()
 
     def likelihood(params, rows):
