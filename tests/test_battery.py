@@ -19,7 +19,7 @@ import scirocco as sc
 from helpers import ESTIMATORS, MODEL, SAMPLERS
 from scirocco import _tree
 from scirocco.estimators import Estimator
-from scirocco.run import loop, sampling, setup
+from scirocco.run import loop, session, setup
 from scirocco.run.loop import step_key
 from scirocco.samplers import Sampler
 
@@ -115,9 +115,9 @@ def check_other_numbers(run, pair):
 def check_chunks(run, pair, monkeypatch):
     """Cut into chunks of 4, 3, 1, 1, 1 steps, a run is the same bit for bit."""
     with monkeypatch.context() as patch:
-        patch.setattr(sampling, "_FIRST_CHUNK", 4)
-        patch.setattr(sampling, "_SECOND_CHUNK", 3)
-        patch.setattr(sampling, "_CHUNK_SECONDS", 0.0)
+        patch.setattr(session, "_FIRST_CHUNK", 4)
+        patch.setattr(session, "_SECOND_CHUNK", 3)
+        patch.setattr(session, "_CHUNK_SECONDS", 0.0)
         chunks = []
         pieces = pair.draw(callbacks=[lambda report: chunks.append(report.step)])
     assert chunks == [4, 7, 8, 9, 10]

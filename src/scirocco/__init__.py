@@ -5,11 +5,11 @@ The front door: everything public is here, or in the modules named here.
 
 from typing import Any
 
-from scirocco import data, errors, transforms
+from scirocco import data, errors, reducers, transforms
 from scirocco._version import __version__
 from scirocco.estimators import SAGA, SVRG, ControlVariates, Full, Minibatch, Weighted
 from scirocco.model import Model
-from scirocco.run import Kernel, Run, sample
+from scirocco.run import Kernel, Run, load, resume, sample
 from scirocco.samplers import BADODAB, BAOAB, PSGLD, SGHMC, SGLD, SGNHT, schedules
 
 __all__ = [
@@ -32,6 +32,9 @@ __all__ = [
     "data",
     "errors",
     "from_numpyro",
+    "load",
+    "reducers",
+    "resume",
     "sample",
     "schedules",
     "sgmcmc",

@@ -7,7 +7,7 @@ from types import ModuleType
 
 from scirocco.errors import MissingExtraError
 
-_EXTRA_OF = {"numpyro": "numpyro", "matplotlib": "plot"}
+_EXTRA_OF = {"numpyro": "numpyro", "matplotlib": "plot", "pyarrow": "formats", "zarr": "formats"}
 
 
 def require(module: str, purpose: str) -> ModuleType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scirocco import __version__
 from scirocco._extras import require
@@ -91,6 +91,165 @@ def reproduce(
         tables.print_reproduction(done[-1])
     if not all(reproduction.ok for reproduction in done):
         raise typer.Exit(1)
+
+
+@app.command("sample")
+def sample_config(
+    config: Annotated[Path, typer.Argument(help="A TOML file.", metavar="CONFIG.toml")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")] = False,
+    go_on: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
+) -> None:
+    """Draw from a posterior that a file describes; the draws go to the folder that it names.
+
+    The file names the model (module:object), the data, the start, the sampler and the estimator; `python -m pydoc
+    scirocco.jobs` shows one.
+
+    Example: scirocco sample regression.toml
+    """
+    from scirocco import jobs
+
+    job = jobs.read_job(config)
+    _print_result(jobs.start(job, overwrite=overwrite, go_on=go_on))
+
+
+@app.command()
+def resume(
+    path: Annotated[Path, typer.Argument(help="The folder of a stored run.", metavar="RUN")],
+    num_samples: Annotated[
+        int | None,
+        typer.Option("--num-samples", min=1, help="Draws in all; by default as asked for at first."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="CONFIG.toml", help="Instead of the file it was started from."),
+    ] = None,
+) -> None:
+    """Go on with a stored run that was started from a configuration file.
+
+    Example: scirocco resume run --num-samples 20000
+    """
+    from scirocco import jobs
+
+    _print_result(jobs.take_up(path, num_samples, config))
+
+
+def _print_result(run: Any) -> None:
+    print(run)
+    print(f"in {run.path}; open it with sc.load({str(run.path)!r})")
+    if run.draws is not None and run.configuration["dimension"] <= 20 and run.num_draws >= 4:
+        print(run.summary())
+
+
+@app.command()
+def runs(
+    path: Annotated[Path, typer.Argument(help="A folder with stored runs.", metavar="PATH")] = Path("."),
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: a list of objects.")] = False,
+) -> None:
+    """List stored runs: how far they are, at what step size, and the effective sample size so far.
+
+    Example: scirocco runs results
+    """
+    import json
+
+    from scirocco.experiments.tables import print_table
+    from scirocco.run import list_runs
+
+    found = list_runs(path)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    if not found:
+        print(f"no stored run in {path}")
+        return
+    columns = ["run", "method", "chains", "draws", "done", "step size", "ESS", "status"]
+    print_table("Stored runs", columns, [_run_row(run) for run in found], right=(2, 3, 4, 5, 6))
+
+
+def _run_row(run: dict[str, Any]) -> list[str]:
+    if "error" in run:
+        return [run["path"], "", "", "", "", "", "", f"damaged: {run['error']}"]
+    size, ess = run["step_size"], run["smallest_ess"]
+    return [
+        run["path"],
+        f"{run['sampler']}, {run['estimator']}",
+        str(run["num_chains"]),
+        f"{run['draws']:,} of {run['num_samples']:,}",
+        f"{run['percent']:.0f} %",
+        f"{size:.3g}" if isinstance(size, float) else "see report",
+        "" if ess is None else f"{ess:,.0f}",
+        run["status"],
+    ]
+
+
+data_app = typer.Typer(help="Data folders: rows on disk, in an order that can be sampled from.")
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("convert")
+def data_convert(
+    source: Annotated[
+        Path, typer.Argument(help="Parquet, Arrow, Zarr, CSV, .npz or .npy.", metavar="SOURCE")
+    ],
+    folder: Annotated[Path, typer.Argument(help="The data folder to make.", metavar="FOLDER")],
+    array: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--array",
+            metavar="NAME=COLUMNS",
+            help="An array from columns: x=age,income or 'x=feature_*'; may be repeated. By default every column.",
+        ),
+    ] = None,
+    shuffle: Annotated[bool, typer.Option(help="Put the rows into random order.")] = True,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order.")] = 0,
+    dtype: Annotated[str | None, typer.Option("--dtype", help="float64 keeps double precision.")] = None,
+    memory: Annotated[float, typer.Option("--memory", min=0.01, help="GiB to use.")] = 1.0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a data folder.")] = False,
+) -> None:
+    """Make a data folder from a file, in one pass that also shuffles the rows.
+
+    Example: scirocco data convert flights.parquet flights --array 'x=delay_*' --array y=late
+    """
+    from scirocco import data
+
+    columns = dict(_columns(text) for text in array) if array else None
+    made = data.convert(
+        source,
+        folder,
+        columns=columns,
+        shuffle=shuffle,
+        seed=seed,
+        dtype=dtype,
+        memory=int(memory * 2**30),
+        overwrite=overwrite,
+    )
+    print(data.describe(made))
+
+
+def _columns(text: str) -> tuple[str, list[str] | str]:
+    name, equals, rest = text.partition("=")
+    columns = [part.strip() for part in rest.split(",") if part.strip()]
+    if not (name and equals and columns):
+        raise InvalidValueError(f"--array {text} must have the form NAME=COLUMN or NAME=COLUMN,COLUMN,... .")
+    single = len(columns) == 1 and not any(sign in columns[0] for sign in "*?[")
+    return name.strip(), columns[0] if single else columns
+
+
+@data_app.command("info")
+def data_info(
+    folder: Annotated[Path, typer.Argument(help="A data folder.", metavar="FOLDER")],
+    verify: Annotated[bool, typer.Option("--verify", help="Also compare all checksums.")] = False,
+) -> None:
+    """Say what a data folder holds.
+
+    Example: scirocco data info flights --verify
+    """
+    from scirocco import data
+
+    source = data.open(folder)
+    print(data.describe(source))
+    if verify:
+        source.verify()
+        print("all checksums hold")
 
 
 @app.command()

@@ -28,6 +28,16 @@ class MissingExtraError(SciroccoError, ImportError):
     """An optional package is needed for this call and is not installed."""
 
 
+class DataChangedError(SciroccoError, RuntimeError):
+    """The data changed or shrank during a run; `run` holds what was kept of it, where there is something."""
+
+    run: Any = None
+
+
+class StoreError(SciroccoError, RuntimeError):
+    """A stored run is damaged, in use, or not one that can be gone on with."""
+
+
 class DivergenceError(SciroccoError, FloatingPointError):
     """A chain left the finite numbers.
 

@@ -12,8 +12,9 @@ from jax.flatten_util import ravel_pytree
 
 import helpers
 import scirocco as sc
+from scirocco.data import Resident
+from scirocco.data.batching import SAMPLING as EVERY_SAMPLING
 from scirocco.estimators import Context, full_sum
-from scirocco.estimators.batching import SAMPLING
 
 MODEL = helpers.MODEL
 NUM_ROWS, BATCH = 5, 2
@@ -22,6 +23,7 @@ HERE = helpers.make_params()
 THERE = jax.tree.map(lambda leaf: leaf + np.float32(0.7), HERE)
 PROBABILITIES = np.array([1.0, 3.0, 2.0, 0.5, 4.0])
 
+SAMPLING = EVERY_SAMPLING[1:]  # without "auto", which is blocks in memory
 ESTIMATORS = {
     "Minibatch": lambda sampling: sc.Minibatch(BATCH, sampling=sampling),
     "ControlVariates": lambda sampling: sc.ControlVariates(BATCH, centre=THERE, sampling=sampling),
@@ -37,6 +39,10 @@ def make(name, sampling):
     if name == "Weighted":
         return sc.Weighted(BATCH, probabilities=PROBABILITIES)
     return ESTIMATORS[name](sampling)
+
+
+def table(estimator, data):
+    return Resident(data, estimator.batching(NUM_ROWS))
 
 
 def outcomes(how, sampling):
@@ -64,7 +70,7 @@ def estimates(name, sampling, kind):
     orders, plans = (jnp.asarray(part) for part in zip(*cases, strict=True))
 
     def memory_of(data):
-        memory = estimator.prepare(MODEL, data, THERE, NUM_ROWS, jax.random.key(0)).memory
+        memory = estimator.prepare(MODEL, table(estimator, data), THERE, jax.random.key(0)).memory
         if name == "SVRG":  # its first estimate fills the memory; here that happens at THERE
             first = Context(data, how.take(data, plans[0]), jnp.array(0))
             memory = estimator.estimate(MODEL.summand, THERE, memory, first)[1]
@@ -142,7 +148,7 @@ def test_control_variates_at_the_centre_have_no_variance(sampling):
     estimator = sc.ControlVariates(BATCH, centre=HERE, sampling=sampling)
     how = estimator.batching(NUM_ROWS)
     data = jax.tree.map(jnp.asarray, how.arrange(DATA, 0))
-    prepared = estimator.prepare(MODEL, data, THERE, NUM_ROWS, jax.random.key(0))
+    prepared = estimator.prepare(MODEL, table(estimator, data), THERE, jax.random.key(0))
     helpers.assert_equal(prepared.position, HERE)
 
     @jax.jit
@@ -163,7 +169,7 @@ def walk(estimator, positions, seed=0):
     """Estimates and memories of a chain that visits `positions`."""
     how = estimator.batching(NUM_ROWS)
     data = jax.tree.map(jnp.asarray, how.arrange(DATA, seed))
-    memory = estimator.prepare(MODEL, data, positions[0], NUM_ROWS, jax.random.key(seed)).memory
+    memory = estimator.prepare(MODEL, table(estimator, data), positions[0], jax.random.key(seed)).memory
 
     @jax.jit
     def one(position, memory, number):

@@ -11,7 +11,7 @@ import pytest
 
 import scirocco as sc
 from law import laws
-from scirocco.estimators.batching import Blocks
+from scirocco.data.batching import Blocks
 
 CHAINS = 64
 EPS_LANGEVIN = 0.01  # ελ = 0.62: the discretisation shows

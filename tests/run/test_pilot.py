@@ -29,8 +29,8 @@ MODEL = sc.Model(lambda beta, d: -0.5 * (d["y"] - d["x"] @ beta) ** 2)
 def measure(data, estimator):
     problem = setup.compose(MODEL, data, sc.SGLD(), estimator, 0)
     key, start = jax.random.key(0), jnp.zeros(COLUMNS)
-    prepared = estimator.prepare(MODEL, problem.parts.data, start, ROWS, key)
-    return pilot.measure(MODEL, problem.parts, prepared, key)
+    prepared = estimator.prepare(MODEL, problem.table, start, key)
+    return pilot.measure(MODEL, problem.parts, problem.table, prepared, key)
 
 
 def test_the_largest_curvature_is_the_largest_eigenvalue(regression):

@@ -15,7 +15,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoWarning
-from scirocco.run import chains, sampling
+from scirocco.run import chains, session
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.usefixtures("quick_compiler")
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks of 4, 3, 1, 1, ... steps."""
-    monkeypatch.setattr(sampling, "_FIRST_CHUNK", 4)
-    monkeypatch.setattr(sampling, "_SECOND_CHUNK", 3)
-    monkeypatch.setattr(sampling, "_CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(session, "_FIRST_CHUNK", 4)
+    monkeypatch.setattr(session, "_SECOND_CHUNK", 3)
+    monkeypatch.setattr(session, "_CHUNK_SECONDS", 0.0)
 
 
 def first(run, count):
@@ -235,6 +235,8 @@ def test_a_callback_can_stop_the_run(small_chunks):
 def test_ctrl_c_keeps_what_was_drawn(method, small_chunks):
     """A real signal, while the chains run."""
     whole = helpers.draw(num_samples=20, num_chains=2, chain_method=method)
+    # a shell that starts the tests in the background makes them ignore the signal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def press(report):
         if report.step >= 8:
@@ -242,6 +244,7 @@ def test_ctrl_c_keeps_what_was_drawn(method, small_chunks):
 
     with pytest.warns(SciroccoWarning, match="interrupted after 8 of 20 draws"):
         run = helpers.draw(num_samples=20, num_chains=2, chain_method=method, callbacks=[press])
+    signal.signal(signal.SIGINT, before)
     assert run.status == "interrupted"
     helpers.assert_close(run.draws, first(whole, 8), rtol=1e-6)
 

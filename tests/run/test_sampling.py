@@ -11,7 +11,7 @@ import pytest
 
 import scirocco as sc
 from scirocco.errors import DivergenceError, SciroccoWarning
-from scirocco.run import sampling
+from scirocco.run import session
 
 ROWS = np.random.default_rng(0).normal(1.0, 1.0, 256).astype(np.float32)
 MODEL = sc.Model(lambda p, x: -0.5 * (x - p["mean"]) ** 2, lambda p: -0.5 * p["other"] @ p["other"])
@@ -92,8 +92,8 @@ def test_a_step_that_is_far_too_large_names_the_parameter_and_a_step_that_works(
 
 
 def test_ctrl_c_keeps_what_was_drawn(monkeypatch):
-    monkeypatch.setattr(sampling, "_FIRST_CHUNK", 8)
-    monkeypatch.setattr(sampling, "_SECOND_CHUNK", 8)
+    monkeypatch.setattr(session, "_FIRST_CHUNK", 8)
+    monkeypatch.setattr(session, "_SECOND_CHUNK", 8)
 
     def interrupt(report):
         if report.step >= 16:
@@ -121,7 +121,7 @@ def test_callbacks_see_every_draw_once_and_their_scores_are_kept():
 
 
 def test_a_callback_can_stop_the_run(monkeypatch):
-    monkeypatch.setattr(sampling, "_FIRST_CHUNK", 10)
+    monkeypatch.setattr(session, "_FIRST_CHUNK", 10)
     result = run(callbacks=[lambda report: report.stop()])
     assert (result.status, result.num_draws) == ("stopped", 10)
 

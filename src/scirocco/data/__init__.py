@@ -1,5 +1,34 @@
-"""Where rows come from: in-memory arrays for now; one small protocol for every source."""
+"""Where rows come from: arrays, folders on disk, or a class of your own; and how batches of them are drawn."""
 
-from scirocco.data.arrays import ArraySource, as_source, standardise
+from scirocco.data.arrays import ArraySource, standardise
+from scirocco.data.formats.conversion import convert
+from scirocco.data.native.corpus import CorpusSource
+from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.data.native.folder import FolderSource, FolderWriter
+from scirocco.data.native.folder import describe_folder as describe
+from scirocco.data.native.folder import open_folder as open
+from scirocco.data.native.folder import write_folder as write
+from scirocco.data.passes import Probed
+from scirocco.data.sources import Source, as_source
+from scirocco.data.streams import Streamed
+from scirocco.data.tables import Resident, Table, to_device
 
-__all__ = ["ArraySource", "as_source", "standardise"]
+__all__ = [
+    "ArraySource",
+    "CorpusSource",
+    "FolderSource",
+    "FolderWriter",
+    "Probed",
+    "Resident",
+    "Source",
+    "Streamed",
+    "Table",
+    "as_source",
+    "convert",
+    "describe",
+    "open",
+    "standardise",
+    "to_device",
+    "write",
+    "write_corpus",
+]

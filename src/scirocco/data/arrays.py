@@ -58,10 +58,8 @@ class ArraySource:
         return digest.hexdigest()[:16]
 
 
-def as_source(data: Data) -> ArraySource:
-    """Check the user's data and wrap them as a source; a source passes through unchanged."""
-    if isinstance(data, ArraySource):
-        return data
+def from_arrays(data: Data) -> ArraySource:
+    """Check a pytree of arrays and wrap it as a source."""
     leaves, treedef = jax.tree.flatten(data, is_leaf=_is_iterator)
     if any(_is_iterator(leaf) for leaf in leaves):
         raise InvalidTypeError(
@@ -79,7 +77,7 @@ def as_source(data: Data) -> ArraySource:
     arrays = [_as_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
     _check_lengths(arrays, names)
     for array, name in zip(arrays, names, strict=True):
-        _check_finite(array, name)
+        check_finite(array, name)
         _warn_wild_scale(array, name)
     return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(arrays, names)))
 
@@ -138,7 +136,8 @@ def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
         raise InvalidValueError("the data are empty: there are 0 rows.")
 
 
-def _check_finite(array: np.ndarray, name: str) -> None:
+def check_finite(array: np.ndarray, name: str, first_row: int = 0) -> None:
+    """Refuse NaN and infinities, naming the array and the first row; `first_row` is the number of its first."""
     if array.dtype.kind != "f":
         return
     with np.errstate(all="ignore"):  # a finite sum proves finite entries in one fast pass
@@ -150,9 +149,10 @@ def _check_finite(array: np.ndarray, name: str) -> None:
         return
     first = tuple(int(i) for i in np.argwhere(bad)[0])
     rows = int(bad.reshape(len(array), -1).any(axis=1).sum())
+    place = f"row {first_row + first[0]}" + (f", index {first[1:]}" if len(first) > 1 else "")
     raise InvalidValueError(
         f"{name} holds {count} NaN or infinite value{'s' * (count > 1)} in {rows} of {len(array)} rows; the "
-        f"first is at row {first[0]}{f', index {first[1:]}' if len(first) > 1 else ''}. Drop or impute them."
+        f"first is at {place}. Drop or impute them."
     )
 
 

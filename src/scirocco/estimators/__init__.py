@@ -1,7 +1,7 @@
 """Unbiased estimates of a sum over the data: exact, minibatch, weighted, control variates, SVRG, SAGA."""
 
+from scirocco.data.batching import Batch, Batching
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_sum
-from scirocco.estimators.batching import Batch, Batching
 from scirocco.estimators.mode import approach_mode
 from scirocco.estimators.plain import Full, Minibatch, Weighted
 from scirocco.estimators.variance_reduced import SAGA, SVRG, ControlVariates

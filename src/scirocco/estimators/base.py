@@ -7,29 +7,19 @@ log likelihood; other samplers are driven by counts. It never sees a sampler.
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from scirocco import _tree
+from scirocco.data.batching import Batch, Batching
+from scirocco.data.passes import Summand, full_sum, rows_per_chunk
+from scirocco.data.tables import Table
 from scirocco.estimators import noise as _noise
-from scirocco.estimators.batching import Batch, Batching
-from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
+from scirocco.types import Array, Data, Key, Params, PyTree
 
-_CHUNK_BYTES = 1 << 21
-
-
-class Summand(Protocol):
-    """f in Σ_i f(θ, x_i)."""
-
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
-        """Σ_i w_i f(θ, x_i) over the rows."""
-
-    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
-        """f(θ, x_i) for each row."""
+__all__ = ["Summand", "full_sum", "rows_per_chunk"]
 
 
 class Estimate(NamedTuple):
@@ -43,7 +33,8 @@ class Estimate(NamedTuple):
 class Context(NamedTuple):
     """What an estimate is made from, besides the position and the memory."""
 
-    data: Data
+    data: Data | None
+    """All rows, where they are on the device; None for streamed data."""
     batch: Batch
     number: Array
     """How many estimates this chain has made before."""
@@ -71,9 +62,30 @@ class Estimator(abc.ABC):
     def batching(self, num_rows: int) -> Batching:
         """How this estimator draws its rows; refuses batch sizes that the data cannot serve."""
 
-    def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
+    needs_index = False
+    """Whether estimates need the numbers of the rows in a batch."""
+
+    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
         """One-off work before the first step (host side): by default none."""
         return Prepared(position, (), {})
+
+    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+        """Something with the structure and shapes of the memory (traced on shapes only, when a run is resumed)."""
+        return ()
+
+    def next_pass(self, number: int, num_rows: int) -> int | None:
+        """The first estimate from `number` on that needs a pass over all rows; None: none does.
+
+        With all rows on the device the estimate makes that pass itself; for streamed data the host makes it and hands
+        the sum to `from_pass`.
+        """
+        return None
+
+    def from_pass(
+        self, total: PyTree, position: Params, memory: PyTree, kind: str
+    ) -> tuple[Estimate, PyTree]:
+        """The estimate and the memory after a pass that found the exact sum `total` at `position`."""
+        raise NotImplementedError(f"{type(self).__name__} makes no passes")
 
     @abc.abstractmethod
     def estimate(
@@ -102,32 +114,3 @@ def weighted_sum(values: PyTree, batch: Batch) -> PyTree:
     if weights is None:
         return jax.tree.map(lambda v: batch.scale * v.sum(axis=0), values)
     return jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, axes=1), values)
-
-
-def full_sum(
-    summand: Summand, position: Params, data: Data, num_rows: int, chunk: int | None = None
-) -> PyTree:
-    """Σ_i f(θ, x_i) over the first `num_rows` rows, in chunks, so that memory does not grow with the data.
-
-    The last chunk reaches back to be full, and the rows that were counted already get the weight 0: one graph serves
-    all chunks.
-    """
-    chunk = min(num_rows, chunk or rows_per_chunk(data))
-    steps = -(-num_rows // chunk)
-    weighted = num_rows % chunk != 0
-
-    def part(step: ArrayLike) -> PyTree:
-        begin = jnp.minimum(step * chunk, num_rows - chunk)
-        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, begin, chunk), data)
-        fresh = begin + jnp.arange(chunk) >= step * chunk
-        return summand.total(position, rows, fresh.astype(jnp.float32) if weighted else None)
-
-    spec = jax.eval_shape(part, 0)
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), spec)
-    return jax.lax.fori_loop(0, steps, lambda step, total: _tree.add(total, part(step)), zeros)
-
-
-def rows_per_chunk(data: Data) -> int:
-    """Rows that fill about 2 MB: large enough to keep a core busy, small enough for its cache."""
-    row_bytes = max(1, sum(leaf.nbytes // max(1, leaf.shape[0]) for leaf in jax.tree.leaves(data)))
-    return max(256, _CHUNK_BYTES // row_bytes)

@@ -20,10 +20,9 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._extras import require
+from scirocco.data.batching import Batch, Batching
+from scirocco.data.tables import Table
 from scirocco.errors import BadStartError, InvalidValueError
-from scirocco.estimators.base import full_sum
-from scirocco.estimators.batching import Batch, Batching, IndependentRows
-from scirocco.estimators.shuffle import uniform_index
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
@@ -52,8 +51,7 @@ class Mode(NamedTuple):
 
 def find_mode(
     model: Any,
-    data: Data,
-    batching: Batching,
+    table: Table,
     position: Params,
     key: Key,
     optimizer: Any = None,
@@ -61,9 +59,9 @@ def find_mode(
     polish: bool = True,
 ) -> Mode:
     """A posterior mode near `position` (unconstrained coordinates)."""
-    num_rows = batching.num_rows
-    climbed, rate, passes = approach_mode(model, data, batching, position, key, optimizer, num_steps)
-    visits = [_visit(model, data, num_rows, *climbed, key)]
+    climbed, rate, passes = approach_mode(model, table, position, key, optimizer, num_steps)
+    rows = table.random_rows(_HESSIAN_ROWS, jax.random.fold_in(key, _VISIT_TAG))
+    visits = [_visit(model, table, climbed, rows)]
     if not math.isfinite(float(visits[0].log_density)):
         raise InvalidValueError(
             "the search for the posterior mode left the finite numbers. Start closer to the mode, give "
@@ -73,7 +71,7 @@ def find_mode(
         last = visits[-1]
         if float(last.distance) <= _CLOSE_ENOUGH:
             break
-        candidate = _visit(model, data, num_rows, last.position, last.correction, key)
+        candidate = _visit(model, table, last.corrected, rows)
         if not _better(candidate, last):
             break
         visits.append(candidate)
@@ -96,26 +94,36 @@ def _better(candidate: _Visit, last: _Visit) -> bool:
 
 def approach_mode(
     model: Any,
-    data: Data,
-    batching: Batching,
+    table: Table,
     position: Params,
     key: Key,
     optimizer: Any = None,
     num_steps: int | None = None,
-) -> tuple[tuple[Params, Params], float | None, float]:
-    """The optimiser's part alone: a point near the mode (and a zero step), the learning rate that won, the passes."""
-    num_rows = batching.num_rows
-    if optimizer is None and batching.size >= num_rows:  # a whole pass for every step would be a waste
-        batching = IndependentRows(num_rows, min(num_rows, _BATCH), replace=True)
-    steps = num_steps or int(np.clip(num_rows // batching.size, _MIN_STEPS, _MAX_STEPS))
+) -> tuple[Params, float | None, float]:
+    """The optimiser's part alone: a point near the mode, the learning rate that won, the passes."""
+    num_rows = table.num_rows
+    if optimizer is None and table.batching.size >= num_rows:  # a whole pass for every step would be a waste
+        table = table.with_batches_of(min(num_rows, _BATCH))
+    size = table.batching.size
+    steps = num_steps or int(np.clip(num_rows // size, _MIN_STEPS, _MAX_STEPS))
     rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
-    climbed, still, rate, first_loss = _climb(model, optimizer, data, batching, position, rates, steps, key)
+    key = jax.random.fold_in(key, _CLIMB_TAG)
+    feed, number, carry = table.feed(key), 0, None
+    while number < steps:
+        segment = feed.at(number)
+        stop = min(steps, segment.stop)
+        span = (np.int32(number), np.int32(stop), np.int32(steps))
+        carry, end, rate, first_loss = jax.block_until_ready(
+            _climb(model, optimizer, segment.data, segment.batching, position, rates, span, key, carry)
+        )
+        number = stop
+    feed.close()
     if not math.isfinite(float(first_loss)):
         raise BadStartError("the log density is not finite at the starting point.")
-    return (climbed, still), (float(rate) if optimizer is None else None), steps * batching.size / num_rows
+    return end, (float(rate) if optimizer is None else None), steps * size / num_rows
 
 
-@partial(jax.jit, static_argnums=(0, 1, 6))
+@partial(jax.jit, static_argnums=(0, 1))
 def _climb(
     model: Any,
     optimizer: Any,
@@ -123,14 +131,15 @@ def _climb(
     batching: Batching,
     start: Params,
     rates: Array,
-    steps: int,
+    span: tuple[Array, Array, Array],
     key: Key,
-) -> tuple[Params, Params, Array, Array]:
-    """Minibatch ascent from `start` for every learning rate: best end point, a zero step, its rate, the first loss.
+    carry: Any,
+) -> tuple[Any, Params, Array, Array]:
+    """Minibatch ascent for every learning rate, over the steps that a segment serves.
 
-    (The zero step is made here so that `_visit` meets arrays of one kind at every call, and compiles once.)
+    Returns the carry for the next segment, the best end point so far, its rate, and the loss at the start.
     """
-    key = jax.random.fold_in(key, _CLIMB_TAG)
+    begin, stop, steps = span
     optax = require("optax", "finding the posterior mode for ControlVariates")
     num_rows = batching.num_rows
     scheduled = optimizer is None
@@ -160,12 +169,14 @@ def _climb(
         return positions, states, averages, jnp.where(number == 0, averages[0], first_loss)
 
     dtype = jax.eval_shape(model.log_prior_density, start).dtype
-    positions = jax.tree.map(lambda p: jnp.broadcast_to(p, (len(rates), *p.shape)), start)
-    first = (positions, jax.vmap(method.init)(positions), jnp.zeros(len(rates), dtype), jnp.zeros((), dtype))
-    positions, _, losses, first_loss = jax.lax.fori_loop(0, steps, step, first)
+    if carry is None:
+        positions = jax.tree.map(lambda p: jnp.broadcast_to(p, (len(rates), *p.shape)), start)
+        nothing = jnp.zeros(len(rates), dtype)
+        carry = (positions, jax.vmap(method.init)(positions), nothing, jnp.zeros((), dtype))
+    carry = jax.lax.fori_loop(begin, stop, step, carry)
+    positions, _, losses, first_loss = carry
     best = jnp.argmin(jnp.where(jnp.isfinite(losses), losses, jnp.inf))
-    end = jax.tree.map(lambda p: p[best], positions)
-    return end, _tree.zeros_like(end), rates[best], first_loss
+    return carry, jax.tree.map(lambda p: p[best], positions), rates[best], first_loss
 
 
 class _Visit(NamedTuple):
@@ -173,18 +184,23 @@ class _Visit(NamedTuple):
     total: PyTree
     gradient: PyTree
     log_density: Array
-    correction: Params
+    corrected: Params
     distance: Array
 
 
-@partial(jax.jit, static_argnums=(0, 2))
-def _visit(model: Any, data: Data, num_rows: int, origin: Params, step: Params, key: Key) -> _Visit:
-    """One pass over the data at `origin + step`: exact log density and gradient, and the Newton correction there."""
-    position = _tree.add(origin, step)
-    likelihood, total = full_sum(_ValueAndGradient(model), position, data, num_rows)
+def _visit(model: Any, table: Table, position: Params, rows: Rows) -> _Visit:
+    """One pass over the data at `position`: exact log density and gradient, and the Newton correction there."""
+    sums = table.sum(_ValueAndGradient(model), position)
+    return _Visit(position, sums[1], *_correct(model, table.num_rows, position, sums, rows))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _correct(
+    model: Any, num_rows: int, position: Params, sums: tuple[Array, PyTree], rows: Rows
+) -> tuple[PyTree, Array, Params, Array]:
+    likelihood, total = sums
     prior, prior_gradient = jax.value_and_grad(model.log_prior_density)(position)
     gradient = _tree.add(total, prior_gradient)
-    rows = _some_rows(data, num_rows, jax.random.fold_in(key, _VISIT_TAG))
     scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
 
     def negative_gradient(at: Params) -> PyTree:
@@ -195,7 +211,7 @@ def _visit(model: Any, data: Data, num_rows: int, origin: Params, step: Params, 
 
     correction = _conjugate_gradients(curvature_times, gradient)
     distance = jnp.sqrt(jnp.maximum(_tree.vdot(gradient, correction), 0.0) / max(1, _tree.size(position)))
-    return _Visit(position, total, gradient, likelihood + prior, correction, distance)
+    return gradient, likelihood + prior, _tree.add(position, correction), distance
 
 
 class _ValueAndGradient:
@@ -204,6 +220,12 @@ class _ValueAndGradient:
     def __init__(self, model: Any):
         self.model = model
 
+    def __hash__(self) -> int:
+        return hash((_ValueAndGradient, self.model))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ValueAndGradient) and self.model == other.model
+
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> PyTree:
@@ -211,12 +233,6 @@ class _ValueAndGradient:
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         raise NotImplementedError
-
-
-def _some_rows(data: Data, num_rows: int, key: Key) -> Rows:
-    count = min(num_rows, _HESSIAN_ROWS)
-    index = uniform_index(key, (count,), num_rows) if count < num_rows else jnp.arange(num_rows)
-    return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), data)
 
 
 def _conjugate_gradients(multiply: Any, target: PyTree) -> PyTree:

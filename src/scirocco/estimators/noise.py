@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from scirocco.data.batching import Batch
 from scirocco.errors import InvalidValueError
-from scirocco.estimators.batching import Batch
 from scirocco.types import Array, PyTree
 
 KINDS = ("none", "scalar", "diagonal", "full")
@@ -24,7 +24,7 @@ def covariance(values: PyTree, batch: Batch, kind: str) -> PyTree:
     `diagonal`: a tree like the parameters. `scalar`: its mean over all parameters. `full`: a (dim, dim) matrix in the
     order of `jax.flatten_util.ravel_pytree`.
     """
-    n = batch.index.shape[0]
+    n = jax.tree.leaves(values)[0].shape[0]
     if n < 2:
         raise InvalidValueError(
             "a batch of one row has no covariance: use `batch_size` >= 2 with this sampler."

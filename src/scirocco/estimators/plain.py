@@ -4,33 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
-
 from scirocco import _checks
 from scirocco._tree import pytree_dataclass, static
+from scirocco.data.batching import SAMPLING, AllRows, Batching, WeightedRows, batching
 from scirocco.errors import InvalidTypeError
 from scirocco.estimators import noise as _noise
 from scirocco.estimators.base import Context, Estimate, Estimator, Summand, estimate_from_rows, full_sum
-from scirocco.estimators.batching import SAMPLING, Batch, Batching, WeightedRows, batching
-from scirocco.types import Array, Data, Key, Params, PyTree
-
-
-@pytree_dataclass
-class _AllRows(Batching):
-    """The batch that needs no drawing."""
-
-    num_rows: int = static()
-    size: int = static()
-
-    @property
-    def correction(self) -> float:
-        return 0.0
-
-    def plan(self, key: Key, step: Array) -> Array:
-        return jnp.zeros((), jnp.int32)
-
-    def take(self, data: Data, plan: Array) -> Batch:
-        return Batch(data, jnp.arange(self.num_rows), None, 1.0, self.correction, self.num_rows)
+from scirocco.types import Params, PyTree
 
 
 @pytree_dataclass
@@ -46,14 +26,24 @@ class Full(Estimator):
 
     def batching(self, num_rows: int) -> Batching:
         """Nothing is drawn."""
-        return _AllRows(num_rows, num_rows)
+        return AllRows(num_rows, num_rows)
 
     def estimate(
         self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """Exact; its noise covariance is zero."""
         total = full_sum(summand, position, context.data, context.batch.num_rows)
-        return Estimate(total, None if noise == "none" else _noise.none_at_all(position, noise)), memory
+        return self.from_pass(total, position, memory, noise)
+
+    def next_pass(self, number: int, num_rows: int) -> int | None:
+        """Every estimate is one."""
+        return number
+
+    def from_pass(
+        self, total: PyTree, position: Params, memory: PyTree, kind: str
+    ) -> tuple[Estimate, PyTree]:
+        """The sum itself."""
+        return Estimate(total, None if kind == "none" else _noise.none_at_all(position, kind)), memory
 
 
 @pytree_dataclass
@@ -65,18 +55,19 @@ class Minibatch(Estimator):
     batch_size
         n, at most the number of rows.
     sampling
-        "blocks" (default, fastest), "without_replacement" or "with_replacement"; what each does to the law is said in
-        `scirocco.estimators.batching`.
+        "auto" (blocks in memory; for streamed data what suits the source), "blocks" (fastest), "without_replacement"
+        or "with_replacement"; what each does to the law is said in `scirocco.data.batching` and, for streamed data,
+        in `scirocco.data.superbatches`.
 
     Examples
     --------
     >>> import scirocco as sc
     >>> sc.Minibatch(batch_size=500)
-    Minibatch(batch_size=500, sampling='blocks')
+    Minibatch(batch_size=500, sampling='auto')
     """
 
     batch_size: int = static()
-    sampling: str = static(default="blocks")
+    sampling: str = static(default="auto")
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")

@@ -6,7 +6,6 @@ All have the form  total + Σ_{i in S} w_i [f(θ, x_i) - m_i],  where the m_i ar
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +14,8 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
+from scirocco.data.batching import SAMPLING, Batch, Batching, batching
+from scirocco.data.tables import Table
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import noise as _noise
 from scirocco.estimators.base import (
@@ -24,12 +25,10 @@ from scirocco.estimators.base import (
     Prepared,
     Summand,
     full_sum,
-    rows_per_chunk,
     weighted_sum,
 )
-from scirocco.estimators.batching import SAMPLING, Batch, Batching, batching
 from scirocco.estimators.mode import find_mode
-from scirocco.types import Array, Data, Key, Params, PyTree
+from scirocco.types import Array, Key, Params, PyTree
 
 
 class CentredMemory(NamedTuple):
@@ -87,7 +86,7 @@ class ControlVariates(Estimator):
     optimizer: Any = static(default=None)
     num_optimizer_steps: int | None = static(default=None)
     polish: bool = static(default=True)
-    sampling: str = static(default="blocks")
+    sampling: str = static(default="auto")
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
@@ -104,17 +103,16 @@ class ControlVariates(Estimator):
         """Blocks or independent rows."""
         return batching(self.batch_size, num_rows, self.sampling)
 
-    def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
+    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
         """Find the mode, and the exact sum there."""
         if self.centre is not None:
             centre = model.unconstrain(_like(self.centre, position))
-            total, gradient = _full_gradient(model, centre, data, num_rows)
+            total = table.sum(model.summand, centre)
+            gradient = _tree.add(total, jax.grad(model.log_prior_density)(centre))
             report: dict[str, Any] = {"passes": 1.0}
         else:
-            steps = self.num_optimizer_steps
-            batches = self.batching(num_rows)
             centre, total, gradient, report = find_mode(
-                model, data, batches, position, key, self.optimizer, steps, self.polish
+                model, table, position, key, self.optimizer, self.num_optimizer_steps, self.polish
             )
         return Prepared(centre, CentredMemory(centre, total), report, near_mode=True, gradient=gradient)
 
@@ -123,6 +121,10 @@ class ControlVariates(Estimator):
     ) -> tuple[Estimate, PyTree]:
         """The exact sum at the centre plus the scaled difference over the batch."""
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
+
+    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+        """A centre and a sum."""
+        return CentredMemory(position, position)
 
 
 def _like(centre: Params, position: Params) -> Params:
@@ -161,7 +163,7 @@ class SVRG(Estimator):
 
     batch_size: int = static()
     refresh_every: int | None = static(default=None)
-    sampling: str = static(default="blocks")
+    sampling: str = static(default="auto")
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
@@ -173,7 +175,7 @@ class SVRG(Estimator):
         """Blocks or independent rows."""
         return batching(self.batch_size, num_rows, self.sampling)
 
-    def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
+    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
         """The first centre is the starting point; its sum is made by the first estimate."""
         memory = CentredMemory(position, _tree.zeros_like(position))
         return Prepared(position, memory, {"passes": 1.0})
@@ -183,13 +185,34 @@ class SVRG(Estimator):
     ) -> tuple[Estimate, PyTree]:
         """As control variates, after moving the centre when it is due."""
         num_rows = context.batch.num_rows
-        every = self.refresh_every or max(1, 2 * num_rows // self.batch_size)
+        if context.data is None:  # the host makes the passes
+            return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
 
         def refresh(_: CentredMemory) -> CentredMemory:
             return CentredMemory(position, full_sum(summand, position, context.data, num_rows))
 
-        memory = jax.lax.cond(context.number % every == 0, refresh, lambda old: old, memory)
+        due = context.number % self._every(num_rows) == 0
+        memory = jax.lax.cond(due, refresh, lambda old: old, memory)
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
+
+    def _every(self, num_rows: int) -> int:
+        return self.refresh_every or max(1, 2 * num_rows // self.batch_size)
+
+    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+        """A centre and a sum."""
+        return CentredMemory(position, position)
+
+    def next_pass(self, number: int, num_rows: int) -> int | None:
+        """The next multiple of `refresh_every`."""
+        every = self._every(num_rows)
+        return -(-number // every) * every
+
+    def from_pass(
+        self, total: PyTree, position: Params, memory: PyTree, kind: str
+    ) -> tuple[Estimate, PyTree]:
+        """The centre moves here, where the estimate is exact."""
+        noise = None if kind == "none" else _noise.none_at_all(position, kind)
+        return Estimate(total, noise), CentredMemory(position, total)
 
 
 class TableMemory(NamedTuple):
@@ -218,7 +241,9 @@ class SAGA(Estimator):
 
     batch_size: int = static()
     max_memory: int = static(default=4 << 30)
-    sampling: str = static(default="blocks")
+    sampling: str = static(default="auto")
+
+    needs_index = True
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
@@ -239,9 +264,17 @@ class SAGA(Estimator):
                 "GiB). Use sc.ControlVariates or sc.SVRG, which keep two, or raise `max_memory`."
             )
 
-    def prepare(self, model: Any, data: Data, position: Params, num_rows: int, key: Key) -> Prepared:
+    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
         """Fill the table at the starting point."""
-        return Prepared(position, _fill_table(model.summand, position, data, num_rows), {"passes": 1.0})
+        values = table.each(model.summand, position)
+        memory = TableMemory(values, jax.tree.map(lambda t: t.sum(axis=0), values))
+        return Prepared(position, memory, {"passes": 1.0})
+
+    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+        """A table and its sum."""
+        return TableMemory(
+            jax.tree.map(lambda p: jnp.zeros((num_rows, *p.shape), p.dtype), position), position
+        )
 
     def estimate(
         self, summand: Summand, position: Params, memory: TableMemory, context: Context, noise: str = "none"
@@ -253,6 +286,7 @@ class SAGA(Estimator):
         change = _tree.subtract(new, old)
         total = _tree.add(memory.total, weighted_sum(change, batch))
         covariance = None if noise == "none" else _noise.covariance(change, batch, noise)
+        assert batch.index is not None
         once = _first_occurrence(batch.index) if self.sampling == "with_replacement" else None
         table = jax.tree.map(lambda t, v: t.at[batch.index].set(v), memory.table, new)
         return Estimate(total, covariance), TableMemory(
@@ -272,26 +306,3 @@ def _sum_rows(values: PyTree, mask: Array | None) -> PyTree:
     if mask is None:
         return jax.tree.map(lambda v: v.sum(axis=0), values)
     return jax.tree.map(lambda v: jnp.tensordot(mask.astype(v.dtype), v, axes=1), values)
-
-
-@partial(jax.jit, static_argnums=(0, 3))
-def _full_gradient(model: Any, position: Params, data: Data, num_rows: int) -> tuple[PyTree, PyTree]:
-    """The exact sum over the data, and with the prior's gradient added."""
-    total = full_sum(model.summand, position, data, num_rows)
-    return total, _tree.add(total, jax.grad(model.log_prior_density)(position))
-
-
-@partial(jax.jit, static_argnums=(0, 3))
-def _fill_table(summand: Summand, position: Params, data: Data, num_rows: int) -> TableMemory:
-    """Per-row values in chunks, so that the intermediates stay small."""
-    rows = jax.tree.map(lambda leaf: leaf[:num_rows], data)
-    table = jax.lax.map(
-        lambda row: summand_of_one(summand, position, row), rows, batch_size=rows_per_chunk(data)
-    )
-    return TableMemory(table, jax.tree.map(lambda t: t.sum(axis=0), table))
-
-
-def summand_of_one(summand: Summand, position: Params, row: PyTree) -> PyTree:
-    """f(θ, x) for a single row."""
-    values = summand.each(position, jax.tree.map(lambda leaf: leaf[None], row))
-    return jax.tree.map(lambda v: v[0], values)

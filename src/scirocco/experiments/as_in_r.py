@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco.estimators.batching import IndependentRows
+from scirocco.data.batching import IndependentRows
 from scirocco.model import Model
 from scirocco.types import Array, Data, Key, Params, Rows
 

@@ -1,9 +1,12 @@
 """Running samplers: the compiled loop, chains, progress, results."""
 
 from scirocco.run.kernel import Kernel
+from scirocco.run.listing import list_runs
+from scirocco.run.loading import load
 from scirocco.run.loop import Info, KernelState
 from scirocco.run.progress import Report
 from scirocco.run.result import Run
+from scirocco.run.resuming import resume
 from scirocco.run.sampling import sample
 
-__all__ = ["Info", "Kernel", "KernelState", "Report", "Run", "sample"]
+__all__ = ["Info", "Kernel", "KernelState", "Report", "Run", "list_runs", "load", "resume", "sample"]

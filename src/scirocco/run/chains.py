@@ -2,7 +2,8 @@
 
 On a CPU a minibatch gradient is limited by memory, so a vectorised program gains nothing and loses the cheap contiguous
 reads; separate programs in threads use every core, and one compiled program serves any number of chains. On an
-accelerator one wide program is the only way to keep it busy. Both give the same chains (to rounding).
+accelerator one wide program is the only way to keep it busy. Both give the same chains (to rounding). Chains on
+streamed data are threads everywhere: each reads rows of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco.errors import InvalidValueError
 from scirocco.model import Model
-from scirocco.run import loop
+from scirocco.run import loop, snapshot
+from scirocco.run.keeping import HostChunk, Keeping, good_draws, join, stack
 from scirocco.run.loop import KernelState
 from scirocco.run.setup import Ready
+from scirocco.run.streaming import StreamedParts, advance_streamed, start_streamed
 from scirocco.types import Array, Key, Params, PyTree
 
 METHODS = ("auto", "threads", "vmap")
@@ -27,14 +32,14 @@ _BUFFER_BYTES = 1 << 25
 _MAX_CAPACITY = 8_192
 
 
-class HostChunk(NamedTuple):
-    """A chunk on the host; leaves have the axes (chain, draw, ...)."""
+class Composed(NamedTuple):
+    """What chains are made of."""
 
-    draws: PyTree
-    gradients: PyTree | None
-    stats: dict[str, np.ndarray]
-    bad_step: np.ndarray
-    bad_leaf: np.ndarray
+    model: Model
+    ready: Ready
+    num_chains: int
+    key: Key
+    keeping: Keeping
 
 
 class Chains(Protocol):
@@ -43,20 +48,36 @@ class Chains(Protocol):
     capacity: int
 
     def advance(self, num_steps: int, thin: int, num_draws: int) -> HostChunk:
-        """Make steps in every chain and bring the first `num_draws` kept draws to the host."""
+        """Make steps in every chain and bring what is kept of `num_draws` draws to the host."""
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Everything needed to go on, leaves with a leading chain axis."""
+
+    def reduced(self) -> PyTree:
+        """The reducers' states, leaves with a leading chain axis."""
 
     def close(self) -> None:
         """Release threads."""
 
 
-def make_chains(
-    model: Model, ready: Ready, num_chains: int, key: Key, keep_gradients: bool, method: str
-) -> ThreadedChains | VectorizedChains:
-    """Chains with keys `fold_in(key, chain)`, all started from the same point."""
+def resolve_method(method: str, streamed: bool) -> str:
+    """What "auto" means here."""
+    if streamed and method == "vmap":
+        raise InvalidValueError(
+            'chain_method="vmap" needs the data on the device; each chain of a streamed run reads rows of its own. '
+            'Leave `chain_method` out or use "threads".'
+        )
     if method == "auto":
-        method = "threads" if jax.default_backend() == "cpu" else "vmap"
-    kind = ThreadedChains if method == "threads" else VectorizedChains
-    return kind(model, ready, num_chains, key, keep_gradients)
+        return "threads" if streamed or jax.default_backend() == "cpu" else "vmap"
+    return method
+
+
+def make_chains(
+    composed: Composed, method: str, saved: dict[str, np.ndarray] | None = None
+) -> ThreadedChains | VectorizedChains:
+    """Chains with keys `fold_in(key, chain)`, started from the same point, or taken up where they were saved."""
+    method = resolve_method(method, composed.ready.table.streamed)
+    return (ThreadedChains if method == "threads" else VectorizedChains)(composed, saved)
 
 
 def _capacity(position: Params, keep_gradients: bool, num_chains: int) -> int:
@@ -71,49 +92,100 @@ _advance = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.adv
 class ThreadedChains:
     """Each chain is its own program call; as many at a time as there are cores."""
 
-    def __init__(self, model: Model, ready: Ready, num_chains: int, key: Key, keep_gradients: bool):
-        self.capacity = _capacity(ready.start.position, keep_gradients, 1)
-        self._static = (model, keep_gradients, self.capacity)
-        self._parts = ready.parts
-        starts = [
-            _start(model, ready.parts, ready.start, key, np.int32(chain)) for chain in range(num_chains)
-        ]
-        self.states = [state for state, _ in starts]
-        self.first_density = starts[0][1]
+    def __init__(self, composed: Composed, saved: dict[str, np.ndarray] | None = None):
+        model, ready, num_chains, _, keeping = composed
+        self.capacity = _capacity(ready.start.position, keeping.gradients, 1)
+        self._static = (model, keeping.gradients, self.capacity)
+        self._parts, self._keeping = ready.parts, keeping
+        self._streams: list[StreamedParts] = []
+        self.first_density: Any = jnp.zeros(())
+        params = model.constrain(ready.start.position)
+        self.reducing = [keeping.reducing.init(params) for _ in range(num_chains)]
+        self.made = [0] * num_chains
+        if saved is None:
+            self.states = self._begin(composed)
+        else:
+            self._take_up(composed, saved)
         workers = min(num_chains, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
+
+    def _begin(self, composed: Composed) -> list[KernelState]:
+        model, ready, num_chains, key, _ = composed
+        chains = range(num_chains)
+        if not ready.table.streamed:
+            starts = [_start(model, ready.parts, ready.start, key, np.int32(chain)) for chain in chains]
+            self.first_density = starts[0][1]
+            return [state for state, _ in starts]
+        begun = [start_streamed(model, ready.parts, ready.table, ready.start, key, chain) for chain in chains]
+        self._streams = [streamed for _, _, streamed in begun]
+        self.first_density = begun[0][1]
+        return [state for state, _, _ in begun]
+
+    def _take_up(self, composed: Composed, saved: dict[str, np.ndarray]) -> None:
+        model, ready, num_chains, key, _ = composed
+        template = snapshot.template(model, ready, key, self.reducing[0])
+        restored = [snapshot.restore(template, saved, chain) for chain in range(num_chains)]
+        self.states = [state for state, _, _ in restored]
+        self.reducing = [reducing for _, reducing, _ in restored]
+        self.made = [int(made) for _, _, made in restored]
+        if ready.table.streamed:
+            self._streams = [StreamedParts(ready.parts, ready.table, s.batch_key) for s in self.states]
 
     @property
     def first_gradient(self) -> PyTree:
         """The gradient of the first chain's current state."""
         return self.states[0].gradient.total
 
-    def _one(self, chain: int, num_steps: int, thin: int) -> loop.Chunk:
-        state, chunk = _advance(
-            *self._static,
-            self._parts,
-            self.states[chain],
-            np.int32(num_steps),
-            np.int32(thin),
-        )
+    @property
+    def first_state(self) -> KernelState:
+        """The state of the first chain."""
+        return self.states[0]
+
+    def _one(self, chain: int, num_steps: int, thin: int) -> HostChunk:
+        if self._streams:
+            pieces = []
+            for state, piece in advance_streamed(
+                *self._static, self._streams[chain], self.states[chain], num_steps, thin
+            ):
+                self.states[chain] = state
+                good = good_draws(piece.chunk, piece.num_draws, piece.start, thin, piece.phase)
+                pieces.append(self._keep(chain, piece.chunk, good))
+                if pieces[-1].bad_step >= 0:
+                    break
+            return join(pieces, 0)
+        start = int(self.states[chain].number)
+        counts = (np.int32(num_steps), np.int32(thin), np.int32(0))
+        state, chunk = _advance(*self._static, self._parts, self.states[chain], *counts)
         self.states[chain] = jax.block_until_ready(state)
-        return chunk
+        return self._keep(chain, chunk, good_draws(chunk, num_steps // thin, start, thin))
+
+    def _keep(self, chain: int, chunk: loop.Chunk, count: int) -> HostChunk:
+        reducing = self._keeping.reducing
+        self.reducing[chain] = reducing.update(self.reducing[chain], chunk.draws, count)
+        host = self._keeping.to_host(chunk, count, self.made[chain], axis=0)
+        self.made[chain] += count
+        return host
 
     def advance(self, num_steps: int, thin: int, num_draws: int) -> HostChunk:
         """All chains, in parallel where there are cores."""
         chains = range(len(self.states))
         if self._pool is None:
-            chunks = [self._one(chain, num_steps, thin) for chain in chains]
-        else:
-            chunks = list(self._pool.map(lambda chain: self._one(chain, num_steps, thin), chains))
-        host = [jax.tree.map(np.asarray, chunk) for chunk in chunks]
-        stacked = jax.tree.map(
-            lambda *leaves: np.stack([leaf[:num_draws] if leaf.ndim else leaf for leaf in leaves]), *host
-        )
-        return HostChunk(*stacked)
+            return stack([self._one(chain, num_steps, thin) for chain in chains])
+        return stack(list(self._pool.map(lambda chain: self._one(chain, num_steps, thin), chains)))
+
+    def save(self) -> dict[str, np.ndarray]:
+        """All chains' states."""
+        chains = zip(self.states, self.reducing, self.made, strict=True)
+        return snapshot.save([snapshot.Snapshot(*chain) for chain in chains])
+
+    def reduced(self) -> PyTree:
+        """The reducers' states."""
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *self.reducing)
 
     def close(self) -> None:
         """End the threads."""
+        for streamed in self._streams:
+            streamed.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -143,7 +215,7 @@ def _advance_all(
     thin: Any,
 ) -> tuple[KernelState, loop.Chunk]:
     def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
-        return loop.advance(model, keep_gradients, capacity, parts, state, num_steps, thin)
+        return loop.advance(model, keep_gradients, capacity, parts, state, num_steps, thin, 0)
 
     return jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))(states)
 
@@ -151,25 +223,61 @@ def _advance_all(
 class VectorizedChains:
     """All chains in one program, vectorised with `vmap`."""
 
-    def __init__(self, model: Model, ready: Ready, num_chains: int, key: Key, keep_gradients: bool):
-        self.capacity = _capacity(ready.start.position, keep_gradients, num_chains)
-        self._static = (model, keep_gradients, self.capacity)
-        self._parts = ready.parts
-        numbers = np.arange(num_chains, dtype=np.int32)
-        self.states, self.first_density = _start_all(model, ready.parts, ready.start, key, numbers)
+    def __init__(self, composed: Composed, saved: dict[str, np.ndarray] | None = None):
+        model, ready, num_chains, key, keeping = composed
+        self.capacity = _capacity(ready.start.position, keeping.gradients, num_chains)
+        self._static = (model, keeping.gradients, self.capacity)
+        self._parts, self._keeping, self._num_chains = ready.parts, keeping, num_chains
+        one = keeping.reducing.init(model.constrain(ready.start.position))
+        self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
+        self.made, self.first_density = 0, jnp.zeros(())
+        if saved is None:
+            numbers = np.arange(num_chains, dtype=np.int32)
+            self.states, self.first_density = _start_all(model, ready.parts, ready.start, key, numbers)
+            return
+        template = snapshot.template(model, ready, key, one)
+        restored = [snapshot.restore(template, saved, chain) for chain in range(num_chains)]
+        states, self.reducing = jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *[(state, reducing) for state, reducing, _ in restored]
+        )
+        self.states = states._replace(number=states.number[0])
+        self.made = int(restored[0].made)
 
     @property
     def first_gradient(self) -> PyTree:
         """The gradients of the current states."""
         return self.states.gradient.total
 
+    @property
+    def first_state(self) -> KernelState:
+        """The state of the first chain."""
+        return self._split()[0]
+
     def advance(self, num_steps: int, thin: int, num_draws: int) -> HostChunk:
         """One call for all chains."""
+        start = int(self.states.number)
         self.states, chunk = _advance_all(
             *self._static, self._parts, self.states, np.int32(num_steps), np.int32(thin)
         )
-        host = jax.tree.map(np.asarray, chunk)
-        return HostChunk(*jax.tree.map(lambda leaf: leaf[:, :num_draws] if leaf.ndim > 1 else leaf, host))
+        count = good_draws(chunk, num_steps // thin, start, thin)
+        self.reducing = self._keeping.reducing.update(self.reducing, chunk.draws, count, vectorized=True)
+        host = self._keeping.to_host(chunk, count, self.made, axis=1)
+        self.made += count
+        return host
+
+    def _split(self) -> list[KernelState]:
+        states = self.states._replace(number=jnp.stack([self.states.number] * self._num_chains))
+        return [jax.tree.map(lambda leaf, c=c: leaf[c], states) for c in range(self._num_chains)]
+
+    def save(self) -> dict[str, np.ndarray]:
+        """All chains' states."""
+        reducing = [jax.tree.map(lambda leaf, c=c: leaf[c], self.reducing) for c in range(self._num_chains)]
+        chains = zip(self._split(), reducing, strict=True)
+        return snapshot.save([snapshot.Snapshot(state, part, self.made) for state, part in chains])
+
+    def reduced(self) -> PyTree:
+        """The reducers' states."""
+        return jax.tree.map(np.asarray, self.reducing)
 
     def close(self) -> None:
         """Nothing to release."""

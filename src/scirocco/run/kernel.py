@@ -12,6 +12,7 @@ from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import loop, probe, setup
 from scirocco.run.loop import Info, KernelState
+from scirocco.run.streaming import StreamedParts, start_streamed, step_streamed
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Key, Params
 
@@ -39,18 +40,26 @@ class Kernel:
         self.problem = setup.compose(model, data, sampler, estimator, seed)
         self.model = model
         self.report: dict[str, Any] = {}
+        self._streamed: StreamedParts | None = None
 
     def init(self, key: Key, params: Params) -> KernelState:
         """The state before the first step."""
         ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
         self.problem = self.problem._replace(parts=ready.parts)
         self.report = ready.report
-        state, density = _start(self.model, ready.parts, ready.start, key, np.int32(0))
+        if self.problem.table.streamed:
+            state, density, self._streamed = start_streamed(
+                self.model, ready.parts, ready.table, ready.start, key, 0
+            )
+        else:
+            state, density = _start(self.model, ready.parts, ready.start, key, np.int32(0))
         probe.check_first(self.problem, params, density, state.gradient.total)
         return state
 
     def step(self, key: Key, state: KernelState) -> tuple[KernelState, Info]:
         """One step; `state` stays usable."""
+        if self._streamed is not None:
+            return step_streamed(self.model, self._streamed, state, key)
         return _step(self.model, self.problem.parts, state, key)
 
     def position(self, state: KernelState) -> Params:

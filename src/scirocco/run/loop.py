@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco.data.superbatches import Superbatch
 from scirocco.estimators import Batching, Context, Estimator
 from scirocco.model import Model
 from scirocco.samplers import Gradient, Sampler
-from scirocco.types import Array, Data, Key, Params, PyTree
+from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
 _AHEAD_WORDS = 1 << 16
 _AHEAD_STEPS = 256
@@ -57,6 +58,12 @@ class Parts(NamedTuple):
     estimator: Estimator
     batching: Batching
     data: Data
+    """All rows, or for streamed data those of one superbatch."""
+
+    @property
+    def resident(self) -> bool:
+        """Whether `data` holds all rows."""
+        return not isinstance(self.batching, Superbatch)
 
 
 class Draws(NamedTuple):
@@ -94,9 +101,14 @@ def step_key(key: Key, number: Array) -> Key:
 
 def draw(parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array) -> Draws:
     """The randomness of step `number`; `noise_key` is that step's own."""
+    noise, signs = noise_and_signs(parts, params, noise_key)
+    return Draws(noise, parts.batching.plan(batch_key, number + 1), signs)
+
+
+def noise_and_signs(parts: Parts, params: Params, noise_key: Key) -> tuple[PyTree, PyTree | None]:
+    """The sampler's noise of a step and, where it needs curvature, random signs."""
     noise_key, sign_key = _branch(parts, noise_key)
-    plan = parts.batching.plan(batch_key, number + 1)
-    return Draws(parts.sampler.noise(noise_key, params), plan, _signs(params, sign_key))
+    return parts.sampler.noise(noise_key, params), random_signs(params, sign_key)
 
 
 def _branch(parts: Parts, key: Key) -> tuple[Key, Key | None]:
@@ -104,7 +116,7 @@ def _branch(parts: Parts, key: Key) -> tuple[Key, Key | None]:
     return tuple(jax.random.split(key)) if parts.sampler.needs_curvature else (key, None)
 
 
-def _signs(params: Params, key: Key | None) -> PyTree | None:
+def random_signs(params: Params, key: Key | None) -> PyTree | None:
     """Random signs z, for the estimate z ∘ (H z) of the diagonal of a Hessian H."""
     if key is None:
         return None
@@ -122,7 +134,8 @@ def evaluate(
     probe: PyTree | None,
 ) -> tuple[Gradient, PyTree]:
     """Estimate of ∇ log posterior at `position`: exact prior part plus the estimated sum over the data."""
-    context = Context(parts.data, parts.batching.take(parts.data, plan), number)
+    everything = parts.data if parts.resident else None
+    context = Context(everything, parts.batching.take(parts.data, plan), number)
 
     def total(at: Params) -> tuple[PyTree, Any]:
         estimate, updated = parts.estimator.estimate(
@@ -147,26 +160,47 @@ class Start(NamedTuple):
     """The exact gradient there, when it is known; else the first is estimated."""
 
 
-def start_chain(
-    model: Model, parts: Parts, begin: Start, key: Key, chain: Array
-) -> tuple[KernelState, Array]:
+class ChainKeys(NamedTuple):
+    """The randomness of one chain."""
+
+    start: Key
+    signs: Key | None
+    batches: Key
+    noise: Key
+
+
+def chain_keys(parts: Parts, key: Key, chain: Any) -> ChainKeys:
+    """The keys of chain number `chain`."""
+    start, batches, noise = jax.random.split(jax.random.fold_in(key, chain), 3)
+    start, signs = _branch(parts, start)
+    return ChainKeys(start, signs, batches, noise)
+
+
+def first_state(
+    parts: Parts, position: Params, gradient: Gradient, memory: PyTree, keys: ChainKeys
+) -> KernelState:
+    """The state before the first step; auxiliary variables are drawn."""
+    init = parts.sampler.init(position, keys.start)
+    return KernelState(init, gradient, memory, jnp.zeros((), jnp.int32), keys.batches, keys.noise)
+
+
+def start_chain(model: Model, parts: Parts, begin: Start, key: Key, chain: Any) -> tuple[KernelState, Array]:
     """Chain number `chain` of the run that belongs to `key`, before its first step, and its log density there.
 
     Auxiliary variables are drawn, the first gradient is estimated (or known). The log density is that of the prior and
     some rows: it only serves to see whether it is finite.
     """
-    init_key, batch_key, noise_key = jax.random.split(jax.random.fold_in(key, chain), 3)
-    init_key, sign_key = _branch(parts, init_key)
+    keys = chain_keys(parts, key, chain)
     zero, (position, memory, known) = jnp.zeros((), jnp.int32), begin
-    if known is not None and parts.sampler.noise_kind == "none" and sign_key is None:
+    if known is not None and parts.sampler.noise_kind == "none" and keys.signs is None:
         gradient, density = Gradient(known), jnp.zeros(())  # who knows the gradient has seen the density
     else:
-        plan = parts.batching.plan(batch_key, zero)
-        gradient, memory = evaluate(model, parts, position, memory, zero, plan, _signs(position, sign_key))
+        plan = parts.batching.plan(keys.batches, zero)
+        signs = random_signs(position, keys.signs)
+        gradient, memory = evaluate(model, parts, position, memory, zero, plan, signs)
         rows = jax.tree.map(lambda leaf: leaf[: min(parts.batching.size, _LOOK_AT_ROWS)], parts.data)
         density = model.log_prior_density(position) + model.log_likelihood_sum(position, rows)
-    init = parts.sampler.init(position, init_key)
-    return KernelState(init, gradient, memory, zero, batch_key, noise_key), density
+    return first_state(parts, position, gradient, memory, keys), density
 
 
 def move(model: Model, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
@@ -174,8 +208,14 @@ def move(model: Model, parts: Parts, state: KernelState, draws: Draws) -> tuple[
     moved = parts.sampler.step(state.sampler, state.gradient, draws.noise, state.number)
     number = state.number + 1
     gradient, memory = evaluate(model, parts, moved.position, state.memory, number, draws.plan, draws.probe)
-    info = Info(_code(moved.position), _stats(parts, moved, gradient))
-    return KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key), info
+    state = KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
+    return state, inform(parts, state)
+
+
+def inform(parts: Parts, state: KernelState) -> Info:
+    """What a reader wants to know of the step that led to `state`."""
+    stats = _stats(parts, state.sampler, state.gradient)
+    return Info(_code(state.sampler.position), stats)
 
 
 def _stats(parts: Parts, sampler_state: Any, gradient: Gradient) -> dict[str, Array]:
@@ -202,8 +242,12 @@ def advance(
     state: KernelState,
     num_steps: Array,
     thin: Array,
+    phase: ArrayLike,
 ) -> tuple[KernelState, Chunk]:
-    """Make `num_steps` steps of one chain, keeping every `thin`-th position (at most `capacity`)."""
+    """Make `num_steps` steps of one chain, keeping every `thin`-th position (at most `capacity`).
+
+    `phase` steps towards the first draw have been made before.
+    """
     position = state.sampler.position
     ahead = ahead_steps(parts, position)
     kept = (
@@ -226,7 +270,7 @@ def advance(
             state, info = move(model, parts, state, jax.tree.map(lambda leaf: leaf[offset], drawn))
             newly = (bad_step < 0) & (info.code > 0)
             bad = (jnp.where(newly, state.number - 1, bad_step), jnp.where(newly, info.code - 1, bad_leaf))
-            slot = (done + offset) // thin
+            slot = (phase + done + offset) // thin
             keep = (state.sampler.position, state.gradient.total if keep_gradients else None, info.stats)
             buffers = jax.tree.map(
                 lambda buffer, leaf: jax.lax.dynamic_update_index_in_dim(

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import _tree
+from scirocco.data import Table
 from scirocco.errors import BadStartError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.model import Model
@@ -28,7 +29,7 @@ _TABLE_NUMBERS = 1 << 24
 _TAG = 0xFFFFFFFD  # a run's key is folded with chain numbers elsewhere: far from this
 
 
-def measure(model: Model, parts: Parts, prepared: Prepared, key: Key) -> Scales:
+def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key) -> Scales:
     """Curvature and noise where the posterior has its mass.
 
     A start far from the mode can have several times its noise and curvature, so unless the estimator has found the
@@ -37,21 +38,32 @@ def measure(model: Model, parts: Parts, prepared: Prepared, key: Key) -> Scales:
     """
     position = prepared.position
     if not prepared.near_mode and importlib.util.find_spec("optax") is not None:
-        (position, _), _, _ = approach_mode(model, parts.data, parts.batching, position, key)
-    curvature, noise, information = _measure(model, parts, position, prepared.memory, key)
+        position, _, _ = approach_mode(model, table, position, key)
+    rows = _rows(table, position)
+    points, keys = _POINTS, jax.random.split(jax.random.fold_in(key, _TAG), 3)
+    if table.streamed:
+        feed = table.feed(keys[2])
+        segment = feed.at(0)
+        feed.close()
+        points = min(_POINTS, segment.stop)
+        parts = parts._replace(data=segment.data, batching=segment.batching)
+    exact = parts.estimator.next_pass(1, table.num_rows) == 1 and table.streamed
+    curvature, noise, information = _measure(
+        model, points, exact, parts, rows, position, prepared.memory, keys
+    )
     if not math.isfinite(float(curvature)):
         raise BadStartError("the curvature of the log density is not finite at the starting point.")
     return Scales(float(curvature), noise, information, parts.batching.epoch)
 
 
-def curvature_limit(model: Model, parts: Parts, position: Params, key: Key) -> float:
+def curvature_limit(model: Model, table: Table, position: Params, key: Key) -> float:
     """Largest curvature alone, for advice after a divergence."""
-    return float(_curvature(model, parts, position, key))
+    return float(_curvature(model, table.num_rows, _rows(table, position), position, key))
 
 
-@partial(jax.jit, static_argnums=0)
-def _curvature(model: Model, parts: Parts, position: Params, key: Key) -> Array:
-    rows, scale = _rows(parts, position)
+@partial(jax.jit, static_argnums=(0, 1))
+def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, key: Key) -> Array:
+    scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
 
     def gradient(at: Params) -> PyTree:
         return jax.grad(lambda p: -model.log_prior_density(p) - scale * model.log_likelihood_sum(p, rows))(at)
@@ -67,12 +79,18 @@ def _curvature(model: Model, parts: Parts, position: Params, key: Key) -> Array:
     return jax.lax.fori_loop(0, _POWER_STEPS, iterate, (direction, _tree.norm(direction)))[1]
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _measure(
-    model: Model, parts: Parts, position: Params, memory: PyTree, key: Key
+    model: Model,
+    points: int,
+    exact: bool,
+    parts: Parts,
+    rows: PyTree,
+    position: Params,
+    memory: PyTree,
+    keys: Key,
 ) -> tuple[Array, PyTree, PyTree]:
-    power_key, point_key, batch_key = jax.random.split(jax.random.fold_in(key, _TAG), 3)
-    rows, _ = _rows(parts, position)
+    power_key, point_key, batch_key = keys
     squares = jax.tree.map(lambda g: jnp.mean(g * g, axis=0), model.summand.each(position, rows))
     information = _tree.scale(parts.batching.num_rows, squares)
     mean = _tree.vdot(information, jax.tree.map(jnp.ones_like, information)) / _tree.size(information)
@@ -82,19 +100,17 @@ def _measure(
         xi = _tree.normal_like(jax.random.fold_in(point_key, number), position)
         there = jax.tree.map(lambda p, d, x: p + d * x, position, deviation, xi)
         batch = parts.batching.take(parts.data, parts.batching.plan(batch_key, number))
-        context = Context(parts.data, batch, jnp.asarray(1, jnp.int32))
+        context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
         return parts.estimator.estimate(model.summand, there, memory, context, "diagonal")[0].noise
 
-    noise = jax.lax.map(noise_at, jnp.arange(_POINTS))
-    curvature = _curvature(model, parts, position, power_key)
+    curvature = _curvature(model, parts.batching.num_rows, rows, position, power_key)
+    if exact:  # every estimate is a pass over all rows
+        return curvature, _tree.zeros_like(position), information
+    noise = jax.lax.map(noise_at, jnp.arange(points))
     return curvature, jax.tree.map(lambda v: v.mean(axis=0), noise), information
 
 
-def _rows(parts: Parts, position: Params) -> tuple[PyTree, float]:
-    """The first rows (blocks are shuffled), or rows spread evenly over data in the user's order."""
-    num_rows = parts.batching.num_rows
-    count = max(2, min(num_rows, _ROWS, _TABLE_NUMBERS // _tree.size(position)))
-    count = min(count, num_rows)
-    stride = max(1, num_rows // count)
-    rows = jax.tree.map(lambda leaf: leaf[: count * stride : stride], parts.data)
-    return rows, num_rows / count
+def _rows(table: Table, position: Params) -> PyTree:
+    """Rows spread evenly over the data."""
+    count = max(2, min(_ROWS, _TABLE_NUMBERS // _tree.size(position)))
+    return table.spread_rows(min(count, table.num_rows))

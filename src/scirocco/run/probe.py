@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.data import ArraySource
+from scirocco.data import Table
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Batching
 from scirocco.model import Model
-from scirocco.types import Array, Data, Params, PyTree
+from scirocco.types import Array, Params, PyTree
 
 
 def check_params(params: Params) -> Params:
@@ -52,7 +52,7 @@ def _check_leaf(name: str, leaf: Any) -> Array:
     return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(host.dtype))
 
 
-def check_shapes(model: Model, params: Params, source: ArraySource, batching: Batching) -> None:
+def check_shapes(model: Model, params: Params, source: Any, batching: Batching) -> None:
     """Trace the user's functions on shapes alone and refuse what is not a scalar (or one value a row)."""
     if model.log_prior is not None:
         out = _trace(model._jitted_prior, "log_prior", params)
@@ -91,7 +91,7 @@ def check_shapes(model: Model, params: Params, source: ArraySource, batching: Ba
     _compare_forms(model, params, source, batching.size)
 
 
-def _compare_forms(model: Model, params: Params, source: ArraySource, size: int) -> None:
+def _compare_forms(model: Model, params: Params, source: Any, size: int) -> None:
     """A vectorised likelihood must give a row the same value alone and in company (on two batches)."""
     position = model.unconstrain(params)
     for begin in (0, max(0, source.num_rows - size)):
@@ -150,9 +150,9 @@ def _shape(out: Any) -> tuple[int, ...]:
     return tuple(getattr(out, "shape", ()))
 
 
-def _single_columns(source: ArraySource) -> str:
-    names = zip(_tree.leaf_names(source.arrays), jax.tree.leaves(source.arrays), strict=True)
-    return ", ".join(f"`{name}`" for name, leaf in names if leaf.ndim == 2 and leaf.shape[1] == 1)
+def _single_columns(source: Any) -> str:
+    names = zip(_tree.leaf_names(source.row_spec), jax.tree.leaves(source.row_spec), strict=True)
+    return ", ".join(f"`{name}`" for name, leaf in names if leaf.shape == (1,))
 
 
 def describe(tree: PyTree) -> str:
@@ -171,17 +171,17 @@ def check_first(problem: Any, params: Params, density: Array, gradient: PyTree) 
     if not unhappy and np.all(np.isfinite(density)):
         return
     position = problem.model.unconstrain(check_params(params))
-    explain_bad_start(problem.model, position, problem.parts.data, problem.source.num_rows)
+    explain_bad_start(problem.model, position, problem.table)
     raise BadStartError(
         f"the gradient of the log density with respect to `{', '.join(unhappy)}` is not finite at the starting point "
         "although the density is (a root or an absolute value at 0 does that). Start elsewhere or rewrite it smoothly."
     )
 
 
-def explain_bad_start(model: Model, position: Params, data: Data, num_rows: int) -> None:
+def explain_bad_start(model: Model, position: Params, table: Table) -> None:
     """Raise with what is not finite at the start, prior or likelihood; silent when both are finite."""
-    size = min(num_rows, 10_000)
-    prior, likelihood = _first_density(model, size, position, data)
+    size = min(table.num_rows, 10_000)
+    prior, likelihood = _first_density(model, position, table.spread_rows(size))
     if not np.isfinite(prior):
         what = (
             "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
@@ -194,14 +194,13 @@ def explain_bad_start(model: Model, position: Params, data: Data, num_rows: int)
     if len(bad):
         raise BadStartError(
             f"the log likelihood is {np.atleast_1d(likelihood)[bad[0]]} at the starting point for {len(bad)} of the "
-            f"first {size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or "
+            f"{size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or "
             "constrain the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
         )
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _first_density(model: Model, size: int, position: Params, data: Data) -> tuple[Array, Array]:
-    rows = jax.tree.map(lambda leaf: leaf[:size], data)
+@partial(jax.jit, static_argnums=0)
+def _first_density(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
     values = (
         model.log_likelihoods(position, rows)
         if model.form != "total"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from scirocco import _tree
 from scirocco._extras import require
 from scirocco._version import __version__
 from scirocco.errors import InvalidValueError
+from scirocco.run.records import plain
 from scirocco.types import Params, PyTree
 
 
@@ -39,6 +40,12 @@ class Run:
         "complete", "interrupted", "stopped" (by a callback) or "diverged".
     scores
         What callbacks returned: (step, {name: value}).
+    traces
+        The functions of `sc.reducers.Trace` at every draw, leaves (chain, draw, ...).
+    reduced
+        What the other reducers found, leaves with a leading chain axis.
+    path
+        The store, if there is one; the leaves above are then read from it when they are used.
     """
 
     draws: Params
@@ -49,6 +56,9 @@ class Run:
     timing: dict[str, Any]
     status: str
     scores: list[tuple[int, dict[str, float]]]
+    traces: dict[str, PyTree] = field(default_factory=dict)
+    reduced: dict[str, Any] = field(default_factory=dict)
+    path: str | None = None
 
     @property
     def num_draws(self) -> int:
@@ -58,7 +68,8 @@ class Run:
     @property
     def num_chains(self) -> int:
         """Chains."""
-        return jax.tree.leaves(self.draws)[0].shape[0] if self.draws is not None else 0
+        leaves = jax.tree.leaves((self.draws, self.stats))
+        return leaves[0].shape[0] if leaves else 0
 
     def __repr__(self) -> str:
         sampler = self.configuration["sampler"]["name"]
@@ -117,7 +128,7 @@ class Run:
         xarray = require("xarray", "run.to_arviz()")
         attributes = {
             "configuration": json.dumps(self.configuration),
-            "report": json.dumps(_plain(self.report)),
+            "report": json.dumps(plain(self.report)),
         }
         attributes |= {
             "timing": json.dumps(self.timing),
@@ -128,7 +139,7 @@ class Run:
         groups = {
             "posterior": self._dataset(self.draws).assign_attrs(attributes),
             "sample_stats": xarray.Dataset(
-                {name: (("chain", "draw"), value) for name, value in self.stats.items()}
+                {name: (("chain", "draw"), np.asarray(value)) for name, value in self.stats.items()}
             ),
             "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
         }
@@ -145,9 +156,19 @@ class Run:
         variables = {}
         for name, values in self._named(tree).items():
             inner = tuple(f"{name}_dim_{axis}" for axis in range(values.ndim - 2))
-            variables[name] = (("chain", "draw", *inner), values)
+            variables[name] = (("chain", "draw", *inner), np.asarray(values))
         coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
         return xarray.Dataset(variables, coords)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the run to a folder that `sc.load`, xarray and ArviZ open; an existing one is refused.
+
+        Configuration and draws, nothing else: a run can be resumed only from the `store` it was made with.
+        """
+        from scirocco.run.loading import save
+
+        self._need_draws()
+        save(self, path, overwrite)
 
     def _need_draws(self) -> None:
         if self.draws is None or not self.num_draws:
@@ -162,67 +183,3 @@ def _flatten(dataset: Any) -> dict[str, float]:
             label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
             out[label] = float(values[index])
     return out
-
-
-def describe_configuration(
-    problem: Any,
-    ready: Any,
-    num_samples: int,
-    num_burnin: int,
-    thin: int,
-    num_chains: int,
-    seed: int,
-    keep_gradients: bool,
-    params: Params,
-) -> dict[str, Any]:
-    """Everything that defines a run, as JSON-ready values."""
-    return {
-        "model": repr(problem.model),
-        "sampler": describe(ready.parts.sampler),
-        "estimator": describe(ready.parts.estimator),
-        "num_rows": problem.source.num_rows,
-        "data": problem.source.fingerprint(),
-        "parameters": {
-            name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
-            for name, leaf in zip(
-                _tree.leaf_names(ready.start.position), jax.tree.leaves(ready.start.position), strict=True
-            )
-        },
-        "dimension": _tree.size(ready.start.position),
-        "num_samples": num_samples,
-        "num_burnin": num_burnin,
-        "thin": thin,
-        "num_chains": num_chains,
-        "seed": seed,
-        "keep_gradients": keep_gradients,
-        "backend": jax.default_backend(),
-        "versions": {"scirocco": __version__, "jax": jax.__version__, "numpy": np.__version__},
-    }
-
-
-def describe(part: Any) -> dict[str, Any]:
-    """A sampler, estimator or schedule by name and fields."""
-    fields = {field.name: _plain(getattr(part, field.name)) for field in dataclasses.fields(part)}
-    return {"name": type(part).__name__, **fields}
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return [_plain(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return describe(value)
-    if hasattr(value, "shape"):
-        array = np.asarray(value)
-        if array.size <= 1:
-            return array.item() if array.size else None
-        return {
-            "shape": list(array.shape),
-            "mean": float(array.mean()),
-            "min": float(array.min()),
-            "max": float(array.max()),
-        }
-    return getattr(value, "__qualname__", type(value).__name__)

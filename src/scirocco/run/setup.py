@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from scirocco.data import ArraySource, as_source
+from scirocco.data import ArraySource, Resident, Streamed, Table, as_source, to_device
 from scirocco.errors import BadStartError, InvalidTypeError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
@@ -17,21 +15,22 @@ from scirocco.run.loop import Parts, Start
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Key, Params
 
-_WORTH_SHARING = 1 << 20
-
 
 class Problem(NamedTuple):
     """Model, data and method, composed and arranged, before any parameter is known."""
 
     model: Model
-    source: ArraySource
+    source: Any
     parts: Parts
+    """For streamed data without rows: each segment brings its own."""
+    table: Table
 
 
 class Ready(NamedTuple):
     """Everything a chain starts from."""
 
     parts: Parts
+    table: Table
     start: Start
     report: dict[str, Any]
 
@@ -43,19 +42,13 @@ def compose(model: Model, data: Data, sampler: Sampler, estimator: Estimator, se
     _check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     source = as_source(data)
     batching = estimator.batching(source.num_rows)
-    arranged = jax.tree.map(_to_device, batching.arrange(source.arrays, seed))
-    return Problem(model, source, Parts(sampler, estimator, batching, arranged))
-
-
-def _to_device(array: np.ndarray) -> jax.Array:
-    """The array as JAX's, without a copy where memory is shared and its start is aligned.
-
-    Large data are then used where they lie; the caller's own arrays must not change during the run.
-    """
-    shared = jax.default_backend() == "cpu" and array.nbytes >= _WORTH_SHARING
-    if shared and array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.dtype.kind in "fiu":
-        return jnp.from_dlpack(array)
-    return jnp.asarray(array)
+    if isinstance(source, ArraySource):
+        arranged = jax.tree.map(to_device, batching.arrange(source.arrays, seed))
+        parts = Parts(sampler, estimator, batching, arranged)
+        return Problem(model, source, parts, Resident(arranged, batching))
+    automatic = getattr(estimator, "sampling", "auto") == "auto"
+    table = Streamed(source, batching, automatic, estimator.needs_index)
+    return Problem(model, source, Parts(sampler, estimator, table.batching, None), table)
 
 
 def _check_kind(value: Any, kind: type, name: str, example: str) -> None:
@@ -71,7 +64,7 @@ def _check_kind(value: Any, kind: type, name: str, example: str) -> None:
 
 def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key) -> Ready:
     """Check the start, let the estimator do its one-off work, let the sampler fill in what was left open."""
-    model, parts = problem.model, problem.parts
+    model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
     params = probe.check_params(params)
     model.check_domain(params)
@@ -81,14 +74,16 @@ def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int
         parts.sampler.check_params(params, num_steps)
     position = model.unconstrain(params)
     try:
-        prepared = parts.estimator.prepare(model, parts.data, position, num_rows, key)
+        prepared = parts.estimator.prepare(model, table, position, key)
         report = dict(prepared.report)
+        if isinstance(table, Streamed):
+            report["batches"] = table.reason
         if parts.sampler.needs_scales:
-            scales = pilot.measure(model, parts, prepared, key)
+            scales = pilot.measure(model, parts, table, prepared, key)
             parts = parts._replace(sampler=parts.sampler.resolve(scales, prepared.position))
             parts.sampler.check_params(params, num_steps)
             report["largest_curvature"] = scales.largest_curvature
     except BadStartError:
-        probe.explain_bad_start(model, position, parts.data, num_rows)
+        probe.explain_bad_start(model, position, table)
         raise
-    return Ready(parts, Start(prepared.position, prepared.memory, prepared.gradient), report)
+    return Ready(parts, table, Start(prepared.position, prepared.memory, prepared.gradient), report)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import helpers
+from scirocco.data import batching
+from scirocco.data.batching import Blocks, IndependentRows, WeightedRows
 from scirocco.errors import InvalidValueError
-from scirocco.estimators import batching
-from scirocco.estimators.batching import Blocks, IndependentRows, WeightedRows
 
 SHAPES = [(12, 3), (10, 3), (7, 7), (9, 1), (64, 16), (65, 16)]
 

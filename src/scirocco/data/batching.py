@@ -5,7 +5,7 @@ ahead in one vectorised call. `take` then fetches the rows. `arrange` puts the d
 
 What each does to the law
 -------------------------
-blocks (default)
+blocks ("auto" for data in memory)
     The rows are shuffled once. An epoch walks through N // n disjoint windows of n rows in random order, from a
     random offset; offset and order are drawn anew each epoch. Every window start is uniform on 0..N-1, so each single
     estimate is unbiased; within an epoch no row comes twice, so the errors of successive estimates partly cancel and
@@ -28,19 +28,20 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._tree import pytree_dataclass, static
+from scirocco.data.shuffle import epoch_words, random_order, scale_word, uniform_index
 from scirocco.errors import InvalidValueError
-from scirocco.estimators.shuffle import epoch_words, random_order, scale_word, uniform_index
 from scirocco.types import Array, Data, Key, Rows
 
 _ALIGNMENT = 64
-SAMPLING = ("blocks", "without_replacement", "with_replacement")
+SAMPLING = ("auto", "blocks", "without_replacement", "with_replacement")
 
 
 class Batch(NamedTuple):
     """Some rows, their numbers in the arranged data, and weights that make Σ_i w_i f(x_i) unbiased for the full sum."""
 
     rows: Rows
-    index: Array  # type: ignore[assignment]
+    index: Array | None  # type: ignore[assignment]
+    """None: not known (a superbatch for an estimator that does not ask)."""
     weights: Array | None
     """None: every row has the weight `scale`."""
     scale: float
@@ -81,6 +82,27 @@ class Batching(abc.ABC):
     def epoch(self) -> int:
         """Steps over which no row comes twice; 1 when batches are independent."""
         return 1
+
+
+@pytree_dataclass
+class AllRows(Batching):
+    """The batch that needs no drawing."""
+
+    num_rows: int = static()
+    size: int = static()
+
+    @property
+    def correction(self) -> float:
+        """An exact sum has no variance."""
+        return 0.0
+
+    def plan(self, key: Key, step: Array) -> Array:
+        """Always the same."""
+        return jnp.zeros((), jnp.int32)
+
+    def take(self, data: Data, plan: Array) -> Batch:
+        """Everything."""
+        return Batch(data, jnp.arange(self.num_rows), None, 1.0, self.correction, self.num_rows)
 
 
 @pytree_dataclass
@@ -208,12 +230,16 @@ class WeightedRows(Batching):
 
 def _take_aligned(leaf: np.ndarray, order: np.ndarray) -> np.ndarray:
     """The rows in this order, in memory that starts where JAX can use it as it is instead of copying it once more."""
-    shape = (len(order), *leaf.shape[1:])
-    size = int(np.prod(shape)) * leaf.dtype.itemsize
+    out = aligned_empty((len(order), *leaf.shape[1:]), leaf.dtype)
+    return np.take(leaf, order, axis=0, out=out, mode="clip")  # "raise" would go through a buffer
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Room for an array, at an address from which JAX can use it without a copy."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + _ALIGNMENT, np.uint8)
     begin = -raw.ctypes.data % _ALIGNMENT
-    out = raw[begin : begin + size].view(leaf.dtype).reshape(shape)
-    return np.take(leaf, order, axis=0, out=out, mode="clip")  # "raise" would go through a buffer
+    return raw[begin : begin + size].view(dtype).reshape(shape)
 
 
 def _gather(data: Data, index: Array) -> Rows:
@@ -224,7 +250,7 @@ def batching(size: int, num_rows: int, sampling: str) -> Batching:
     """The batching that `sampling` names, with the batch size checked against the data."""
     check_batch_size(size, num_rows)
     _checks.choice(sampling, "sampling", SAMPLING)
-    if sampling == "blocks":
+    if sampling in ("auto", "blocks"):
         return Blocks(num_rows, size)
     return IndependentRows(num_rows, size, sampling == "with_replacement")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import helpers
-from scirocco.estimators import shuffle
+from scirocco.data import shuffle
 
 
 def random_words(seed, shape):

@@ -1,0 +1,1 @@
+"""The native format: folders of `.npy` files with a header, for rows and for sparse corpora."""

@@ -1,0 +1,242 @@
+"""Documents as sparse rows of word counts: in memory, or in a data folder larger than memory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco._extras import require
+from scirocco.data.native.folder import check_buffers, check_indices, check_stretch
+from scirocco.data.native.header import Header, open_arrays, read_header, stamp, verify_arrays
+from scirocco.data.native.npy import MAP_LIMIT, ArrayFile, run_entries
+from scirocco.data.native.precision import check_kind, stored_dtype, to_stored
+from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
+from scirocco.types import PyTree, Rows
+
+
+class _Held:
+    """An array in memory with the reading methods of an `ArrayFile`."""
+
+    def __init__(self, array: np.ndarray):
+        self.array, self.dtype, self.nbytes, self.rows = array, array.dtype, array.nbytes, len(array)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.array[start:stop]
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        return self.array[indices]
+
+    def take_runs(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        return self.array[run_entries(starts, lengths)]
+
+
+class CorpusSource:
+    """Rows of a sparse matrix of counts: documents × vocabulary.
+
+    A row is padded to the longest document: `index`, the numbers of its distinct words, and `count`, how often
+    each comes; padding has index 0 and count 0, so that sums over words need no mask. `take_csr` gives the rows
+    without padding.
+
+    Parameters
+    ----------
+    matrix_or_folder
+        A SciPy sparse matrix or array, or a folder made by `write_corpus` or `sc.data.convert`.
+    map_limit
+        As for `FolderSource`: bytes of a folder that may be mapped.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp, scirocco as sc
+    >>> corpus = sc.data.CorpusSource(sp.csr_array([[0, 2, 1], [0, 0, 4]]))
+    >>> corpus.num_rows, corpus.vocabulary_size
+    (2, 3)
+    >>> corpus.take([1, 0])
+    {'index': array([[2, 0],
+           [1, 2]], dtype=int32), 'count': array([[4, 0],
+           [2, 1]], dtype=int32)}
+    """
+
+    checked = True
+    """Every count is known to be finite."""
+
+    def __init__(self, matrix_or_folder: Any, *, map_limit: int = MAP_LIMIT):
+        self.map_limit = map_limit
+        if isinstance(matrix_or_folder, (str, os.PathLike)):
+            self._open(Path(matrix_or_folder).expanduser().absolute())
+        else:
+            self._hold(matrix_or_folder)
+
+    def _open(self, path: Path) -> None:
+        self.path: Path | None = path
+        self.header: Header | None = read_header(path)
+        if self.header.kind != "corpus":
+            raise InvalidValueError(
+                f"{path} holds plain {self.header.kind}, not a corpus. Use sc.data.open(path)."
+            )
+        self.num_rows: int = self.header.num_rows
+        self.vocabulary_size: int = self.header.extra["vocabulary_size"]
+        self.longest_row: int = self.header.extra["longest_row"]
+        self.shuffled: bool = self.header.shuffled
+        self._digest = self.header.digest
+        self._files: dict[str, ArrayFile] = open_arrays(path, self.header, self.map_limit)
+        self._parts: dict[str, Any] = dict(self._files)
+        ends = self._parts["indptr"].take(np.array([0, self.num_rows]))
+        if ends[0] != 0 or ends[1] != self._parts["indices"].rows:
+            raise InvalidValueError(
+                f"`indptr.npy` in {path} does not fit `indices.npy`. Convert the corpus again with overwrite=True."
+            )
+
+    def _hold(self, matrix: Any) -> None:
+        indptr, indices, counts, self.vocabulary_size = _checked(matrix)
+        self.path, self.header, self.shuffled = None, None, False
+        self.num_rows = len(indptr) - 1
+        self.longest_row = int(np.diff(indptr).max())
+        self._files = {}
+        self._parts = {"indptr": _Held(indptr), "indices": _Held(indices), "counts": _Held(counts)}
+        self._digest = _hash(self)
+
+    @property
+    def row_spec(self) -> PyTree:
+        """Shape and dtype of one padded row."""
+        return {
+            name: jax.ShapeDtypeStruct((self.longest_row,), dtype)
+            for name, (_, dtype) in self._wanted.items()
+        }
+
+    @property
+    def _wanted(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
+        shape = (self.longest_row,)
+        return {"index": (shape, self._parts["indices"].dtype), "count": (shape, self._parts["counts"].dtype)}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, in memory or on disk (without padding)."""
+        return sum(part.nbytes for part in self._parts.values())
+
+    @property
+    def num_entries(self) -> int:
+        """Pairs of a document and a word that comes in it."""
+        return int(self._parts["indices"].rows)
+
+    def take(self, indices: Any, out: Rows | None = None) -> Rows:
+        """The padded rows with these numbers, in this order, optionally into the arrays `out`."""
+        indptr, words, counts = self.take_csr(indices)
+        return self._padded(indptr, words, counts, out)
+
+    def read(self, start: int, stop: int, out: Rows | None = None) -> Rows:
+        """The padded rows start..stop-1 (up to the last one), optionally into the arrays `out`."""
+        start, stop = check_stretch(start, stop, self.num_rows)
+        indptr = self._parts["indptr"].read(start, stop + 1)
+        first, last = int(indptr[0]), int(indptr[-1])
+        words, counts = (self._parts[name].read(first, last) for name in ("indices", "counts"))
+        return self._padded(indptr - first, words, counts, out)
+
+    def take_csr(self, indices: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows with these numbers without padding: `indptr`, `indices` and `counts` of a CSR matrix."""
+        indices = check_indices(indices, self.num_rows)
+        starts = self._parts["indptr"].take(indices)
+        lengths = self._parts["indptr"].take(indices + 1) - starts
+        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        words, counts = (self._parts[name].take_runs(starts, lengths) for name in ("indices", "counts"))
+        return indptr, words, counts
+
+    def _padded(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, out: Rows | None) -> Rows:
+        num = len(indptr) - 1
+        if out is None:
+            rows = {name: np.zeros((num, *shape), dtype) for name, (shape, dtype) in self._wanted.items()}
+        else:
+            rows = dict(check_buffers(out, self._wanted, num))
+            for array in rows.values():
+                array.fill(0)
+        filled = np.arange(self.longest_row) < np.diff(indptr)[:, None]
+        rows["index"][filled] = words
+        rows["count"][filled] = counts
+        return rows
+
+    def fingerprint(self) -> str:
+        """A short hash of the documents: copies of a corpus have the same one."""
+        return self._digest[:16]
+
+    def stamp(self) -> str:
+        """As `fingerprint`, with the files' present sizes and times of change: to notice that they change."""
+        return stamp(self._files, self._digest) if self._files else self._digest[:16]
+
+    def verify(self) -> None:
+        """Read everything once and compare the checksums (a corpus in memory has none)."""
+        if self.header is not None:
+            verify_arrays(self._files, self.header)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is not None:
+            return _reopen, (str(self.path), self._digest, self.map_limit)
+        return _rebuild, (*(part.array for part in self._parts.values()), self.vocabulary_size)
+
+    def __repr__(self) -> str:
+        where = f"{str(self.path)!r}, " if self.path else ""
+        return f"CorpusSource({where}num_rows={self.num_rows:,}, vocabulary_size={self.vocabulary_size:,})"
+
+
+def _reopen(path: str, digest: str, map_limit: int) -> CorpusSource:
+    source = CorpusSource(path, map_limit=map_limit)
+    if source._digest != digest:
+        raise DataChangedError(f"{path} holds another corpus than when this source was pickled.")
+    return source
+
+
+def _rebuild(indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray, vocabulary: int) -> CorpusSource:
+    sparse = require("scipy.sparse", "a corpus in memory")
+    return CorpusSource(sparse.csr_array((counts, indices, indptr), shape=(len(indptr) - 1, vocabulary)))
+
+
+def _hash(source: CorpusSource) -> str:
+    digest = hashlib.sha256(f"{source.num_rows} {source.vocabulary_size}".encode())
+    for name, part in source._parts.items():
+        probe = np.unique(np.linspace(0, part.rows - 1, 256).astype(np.int64))
+        digest.update(f"{name}{part.rows}{part.dtype}".encode() + part.take(probe).tobytes())
+    return digest.hexdigest()
+
+
+def _checked(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """The three arrays of a CSR matrix, each word once a row, without zeros; and the size of the vocabulary."""
+    sparse = require("scipy.sparse", "a corpus in memory")
+    if not sparse.issparse(matrix):
+        raise InvalidTypeError(
+            f"a corpus is a SciPy sparse matrix of counts (documents × words) or a data folder, got "
+            f"{type(matrix).__name__}. Wrap dense counts with scipy.sparse.csr_array(counts)."
+        )
+    check_kind(matrix.dtype, "the corpus")
+    rows = matrix.tocsr()
+    num_rows, vocabulary = rows.shape
+    if not num_rows or not rows.nnz:
+        raise InvalidValueError(f"the corpus is empty: {num_rows} documents with {rows.nnz} entries.")
+    bad = (rows.indices < 0) | (rows.indices >= vocabulary)
+    if bad.any():
+        raise InvalidValueError(
+            f"{_document(rows, bad)} has the word index {rows.indices[bad][0]}; with {vocabulary} words the indices "
+            f"are 0..{vocabulary - 1}. Is the matrix documents × words?"
+        )
+    if rows.dtype.kind == "f" and not np.isfinite(rows.data).all():
+        raise InvalidValueError(f"{_document(rows, ~np.isfinite(rows.data))} has a NaN or infinite count.")
+    if rows.dtype.kind in "fi" and (rows.data < 0).any():
+        raise InvalidValueError(f"{_document(rows, rows.data < 0)} has a negative count. Counts are >= 0.")
+    if rows.dtype.kind == "b":
+        rows = rows.astype(np.int32)
+    if not rows.has_canonical_format or not rows.data.all():
+        rows = rows.copy()  # the caller's matrix stays as it is
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        if not rows.nnz:
+            raise InvalidValueError("the corpus is empty: all counts are 0.")
+    counts = to_stored(rows.data, stored_dtype(rows.dtype, "float32"), "the counts", 0)
+    indices = to_stored(rows.indices, np.dtype(np.int32), "the word indices", 0)
+    return rows.indptr.astype(np.int64), indices, counts, int(vocabulary)
+
+
+def _document(rows: Any, bad: np.ndarray) -> str:
+    return f"document {int(np.searchsorted(rows.indptr, np.argmax(bad), side='right')) - 1} (counted from 0)"

@@ -1,0 +1,164 @@
+"""The header of a data folder, `scirocco-data.json`: what the folder holds, and checksums to prove it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scirocco.data.native.npy import ArrayFile
+from scirocco.errors import DataChangedError, InvalidValueError
+
+FILE_NAME = "scirocco-data.json"
+FORMAT = "scirocco-data"
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayEntry:
+    """One array of the folder."""
+
+    file: str
+    dtype: str
+    rows: int
+    row_shape: tuple[int, ...]
+    bytes: int
+    crc32: str
+    """Of the rows, without the `.npy` header (that one is compared as a whole when the folder is opened)."""
+    columns: tuple[str, ...] = ()
+    """The source's columns that were stacked into this matrix."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """What a data folder holds."""
+
+    kind: str
+    """`rows`: arrays with equal first axes; `corpus`: the three arrays of a sparse matrix."""
+    num_rows: int
+    shuffled: bool
+    seed: int | None
+    arrays: dict[str, ArrayEntry]
+    single: bool = False
+    """The data are one bare array, not a dict."""
+    source: str = ""
+    extra: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The text of the header file; the same data give the same text."""
+        content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
+        return json.dumps(content, indent=1, ensure_ascii=False)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the header, hence (through the checksums) of the data."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def is_data_folder(path: Path) -> bool:
+    """Whether a data folder, of any version and in any state, is there."""
+    try:
+        content = json.loads((path / FILE_NAME).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("format") == FORMAT
+
+
+def read_header(path: Path) -> Header:
+    """Read and check the header of a data folder."""
+    if not path.exists():
+        raise InvalidValueError(f"there is no folder {path}.")
+    file = path / FILE_NAME
+    if not file.is_file():
+        raise InvalidValueError(
+            f"{path} is no scirocco data folder: it has no `{FILE_NAME}`. Make one from your data with "
+            "`scirocco data convert SOURCE FOLDER` or `sc.data.convert(source, folder)`."
+        )
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(file, str(error)) from error
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+        raise _damaged(file, f"its format is not {FORMAT!r}")
+    version = content.pop("version", None)
+    if version != VERSION:
+        raise InvalidValueError(
+            f"{path} was written in version {version!r} of the format; this scirocco reads version {VERSION}. Update "
+            "scirocco, or convert the data again."
+        )
+    try:
+        return _parse(content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(file, f"{type(error).__name__}: {error}") from error
+
+
+def _parse(content: dict[str, Any]) -> Header:
+    arrays = {}
+    for name, entry in content.pop("arrays").items():
+        entry["row_shape"] = tuple(int(size) for size in entry["row_shape"])
+        entry["columns"] = tuple(entry.get("columns", ()))
+        arrays[name] = ArrayEntry(**entry)
+        if Path(arrays[name].file).name != arrays[name].file:
+            raise ValueError(f"{arrays[name].file!r} is not a plain file name")
+        if np.dtype(arrays[name].dtype).kind not in "fiub":
+            raise ValueError(f"{name!r} has dtype {arrays[name].dtype}")
+    header = Header(arrays=arrays, **content)
+    if not arrays or header.num_rows < 1:
+        raise ValueError("it lists no data")
+    if header.kind == "rows" and any(entry.rows != header.num_rows for entry in arrays.values()):
+        raise ValueError("its arrays have different numbers of rows")
+    return header
+
+
+def _damaged(file: Path, problem: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"`{file.name}` in {file.parent} cannot be used: {problem}. Convert the data again with overwrite=True."
+    )
+
+
+def open_arrays(path: Path, header: Header, map_limit: int) -> dict[str, ArrayFile]:
+    """Open every array of the folder, and check that it is what the header says."""
+    files, left = {}, map_limit
+    smallest_first = sorted(header.arrays.items(), key=lambda item: item[1].bytes)
+    for name, entry in smallest_first:
+        mapped = entry.bytes <= left
+        left -= entry.bytes if mapped else 0
+        try:
+            dtype = np.dtype(entry.dtype)
+            files[name] = ArrayFile(path / entry.file, dtype, entry.rows, entry.row_shape, mapped=mapped)
+        except FileNotFoundError:
+            raise InvalidValueError(
+                f"`{entry.file}` is missing from the data folder {path}. Restore it, or convert the data again with "
+                "overwrite=True."
+            ) from None
+    return {name: files[name] for name in header.arrays}
+
+
+def stamp(files: dict[str, ArrayFile], digest: str) -> str:
+    """A short hash of the header and of each file's present size and time of change: cheap, and notices change."""
+    stamp = [digest]
+    for file in files.values():
+        try:
+            status = os.stat(file.path)
+        except OSError as error:
+            raise DataChangedError(
+                f"`{file.path.name}` has vanished from {file.path.parent} ({error.strerror}). Restore it and resume."
+            ) from error
+        stamp.append(f"{status.st_size}:{status.st_mtime_ns}")
+    return hashlib.sha256(" ".join(stamp).encode()).hexdigest()[:16]
+
+
+def verify_arrays(files: dict[str, ArrayFile], header: Header) -> None:
+    """Read everything and compare the checksums."""
+    for name, file in files.items():
+        found, expected = file.checksum(), header.arrays[name].crc32
+        if found != expected:
+            raise InvalidValueError(
+                f"`{file.path.name}` in {file.path.parent} is not what was written (checksum {found}, expected "
+                f"{expected}). Restore it, or convert the data again with overwrite=True."
+            )

@@ -1,0 +1,210 @@
+"""One array in one `.npy` file: read by position, gathered through a map, written in a stream."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import mmap
+import os
+import threading
+import weakref
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from scirocco.errors import DataChangedError, InvalidValueError
+
+MAP_LIMIT = 1 << 30
+"""Bytes of a folder that may be mapped into memory."""
+_GROUP = 8192
+_ALIGNMENT = 64
+
+
+def encode_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """A `.npy` header whose length does not depend on the number of rows, so that it can be rewritten at the end."""
+
+    def text(rows: int) -> str:
+        return f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': {(rows, *shape[1:])!r}, }}"
+
+    longest = 10 + len(text(10**19)) + 1
+    total = -(-longest // _ALIGNMENT) * _ALIGNMENT
+    body = text(shape[0]).ljust(total - 11) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body.encode("ascii")
+
+
+def decode_header(file: IO[bytes]) -> tuple[np.dtype, tuple[int, ...], bool]:
+    """Dtype, shape and Fortran order; the file stands at the first byte of the data afterwards."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
+        raise ValueError(f"unknown .npy version {version}")
+    return dtype, shape, fortran
+
+
+def as_bytes(array: np.ndarray) -> memoryview:
+    """The memory of a C-contiguous array."""
+    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+
+
+def run_entries(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The row numbers of several stretches, one after the other."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+
+
+class ArrayFile:
+    """Rows of a C-contiguous `.npy` file; several threads may use it at once.
+
+    Stretches are read with `preadv` straight into the output: mapped pages would count as this process's memory, and
+    a file that is cut short under a map kills the process. Scattered rows come through a map if `mapped` (ten times
+    faster once its pages are in place), else by one `pread` each. A large file is not mapped, because touching one
+    row can make a whole large page (2 MiB) of the system's cache resident: a few thousand rows, and gigabytes are;
+    giving them back and faulting them in again costs more than the system calls.
+    """
+
+    def __init__(
+        self, path: Path, dtype: np.dtype, rows: int, row_shape: tuple[int, ...], *, mapped: bool = False
+    ):
+        self.path, self.dtype, self.rows, self.row_shape = path, dtype, rows, row_shape
+        self.mapped = mapped or not hasattr(os, "pread")
+        self._row_bytes = dtype.itemsize * math.prod(row_shape)
+        self._offset = len(encode_header(dtype, (rows, *row_shape)))
+        self.size = self._offset + rows * self._row_bytes
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._fd)
+        self._check_content()
+        self._lock = threading.Lock()
+        self._mapping: np.ndarray | None = None
+
+    def _check_content(self) -> None:
+        """The file on disk is the one that the folder's header describes."""
+        size = os.fstat(self._fd).st_size
+        if size != self.size:
+            raise InvalidValueError(
+                f"`{self.path.name}` has {size:,} bytes where {self.size:,} are expected: {self.path.parent} is "
+                "damaged. Restore the file, or convert the data again with overwrite=True."
+            )
+        with open(self.path, "rb") as file:
+            head = file.read(self._offset)
+        if head != encode_header(self.dtype, (self.rows, *self.row_shape)):
+            raise InvalidValueError(
+                f"the .npy header of `{self.path.name}` does not say {self.dtype} {(self.rows, *self.row_shape)}, "
+                f"as the folder's header does: {self.path.parent} is damaged. Convert the data again with "
+                "overwrite=True."
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self.rows * self._row_bytes
+
+    def empty(self, count: int) -> np.ndarray:
+        """A fresh buffer for so many rows."""
+        return np.empty((count, *self.row_shape), self.dtype)
+
+    def read(self, start: int, stop: int, out: np.ndarray | None = None) -> np.ndarray:
+        """Rows start..stop-1; the caller has checked the bounds."""
+        out = self.empty(stop - start) if out is None else out
+        view = as_bytes(out)
+        position = self._offset + start * self._row_bytes
+        while view:
+            got = self._read_at(view, position)
+            if not got:
+                raise self._shrunk()
+            view, position = view[got:], position + got
+        return out
+
+    def _read_at(self, view: memoryview, position: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._fd, [view], position)
+        with open(self.path, "rb", buffering=0) as file:  # Windows: a handle of its own keeps threads apart
+            file.seek(position)
+            return file.readinto(view) or 0
+
+    def take(self, indices: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """The rows with these numbers; the caller has checked that they exist."""
+        out = self.empty(len(indices)) if out is None else out
+        if self.mapped:
+            return np.take(self._view(), indices, axis=0, out=out, mode="clip")
+        for start in range(0, len(indices), _GROUP):
+            part = indices[start : start + _GROUP]
+            out[start : start + _GROUP] = self._gather(part, itertools.repeat(self._row_bytes), len(part))
+        return out
+
+    def take_runs(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Several stretches of rows, one after the other; the caller has checked that they exist."""
+        total = int(lengths.sum())
+        if not self.mapped:
+            return self._gather(starts, (lengths * self._row_bytes).tolist(), total)
+        return np.take(self._view(), run_entries(starts, lengths), axis=0, mode="clip")
+
+    def _gather(self, starts: np.ndarray, sizes: Iterable[int], total: int) -> np.ndarray:
+        """One system call for each stretch, all called from C."""
+        positions = (self._offset + starts.astype(np.int64) * self._row_bytes).tolist()
+        content = b"".join(map(os.pread, itertools.repeat(self._fd), sizes, positions))
+        if len(content) != total * self._row_bytes:
+            raise self._shrunk()
+        return np.frombuffer(content, self.dtype).reshape(total, *self.row_shape)
+
+    def _view(self) -> np.ndarray:
+        """The whole file as an array."""
+        if os.fstat(self._fd).st_size < self.size:  # touching a page beyond the end would kill the process
+            raise self._shrunk()
+        with self._lock:
+            if self._mapping is None:
+                content = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
+                flat = np.frombuffer(content, np.uint8, self.nbytes, self._offset)
+                self._mapping = flat.view(self.dtype).reshape(self.rows, *self.row_shape)
+            return self._mapping
+
+    def checksum(self) -> str:
+        """CRC-32 of all rows, as written in the folder's header."""
+        crc, step = 0, max(1, (16 << 20) // self._row_bytes)
+        buffer = self.empty(min(step, self.rows))
+        for start in range(0, self.rows, step):
+            stop = min(start + step, self.rows)
+            crc = zlib.crc32(as_bytes(self.read(start, stop, buffer[: stop - start])), crc)
+        return f"{crc:08x}"
+
+    def _shrunk(self) -> DataChangedError:
+        return DataChangedError(
+            f"`{self.path.name}` has shrunk since {self.path.parent} was opened ({os.fstat(self._fd).st_size:,} bytes "
+            f"instead of {self.size:,}). Nothing may write to a data folder during a run: restore it and resume."
+        )
+
+
+class ArrayFileWriter:
+    """Appends rows to a `.npy` file; the header is completed at the end, when the number of rows is known."""
+
+    def __init__(self, path: Path, dtype: np.dtype, row_shape: tuple[int, ...]):
+        self.dtype, self.row_shape, self.rows = dtype.newbyteorder("<"), row_shape, 0
+        self._crc = 0
+        self._file = open(path, "wb")
+        self._file.write(encode_header(self.dtype, (0, *row_shape)))
+
+    def append(self, rows: np.ndarray) -> None:
+        """Add rows at the end."""
+        data = as_bytes(np.ascontiguousarray(rows, self.dtype))
+        self._crc = zlib.crc32(data, self._crc)
+        self._file.write(data)
+        self.rows += len(rows)
+
+    def finish(self) -> tuple[int, str]:
+        """Complete the header and bring everything to the disk; the file's size and the checksum of its rows."""
+        size = self._file.tell()
+        self._file.seek(0)
+        self._file.write(encode_header(self.dtype, (self.rows, *self.row_shape)))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return size, f"{self._crc:08x}"
+
+    def close(self) -> None:
+        """Leave the file as it is."""
+        self._file.close()

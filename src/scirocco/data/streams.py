@@ -1,0 +1,271 @@
+"""Rows that stay on disk: superbatches are read ahead by a thread while the device works on the last one."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _tree
+from scirocco.data.arrays import check_finite
+from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
+from scirocco.data.passes import Summand
+from scirocco.data.superbatches import ScatteredRows, Scheme, ShuffledBlocks, Superbatch
+from scirocco.data.tables import Feed, Segment, Table, size_of_row, to_device
+from scirocco.types import Key, Params, PyTree, Rows
+
+log = logging.getLogger("scirocco")
+
+_SUPERBATCH_BYTES = 16 << 20
+_WIDE_SUPERBATCH_BYTES = 64 << 20
+_MAX_GROUP = 256
+_MAX_BLOCKS = 32
+_PASS_BYTES = 8 << 20
+_CACHE_SHARE = 0.7
+_SETUP_BATCH = 500
+
+
+class Streamed(Table):
+    """Rows of a source, in superbatches."""
+
+    streamed = True
+
+    def __init__(self, source: Any, batching: Batching, automatic: bool, wants_index: bool = False):
+        self.source = source
+        self.num_rows = source.num_rows
+        self.reader = _Reader(source, wants_index)
+        self.row_spec = self.reader.spec
+        whole = isinstance(batching, AllRows)  # the host makes passes; batches serve the set-up alone
+        drawn = Blocks(batching.num_rows, min(_SETUP_BATCH, batching.num_rows)) if whole else batching
+        self.scheme, self.reason = choose(source, self.reader.spec, drawn, automatic or whole)
+        self.batching = batching if whole else self.scheme.batching
+
+    def feed(self, key: Key) -> Feed:
+        """Superbatches, one read ahead."""
+        return _SuperbatchFeed(self.reader, self.scheme, key)
+
+    def sum(self, summand: Summand, position: Params) -> PyTree:
+        """One sequential pass, in pieces of about 8 MB."""
+        total = None
+        for rows in self._pieces():
+            if total is None:
+                spec = jax.eval_shape(summand.total, position, rows)
+                total = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), spec)
+            total = jax.block_until_ready(_accumulate(summand, position, rows, total))
+        return total
+
+    def each(self, summand: Summand, position: Params) -> PyTree:
+        """One pass; the result has a value for every row, so it must fit the memory."""
+        parts = [jax.tree.map(np.asarray, _each(summand, position, rows)) for rows in self._pieces()]
+        return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *parts)
+
+    def _pieces(self) -> Iterator[Rows]:
+        """All rows in order; a piece is valid until the next but one is asked for."""
+        length = min(self.num_rows, max(256, _PASS_BYTES // size_of_row(self.reader.spec)))
+        buffers = [self.reader.buffer(length) for _ in range(2)]
+
+        def read(number: int) -> Rows:
+            start, stop = number * length, min(self.num_rows, (number + 1) * length)
+            rows = jax.tree.map(lambda leaf: leaf[: stop - start], buffers[number % 2])
+            self.reader.read(start, stop, rows, 0)
+            self.reader.check(rows, start)
+            return rows
+
+        count = -(-self.num_rows // length)
+        with ThreadPoolExecutor(1, thread_name_prefix="pass") as pool:
+            ahead = pool.submit(read, 0)
+            for number in range(count):
+                rows = ahead.result()
+                if number + 1 < count:
+                    ahead = pool.submit(read, number + 1)
+                yield jax.tree.map(to_device, rows)
+
+    def spread_rows(self, count: int) -> Rows:
+        """Every k-th row."""
+        stride = max(1, self.num_rows // count)
+        return self._some(np.arange(count) * stride)
+
+    def random_rows(self, count: int, key: Key) -> Rows:
+        """A gather on the host."""
+        count = min(count, self.num_rows)
+        if count == self.num_rows:
+            return self._some(np.arange(count))
+        words = np.asarray(jax.random.key_data(key)).ravel().tolist()
+        return self._some(np.sort(np.random.default_rng(words).integers(0, self.num_rows, count)))
+
+    def _some(self, index: np.ndarray) -> Rows:
+        rows = self.reader.buffer(len(index))
+        self.reader.take(index, rows)
+        return jax.tree.map(jnp.asarray, rows)
+
+    def with_batches_of(self, size: int) -> Table:
+        """Another scheme over the same source."""
+        return Streamed(self.source, Blocks(self.num_rows, size), automatic=True)
+
+
+@partial(jax.jit, static_argnums=0)
+def _accumulate(summand: Summand, position: Params, rows: Rows, total: PyTree) -> PyTree:
+    return _tree.add(total, summand.total(position, rows))
+
+
+@partial(jax.jit, static_argnums=0)
+def _each(summand: Summand, position: Params, rows: Rows) -> PyTree:
+    return summand.each(position, rows)
+
+
+class _Reader:
+    """Fills preallocated arrays from any source, in the precision that JAX runs in."""
+
+    def __init__(self, source: Any, wants_index: bool):
+        self.source, self.wants_index = source, wants_index
+        self.spec = jax.tree.map(
+            lambda s: jax.ShapeDtypeStruct(s.shape, jax.dtypes.canonicalize_dtype(s.dtype)), source.row_spec
+        )
+        same = jax.tree.map(lambda a, b: a.dtype == b.dtype, self.spec, source.row_spec)
+        fills = all("out" in inspect.signature(f).parameters for f in (source.take, source.read))
+        self._direct = fills and all(jax.tree.leaves(same))
+        self._check = not getattr(source, "checked", False)
+
+    def buffer(self, num_rows: int) -> Rows:
+        """Room for rows, where JAX can use them without a copy."""
+        return jax.tree.map(lambda s: aligned_empty((num_rows, *s.shape), s.dtype), self.spec)
+
+    def take(self, index: np.ndarray, out: Rows) -> None:
+        """Scattered rows into `out`."""
+        if self._direct:
+            self.source.take(index, out=out)
+        else:
+            jax.tree.map(partial(np.copyto, casting="same_kind"), out, self.source.take(index))
+
+    def read(self, start: int, stop: int, out: Rows, offset: int) -> None:
+        """Neighbouring rows into `out` from row `offset` on."""
+        part = jax.tree.map(lambda leaf: leaf[offset : offset + stop - start], out)
+        if self._direct:
+            self.source.read(start, stop, out=part)
+        else:
+            jax.tree.map(partial(np.copyto, casting="same_kind"), part, self.source.read(start, stop))
+
+    def check(self, rows: Rows, start: int) -> None:
+        """Refuse NaN and infinities, where the source has not been checked when it was written."""
+        if self._check:
+            for name, leaf in zip(_tree.leaf_names(rows), jax.tree.leaves(rows), strict=True):
+                check_finite(leaf, f"data `{name}`", start)
+
+
+class _SuperbatchFeed(Feed):
+    """Two buffers: the device works on one while a thread fills the other."""
+
+    def __init__(self, reader: _Reader, scheme: Scheme, key: Key):
+        self._reader, self._scheme = reader, scheme
+        # a copy of its own: the loop gives the buffers of a state away
+        self._key = jax.random.wrap_key_data(jnp.array(np.array(jax.random.key_data(key))))
+        self._buffers: list[Rows] = []
+        self._spare: Rows = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+        self._ahead: tuple[int, Future[np.ndarray | None]] | None = None
+        self._current: tuple[int, Segment] | None = None
+
+    def at(self, number: int) -> Segment:
+        """The superbatch that serves estimate `number`."""
+        wanted = number // self._scheme.group
+        if not self._buffers:
+            rows = self._scheme.group * self._scheme.batching.size
+            self._buffers = [self._reader.buffer(rows) for _ in range(2)]
+            self._spare = self._reader.buffer(rows) if isinstance(self._scheme, ShuffledBlocks) else None
+        if self._current is None or self._current[0] != wanted:
+            if self._ahead is None or self._ahead[0] != wanted:
+                self._drop_ahead()
+                self._ahead = (wanted, self._pool.submit(self._fill, wanted))
+            index = self._ahead[1].result()
+            self._current = (wanted, self._segment(wanted, index))
+            self._ahead = (wanted + 1, self._pool.submit(self._fill, wanted + 1))
+        return self._current[1]
+
+    def _fill(self, number: int) -> np.ndarray | None:
+        return self._scheme.fill(self._reader, self._key, number, self._buffers[number % 2], self._spare)
+
+    def _segment(self, number: int, index: np.ndarray | None) -> Segment:
+        scheme, first = self._scheme, number * self._scheme.group
+        rows = jax.block_until_ready(jax.tree.map(to_device, self._buffers[number % 2]))
+        batching = Superbatch(
+            scheme.batching.num_rows,
+            scheme.batching.size,
+            scheme.batching.correction,
+            scheme.batching.epoch,
+            np.int32(first),  # type: ignore[arg-type]
+            index if self._reader.wants_index else None,  # type: ignore[arg-type]
+            scheme.weights(index),  # type: ignore[arg-type]
+        )
+        return Segment(rows, batching, first, first + scheme.group)
+
+    def _drop_ahead(self) -> None:
+        """A superbatch nobody wants still fills its buffer: wait for it."""
+        if self._ahead is not None:
+            self._ahead[1].exception()
+            self._ahead = None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def choose(source: Any, spec: PyTree, batching: Batching, automatic: bool) -> tuple[Scheme, str]:
+    """The scheme for a source, and why; the reason also goes to the log `scirocco`."""
+    row_bytes = size_of_row(spec)
+    shuffled = bool(getattr(source, "shuffled", False))
+    room = available_memory()
+    nbytes = row_bytes * source.num_rows
+    fits = nbytes <= _CACHE_SHARE * room
+    size = f"{nbytes / 2**30:.2f} GiB of rows, {room / 2**30:.1f} GiB of memory free"
+    if not isinstance(batching, Blocks):
+        scattered, reason = True, "this estimator asks for independent rows"
+        if not fits:
+            reason += f", though the rows do not fit the page cache ({size}): expect disk latency"
+    elif not automatic:
+        scattered, reason = False, 'sampling="blocks" was asked for'
+    elif shuffled:
+        scattered, reason = False, "the rows were shuffled when they were written"
+    else:
+        scattered = fits
+        reason = (
+            f"the rows are in unknown order and {'fit' if fits else 'do not fit'} the page cache ({size})"
+        )
+    if scattered and isinstance(batching, Blocks):
+        batching = IndependentRows(batching.num_rows, batching.size, replace=False)
+    scheme = _make(batching, row_bytes, scattered, shuffled)
+    log.info("streaming %d rows: %s, because %s", source.num_rows, scheme.in_words, reason)
+    return scheme, f"{scheme.in_words}: {reason}"
+
+
+def _make(batching: Batching, row_bytes: int, scattered: bool, shuffled: bool) -> Scheme:
+    """Superbatches of a power of two batches, about 16 MB (64 MB where rows must be mixed from far apart)."""
+    target = _SUPERBATCH_BYTES if scattered or shuffled else _WIDE_SUPERBATCH_BYTES
+    most = min(_MAX_GROUP, target // (row_bytes * batching.size), batching.num_rows // batching.size)
+    group = 1 << max(0, int(most).bit_length() - 1)
+    if scattered:
+        return ScatteredRows(batching, group)
+    num_blocks = min(group, _MAX_BLOCKS)
+    return ShuffledBlocks(batching.num_rows, batching.size, group, num_blocks, row_bytes, shuffled)
+
+
+def available_memory() -> int:
+    """Bytes that the system could give to the page cache, within the limits of a container."""
+    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
+    for path, name in (("/proc/meminfo", "MemAvailable:"), ("/sys/fs/cgroup/memory.max", "")):
+        try:
+            text = Path(path).read_text()
+        except OSError:
+            continue
+        words = text.partition(name)[2].split() if name else text.split()
+        if words and words[0].isdigit():
+            room = min(room, int(words[0]) * (1024 if name else 1))
+    return room

@@ -1,0 +1,164 @@
+"""Which rows a superbatch holds: the host side of batching for data that stay on disk.
+
+A superbatch is the rows of G successive batches, gathered into one array; superbatch s serves the estimates s G to
+(s + 1) G - 1. What it holds follows from (batch key, s) alone, so a run that is cut anywhere, or resumed, meets the
+same batches. Reading G batches at once is what makes a streamed step nearly as cheap as one in memory.
+
+What each does to the law
+-------------------------
+scattered rows
+    The same rows that the batching would draw from an array in memory: the same chain, bit for bit. Every row is a
+    random access, so the file should fit the page cache.
+shuffled blocks
+    B windows of L = G n / B neighbouring rows are read (from a random offset, in random order, both new each epoch,
+    so within an epoch no row comes twice), and their rows are shuffled together before they are cut into G batches.
+    The start of a window is uniform on 0..N-1, hence every single estimate is unbiased. If the rows were shuffled
+    when they were written (as `sc.data.convert` does), neighbours are random rows, and the law is that of random
+    reshuffling: at most the variance of independent batches. If they were not, rows of a batch share a window with
+    probability 1/B, and what neighbours have in common is not averaged out: the variance of an estimate is up to
+    1 + (n - 1) ρ / B times that of independent rows, with ρ the correlation of values within a window.
+"""
+
+from __future__ import annotations
+
+import abc
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco._tree import pytree_dataclass, static
+from scirocco.data.batching import Batch, Batching, Blocks, WeightedRows
+from scirocco.types import Array, Data, Key, Rows
+
+_RUN_BYTES = 2_048
+
+
+@pytree_dataclass
+class Superbatch(Batching):
+    """The batching of one superbatch on the device: batch number `step` is a slice of it."""
+
+    num_rows: int = static()
+    size: int = static()
+    factor: float = static()
+    """Finite-population factor of the batching that it comes from."""
+    length: int = static()
+    """Steps in an epoch of it."""
+    first: Array
+    """Number of the estimate that the first batch serves."""
+    index: Array | None
+    weights: Array | None
+
+    @property
+    def correction(self) -> float:
+        """As for the batching that it comes from."""
+        return self.factor
+
+    @property
+    def epoch(self) -> int:
+        """As for the batching that it comes from."""
+        return self.length
+
+    def plan(self, key: Key, step: Array) -> Array:
+        """Where the batch starts."""
+        return (step - self.first) * self.size
+
+    def take(self, data: Data, plan: Array) -> Batch:
+        """A contiguous copy."""
+
+        def cut(leaf: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(leaf, plan, self.size)
+
+        index = None if self.index is None else cut(self.index)
+        weights = None if self.weights is None else cut(self.weights)
+        scale = self.num_rows / self.size if weights is None else 1.0
+        return Batch(jax.tree.map(cut, data), index, weights, scale, self.factor, self.num_rows)
+
+
+class Scheme(abc.ABC):
+    """Fills superbatches."""
+
+    group: int
+    """G, batches in a superbatch."""
+    batching: Batching
+    in_words: str
+
+    @abc.abstractmethod
+    def fill(self, reader: Any, key: Key, number: int, out: Rows, spare: Rows) -> np.ndarray | None:
+        """Put the rows of superbatch `number` into `out`; returns their row numbers where they are known."""
+
+    def weights(self, index: np.ndarray | None) -> np.ndarray | None:
+        """The rows' weights, where they differ."""
+        return None
+
+
+class ScatteredRows(Scheme):
+    """Rows drawn one by one, by the batching that serves arrays in memory."""
+
+    in_words = "rows drawn one by one"
+
+    def __init__(self, batching: Batching, group: int):
+        self.batching, self.group = batching, group
+
+    def fill(self, reader: Any, key: Key, number: int, out: Rows, spare: Rows) -> np.ndarray | None:
+        """Gather."""
+        index = np.asarray(_plans(self.batching, self.group, key, np.int32(number * self.group))).ravel()
+        reader.take(index, out)
+        return index
+
+    def weights(self, index: np.ndarray | None) -> np.ndarray | None:
+        """1 / (n p_i)."""
+        if not isinstance(self.batching, WeightedRows):
+            return None
+        return np.asarray(self.batching.weights)[index]
+
+
+class ShuffledBlocks(Scheme):
+    """Windows of neighbouring rows, shuffled together."""
+
+    def __init__(self, num_rows: int, size: int, group: int, num_blocks: int, row_bytes: int, shuffled: bool):
+        self.batching, self.group = Blocks(num_rows, size), group
+        self.num_blocks = num_blocks
+        self.block_rows = group * size // num_blocks
+        self._windows = Blocks(num_rows, self.block_rows)
+        # Where neighbours are random rows already, short runs of them are moved together: several times faster.
+        self.run = _largest_divisor(size, _RUN_BYTES // row_bytes) if shuffled else 1
+        self.in_words = f"{num_blocks} blocks of {self.block_rows} rows, shuffled together"
+
+    def fill(self, reader: Any, key: Key, number: int, out: Rows, spare: Rows) -> np.ndarray | None:
+        """Read the windows, then move their rows into random order."""
+        first = np.int32(number * self.num_blocks)
+        starts = np.asarray(_plans(self._windows, self.num_blocks, key, first))
+        num_rows, length = self._windows.num_rows, self.block_rows
+        for slot, start in enumerate(starts.tolist()):
+            inside = min(length, num_rows - start)  # a window that reaches the end goes on at the beginning
+            reader.read(start, start + inside, spare, slot * length)
+            if inside < length:
+                reader.read(0, length - inside, spare, slot * length + inside)
+        order = _generator(key, number).permutation(self.group * self.batching.size // self.run)
+        jax.tree.map(partial(_move_runs, order, self.run), spare, out)
+        if not reader.wants_index:
+            return None
+        index = (starts[:, None].astype(np.int64) + np.arange(length)) % num_rows
+        return index.reshape(-1, self.run)[order].reshape(-1).astype(np.int32)
+
+
+def _move_runs(order: np.ndarray, run: int, rows: np.ndarray, out: np.ndarray) -> None:
+    count = len(order)
+    np.take(rows.reshape(count, -1), order, axis=0, out=out.reshape(count, -1), mode="clip")
+
+
+def _generator(key: Key, number: int) -> np.random.Generator:
+    words = np.asarray(jax.random.key_data(key)).ravel().tolist()
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence([*words, number])))
+
+
+@partial(jax.jit, static_argnums=1)
+def _plans(batching: Batching, count: int, key: Key, first: Array) -> Array:
+    """The plans of `count` successive estimates, exactly as a program on the device would draw them."""
+    return jax.vmap(lambda step: batching.plan(key, first + step))(np.arange(count, dtype=np.int32))
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    return max(k for k in range(1, max(1, min(number, limit)) + 1) if number % k == 0)

@@ -1,0 +1,166 @@
+"""How the set-up and the loop reach all rows, whether they lie on the device or come from disk.
+
+A table gives three things: the sum of a summand over all rows, a few rows spread over the data, and segments: arrays
+on the device together with a batching that serves a stretch of estimates from them. For data on the device one
+segment serves a whole run; for streamed data a segment is a superbatch (see `scirocco.data.streams`).
+"""
+
+from __future__ import annotations
+
+import abc
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _tree
+from scirocco.data.batching import Batching, IndependentRows
+from scirocco.data.passes import Summand, full_sum, rows_per_chunk
+from scirocco.data.shuffle import uniform_index
+from scirocco.types import Data, Key, Params, PyTree, Rows
+
+_WORTH_SHARING = 1 << 20
+ENDLESS = 1 << 31
+
+
+class Segment(NamedTuple):
+    """Rows on the device that serve the estimates numbered from `start` up to `stop`."""
+
+    data: Data
+    batching: Batching
+    start: int
+    stop: int
+
+
+class Feed(abc.ABC):
+    """The segments of one chain, asked for in ascending order."""
+
+    @abc.abstractmethod
+    def at(self, number: int) -> Segment:
+        """The segment that serves estimate `number`; earlier ones are no longer valid."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release threads and buffers."""
+
+
+class Table(abc.ABC):
+    """All rows."""
+
+    num_rows: int
+    batching: Batching
+    """How batches are drawn: their size, the law's finite-population factor, the length of an epoch."""
+    streamed: bool
+    row_spec: PyTree
+    """Shape and dtype of one row, as it is on the device."""
+
+    @abc.abstractmethod
+    def feed(self, key: Key) -> Feed:
+        """The batches that belong to a chain's batch key."""
+
+    @abc.abstractmethod
+    def sum(self, summand: Summand, position: Params) -> PyTree:
+        """Σ_i f(θ, x_i) over all rows (host side: one pass)."""
+
+    @abc.abstractmethod
+    def each(self, summand: Summand, position: Params) -> PyTree:
+        """f(θ, x_i) for every row, in the order of batch indices."""
+
+    @abc.abstractmethod
+    def spread_rows(self, count: int) -> Rows:
+        """`count` rows spread evenly over the data, on the device."""
+
+    @abc.abstractmethod
+    def random_rows(self, count: int, key: Key) -> Rows:
+        """`count` independent uniform rows (all of them when there are no more), on the device."""
+
+    @abc.abstractmethod
+    def with_batches_of(self, size: int) -> Table:
+        """The same rows in smaller batches."""
+
+
+class Resident(Table):
+    """Rows held as arrays on the device."""
+
+    streamed = False
+
+    def __init__(self, data: Data, batching: Batching):
+        self.data, self.batching, self.num_rows = data, batching, batching.num_rows
+        self.row_spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
+
+    def feed(self, key: Key) -> Feed:
+        """One segment for all estimates."""
+        return _Whole(Segment(self.data, self.batching, 0, ENDLESS))
+
+    def sum(self, summand: Summand, position: Params) -> PyTree:
+        """One compiled pass."""
+        return _sum(summand, self.num_rows, position, self.data)
+
+    def each(self, summand: Summand, position: Params) -> PyTree:
+        """In chunks, so that the intermediates stay small."""
+        return _each(summand, self.num_rows, position, self.data)
+
+    def spread_rows(self, count: int) -> Rows:
+        """Every k-th row."""
+        return _spread_rows(count, max(1, self.num_rows // count), self.data)
+
+    def random_rows(self, count: int, key: Key) -> Rows:
+        """A gather."""
+        return _random_rows(self.num_rows, count, self.data, key)
+
+    def with_batches_of(self, size: int) -> Table:
+        """Independent rows, which need no arrangement."""
+        return Resident(self.data, IndependentRows(self.num_rows, size, replace=True))
+
+
+class _Whole(Feed):
+    def __init__(self, segment: Segment):
+        self.segment = segment
+
+    def at(self, number: int) -> Segment:
+        return self.segment
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _sum(summand: Summand, num_rows: int, position: Params, data: Data) -> PyTree:
+    return full_sum(summand, position, data, num_rows)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _each(summand: Summand, num_rows: int, position: Params, data: Data) -> PyTree:
+    rows = jax.tree.map(lambda leaf: leaf[:num_rows], data)
+
+    def one(row: PyTree) -> PyTree:
+        values = summand.each(position, jax.tree.map(lambda leaf: leaf[None], row))
+        return jax.tree.map(lambda value: value[0], values)
+
+    return jax.lax.map(one, rows, batch_size=rows_per_chunk(data))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _spread_rows(count: int, stride: int, data: Data) -> Rows:
+    return jax.tree.map(lambda leaf: leaf[: count * stride : stride], data)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _random_rows(num_rows: int, count: int, data: Data, key: Key) -> Rows:
+    count = min(num_rows, count)
+    index = uniform_index(key, (count,), num_rows) if count < num_rows else jnp.arange(num_rows)
+    return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), data)
+
+
+def to_device(array: np.ndarray) -> jax.Array:
+    """The array as JAX's, without a copy where memory is shared and its start is aligned.
+
+    Large data are then used where they lie: they must not change while the result is in use.
+    """
+    shared = jax.default_backend() == "cpu" and array.nbytes >= _WORTH_SHARING
+    if shared and array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.dtype.kind in "fiu":
+        return jnp.from_dlpack(array)
+    return jnp.asarray(array)
+
+
+def size_of_row(spec: PyTree) -> int:
+    """Bytes in one row."""
+    return max(1, _tree.nbytes(spec))

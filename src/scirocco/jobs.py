@@ -1,0 +1,209 @@
+"""A run from a file: what `scirocco sample CONFIG.toml` and `scirocco resume RUN` carry out.
+
+    model = "regression:model"        # module:object, looked up beside this file first
+    params = "regression:start"       # where to start; or a table of numbers, params = {beta = [0.0, 0.0]}
+    data = "rows"                     # a folder made by `scirocco data convert`, or an .npz or .npy file
+    store = "run"                     # where the draws go
+
+    [sampler]
+    name = "SGLD"
+    step_size = 1e-5                  # left out: chosen from the curvature and the noise
+
+    [estimator]
+    name = "ControlVariates"
+    batch_size = 500
+
+    [run]                             # any other argument of sc.sample
+    num_samples = 10_000
+    num_chains = 4
+
+Paths are relative to the file. The model is the user's own code, and is imported; a store never is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import estimators, samplers
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model import Model
+from scirocco.run import Run, resume, sample
+from scirocco.store import open_stored
+
+_TOP = ("model", "params", "data", "store", "sampler", "estimator", "run")
+_OWN = (
+    "model",
+    "data",
+    "params",
+    "sampler",
+    "estimator",
+    "store",
+    "resume",
+    "overwrite",
+    "notes",
+    "progress",
+)
+
+
+class Job(NamedTuple):
+    """A run that can be started."""
+
+    model: Model
+    data: Any
+    params: Any
+    store: Path
+    options: dict[str, Any]
+    """Of `sc.sample`: sampler, estimator and the rest."""
+    notes: dict[str, str]
+
+
+def read_job(path: Path) -> Job:
+    """Read and check a configuration file."""
+    path = path.resolve()
+    try:
+        written = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InvalidValueError(f"{path} cannot be read: {error.strerror}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidValueError(f"{path} is not TOML: {error}.") from error
+    _refuse_unknown(written, _TOP, str(path))
+    for name in ("model", "params", "data", "store"):
+        if name not in written:
+            raise InvalidValueError(f"{path} lacks `{name}`.")
+    here = path.parent
+    options = dict(written.get("run", {}))
+    known = [name for name in inspect.signature(sample).parameters if name not in _OWN]
+    _refuse_unknown(options, known, f"[run] of {path}")
+    for kind, room in (("sampler", samplers), ("estimator", estimators)):
+        if kind in written:
+            options[kind] = _make(written[kind], room, f"[{kind}] of {path}")
+    model = find(written["model"], here)
+    if not isinstance(model, Model):
+        raise InvalidTypeError(f"`model` of {path} must name a sc.Model, got {type(model).__name__}.")
+    return Job(
+        model,
+        read_data(here / written["data"]),
+        _params(written["params"], here),
+        here / written["store"],
+        options,
+        {"config": str(path)},
+    )
+
+
+def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: bool = True) -> Run:
+    """Run it."""
+    return sample(
+        job.model,
+        job.data,
+        job.params,
+        store=job.store,
+        overwrite=overwrite,
+        resume=go_on,
+        notes=job.notes,
+        progress=progress,
+        **job.options,
+    )
+
+
+def take_up(path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True) -> Run:
+    """Go on with a stored run that was started from a file."""
+    written = open_stored(path).record.get("notes", {}).get("config")
+    if config is None and written is None:
+        raise InvalidValueError(
+            f"the run in {path} was not started from a configuration file, and its model is code that a store does not "
+            f"hold. Go on in Python, sc.resume({str(path)!r}, model, data), or name a file with --config."
+        )
+    job = read_job(config or Path(written))
+    return resume(
+        path,
+        job.model,
+        job.data,
+        params=job.params,
+        num_samples=num_samples,
+        reducers=job.options.get("reducers"),
+        progress=progress,
+    )
+
+
+def find(name: Any, here: Path) -> Any:
+    """The object that `module:object` names; modules beside the file come first."""
+    module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not (module and colon and attribute):
+        raise InvalidValueError(f"`{name}` must have the form module:object, e.g. regression:model.")
+    sys.path.insert(0, str(here))
+    try:
+        value = importlib.import_module(module)
+        for part in attribute.split("."):
+            value = getattr(value, part)
+    except ImportError as error:
+        raise InvalidValueError(f"`{name}`: the module cannot be imported ({error}).") from error
+    except AttributeError as error:
+        raise InvalidValueError(f"`{name}`: {error}.") from error
+    finally:
+        sys.path.remove(str(here))
+    return value
+
+
+def read_data(path: Path) -> Any:
+    """A data folder (streamed), or arrays from an .npz or .npy file (in memory)."""
+    if path.is_dir():
+        return path
+    if not path.exists():
+        raise InvalidValueError(f"`data`: {path} does not exist.")
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    if path.suffix == ".npy":
+        return np.load(path, allow_pickle=False)
+    raise InvalidValueError(
+        f"`data`: {path} is neither a data folder nor an .npz or .npy file. Convert it first: "
+        f"scirocco data convert {path.name} FOLDER"
+    )
+
+
+def _params(written: Any, here: Path) -> Any:
+    if isinstance(written, str):
+        found = find(written, here)
+        return found() if callable(found) else found
+    if isinstance(written, dict):
+        return {name: jnp.asarray(value, jnp.float32) for name, value in written.items()}
+    return jnp.asarray(written, jnp.float32)
+
+
+def _make(written: Any, room: Any, place: str) -> Any:
+    """An object of the library by name and fields."""
+    if not isinstance(written, dict) or "name" not in written:
+        raise InvalidValueError(f"{place} needs a `name`.")
+    fields = {key: value for key, value in written.items() if key != "name"}
+    known = [name for name in room.__all__ if isinstance(getattr(room, name), type)]
+    _refuse_unknown([written["name"]], known, place)
+    cls = getattr(room, written["name"])
+    _refuse_unknown(fields, list(inspect.signature(cls).parameters), place)
+    return cls(**{key: _schedule(value, place) for key, value in fields.items()})
+
+
+def _schedule(value: Any, place: str) -> Any:
+    """`step_size = {schedule = "polynomial", start = 1e-4, tau = 100, kappa = 0.33}`."""
+    if not isinstance(value, dict) or "schedule" not in value:
+        return value
+    known = ("constant", "polynomial", "cyclical")
+    _refuse_unknown([value["schedule"]], known, place)
+    fields = {key: item for key, item in value.items() if key != "schedule"}
+    return getattr(samplers.schedules, value["schedule"])(**fields)
+
+
+def _refuse_unknown(names: Any, known: Any, place: str) -> None:
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, 1)
+            hint = f" Did you mean `{close[0]}`?" if close else f" Known: {', '.join(known)}."
+            raise InvalidValueError(f"{place} has an unknown entry `{name}`.{hint}")

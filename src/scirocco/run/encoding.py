@@ -1,0 +1,155 @@
+"""Samplers, estimators, parameter trees and models as plain JSON, and back, without running anybody's code.
+
+Only classes of this library are made from a file, by their own constructors with their own checks. What cannot be
+written down (functions, optimisers, very large arrays, a user's own class) is marked, and has to be given again.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import estimators, samplers
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model import Model
+from scirocco.reducers import MomentResult
+from scirocco.types import Params, PyTree
+
+_MAX_ARRAY_BYTES = 1 << 20
+_ONLY_FOR_SETUP = {"ControlVariates": ("optimizer",)}
+
+
+def _known() -> dict[str, type]:
+    rooms = (samplers, samplers.schedules, estimators)
+    classes = [item for room in rooms for item in vars(room).values() if isinstance(item, type)]
+    return {cls.__name__: cls for cls in classes if dataclasses.is_dataclass(cls)}
+
+
+def encode(part: Any) -> Any:
+    """A sampler, an estimator or a value inside one, as JSON."""
+    if part is None or isinstance(part, (bool, int, float, str)):
+        return part
+    if isinstance(part, dict):
+        return {"dict": {str(key): encode(value) for key, value in part.items()}}
+    if isinstance(part, (list, tuple)) and not hasattr(part, "_fields"):
+        return {type(part).__name__: [encode(value) for value in part]}
+    if dataclasses.is_dataclass(part) and _known().get(type(part).__name__) is type(part):
+        skipped = _ONLY_FOR_SETUP.get(type(part).__name__, ())
+        fields = [field.name for field in dataclasses.fields(part) if field.name not in skipped]
+        return {
+            "class": type(part).__name__,
+            "fields": {name: encode(getattr(part, name)) for name in fields},
+        }
+    if hasattr(part, "dtype") and hasattr(part, "shape"):
+        array = np.asarray(part)
+        if array.nbytes <= _MAX_ARRAY_BYTES and array.dtype.kind in "fiub":
+            content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+            return {"array": content, "dtype": array.dtype.str, "shape": list(array.shape)}
+    return {"unknown": type(part).__name__}
+
+
+def decode(written: Any, name: str) -> Any:
+    """What `encode` wrote; raises when part of it has to be given again."""
+    if written is None or isinstance(written, (bool, int, float, str)):
+        return written
+    if not isinstance(written, dict):
+        raise InvalidValueError(f"the stored `{name}` cannot be read: {written!r}.")
+    if "dict" in written:
+        return {key: decode(value, name) for key, value in written["dict"].items()}
+    if "list" in written:
+        return [decode(value, name) for value in written["list"]]
+    if "tuple" in written:
+        return tuple(decode(value, name) for value in written["tuple"])
+    if "array" in written:
+        content = np.frombuffer(base64.b64decode(written["array"]), np.dtype(written["dtype"]))
+        return content.reshape(written["shape"])
+    if "class" in written and written["class"] in _known():
+        fields = {key: decode(value, name) for key, value in written["fields"].items()}
+        return _known()[written["class"]](**fields)
+    what = written.get("unknown") or written.get("class")
+    raise InvalidTypeError(
+        f"the run's {name} holds a {what}, which a store cannot hold: pass {name}=... to sc.resume as it was at first."
+    )
+
+
+# -- parameter trees ---------------------------------------------------------------------------------------------------
+
+
+def structure(tree: PyTree) -> Any:
+    """The shape of a tree of dicts, lists and tuples; leaves are numbered. Other nodes become dicts of their fields."""
+    numbers = iter(range(len(jax.tree.leaves(tree))))
+
+    def walk(node: Any) -> Any:
+        if isinstance(node, dict):
+            if not all(isinstance(key, str) for key in node):
+                return {"foreign": type(node).__name__, "items": _children(node, walk)}
+            return {"dict": {key: walk(node[key]) for key in sorted(node)}}
+        if isinstance(node, (list, tuple)) and not hasattr(node, "_fields"):
+            return {type(node).__name__: [walk(child) for child in node]}
+        if jax.tree_util.all_leaves([node]):
+            return next(numbers)
+        if node is None:
+            return None
+        return {"foreign": type(node).__name__, "items": _children(node, walk)}
+
+    return walk(tree)
+
+
+def _children(node: Any, walk: Any) -> dict[str, Any]:
+    paths, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda child: child is not node)
+    return {
+        str(getattr(path[0], "name", getattr(path[0], "key", path[0]))): walk(child) for path, child in paths
+    }
+
+
+def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
+    """A tree of that structure; foreign nodes become dicts, or are refused when the tree must be `exact`."""
+    if written is None:
+        return None
+    if isinstance(written, int):
+        return leaves[written]
+    if "dict" in written:
+        return {key: build(child, leaves, exact) for key, child in written["dict"].items()}
+    if "list" in written:
+        return [build(child, leaves, exact) for child in written["list"]]
+    if "tuple" in written:
+        return tuple(build(child, leaves, exact) for child in written["tuple"])
+    if exact:
+        raise InvalidTypeError(
+            f"the parameters hold a {written['foreign']}, which a store cannot rebuild: pass params=... (any values of "
+            "the same structure) to sc.resume."
+        )
+    fields = {key: build(child, leaves, exact) for key, child in written["items"].items()}
+    return MomentResult(**fields) if written["foreign"] == "MomentResult" else fields
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+
+def model_values(model: Model, position: Params, rows: PyTree) -> dict[str, list[float]]:
+    """A model by what it says: log prior and log likelihoods of a few rows, at a point and near it."""
+    near = jax.tree.map(lambda leaf: leaf + jnp.asarray(0.1, leaf.dtype), position)
+    rows = jax.tree.map(jnp.asarray, rows)
+    out: dict[str, list[float]] = {"log_prior": [], "log_likelihood": []}
+    for point in (position, near):
+        out["log_prior"].append(float(model.log_prior_density(point)))
+        out["log_likelihood"] += np.asarray(model.log_likelihoods(point, rows), np.float64).tolist()
+    return out
+
+
+def compare_models(stored: dict[str, list[float]], found: dict[str, list[float]]) -> str | None:
+    """What differs, in words; None when nothing does."""
+    for name in ("log_prior", "log_likelihood"):
+        was, now = np.asarray(stored[name], float), np.asarray(found[name], float)
+        if was.shape == now.shape and np.allclose(was, now, rtol=1e-3, atol=1e-5, equal_nan=True):
+            continue
+        if was.shape != now.shape:
+            return f"the model's {name} has another form"
+        place = int(np.argmax(np.abs(was - now)))
+        return f"the model's {name} is {now[place]:.6g} where the stored run had {was[place]:.6g}"
+    return None

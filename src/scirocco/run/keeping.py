@@ -1,0 +1,108 @@
+"""What is kept of a chunk of steps, and how it comes to the host."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError
+from scirocco.reducers import Reducing
+from scirocco.run import loop
+from scirocco.types import PyTree
+
+
+class HostChunk(NamedTuple):
+    """What a chunk leaves on the host; leaves have the axes (chain, draw, ...)."""
+
+    draws: PyTree | None
+    """Those that are kept: all, every k-th, or None."""
+    gradients: PyTree | None
+    stats: dict[str, np.ndarray]
+    traces: dict[str, PyTree]
+    bad_step: np.ndarray
+    bad_leaf: np.ndarray
+
+    @property
+    def num_draws(self) -> int:
+        """Draws made in each chain, kept or not."""
+        return jax.tree.leaves(self.stats)[0].shape[1]
+
+
+class Keeping(NamedTuple):
+    """What the user wants to keep."""
+
+    gradients: bool
+    every: int
+    """1: all draws; k: every k-th; 0: none."""
+    reducing: Reducing
+
+    @classmethod
+    def checked(cls, keep_gradients: Any, keep_draws: Any, reducers: Any) -> Keeping:
+        """From the arguments of `sample`."""
+        if not isinstance(keep_gradients, (bool, np.bool_)):
+            raise InvalidTypeError(f"`keep_gradients` must be True or False, got {keep_gradients!r}.")
+        every = (
+            int(keep_draws)
+            if isinstance(keep_draws, bool)
+            else _checks.positive_int(keep_draws, "keep_draws")
+        )
+        return cls(bool(keep_gradients), every, Reducing(reducers))
+
+    def num_kept(self, num_draws: int) -> int:
+        """How many of the first `num_draws` draws are kept."""
+        return num_draws // self.every if self.every else 0
+
+    def to_host(self, chunk: loop.Chunk, count: int, made: int, axis: int) -> HostChunk:
+        """The first `count` draws of a chunk, thinned; `made` draws came before it; `axis` is that of the draws."""
+        before = (slice(None),) * axis
+        every = (*before, slice(0, count))
+        chosen = (
+            *before,
+            slice((self.every - 1 - made) % self.every if self.every else 0, count, self.every or 1),
+        )
+
+        def bring(tree: PyTree, part: Any) -> PyTree:
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[part], tree)
+
+        draws = bring(chunk.draws, chosen) if self.every else None
+        gradients = bring(chunk.gradients, chosen) if self.every and self.gradients else None
+        traces = bring(self.reducing.trace(chunk.draws, axis), every)
+        bad = (np.asarray(chunk.bad_step), np.asarray(chunk.bad_leaf))
+        return HostChunk(draws, gradients, bring(chunk.stats, every), traces, *bad)
+
+
+def good_draws(chunk: loop.Chunk, count: int, start: int, thin: int, phase: int = 0) -> int:
+    """How many of `count` draws were made before any chain left the finite numbers."""
+    bad = np.asarray(chunk.bad_step)
+    if np.all(bad < 0):
+        return count
+    first = int(np.min(bad[bad >= 0]))
+    return min(count, max(0, (phase + first - start) // thin))
+
+
+def join(chunks: list[HostChunk], axis: int) -> HostChunk:
+    """Chunks one after the other along the axis of the draws."""
+    if len(chunks) == 1:
+        return chunks[0]
+    bad = next((chunk for chunk in chunks if np.any(chunk.bad_step >= 0)), chunks[0])
+    kept = [tuple(chunk[:4]) for chunk in chunks]
+    draws, gradients, stats, traces = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis), *kept)
+    return HostChunk(draws, gradients, stats, traces, bad.bad_step, bad.bad_leaf)
+
+
+def stack(chunks: list[HostChunk]) -> HostChunk:
+    """The chunks of several chains side by side, cut to the shortest."""
+    shortest = [min(lengths) for lengths in zip(*(_lengths(chunk) for chunk in chunks), strict=True)]
+
+    def cut(chunk: HostChunk) -> tuple[PyTree, ...]:
+        pairs = zip(chunk[:4], shortest, strict=True)
+        return tuple(jax.tree.map(lambda leaf, n=n: leaf[:n], part) for part, n in pairs) + tuple(chunk[4:])
+
+    return HostChunk(*jax.tree.map(lambda *leaves: np.stack(leaves), *map(cut, chunks)))
+
+
+def _lengths(chunk: HostChunk) -> list[int]:
+    return [(leaves[0].shape[0] if (leaves := jax.tree.leaves(part)) else 0) for part in chunk[:4]]

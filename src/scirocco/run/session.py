@@ -1,0 +1,210 @@
+"""The host loop: how many steps next, what to keep, when to commit, when to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import DataChangedError
+from scirocco.run import snapshot
+from scirocco.run.keeping import HostChunk, Keeping
+from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
+from scirocco.run.sinks import Sink
+from scirocco.types import PyTree
+
+_CHUNK_SECONDS = 0.3
+_FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024
+_NEVER = 1 << 30
+_LOOK_SECONDS = 1.0
+
+
+class Plan(NamedTuple):
+    """How long a run is, and what it keeps."""
+
+    num_samples: int
+    num_burnin: int
+    thin: int
+    num_chains: int
+    seed: int
+    keeping: Keeping
+    chain_method: str
+
+    @property
+    def num_steps(self) -> int:
+        """Of each chain."""
+        return self.num_burnin + self.num_samples * self.thin
+
+
+class Divergence(NamedTuple):
+    """Where a chain left the finite numbers."""
+
+    chain: int
+    step: int
+    leaf: int
+
+
+class Session:
+    """Drives the chains from where they are to the end of the plan."""
+
+    def __init__(
+        self,
+        chains: Any,
+        plan: Plan,
+        sink: Sink,
+        callbacks: tuple[Callback, ...],
+        bar: Bar,
+        stamp: Callable[[], str] | None,
+    ):
+        self.chains, self.plan, self.sink, self.bar, self.callbacks = chains, plan, sink, bar, callbacks
+        self.step = self.made = 0
+        self.rate = self.began = 0.0
+        self.scores: list[tuple[int, dict[str, float]]] = []
+        self.status = "complete"
+        self.bad: Divergence | None = None
+        self.timing: dict[str, dict[str, float]] = {}
+        self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
+        self._stamped = stamp() if stamp else ""
+
+    def take_up(self, progress: dict[str, Any]) -> None:
+        """Go on from a commit."""
+        self.step, self.made = progress["step"], progress["draws"]
+        self.scores = [(step, dict(values)) for step, values in progress["scores"]]
+
+    def drive(self) -> None:
+        """Chunks until the end, an interrupt, a callback's stop or a divergence."""
+        clock, self.began, first = Clock(), time.perf_counter(), self.step
+        try:
+            with self._finishing_chunks():
+                while self.step < self.plan.num_steps and self.status == "complete":
+                    self._chunk()
+                    if "first_chunk" not in self.timing:  # compiles; kept apart so that speeds can be told
+                        self.timing["first_chunk"] = clock.read() | {"steps": self.step - first}
+                        clock.restart()
+                    if self._asked_to_stop:
+                        raise KeyboardInterrupt
+            consistent = True
+        except KeyboardInterrupt:
+            self.status, consistent = "interrupted", self._asked_to_stop
+            _checks.warn(
+                f"interrupted after {self.made} of {self.plan.num_samples} draws; the run holds them.",
+            )
+        finally:
+            self.chains.close()
+        done = self.step - first - self.timing.get("first_chunk", {}).get("steps", 0)
+        self.timing["sampling"] = clock.read() | {"steps": done}
+        if consistent:
+            self.commit()
+
+    @contextlib.contextmanager
+    def _finishing_chunks(self) -> Iterator[None]:
+        """Ctrl-C waits for the chunk to end, so that all chains have made the same steps; a second one does not."""
+
+        def stop(number: int, frame: Any) -> None:
+            if self._asked_to_stop:
+                raise KeyboardInterrupt
+            self._asked_to_stop = True
+
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if not usual or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _chunk(self) -> None:
+        burning = self.step < self.plan.num_burnin
+        steps = self._next_steps()
+        begin = time.perf_counter()
+        chunk = self.chains.advance(steps, _NEVER if burning else self.plan.thin, 0 if burning else steps)
+        seconds = time.perf_counter() - begin
+        if self.timing:  # the first chunk compiles: its speed says nothing
+            self.rate = steps / seconds
+        self._look_for_change()
+        self.sink.add(chunk)
+        self.made += chunk.num_draws
+        if not self._diverged(chunk):
+            self.step += steps
+            self._tell("burn-in" if burning else "sampling", None if burning else chunk.draws)
+            if self.sink.due():
+                self.commit()
+
+    def _next_steps(self) -> int:
+        """As many steps as take about a third of a second, whole draws, within the buffers."""
+        plan = self.plan
+        if not self.timing:
+            wanted = _FIRST_CHUNK
+        elif not self.rate:
+            wanted = _SECOND_CHUNK
+        else:
+            wanted = int(self.rate * _CHUNK_SECONDS)
+        if self.step < plan.num_burnin:
+            return max(1, min(wanted, plan.num_burnin - self.step))
+        draws = max(1, min(wanted // plan.thin, self.chains.capacity, plan.num_samples - self.made))
+        return draws * plan.thin
+
+    def _diverged(self, chunk: HostChunk) -> bool:
+        bad = np.atleast_1d(chunk.bad_step)
+        if np.all(bad < 0):
+            return False
+        chain = int(np.argmin(np.where(bad < 0, np.iinfo(np.int32).max, bad)))
+        self.bad = Divergence(chain, int(bad[chain]), int(np.atleast_1d(chunk.bad_leaf)[chain]))
+        self.status = "diverged"
+        return True
+
+    def _look_for_change(self, now_or_never: bool = False) -> None:
+        """Streamed data are looked at every second: rows that change under a chain belong to no posterior."""
+        now = time.perf_counter()
+        if self._stamp is None or (now - self._looked < _LOOK_SECONDS and not now_or_never):
+            return
+        self._looked = now
+        if self._stamp() != self._stamped:
+            raise DataChangedError(
+                f"the data changed during the run, shortly before step {self.step}. What a store holds was committed "
+                "before that; later draws would mix two posteriors. Start a new run on the new data."
+            )
+
+    def _tell(self, phase: str, draws: PyTree | None) -> None:
+        elapsed = time.perf_counter() - self.began
+        report = Report(self.step, self.plan.num_steps, self.plan.num_chains, draws, self.rate, elapsed)
+        shown: dict[str, float] = {}
+        for callback in self.callbacks:
+            shown |= as_scores(callback(report))
+        if shown:
+            self.scores.append((self.step, shown))
+        if report.stopped:
+            self.status = "stopped"
+        self.bar.update(self.step, phase, self.rate, shown)
+
+    def commit(self) -> None:
+        """Make everything so far survive."""
+        self._look_for_change(now_or_never=True)
+        progress = {
+            "step": self.step,
+            "draws": self.made,
+            "num_samples": self.plan.num_samples,
+            "status": self._status_now(),
+            "steps_per_second": self.rate,
+            "scores": self.scores,
+            "timing": self.timing,
+            "diverged": list(self.bad) if self.bad else None,
+        }
+        state = {} if self.bad else self.chains.save()
+        self.sink.commit(state | snapshot.save_results(self.results()), progress)
+
+    def results(self) -> dict[str, Any]:
+        """What the reducers have found so far."""
+        return self.plan.keeping.reducing.results(self.chains.reduced())
+
+    def _status_now(self) -> str:
+        unfinished = self.status == "complete" and self.step < self.plan.num_steps
+        return "running" if unfinished else self.status

@@ -1,0 +1,107 @@
+"""The state of all chains as named arrays, and back: nothing is pickled, and nothing is believed without a look.
+
+The structure comes from the model and the method, traced on shapes; a file only brings the numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _tree
+from scirocco.errors import InvalidValueError
+from scirocco.model import Model
+from scirocco.run import loop
+from scirocco.run.loop import KernelState, Start
+from scirocco.run.setup import Ready
+from scirocco.types import Key, PyTree
+
+
+class Snapshot(NamedTuple):
+    """One chain."""
+
+    state: KernelState
+    reducing: PyTree
+    made: Any
+    """Draws made so far, kept or not."""
+
+
+def save(chains: list[Snapshot]) -> dict[str, np.ndarray]:
+    """Named arrays with a leading chain axis."""
+    names = _tree.leaf_names(chains[0])
+    leaves = [[_as_numbers(leaf) for leaf in jax.tree.leaves(chain)] for chain in chains]
+    return {name: np.stack(parts) for name, *parts in zip(names, *leaves, strict=True)}
+
+
+_RESULT = "result:"
+
+
+def save_results(results: PyTree) -> dict[str, np.ndarray]:
+    """What the reducers found, for readers: named arrays that are no part of the state."""
+    leaves = jax.tree.leaves(results)
+    return {f"{_RESULT}{number:04d}": np.asarray(leaf) for number, leaf in enumerate(leaves)}
+
+
+def results(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of `save_results`, in order."""
+    return {name: saved[name] for name in sorted(saved) if name.startswith(_RESULT)}
+
+
+def _as_numbers(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(leaf))
+    array = np.asarray(leaf)
+    return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
+
+
+def template(model: Model, ready: Ready, key: Key, reducing: PyTree) -> Snapshot:
+    """What a chain looks like: shapes and dtypes only."""
+    position, num_rows = ready.start.position, ready.table.num_rows
+    batching = ready.parts.estimator.batching(num_rows)
+
+    def begin(data: PyTree) -> KernelState:
+        parts = ready.parts._replace(data=data, batching=batching)
+        memory = parts.estimator.blank_memory(position, num_rows)
+        return loop.start_chain(model, parts, Start(position, memory, None), key, np.int32(0))[0]
+
+    def all_rows(row: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((num_rows + batching.size - 1, *row.shape), row.dtype)
+
+    data = jax.tree.map(all_rows, ready.table.row_spec)
+    return Snapshot(jax.eval_shape(begin, data), jax.eval_shape(lambda: reducing), np.int64(0))
+
+
+def restore(like: Snapshot, saved: dict[str, np.ndarray], chain: int) -> Snapshot:
+    """The saved numbers of one chain in the structure of `like`; refuses what does not fit it."""
+    names = _tree.leaf_names(like)
+    saved = {name: value for name, value in saved.items() if not name.startswith(_RESULT)}
+    missing, extra = sorted(set(names) - set(saved)), sorted(set(saved) - set(names))
+    if missing or extra:
+        raise InvalidValueError(
+            "the stored state belongs to another sampler, estimator or set of reducers: "
+            + "; ".join(
+                f"{what} {', '.join(f'`{name}`' for name in some)}"
+                for what, some in (("it lacks", missing), ("it also has", extra))
+                if some
+            )
+            + "."
+        )
+    leaves, treedef = jax.tree.flatten(like)
+    values = [_fit(name, leaf, saved[name][chain]) for name, leaf in zip(names, leaves, strict=True)]
+    return jax.tree.unflatten(treedef, values)
+
+
+def _fit(name: str, like: Any, value: np.ndarray) -> Any:
+    if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(jnp.asarray(value))
+    if like.dtype == jnp.bfloat16:
+        value = value.view(jnp.bfloat16)
+    if value.shape != like.shape or value.dtype != like.dtype:
+        raise InvalidValueError(
+            f"the stored state has `{name}` with shape {value.shape} and dtype {value.dtype}; this model and method "
+            f"need shape {like.shape} and dtype {like.dtype}."
+        )
+    return jnp.asarray(value) if isinstance(like, jax.ShapeDtypeStruct) else value

@@ -1,0 +1,175 @@
+"""One chain on streamed data: the host hands superbatches to the compiled loop, and makes the passes it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _tree
+from scirocco.data import Probed, Table
+from scirocco.model import Model
+from scirocco.run import loop
+from scirocco.run.loop import KernelState, Parts, Start
+from scirocco.samplers import Gradient
+from scirocco.types import Array, Key, Params, PyTree
+
+
+class StreamedParts:
+    """The parts of a chain, with the rows that serve a given estimate."""
+
+    def __init__(self, parts: Parts, table: Table, batch_key: Key):
+        self._parts, self.table = parts, table
+        self._feed = table.feed(batch_key)
+
+    def at(self, number: int) -> tuple[Parts, int]:
+        """Parts with the rows for estimate `number`, and the first estimate that they do not serve."""
+        segment = self._feed.at(number)
+        return self._parts._replace(data=segment.data, batching=segment.batching), segment.stop
+
+    def next_pass(self, number: int) -> int | None:
+        """The first estimate from `number` on that needs all rows."""
+        return self._parts.estimator.next_pass(number, self.table.num_rows)
+
+    @property
+    def without_rows(self) -> Parts:
+        """Parts for what needs no rows."""
+        return self._parts
+
+    def close(self) -> None:
+        """End the reading ahead."""
+        self._feed.close()
+
+
+def start_streamed(
+    model: Model, parts: Parts, table: Table, begin: Start, key: Key, chain: int
+) -> tuple[KernelState, Array, StreamedParts]:
+    """As `loop.start_chain`, with the rows that chain's first estimate needs."""
+    keys = loop.chain_keys(parts, key, np.int32(chain))
+    streamed = StreamedParts(parts, table, keys.batches)
+    if streamed.next_pass(0) == 0:
+        signs = loop.random_signs(begin.position, keys.signs)
+        gradient, memory = _pass(model, streamed, begin.position, begin.memory, signs)
+        state = _first_state(parts, begin.position, gradient, memory, keys)
+        return state, jnp.zeros(()), streamed
+    served, _ = streamed.at(0)
+    state, density = _start(model, served, begin, key, np.int32(chain))
+    return jax.block_until_ready(state), density, streamed
+
+
+_start = partial(jax.jit, static_argnums=0)(loop.start_chain)
+_first_state = jax.jit(loop.first_state)
+
+
+class Piece(NamedTuple):
+    """Steps made without a break: their chunk, the draws it completes, and where it began."""
+
+    chunk: loop.Chunk
+    num_draws: int
+    start: int
+    phase: int
+
+
+def advance_streamed(
+    model: Model,
+    keep_gradients: bool,
+    capacity: int,
+    streamed: StreamedParts,
+    state: KernelState,
+    num_steps: int,
+    thin: int,
+) -> Iterator[tuple[KernelState, Piece]]:
+    """Make `num_steps` steps, in as many pieces as their superbatches and passes need."""
+    number, done = int(state.number), 0
+    while done < num_steps:
+        phase = done % thin
+        due = streamed.next_pass(number + 1)
+        if due == number + 1:
+            steps = 1
+            state, chunk = _pass_step(model, keep_gradients, streamed, state)
+        else:
+            parts, stop = streamed.at(number + 1)
+            steps = min(num_steps - done, stop - number - 1, capacity * thin - phase)
+            if due is not None:
+                steps = min(steps, due - number - 1)
+            counts = (np.int32(steps), np.int32(thin), np.int32(phase))
+            state, chunk = _advance(model, keep_gradients, capacity, parts, state, *counts)
+            state = jax.block_until_ready(state)  # the rows' buffer will be filled anew
+        yield state, Piece(chunk, (phase + steps) // thin, number, phase)
+        number, done = number + steps, done + steps
+
+
+_advance = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.advance)
+
+
+def step_streamed(
+    model: Model, streamed: StreamedParts, state: KernelState, key: Key
+) -> tuple[KernelState, loop.Info]:
+    """One step with fresh randomness from `key`."""
+    number = int(state.number) + 1
+    if streamed.next_pass(number) == number:
+        moved, signs = _move(streamed.without_rows, state, key)
+        gradient, memory = _pass(model, streamed, moved.position, state.memory, signs)
+        state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
+        return state, loop.inform(streamed.without_rows, state)
+    return jax.block_until_ready(_step(model, streamed.at(number)[0], state, key))
+
+
+@partial(jax.jit, static_argnums=0)
+def _step(model: Model, parts: Parts, state: KernelState, key: Key) -> tuple[KernelState, loop.Info]:
+    draws = loop.draw(parts, state.sampler.position, key, state.batch_key, state.number)
+    return loop.move(model, parts, state, draws)
+
+
+def _pass_step(
+    model: Model, keep_gradients: bool, streamed: StreamedParts, state: KernelState
+) -> tuple[KernelState, loop.Chunk]:
+    """A step whose estimate needs all rows."""
+    state, info = step_streamed(model, streamed, state, loop.step_key(state.noise_key, state.number))
+    gradient = state.gradient.total if keep_gradients else None
+    kept = (model.constrain(state.sampler.position), gradient, info.stats)
+    draws, gradients, stats = jax.tree.map(lambda leaf: leaf[None], kept)
+    bad = info.code > 0
+    step = jnp.where(bad, state.number - 1, -1)
+    return state, loop.Chunk(draws, gradients, stats, step, jnp.where(bad, info.code - 1, -1))
+
+
+@jax.jit
+def _move(parts: Parts, state: KernelState, key: Key) -> tuple[Any, PyTree | None]:
+    """The sampler's half of a step, exactly as `loop.move` makes it, and the signs for its estimate."""
+    noise, signs = loop.noise_and_signs(parts, state.sampler.position, key)
+    return parts.sampler.step(state.sampler, state.gradient, noise, state.number), signs
+
+
+def _pass(
+    model: Model,
+    streamed: StreamedParts,
+    position: Params,
+    memory: PyTree,
+    signs: PyTree | None,
+) -> tuple[Gradient, PyTree]:
+    """The gradient at `position` from a pass over all rows, and the memory after it."""
+    if signs is None:
+        sums = (streamed.table.sum(model.summand, position), None)
+    else:
+        sums = streamed.table.sum(Probed(model.summand), (position, signs))
+    return _absorb(model, streamed.without_rows, position, memory, sums, signs)
+
+
+@partial(jax.jit, static_argnums=0)
+def _absorb(
+    model: Model, parts: Parts, position: Params, memory: PyTree, sums: Any, signs: PyTree | None
+) -> tuple[Gradient, PyTree]:
+    total, tangent = sums
+    estimate, memory = parts.estimator.from_pass(total, position, memory, parts.sampler.noise_kind)
+    prior = jax.grad(model.log_prior_density)
+    if signs is None:
+        return Gradient(_tree.add(prior(position), estimate.total), estimate.noise), memory
+    value, prior_tangent = jax.jvp(prior, (position,), (signs,))
+    image = _tree.add(tangent, prior_tangent)
+    curvature = jax.tree.map(jnp.multiply, signs, image)
+    return Gradient(_tree.add(value, estimate.total), estimate.noise, curvature), memory

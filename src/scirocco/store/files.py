@@ -1,0 +1,239 @@
+"""Files that are whole or absent: atomic writes, documents with a checksum, and the lock of the one writer.
+
+Everything that the store puts on a disk goes through this module, so that the order of writes can be read in one place
+and broken on purpose in tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from scirocco._checks import warn
+from scirocco.errors import InvalidTypeError, StoreError
+
+TMP = ".tmp"
+_MAX_UNSYNCED = 256
+_LOCK_TRIES, _LOCK_WAIT = 10, 0.02
+_LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one lies beyond the text
+
+
+@contextlib.contextmanager
+def writing(path: str, *, sync: bool) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` when the block ends well, and vanishes when it does not."""
+    tmp = path + TMP
+    try:
+        with open(tmp, "w+b") as file:
+            yield file
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        _replace(tmp, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(tmp)
+        raise
+
+
+def _replace(tmp: str, path: str) -> None:
+    """`os.replace`; Windows refuses for as long as a reader has the old file open, so there it is tried again."""
+    for _ in range(_LOCK_TRIES if sys.platform == "win32" else 0):
+        try:
+            return os.replace(tmp, path)
+        except PermissionError:
+            time.sleep(_LOCK_WAIT)
+    os.replace(tmp, path)
+
+
+def write_file(path: str, data: Any, *, sync: bool) -> None:
+    """Write bytes (or a contiguous array) as one whole file."""
+    with writing(path, sync=sync) as file:
+        file.write(data)
+
+
+def sync_file(path: str) -> None:
+    """Return when the file's bytes are on the disk."""
+    fd = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_folder(path: str) -> None:
+    """Return when the folder's entries (names, renames) are on the disk; Windows has no such call."""
+    if sys.platform == "win32":
+        return
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder whose parent exists, if it is not there yet."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+        sync_folder(os.path.dirname(path) or ".")
+
+
+class Unsynced:
+    """Files that have been written and need not be on the disk before the next commit.
+
+    By the time of the commit the system has written most of them by itself, so that waiting then is cheaper
+    than after each file. The list is bounded: a caller who never commits pays a little earlier.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, None] = {}
+
+    def write(self, path: str, data: Any) -> None:
+        """Write a whole file now; one that takes the place of another is on the disk before it does so."""
+        # A rename may reach the disk before the new bytes do; the old file may hold committed draws.
+        write_file(path, data, sync=os.path.exists(path))
+        self._files[path] = None
+        if len(self._files) >= _MAX_UNSYNCED:
+            self.settle()
+
+    def settle(self) -> None:
+        """Return when every file written so far is on the disk under its name."""
+        for path in self._files:
+            sync_file(path)
+        for folder in dict.fromkeys(os.path.dirname(path) for path in self._files):
+            sync_folder(folder)
+        self._files.clear()
+
+
+# ------------------------------------------------------------------------------------------------- documents
+
+
+def plain_json(value: Any, name: str) -> Any:
+    """`value` as JSON gives it back (tuples become lists, keys become strings)."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidTypeError(
+            f"`{name}` must hold only numbers, strings, booleans, None, lists and dicts of these ({error}). "
+            f"Turn arrays into lists, or store them as draws or state."
+        ) from error
+
+
+def _checksum(content: Any) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
+
+
+def write_document(path: str, content: Any) -> None:
+    """Write plain JSON with its checksum; on return it is on the disk under its name."""
+    text = json.dumps({"crc32": _checksum(content), "content": content}, indent=1)
+    write_file(path, text.encode(), sync=True)
+    sync_folder(os.path.dirname(path))
+
+
+def read_document(path: str, rescue: str) -> dict[str, Any]:
+    """What `write_document` wrote; a file that is anything else is refused with the words in `rescue`."""
+    with open(path, "rb") as file:
+        raw = file.read()
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged: it is no JSON document ({error}). {rescue}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("content"), dict):
+        raise StoreError(f"{path} is damaged: it is not a document of scirocco. {rescue}")
+    if document.get("crc32") != _checksum(document["content"]):
+        raise StoreError(f"{path} is damaged: its checksum does not match what it says. {rescue}")
+    return document["content"]
+
+
+# ------------------------------------------------------------------------------------------------------ lock
+
+
+class Lock:
+    """The right to write, held through an open file: the system takes it back however the process ends."""
+
+    def __init__(self, path: str):
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._take(path)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        with contextlib.suppress(OSError):  # who holds it is for the reader's eyes only
+            os.ftruncate(self._fd, 0)
+            os.write(self._fd, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
+
+    def _take(self, path: str) -> None:
+        for attempt in range(_LOCK_TRIES):
+            try:
+                return _lock(self._fd, exclusive=True)
+            except (BlockingIOError, PermissionError):
+                if attempt + 1 < _LOCK_TRIES:
+                    time.sleep(
+                        _LOCK_WAIT
+                    )  # a reader that looks whether the run goes on holds it for a moment
+            except OSError as error:
+                return warn(
+                    f"{path} cannot be locked on this file system ({error}): let only one process write."
+                )
+        raise StoreError(
+            f"another process writes to this run ({_holder(path)}). Wait for it, or stop it; to look at the draws so "
+            f"far, open the run for reading."
+        )
+
+    def release(self) -> None:
+        """Let others write; the file stays, because removing it would let two processes hold two locks."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def is_locked(path: str) -> bool:
+    """True while some process holds the lock."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        _lock(fd, exclusive=False)
+    except (BlockingIOError, PermissionError):
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+def _holder(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            holder = json.loads(file.read(1_000))
+        return f"process {int(holder['pid'])} on {str(holder['host'])!r}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "it has not left its number"
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(fd: int, *, exclusive: bool) -> None:
+        os.lseek(fd, _LOCK_BYTE, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        if not exclusive:
+            os.lseek(fd, _LOCK_BYTE, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+        os.lseek(fd, 0, os.SEEK_SET)
+else:
+    import fcntl
+
+    def _lock(fd: int, *, exclusive: bool) -> None:
+        fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)

@@ -1,0 +1,179 @@
+"""What is stored where: the groups, their variables, and the documents that tell readers of Zarr about them.
+
+The layout is fixed when a run is created and kept in `run.json`; only the numbers of draws change.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
+from scirocco.store import zarr_format as zarr
+
+INNER = "scirocco"
+"""The folder with what is not draws: the record, the commit, the sampler's state, the lock."""
+_CHUNK_BYTES, _CHUNK_DRAWS = 1 << 20, 8_192
+_GROUP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_INDEX = np.dtype("<i8")
+
+
+class Variable(NamedTuple):
+    """One draw of a variable: its shape and type."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclass(frozen=True)
+class Column:
+    """A variable on disk: its true name, the name of its folder, one draw's shape, and its type there and here."""
+
+    name: str
+    node: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    given_dtype: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Variables that have the same number of draws; a chunk holds `chunk_draws` draws of all chains."""
+
+    name: str
+    num_chains: int
+    chunk_draws: int
+    columns: tuple[Column, ...]
+
+    def chunk_shape(self, column: Column) -> tuple[int, ...]:
+        """The axes of a chunk."""
+        return (self.num_chains, self.chunk_draws, *column.shape)
+
+    def chunk_path(self, root: str, column: Column, number: int) -> str:
+        """The file that holds the draws from `number * chunk_draws` on."""
+        return zarr.chunk_path(os.path.join(root, self.name, column.node), number, 2 + len(column.shape))
+
+    def num_chunks(self, num_draws: int) -> int:
+        """Chunks that hold `num_draws` draws; the last may be part empty."""
+        return -(-num_draws // self.chunk_draws)
+
+    def coordinate_path(self, root: str, name: str, number: int) -> str:
+        """The file with the numbers of chains or draws."""
+        return zarr.chunk_path(os.path.join(root, self.name, name), number, 1)
+
+    def documents(self, num_draws: int) -> dict[str, dict[str, Any]]:
+        """The document of each array, as long as `num_draws`."""
+        nodes = [column.node for column in self.columns]
+        out = {
+            "chain": zarr.array_document((self.num_chains,), (self.num_chains,), _INDEX, ["chain"], {}),
+            "draw": zarr.array_document((num_draws,), (_CHUNK_DRAWS,), _INDEX, ["draw"], {}),
+        }
+        for column in self.columns:
+            out[column.node] = zarr.array_document(
+                (self.num_chains, num_draws, *column.shape),
+                self.chunk_shape(column),
+                column.dtype,
+                ["chain", "draw", *zarr.dimension_names(column.node, len(column.shape), nodes)],
+                {"name": column.name, "dtype": column.given_dtype},
+            )
+        return out
+
+
+def coordinate_chunks(first: int, num_draws: int) -> Iterator[tuple[int, np.ndarray]]:
+    """The numbered chunks of the coordinate `draw` that `num_draws` draws need, from the `first` on.
+
+    They are written whole, beyond the draws there are, and so never again.
+    """
+    for number in range(first, -(-num_draws // _CHUNK_DRAWS)):
+        yield number, np.arange(number * _CHUNK_DRAWS, (number + 1) * _CHUNK_DRAWS, dtype=_INDEX)
+
+
+def plan(groups: dict[str, dict[str, Variable]], num_chains: int) -> dict[str, Group]:
+    """The layout for the variables that a caller wants to store."""
+    if not groups:
+        raise InvalidValueError("`groups` is empty: name at least one group with one variable.")
+    folded = [str(name).casefold() for name in groups]
+    out = {}
+    for name, variables in groups.items():
+        if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name) or name.casefold() == INNER:
+            raise InvalidValueError(
+                f"a group cannot be called {name!r}: use letters, digits and `_`, and not {INNER!r}."
+            )
+        if folded.count(name.casefold()) > 1:
+            raise InvalidValueError(f"two groups are called {name!r} but for upper and lower case.")
+        if not variables:
+            raise InvalidValueError(f"the group {name!r} has no variables: leave it out.")
+        out[name] = _plan_group(name, variables, num_chains)
+    return out
+
+
+def _plan_group(name: str, variables: dict[str, Variable], num_chains: int) -> Group:
+    for variable in variables:
+        if not isinstance(variable, str):
+            raise InvalidTypeError(f"a variable's name must be a string, got {variable!r}.")
+    nodes = zarr.node_names(variables, taken=("chain", "draw"))
+    columns = tuple(
+        Column(
+            key, nodes[key], tuple(int(length) for length in shape), zarr.stored_dtype(dtype, key), str(dtype)
+        )
+        for key, (shape, dtype) in variables.items()
+    )
+    largest = max(math.prod(column.shape) * column.dtype.itemsize for column in columns)
+    chunk_draws = max(1, min(_CHUNK_DRAWS, _CHUNK_BYTES // max(1, largest * num_chains)))
+    return Group(name, num_chains, chunk_draws, columns)
+
+
+def to_json(groups: dict[str, Group]) -> dict[str, Any]:
+    """The layout as it stands in `run.json`."""
+    return {
+        name: {
+            "num_chains": group.num_chains,
+            "chunk_draws": group.chunk_draws,
+            "variables": [
+                {
+                    "name": column.name,
+                    "node": column.node,
+                    "shape": list(column.shape),
+                    "stored_dtype": column.dtype.name,
+                    "dtype": column.given_dtype,
+                }
+                for column in group.columns
+            ],
+        }
+        for name, group in groups.items()
+    }
+
+
+def from_json(content: Any, path: str) -> dict[str, Group]:
+    """The layout that `run.json` holds; names that lead out of the folder and lengths below 1 are refused."""
+    try:
+        out = {name: _group_from_json(name, entry) for name, entry in content.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"{path} describes arrays that scirocco cannot have written ({error!r}). Nothing was read from them."
+        ) from error
+    return out
+
+
+def _group_from_json(name: Any, entry: dict[str, Any]) -> Group:
+    if not _GROUP_NAME.fullmatch(name) or name.casefold() == INNER:
+        raise ValueError(f"a group named {name!r}")
+    num_chains, chunk_draws = int(entry["num_chains"]), int(entry["chunk_draws"])
+    if num_chains < 1 or chunk_draws < 1:
+        raise ValueError(f"{num_chains} chains, {chunk_draws} draws in a chunk")
+    columns = []
+    for item in entry["variables"]:
+        if not zarr.is_node_name(item["node"]) or item["node"] in ("chain", "draw"):
+            raise ValueError(f"a folder named {item['node']!r}")
+        shape = tuple(int(length) for length in item["shape"])
+        if any(length < 0 for length in shape):
+            raise ValueError(f"a variable of shape {shape}")
+        dtype = zarr.stored_dtype(item["stored_dtype"], item["name"])
+        columns.append(Column(str(item["name"]), item["node"], shape, dtype, str(item["dtype"])))
+    return Group(name, num_chains, chunk_draws, tuple(columns))

@@ -1,0 +1,273 @@
+"""The writer of a stored run: append draws, commit now and then, go on after any kind of end.
+
+What counts is what `scirocco/commit.json` says; it is replaced in one step, after everything it speaks of is on the
+disk. What lies beyond it (chunks, states, half-written files) was left by a process that ended, and is overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco._version import __version__
+from scirocco.errors import InvalidValueError, StoreError
+from scirocco.store import files, folder, layout, state_file, zarr_format
+from scirocco.store.folder import Commit, Header
+from scirocco.store.layout import INNER, Variable
+from scirocco.store.writer import GroupWriter
+
+
+class Store:
+    """A run's folder, held by this process for writing.
+
+    `Store.create` and `Store.open` make one. After an error in `append` or `commit` the object takes nothing more; the
+    last commit stands, and `Store.open` goes on from it.
+    """
+
+    def __init__(self, root: str, header: Header, lock: files.Lock, commit: Commit | None):
+        self.path = root
+        self.record = header.record
+        self._header = header
+        self._lock = lock
+        self._commit = commit
+        self._failure: str | None = None
+        self._unsynced = files.Unsynced()
+        counts = commit.draws if commit else dict.fromkeys(header.groups, 0)
+        self._writers = {
+            name: GroupWriter(root, group, self._unsynced, counts[name])
+            for name, group in header.groups.items()
+        }
+        self._published: dict[str, int] = {}
+
+    # ---------------------------------------------------------------------------------------------- beginning
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        groups: dict[str, dict[str, Variable]],
+        num_chains: int,
+        record: dict[str, Any],
+        *,
+        overwrite: bool = False,
+    ) -> Store:
+        """Make the folder of a new run.
+
+        Parameters
+        ----------
+        path
+            A folder that does not exist, is empty, or holds a run that never committed (with `overwrite`: any run).
+        groups
+            For each group its variables by name, with the shape and type of one draw.
+        num_chains
+            Chains; they are stored side by side.
+        record
+            What defines the run, as plain JSON values; it is kept and handed back by `Store.open` and `Stored.open`.
+        overwrite
+            Delete a run that is there. Anything else is never deleted.
+        """
+        root = os.path.abspath(os.fspath(path))
+        num_chains = _checks.positive_int(num_chains, "num_chains")
+        planned = layout.plan(groups, num_chains)
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        header = Header(planned, files.plain_json(record, "record"), __version__, now)
+        folder.refuse_unless_free(root, overwrite)
+        os.makedirs(root, exist_ok=True)
+        files.sync_folder(os.path.dirname(root))
+        files.make_folder(os.path.join(root, INNER))
+        lock = files.Lock(folder.inner(root, folder.LOCK))
+        try:
+            folder.refuse_unless_free(root, overwrite)  # another process may have been faster
+            folder.clear(root)
+            folder.write_header(root, header)
+            store = cls(root, header, lock, None)
+            store._make_arrays()
+            store._publish()
+        except BaseException:
+            lock.release()
+            raise
+        return store
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Store:
+        """Take up a run where its last commit left it; refused while another process writes to it."""
+        root = os.path.abspath(os.fspath(path))
+        folder.read_header(root)  # before a lock file is made in a folder that is no run
+        lock = files.Lock(folder.inner(root, folder.LOCK))
+        try:
+            header = folder.read_header(root)
+            store = cls(root, header, lock, folder.read_commit(root, header))
+            store._take_up()
+        except BaseException:
+            lock.release()
+            raise
+        return store
+
+    def _make_arrays(self) -> None:
+        for name, group in self._header.groups.items():
+            files.make_folder(os.path.join(self.path, name))
+            for node in ("chain", "draw", *(column.node for column in group.columns)):
+                files.make_folder(os.path.join(self.path, name, node))
+            chains = np.arange(group.num_chains, dtype="<i8")
+            self._unsynced.write(group.coordinate_path(self.path, "chain", 0), chains.data)
+
+    def _take_up(self) -> None:
+        commit = self._last()
+        for name, group in self._header.groups.items():
+            for column in group.columns if commit.draws[name] else ():
+                for number in range(group.num_chunks(commit.draws[name]) if math.prod(column.shape) else 0):
+                    before = number * group.chunk_draws
+                    zarr_format.check_chunk(
+                        group.chunk_path(self.path, column, number),
+                        group.chunk_shape(column),
+                        column.dtype,
+                        f"The run cannot go on; the {before:,} draws of {name!r} before it are intact: "
+                        f"`scirocco.store.open_stored({self.path!r}).arrays[{name!r}]`, [:, :{before}].",
+                    )
+        folder.sweep(self.path, self._header, commit)
+        self._make_arrays()
+        for writer in self._writers.values():
+            writer.load_last(folder.rescue(self.path))
+        self._publish()
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def append(self, group: str, arrays: dict[str, Any]) -> None:
+        """Add draws to a group: for each of its variables an array (chain, draw, ...), any number of draws.
+
+        Whole chunks go to the disk, the rest waits in memory; none of it counts before `commit`.
+        """
+        self._need_open()
+        if group not in self._writers:
+            raise InvalidValueError(f"there is no group {group!r}; the groups are {sorted(self._writers)}.")
+        writer = self._writers[group]
+        checked, num_draws = writer.check(arrays)
+        with self._or_fail():
+            writer.append(checked, num_draws)
+
+    def commit(self, state: dict[str, Any], progress: dict[str, Any]) -> None:
+        """Make everything appended so far count, together with the state to go on from and where the run stands.
+
+        On return it survives a killed process and a power cut. Readers see the new draws from then on.
+        """
+        self._need_open()
+        progress = files.plain_json(progress, "progress")
+        arrays, dtypes = state_file.prepare(state)
+        number = self._commit.number + 1 if self._commit else 1
+        with self._or_fail():
+            for writer in self._writers.values():
+                writer.flush()
+            self._unsynced.settle()
+            entry = state_file.write_state(os.path.join(self.path, INNER), number, arrays, dtypes)
+            draws = {name: writer.num_draws for name, writer in self._writers.items()}
+            old = self._commit
+            commit = Commit(number, draws, entry, progress)
+            folder.write_commit(self.path, commit)
+            self._commit = commit
+            if old is not None:
+                with contextlib.suppress(OSError):  # `Store.open` removes it
+                    os.unlink(folder.inner(self.path, old.state["file"]))
+            self._publish()
+
+    def _publish(self) -> None:
+        """Tell readers of Zarr how many draws count: each array, then each group, then the whole, one file at a time.
+
+        The documents are on the disk before they take their names; which of them survive a power cut does not matter.
+        """
+        attributes = self._attributes()
+        everything: dict[str, dict[str, Any]] = {}
+        for name, group in self._header.groups.items():
+            draws = self.draws(name)
+            documents = group.documents(draws)
+            if self._published.get(name) != draws:
+                for node, document in documents.items():
+                    self._write_node(os.path.join(name, node), document)
+            self._write_node(name, zarr_format.group_document(attributes, documents))
+            self._published[name] = draws
+            everything[name] = zarr_format.group_document(attributes)
+            everything |= {f"{name}/{node}": document for node, document in documents.items()}
+        self._write_node("", zarr_format.group_document(attributes, everything))
+
+    def _write_node(self, node: str, document: dict[str, Any]) -> None:
+        path = os.path.join(self.path, node, zarr_format.DOCUMENT)
+        files.write_file(path, json.dumps(document).encode(), sync=True)
+
+    def _attributes(self) -> dict[str, Any]:
+        """What ArviZ likes to find; lists (traces, scores) stay in the commit."""
+        items = {**self.record, **{k: v for k, v in self.progress.items() if not isinstance(v, list)}}
+        attributes = {
+            "inference_library": "scirocco",
+            "inference_library_version": self._header.version,
+            "created_at": self._header.created_at,
+        }
+        for key, value in items.items():
+            plain = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
+            attributes.setdefault(key, value if plain else json.dumps(value))
+        return attributes
+
+    # ------------------------------------------------------------------------------------------------- asking
+
+    def draws(self, group: str) -> int:
+        """Draws of a group that count, in each chain."""
+        return self._commit.draws[group] if self._commit else 0
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """What the last commit was given."""
+        return self._commit.progress if self._commit else {}
+
+    def read_state(self) -> dict[str, np.ndarray]:
+        """The arrays that the last commit was given."""
+        return state_file.read_state(
+            os.path.join(self.path, INNER), self._last().state, folder.rescue(self.path)
+        )
+
+    def _last(self) -> Commit:
+        if self._commit is None:
+            raise StoreError(f"the run in {self.path} has no commit yet.")
+        return self._commit
+
+    # ------------------------------------------------------------------------------------------------- ending
+
+    def close(self) -> None:
+        """Let go of the folder. Draws that were not committed are dropped: they will be made again."""
+        self._failure = self._failure or "it was closed"
+        self._lock.release()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _need_open(self) -> None:
+        if self._failure:
+            raise StoreError(
+                f"the store in {self.path} takes no more draws: {self._failure}. {self._safe()} Open it again to go on."
+            )
+
+    def _safe(self) -> str:
+        counts = ", ".join(f"{self.draws(name):,} draws of {name!r}" for name in self._header.groups)
+        return f"The last commit is safe ({counts})."
+
+    @contextlib.contextmanager
+    def _or_fail(self) -> Iterator[None]:
+        """After half a write, buffers and files disagree: take nothing more, and say what is safe."""
+        try:
+            yield
+        except BaseException as error:
+            self._failure = f"an earlier write failed ({error!r})"
+            if isinstance(error, OSError):
+                error.add_note(
+                    f"{self._safe()} When the cause is mended (space, rights), go on with "
+                    f"`sc.resume({self.path!r}, ...)`."
+                )
+            raise

@@ -1,0 +1,210 @@
+"""Reading a stored run: the arrays stay on the disk, and a part of one costs only that part."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, StoreError
+from scirocco.store import files, folder, state_file, zarr_format
+from scirocco.store.layout import Column, Group
+
+_ATTEMPTS = 20
+
+
+class StoredArray:
+    """The draws of one variable, axes (chain, draw, ...), read from the disk when they are asked for.
+
+    Indexing with whole numbers, slices and `...` gives NumPy arrays; `numpy.asarray(x)` reads everything.
+    """
+
+    def __init__(self, root: str, group: Group, column: Column, num_draws: int):
+        self._root = root
+        self._group = group
+        self._column = column
+        self.shape = (group.num_chains, num_draws, *column.shape)
+        self.dtype = column.dtype.newbyteorder("=")
+
+    @property
+    def name(self) -> str:
+        """The variable's own name."""
+        return self._column.name
+
+    @property
+    def given_dtype(self) -> str:
+        """The type that the draws had before they were stored (bfloat16 is stored as float32)."""
+        return self._column.given_dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, were all of it read."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"StoredArray({self.name!r}, shape={self.shape}, dtype={self.dtype}, in {self._root!r})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("a stored array cannot be used without a copy: it is on the disk.")
+        values = self[...]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __getitem__(self, index: Any) -> Any:
+        chain, draw, *rest = _full_index(index, self.shape)
+        if not isinstance(draw, slice):
+            number, within = divmod(draw, self._group.chunk_draws)
+            return self._native(self._chunk(number)[(chain, within, *rest)].copy())
+        start, stop, step = draw.indices(self.shape[1])
+        wanted = range(start, stop, step)
+        ascending = wanted if step > 0 else wanted[::-1]
+        empty = np.empty((self.shape[0], 0, *self.shape[2:]), self._column.dtype)[(chain, slice(None), *rest)]
+        axis = 0 if not isinstance(chain, slice) else 1
+        out = np.empty((*empty.shape[:axis], len(wanted), *empty.shape[axis + 1 :]), self.dtype)
+        for within_out, number, within in self._pieces(ascending):
+            out[(slice(None),) * axis + (within_out,)] = self._chunk(number)[(chain, within, *rest)]
+        return out if step > 0 else np.flip(out, axis)
+
+    def blocks(self, num_draws: int) -> Iterator[np.ndarray]:
+        """All draws in order, `num_draws` at a time (fewer in the last), for sums that need not hold them all."""
+        num_draws = _checks.positive_int(num_draws, "num_draws")
+        for start in range(0, self.shape[1], num_draws):
+            yield self[:, start : start + num_draws]
+
+    def _pieces(self, wanted: range) -> Iterator[tuple[slice, int, slice]]:
+        """For an ascending range of draws: where in the result, which chunk, where in the chunk."""
+        length, done = self._group.chunk_draws, 0
+        while done < len(wanted):
+            number, first = divmod(wanted[done], length)
+            count = min(len(wanted) - done, -(-(length - first) // wanted.step))
+            within = slice(first, first + (count - 1) * wanted.step + 1, wanted.step)
+            yield slice(done, done + count), number, within
+            done += count
+
+    def _chunk(self, number: int) -> np.ndarray:
+        path = self._group.chunk_path(self._root, self._column, number)
+        before = number * self._group.chunk_draws
+        rescue = (
+            f"The other chunks of {self.name!r} are read as before: the draws before it are [:, :{before}]."
+        )
+        return zarr_format.read_chunk(path, self._group.chunk_shape(self._column), self._column.dtype, rescue)
+
+    def _native(self, values: Any) -> Any:
+        return values.astype(self.dtype, copy=False)
+
+
+def _full_index(index: Any, shape: tuple[int, ...]) -> list[Any]:
+    """One whole number (>= 0) or slice for every axis."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    dots = [place for place, part in enumerate(parts) if part is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...').")
+    missing = len(shape) - (len(parts) - len(dots))
+    if missing < 0:
+        raise IndexError(f"too many indices: the array has {len(shape)} axes, got {len(parts) - len(dots)}.")
+    place = dots[0] if dots else len(parts)
+    parts[place : place + len(dots)] = [slice(None)] * missing
+    return [_axis_index(part, axis, shape[axis]) for axis, part in enumerate(parts)]
+
+
+def _axis_index(part: Any, axis: int, length: int) -> Any:
+    if isinstance(part, slice):
+        return part
+    try:
+        if isinstance(part, (bool, np.bool_)):
+            raise TypeError
+        number = operator.index(part)
+    except TypeError:
+        raise InvalidTypeError(
+            f"a stored array takes whole numbers, slices and `...` as index, got {part!r}. "
+            f"Read it first: numpy.asarray(x)[...], or a part of it: x[:, 1000:2000][...]."
+        ) from None
+    if not -length <= number < length:
+        raise IndexError(f"index {number} is out of bounds for axis {axis} with size {length}.")
+    return number % length
+
+
+class Stored:
+    """A run on the disk as it was at its last commit; open it again to see later draws.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    record, progress
+        What was stored when the run was created, and at its last commit.
+    arrays
+        For each group its variables by name.
+    """
+
+    def __init__(self, path: str, header: folder.Header, commit: folder.Commit):
+        self.path = path
+        self.record = header.record
+        self.progress = commit.progress
+        self.version = header.version
+        self.created_at = header.created_at
+        self.arrays = {
+            name: {
+                column.name: StoredArray(path, group, column, commit.draws[name]) for column in group.columns
+            }
+            for name, group in header.groups.items()
+        }
+        self._draws = commit.draws
+        self._header, self._commit = header, commit
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Stored:
+        """Open a run for reading; no lock is taken, and another process may go on writing."""
+        root = os.path.abspath(os.fspath(path))
+        header = folder.read_header(root)
+        return cls(root, header, folder.read_commit(root, header))
+
+    def draws(self, group: str) -> int:
+        """Draws in each chain of a group."""
+        return self._draws[group]
+
+    def read_state(self) -> dict[str, np.ndarray]:
+        """The arrays that the last commit was given; while another process writes, those of its latest commit."""
+        commit = self._commit
+        for _ in range(_ATTEMPTS):
+            try:
+                folder_path = os.path.join(self.path, folder.INNER)
+                return state_file.read_state(folder_path, commit.state, folder.rescue(self.path))
+            except StoreError:  # perhaps a newer commit has replaced it meanwhile
+                newer = folder.read_commit(self.path, self._header)
+                if newer.number == commit.number:
+                    raise
+                commit = newer
+        raise StoreError(f"the state of the run in {self.path} changes faster than it can be read.")
+
+    @property
+    def running(self) -> bool:
+        """True while a process holds the run open for writing."""
+        return files.is_locked(folder.inner(self.path, folder.LOCK))
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name}: {count:,} draws" for name, count in self._draws.items())
+        return f"Stored({self.path!r}, {counts})"
+
+
+def open_stored(path: str | os.PathLike[str]) -> Stored:
+    """Open a run for reading: `Stored.open`."""
+    return Stored.open(path)
