@@ -47,9 +47,12 @@ def test_version():
     assert CliRunner().invoke(cli.app, ["version"]).output.strip() == scirocco.__version__
 
 
-@pytest.mark.parametrize("command", ["demo", "reproduce", "version"])
+@pytest.mark.parametrize(
+    "command",
+    ["demo", "reproduce", "version", "sample", "resume", "runs", "data convert", "data info"],
+)
 def test_help_has_an_example(command):
-    result = CliRunner().invoke(cli.app, [command, "--help"])
+    result = CliRunner().invoke(cli.app, [*command.split(), "--help"])
     assert result.exit_code == 0 and f"Example: scirocco {command}" in result.output
 
 

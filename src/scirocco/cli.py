@@ -137,7 +137,7 @@ def _print_result(run: Any) -> None:
     print(run)
     print(f"in {run.path}; open it with sc.load({str(run.path)!r})")
     if run.draws is not None and run.configuration["dimension"] <= 20 and run.num_draws >= 4:
-        print(run.summary())
+        print(run.summary().to_string())
 
 
 @app.command()

@@ -152,7 +152,9 @@ def write_zarr_matrix(path):
 
 
 @pytest.mark.parametrize(
-    ("name", "write"), [("rows.npz", write_fortran_npz), ("rows.zarr", write_zarr_matrix)], ids=str
+    ("name", "write"),
+    [("rows.npz", write_fortran_npz), ("rows.zarr", write_zarr_matrix)],
+    ids=["npz", "zarr"],
 )
 def test_matrices(tmp_path, name, write):
     write(tmp_path / name)

@@ -146,10 +146,16 @@ def test_a_kernel_on_streamed_data_makes_the_steps_of_sample():
 class Counter:
     """A reader that only remembers which rows were asked for."""
 
-    wants_index = True
+    wants_index, scatters = True, False
 
     def read(self, start, stop, out, offset):
         out[offset : offset + stop - start] = np.arange(start, stop)[:, None]
+
+
+def fill(scheme, key, number, out, spare):
+    (plan,) = scheme.plans(key, number, 1)
+    words = np.asarray(jax.random.key_data(key)).tolist()
+    return scheme.fill(Counter(), plan, [*words, number], out, spare)
 
 
 @pytest.mark.parametrize("shuffled", [True, False])
@@ -159,17 +165,17 @@ class Counter:
 def test_shuffled_blocks_hold_the_rows_they_say(num_rows, size, group, num_blocks, shuffled, seed):
     scheme = ShuffledBlocks(num_rows, size, group, num_blocks, 100, shuffled)
     assert size % scheme.run == 0
-    out, spare = np.zeros((group * size, 1), np.int32), np.zeros((group * size, 1), np.int32)
+    out, spare = np.zeros((group * size, 1), np.int32), np.zeros((scheme.spare_rows, 1), np.int32)
     seen = []
     for number in range(num_rows // (group * size) or 1):
-        index = scheme.fill(Counter(), jax.random.key(seed), number, out, spare)
+        index = fill(scheme, jax.random.key(seed), number, out, spare)
         np.testing.assert_array_equal(out[:, 0], index)
         assert index.min() >= 0
         assert index.max() < num_rows
         seen.append(index.copy())
     rows = np.concatenate(seen)
     assert len(np.unique(rows)) == len(rows), "within an epoch no row comes twice"
-    again = scheme.fill(Counter(), jax.random.key(seed), 0, out, spare)
+    again = fill(scheme, jax.random.key(seed), 0, out, spare)
     np.testing.assert_array_equal(again, seen[0])
 
 
@@ -178,10 +184,10 @@ def test_every_row_is_equally_likely_in_every_place_of_a_superbatch(shuffled, se
     """Unbiasedness: P(row i in the first batch) = n/N for all i; counts over many keys, |z| < 5."""
     num_rows, size, keys = 30, 4, 3_000
     scheme = ShuffledBlocks(num_rows, size, 4, 2, 4, shuffled)
-    out, spare = np.zeros((16, 1), np.int32), np.zeros((16, 1), np.int32)
+    out, spare = np.zeros((16, 1), np.int32), np.zeros((scheme.spare_rows, 1), np.int32)
     counts = np.zeros(num_rows)
     for key in jax.random.split(jax.random.key(seed), keys):
-        scheme.fill(Counter(), key, 0, out, spare)
+        fill(scheme, key, 0, out, spare)
         counts[out[:size, 0]] += 1
     share = size / num_rows
     z = (counts - keys * share) / np.sqrt(keys * share * (1 - share))
@@ -191,8 +197,8 @@ def test_every_row_is_equally_likely_in_every_place_of_a_superbatch(shuffled, se
 def test_superbatches_mix_rows_of_different_blocks(seed):
     """A sorted file: the rows of one batch come from several blocks, not from one."""
     scheme = ShuffledBlocks(1_000, 20, 8, 8, 100, shuffled=False)
-    out, spare = np.zeros((160, 1), np.int32), np.zeros((160, 1), np.int32)
-    scheme.fill(Counter(), jax.random.key(seed), 0, out, spare)
+    out, spare = np.zeros((160, 1), np.int32), np.zeros((scheme.spare_rows, 1), np.int32)
+    fill(scheme, jax.random.key(seed), 0, out, spare)
     batches = np.sort(out[:, 0].reshape(8, 20), axis=1)
     runs = 1 + (np.diff(batches, axis=1) > 20).sum(axis=1)
     assert runs.min() >= 4
@@ -337,6 +343,27 @@ def test_data_that_change_under_way_end_the_run_and_lose_nothing_before(monkeypa
     kept = caught.value.run
     assert 0 < kept.num_draws < whole.num_draws
     helpers.assert_equal(kept.draws, jax.tree.map(lambda leaf: leaf[:, : kept.num_draws], whole.draws))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda rows: {k: v[:-1] for k, v in rows.items()},
+            r"shape \(\d+, 2, 2\) where .* shrunk or changed",
+        ),
+        (lambda rows: {"x": rows["x"]}, r"returned \['x'\] instead of \['x', 'y'\]"),
+        (lambda rows: {k: v[..., None] for k, v in rows.items()}, "shape"),
+    ],
+)
+def test_rows_of_another_form_under_way_are_refused(change, message):
+    class Fickle(Rows):
+        def take(self, indices):
+            rows = super().take(indices)
+            return rows if len(indices) <= 2 else change(rows)
+
+    with pytest.raises(DataChangedError, match=message):
+        draw(Fickle(DATA), SAMPLERS["SGLD"], SAME["with"])
 
 
 def test_a_source_that_fails_under_way_passes_its_error_on():

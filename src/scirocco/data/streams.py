@@ -21,17 +21,20 @@ from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, a
 from scirocco.data.passes import Summand
 from scirocco.data.superbatches import ScatteredRows, Scheme, ShuffledBlocks, Superbatch
 from scirocco.data.tables import Feed, Segment, Table, size_of_row, to_device
+from scirocco.errors import DataChangedError
 from scirocco.types import Key, Params, PyTree, Rows
 
 log = logging.getLogger("scirocco")
 
-_SUPERBATCH_BYTES = 16 << 20
+_SUPERBATCH_BYTES = 32 << 20
 _WIDE_SUPERBATCH_BYTES = 64 << 20
 _MAX_GROUP = 256
-_MAX_BLOCKS = 32
+_MAX_BLOCKS = 16
 _PASS_BYTES = 8 << 20
 _CACHE_SHARE = 0.7
 _SETUP_BATCH = 500
+_BUFFERS = 3
+_PLANNED = 4
 
 
 class Streamed(Table):
@@ -48,6 +51,11 @@ class Streamed(Table):
         drawn = Blocks(batching.num_rows, min(_SETUP_BATCH, batching.num_rows)) if whole else batching
         self.scheme, self.reason = choose(source, self.reader.spec, drawn, automatic or whole)
         self.batching = batching if whole else self.scheme.batching
+
+    @property
+    def steps_in_segment(self) -> int:
+        """Batches in a superbatch."""
+        return self.scheme.group
 
     def feed(self, key: Key) -> Feed:
         """Superbatches, one read ahead."""
@@ -133,6 +141,8 @@ class _Reader:
         same = jax.tree.map(lambda a, b: a.dtype == b.dtype, self.spec, source.row_spec)
         fills = all("out" in inspect.signature(f).parameters for f in (source.take, source.read))
         self._direct = fills and all(jax.tree.leaves(same))
+        self.scatters = self._direct and hasattr(source, "scatter")
+        self._places: dict[int, tuple[Any, Any]] = {}  # of the buffers of a feed, which are few and stay
         self._check = not getattr(source, "checked", False)
 
     def buffer(self, num_rows: int) -> Rows:
@@ -144,7 +154,7 @@ class _Reader:
         if self._direct:
             self.source.take(index, out=out)
         else:
-            jax.tree.map(partial(np.copyto, casting="same_kind"), out, self.source.take(index))
+            self._copy(out, self.source.take(index), "take")
 
     def read(self, start: int, stop: int, out: Rows, offset: int) -> None:
         """Neighbouring rows into `out` from row `offset` on."""
@@ -152,7 +162,34 @@ class _Reader:
         if self._direct:
             self.source.read(start, stop, out=part)
         else:
-            jax.tree.map(partial(np.copyto, casting="same_kind"), part, self.source.read(start, stop))
+            self._copy(part, self.source.read(start, stop), "read")
+
+    def _copy(self, out: Rows, rows: Rows, call: str) -> None:
+        """Into the buffers, in JAX's precision; rows of another form than at first are refused."""
+        got, wanted = _tree.leaf_names(rows), _tree.leaf_names(out)
+        if got != wanted:
+            raise DataChangedError(
+                f"`{call}` of {type(self.source).__name__} returned {got} instead of {wanted}."
+            )
+        for name, to, values in zip(wanted, jax.tree.leaves(out), jax.tree.leaves(rows), strict=True):
+            if np.shape(values) != to.shape:
+                raise DataChangedError(
+                    f"`{call}` of {type(self.source).__name__} returned `{name}` with shape {np.shape(values)} where "
+                    f"{to.shape} was asked for: has the source shrunk or changed?"
+                )
+            np.copyto(to, values, casting="same_kind")
+
+    def scatter(self, starts: list[int], slots: list[list[int]], run: int, out: Rows) -> None:
+        """Windows of neighbouring rows into `out`, a run of them to each slot."""
+        first = jax.tree.leaves(out)[0]
+        if id(first) not in self._places:
+            self._places[id(first)] = (first, self.source.places(out, run))
+        self.source.scatter(starts, slots, run, self._places[id(first)][1])
+
+    def forget(self, buffers: list[Rows]) -> None:
+        """Let go of the buffers of a feed that has ended."""
+        for buffer in buffers:
+            self._places.pop(id(jax.tree.leaves(buffer)[0]), None)
 
     def check(self, rows: Rows, start: int) -> None:
         """Refuse NaN and infinities, where the source has not been checked when it was written."""
@@ -162,40 +199,49 @@ class _Reader:
 
 
 class _SuperbatchFeed(Feed):
-    """Two buffers: the device works on one while a thread fills the other."""
+    """A ring of buffers: the device works on one while a thread fills the next ones."""
 
     def __init__(self, reader: _Reader, scheme: Scheme, key: Key):
         self._reader, self._scheme = reader, scheme
         # a copy of its own: the loop gives the buffers of a state away
-        self._key = jax.random.wrap_key_data(jnp.array(np.array(jax.random.key_data(key))))
+        words = np.array(jax.random.key_data(key))
+        self._key, self._seed = jax.random.wrap_key_data(jnp.array(words)), words.ravel().tolist()
+        self._plans: dict[int, np.ndarray] = {}
         self._buffers: list[Rows] = []
         self._spare: Rows = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
-        self._ahead: tuple[int, Future[np.ndarray | None]] | None = None
+        self._ahead: dict[int, Future[Segment]] = {}
         self._current: tuple[int, Segment] | None = None
 
     def at(self, number: int) -> Segment:
         """The superbatch that serves estimate `number`."""
         wanted = number // self._scheme.group
-        if not self._buffers:
-            rows = self._scheme.group * self._scheme.batching.size
-            self._buffers = [self._reader.buffer(rows) for _ in range(2)]
-            self._spare = self._reader.buffer(rows) if isinstance(self._scheme, ShuffledBlocks) else None
-        if self._current is None or self._current[0] != wanted:
-            if self._ahead is None or self._ahead[0] != wanted:
-                self._drop_ahead()
-                self._ahead = (wanted, self._pool.submit(self._fill, wanted))
-            index = self._ahead[1].result()
-            self._current = (wanted, self._segment(wanted, index))
-            self._ahead = (wanted + 1, self._pool.submit(self._fill, wanted + 1))
+        if self._current is not None and self._current[0] == wanted:
+            return self._current[1]
+        if wanted not in self._ahead:
+            self._drop_ahead()
+        # Whoever asks for this one has done with the one before, so that its buffer can be filled at once.
+        for coming in range(wanted, wanted + _BUFFERS):
+            if coming not in self._ahead:
+                self._ahead[coming] = self._pool.submit(self._fill, coming, self._plan(coming))
+        self._current = (wanted, self._ahead.pop(wanted).result())
         return self._current[1]
 
-    def _fill(self, number: int) -> np.ndarray | None:
-        return self._scheme.fill(self._reader, self._key, number, self._buffers[number % 2], self._spare)
+    def _plan(self, number: int) -> np.ndarray:
+        if number not in self._plans:
+            coming = self._scheme.plans(self._key, number, _PLANNED)
+            self._plans = dict(zip(range(number, number + _PLANNED), coming, strict=True))
+        return self._plans.pop(number)
 
-    def _segment(self, number: int, index: np.ndarray | None) -> Segment:
-        scheme, first = self._scheme, number * self._scheme.group
-        rows = jax.block_until_ready(jax.tree.map(to_device, self._buffers[number % 2]))
+    def _fill(self, number: int, plan: np.ndarray) -> Segment:
+        if not self._buffers:
+            rows = self._scheme.group * self._scheme.batching.size
+            self._buffers = [self._reader.buffer(rows) for _ in range(_BUFFERS)]
+            self._spare = self._reader.buffer(self._scheme.spare_rows)
+        scheme, buffer = self._scheme, self._buffers[number % _BUFFERS]
+        index = scheme.fill(self._reader, plan, [*self._seed, number], buffer, self._spare)
+        rows = jax.block_until_ready(jax.tree.map(to_device, buffer))
+        first = number * scheme.group
         batching = Superbatch(
             scheme.batching.num_rows,
             scheme.batching.size,
@@ -208,14 +254,15 @@ class _SuperbatchFeed(Feed):
         return Segment(rows, batching, first, first + scheme.group)
 
     def _drop_ahead(self) -> None:
-        """A superbatch nobody wants still fills its buffer: wait for it."""
-        if self._ahead is not None:
-            self._ahead[1].exception()
-            self._ahead = None
+        """Superbatches that nobody wants still fill their buffers: wait for them."""
+        for unwanted in self._ahead.values():
+            unwanted.exception()
+        self._ahead = {}
 
     def close(self) -> None:
         """End the thread."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._reader.forget(self._buffers)
 
 
 def choose(source: Any, spec: PyTree, batching: Batching, automatic: bool) -> tuple[Scheme, str]:
@@ -247,7 +294,7 @@ def choose(source: Any, spec: PyTree, batching: Batching, automatic: bool) -> tu
 
 
 def _make(batching: Batching, row_bytes: int, scattered: bool, shuffled: bool) -> Scheme:
-    """Superbatches of a power of two batches, about 16 MB (64 MB where rows must be mixed from far apart)."""
+    """Superbatches of a power of two batches, about 32 MB (64 MB where rows must be mixed from far apart)."""
     target = _SUPERBATCH_BYTES if scattered or shuffled else _WIDE_SUPERBATCH_BYTES
     most = min(_MAX_GROUP, target // (row_bytes * batching.size), batching.num_rows // batching.size)
     group = 1 << max(0, int(most).bit_length() - 1)

@@ -32,7 +32,8 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import Batch, Batching, Blocks, WeightedRows
 from scirocco.types import Array, Data, Key, Rows
 
-_RUN_BYTES = 2_048
+_RUN_BYTES = 65_536
+_RUNS_IN_BATCH = 4
 
 
 @pytree_dataclass
@@ -83,10 +84,27 @@ class Scheme(abc.ABC):
     """G, batches in a superbatch."""
     batching: Batching
     in_words: str
+    spare_rows: int = 0
+    """Rows of room that `fill` needs besides."""
+
+    def __init__(self, batching: Batching, group: int):
+        self.batching, self.group = batching, group
 
     @abc.abstractmethod
-    def fill(self, reader: Any, key: Key, number: int, out: Rows, spare: Rows) -> np.ndarray | None:
-        """Put the rows of superbatch `number` into `out`; returns their row numbers where they are known."""
+    def plans(self, key: Key, number: int, count: int) -> list[np.ndarray]:
+        """What identifies superbatches `number` to `number + count - 1`.
+
+        Made in the thread that computes: a program that another thread starts would wait for the one that runs.
+        """
+
+    @abc.abstractmethod
+    def fill(
+        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
+    ) -> np.ndarray | None:
+        """Put the rows of a superbatch into `out`; returns their numbers where they are known.
+
+        `seed` is the superbatch's own, for what is random besides the plan.
+        """
 
     def weights(self, index: np.ndarray | None) -> np.ndarray | None:
         """The rows' weights, where they differ."""
@@ -98,14 +116,17 @@ class ScatteredRows(Scheme):
 
     in_words = "rows drawn one by one"
 
-    def __init__(self, batching: Batching, group: int):
-        self.batching, self.group = batching, group
+    def plans(self, key: Key, number: int, count: int) -> list[np.ndarray]:
+        """Row numbers, drawn as a program on the device would draw them."""
+        first = np.int32(number * self.group)
+        return list(np.asarray(_plans(self.batching, count * self.group, key, first)).reshape(count, -1))
 
-    def fill(self, reader: Any, key: Key, number: int, out: Rows, spare: Rows) -> np.ndarray | None:
+    def fill(
+        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
+    ) -> np.ndarray | None:
         """Gather."""
-        index = np.asarray(_plans(self.batching, self.group, key, np.int32(number * self.group))).ravel()
-        reader.take(index, out)
-        return index
+        reader.take(plan, out)
+        return plan
 
     def weights(self, index: np.ndarray | None) -> np.ndarray | None:
         """1 / (n p_i)."""
@@ -118,40 +139,51 @@ class ShuffledBlocks(Scheme):
     """Windows of neighbouring rows, shuffled together."""
 
     def __init__(self, num_rows: int, size: int, group: int, num_blocks: int, row_bytes: int, shuffled: bool):
-        self.batching, self.group = Blocks(num_rows, size), group
+        super().__init__(Blocks(num_rows, size), group)
         self.num_blocks = num_blocks
-        self.block_rows = group * size // num_blocks
+        self.block_rows = self.spare_rows = group * size // num_blocks
         self._windows = Blocks(num_rows, self.block_rows)
         # Where neighbours are random rows already, short runs of them are moved together: several times faster.
-        self.run = _largest_divisor(size, _RUN_BYTES // row_bytes) if shuffled else 1
+        longest = min(_RUN_BYTES // row_bytes, size // _RUNS_IN_BATCH)
+        self.run = _largest_divisor(size, longest) if shuffled else 1
         self.in_words = f"{num_blocks} blocks of {self.block_rows} rows, shuffled together"
 
-    def fill(self, reader: Any, key: Key, number: int, out: Rows, spare: Rows) -> np.ndarray | None:
-        """Read the windows, then move their rows into random order."""
+    def plans(self, key: Key, number: int, count: int) -> list[np.ndarray]:
+        """Where the windows start."""
         first = np.int32(number * self.num_blocks)
-        starts = np.asarray(_plans(self._windows, self.num_blocks, key, first))
-        num_rows, length = self._windows.num_rows, self.block_rows
-        for slot, start in enumerate(starts.tolist()):
-            inside = min(length, num_rows - start)  # a window that reaches the end goes on at the beginning
-            reader.read(start, start + inside, spare, slot * length)
-            if inside < length:
-                reader.read(0, length - inside, spare, slot * length + inside)
-        order = _generator(key, number).permutation(self.group * self.batching.size // self.run)
-        jax.tree.map(partial(_move_runs, order, self.run), spare, out)
+        starts = np.asarray(_plans(self._windows, count * self.num_blocks, key, first))
+        return list(starts.reshape(count, -1))
+
+    def fill(
+        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
+    ) -> np.ndarray | None:
+        """Read the windows, and put their rows into random order."""
+        starts, random = plan, np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
+        slots = random.permutation(self.group * self.batching.size // self.run)
+        by_window = slots.reshape(self.num_blocks, -1)
+        inside = (starts + self.block_rows <= self._windows.num_rows) & reader.scatters
+        if inside.any():
+            reader.scatter(starts[inside].tolist(), by_window[inside].tolist(), self.run, out)
+        for window in np.flatnonzero(~inside):
+            self._read_and_move(reader, int(starts[window]), by_window[window], out, spare)
         if not reader.wants_index:
             return None
-        index = (starts[:, None].astype(np.int64) + np.arange(length)) % num_rows
-        return index.reshape(-1, self.run)[order].reshape(-1).astype(np.int32)
+        rows = (starts[:, None].astype(np.int64) + np.arange(self.block_rows)) % self._windows.num_rows
+        index = np.empty((len(slots), self.run), np.int32)
+        index[slots] = rows.reshape(-1, self.run)
+        return index.reshape(-1)
 
+    def _read_and_move(self, reader: Any, start: int, places: np.ndarray, out: Rows, spare: Rows) -> None:
+        """A window in two steps; one that reaches the end goes on at the beginning."""
+        length, inside = self.block_rows, min(self.block_rows, self._windows.num_rows - start)
+        reader.read(start, start + inside, spare, 0)
+        if inside < length:
+            reader.read(0, length - inside, spare, inside)
 
-def _move_runs(order: np.ndarray, run: int, rows: np.ndarray, out: np.ndarray) -> None:
-    count = len(order)
-    np.take(rows.reshape(count, -1), order, axis=0, out=out.reshape(count, -1), mode="clip")
+        def move(rows: np.ndarray, to: np.ndarray) -> None:
+            to.reshape(-1, self.run, *rows.shape[1:])[places] = rows.reshape(-1, self.run, *rows.shape[1:])
 
-
-def _generator(key: Key, number: int) -> np.random.Generator:
-    words = np.asarray(jax.random.key_data(key)).ravel().tolist()
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence([*words, number])))
+        jax.tree.map(move, spare, out)
 
 
 @partial(jax.jit, static_argnums=1)

@@ -55,6 +55,11 @@ class Table(abc.ABC):
     row_spec: PyTree
     """Shape and dtype of one row, as it is on the device."""
 
+    @property
+    def steps_in_segment(self) -> int:
+        """The most estimates that one segment serves."""
+        return ENDLESS
+
     @abc.abstractmethod
     def feed(self, key: Key) -> Feed:
         """The batches that belong to a chain's batch key."""

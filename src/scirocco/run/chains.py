@@ -95,7 +95,9 @@ class ThreadedChains:
     def __init__(self, composed: Composed, saved: dict[str, np.ndarray] | None = None):
         model, ready, num_chains, _, keeping = composed
         self.capacity = _capacity(ready.start.position, keeping.gradients, 1)
-        self._static = (model, keeping.gradients, self.capacity)
+        # a superbatch makes no more draws than it has batches: larger buffers would only be filled with zeros
+        room = min(self.capacity, ready.table.steps_in_segment)
+        self._static = (model, keeping.gradients, room)
         self._parts, self._keeping = ready.parts, keeping
         self._streams: list[StreamedParts] = []
         self.first_density: Any = jnp.zeros(())

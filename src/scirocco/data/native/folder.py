@@ -98,6 +98,31 @@ class FolderSource:
         buffers = self._buffers(out, stop - start)
         return self._tree(lambda name, file: file.read(start, stop, buffers.get(name)))
 
+    def places(self, out: Rows, run: int) -> dict[str, list[memoryview]]:
+        """The slots of `run` rows in the arrays `out`: slot k is the rows k run..(k + 1) run - 1."""
+        buffers = self._buffers(out, len(jax.tree.leaves(out)[0]))
+        return {name: file.places(buffers[name], run) for name, file in self._files.items()}
+
+    def scatter(self, starts: list[int], slots: list[list[int]], run: int, places: dict[str, Any]) -> None:
+        """Windows of neighbouring rows into the arrays that `places` belong to, shuffled on the way.
+
+        Parameters
+        ----------
+        starts
+            The first row of each window.
+        slots
+            For each window the slots that its runs of `run` rows go to.
+        run, places
+            As `places` was called with, and what it returned.
+        """
+        for start, window in zip(starts, slots, strict=True):
+            if not 0 <= start <= self.num_rows - run * len(window):
+                raise InvalidValueError(
+                    f"{run * len(window)} rows from row {start} on are no stretch of the rows 0..{self.num_rows - 1}."
+                )
+        for name, file in self._files.items():
+            file.scatter(starts, slots, places[name])
+
     def fingerprint(self) -> str:
         """A short hash of the header and its checksums: copies of a folder have the same one."""
         return self._digest[:16]

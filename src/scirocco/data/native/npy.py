@@ -19,6 +19,7 @@ from scirocco.errors import DataChangedError, InvalidValueError
 
 MAP_LIMIT = 1 << 30
 """Bytes of a folder that may be mapped into memory."""
+_PIECES = 512  # the system takes at most 1,024
 _GROUP = 8192
 _ALIGNMENT = 64
 
@@ -119,6 +120,34 @@ class ArrayFile:
                 raise self._shrunk()
             view, position = view[got:], position + got
         return out
+
+    def places(self, out: np.ndarray, run: int) -> list[memoryview]:
+        """The slots of `run` rows in `out`, for `scatter`; worth keeping, for making them takes as long as reading."""
+        size, view = run * self._row_bytes, as_bytes(out)
+        return [view[begin : begin + size] for begin in range(0, len(view), size)]
+
+    def scatter(self, starts: list[int], slots: list[list[int]], places: list[memoryview]) -> None:
+        """Windows of neighbouring rows, a run of them to each slot: no copy beside that of the read itself."""
+        size = len(places[0])
+        for start, window in zip(starts, slots, strict=True):
+            position = self._offset + start * self._row_bytes
+            for first in range(0, len(window), _PIECES):
+                pieces = [places[slot] for slot in window[first : first + _PIECES]]
+                expected = len(pieces) * size
+                if self._read_pieces(pieces, position) != expected:
+                    raise self._shrunk()
+                position += expected
+
+    def _read_pieces(self, pieces: list[memoryview], position: int) -> int:
+        if hasattr(os, "preadv"):
+            got = os.preadv(self._fd, pieces, position)
+            if got == len(pieces) * len(pieces[0]):
+                return got
+        done = 0  # a system without it, or a call that was cut short: one after the other
+        for piece in pieces:
+            while piece and (got := self._read_at(piece, position + done)):
+                piece, done = piece[got:], done + got
+        return done
 
     def _read_at(self, view: memoryview, position: int) -> int:
         if hasattr(os, "preadv"):
