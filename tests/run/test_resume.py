@@ -243,7 +243,7 @@ def test_a_path_that_is_taken_is_refused(stored, tmp_path):
 def test_a_folder_that_is_no_run(tmp_path):
     with pytest.raises((InvalidValueError, StoreError), match="never started"):
         resume(tmp_path)
-    with pytest.raises((InvalidValueError, StoreError), match="no run"):
+    with pytest.raises((InvalidValueError, StoreError), match="there is no folder"):
         sc.load(tmp_path / "missing")
 
 
