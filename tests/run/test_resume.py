@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import NamedTuple
@@ -15,9 +17,17 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError, SciroccoWarning, StoreError
+from scirocco.errors import (
+    DataChangedError,
+    DivergenceError,
+    InvalidTypeError,
+    InvalidValueError,
+    SciroccoWarning,
+    StoreError,
+)
 from scirocco.run import session, sinks
 from scirocco.samplers import Sampler
+from scirocco.store import Store
 
 REDUCERS = {
     "moments": sc.reducers.Moments(),
@@ -257,8 +267,6 @@ try:
 except sc.errors.StoreError as error:
     print(error)
 """
-    from scirocco.store import Store
-
     with Store.open(stored):
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         assert str(os.getpid()) in told
@@ -276,6 +284,66 @@ def test_a_diverged_run_keeps_what_was_before_and_is_not_resumed(tmp_path):
     assert sc.load(tmp_path / "run").status == "diverged"
     with pytest.raises(StoreError, match=r"left the finite numbers at step \d+.*smaller step"):
         resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("failing", range(1, 6))
+def test_a_full_disk_ends_the_run_and_loses_nothing_that_was_committed(failing, tmp_path, monkeypatch):
+    """The disk is full at the n-th commit; with room again the run goes on as if nothing had happened."""
+    whole, commit, calls = draw(), Store.commit, []
+
+    def full(self, state, progress):
+        calls.append(progress["draws"])
+        if len(calls) == failing + 1:  # the first one makes the run
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        commit(self, state, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "commit", full)
+        with pytest.raises(OSError, match="No space left"):
+            draw(store=tmp_path / "run")
+    kept = sc.load(tmp_path / "run")
+    assert kept.status == "killed"
+    assert kept.num_draws == calls[failing - 1]
+    same(resume(tmp_path / "run"), whole)
+
+
+def test_a_data_folder_that_shrinks_ends_the_run_and_loses_nothing_that_was_committed(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "_LOOK_SECONDS", 0.0)
+    source = sc.data.write(tmp_path / "rows", helpers.make_data())
+    content = (tmp_path / "rows" / "x.npy").read_bytes()
+    options = {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(16), "progress": False, "num_samples": 40}
+    whole = sc.sample(helpers.MODEL, source, helpers.make_params(), **options)
+
+    def shrink(report):
+        if report.step > 10:
+            os.truncate(tmp_path / "rows" / "x.npy", len(content) // 2)
+
+    with pytest.raises(DataChangedError) as caught:
+        sc.sample(
+            helpers.MODEL,
+            source,
+            helpers.make_params(),
+            store=tmp_path / "run",
+            callbacks=[shrink],
+            **options,
+        )
+    assert 0 < caught.value.run.num_draws < 40
+    (tmp_path / "rows" / "x.npy").write_bytes(content)  # the data are back
+    done = sc.resume(tmp_path / "run", helpers.MODEL, sc.data.open(tmp_path / "rows"), progress=False)
+    same(done, whole)
+
+
+def test_a_copied_data_folder_is_the_same_data(tmp_path):
+    sc.data.write(tmp_path / "rows", helpers.make_data())
+    options = {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(16), "progress": False}
+    arguments = (helpers.MODEL, tmp_path / "rows", helpers.make_params())
+    whole = sc.sample(*arguments, num_samples=12, **options)
+    sc.sample(*arguments, num_samples=5, store=tmp_path / "run", **options)
+    shutil.copytree(tmp_path / "rows", tmp_path / "copy", copy_function=shutil.copyfile)
+    same(
+        sc.resume(tmp_path / "run", helpers.MODEL, str(tmp_path / "copy"), num_samples=12, progress=False),
+        whole,
+    )
 
 
 # -- loading and saving ------------------------------------------------------------------------------------------------
