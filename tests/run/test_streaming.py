@@ -11,7 +11,7 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco.data import streams
+from scirocco.data import ArraySource, as_source, mapped, streams, system
 from scirocco.data.batching import Blocks, IndependentRows
 from scirocco.data.superbatches import ShuffledBlocks
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
@@ -245,8 +245,8 @@ def test_the_memory_of_a_container_is_respected(monkeypatch, tmp_path):
                 "/sys/fs/cgroup/memory.max": "4000\n",
             }[self.path]
 
-    monkeypatch.setattr(streams, "Path", Fake)
-    assert streams.available_memory() == 4_000
+    monkeypatch.setattr(system, "Path", Fake)
+    assert system.available_memory() == 4_000
 
 
 # -- passes in bounded memory ----------------------------------------------------------------------------------------
@@ -283,6 +283,28 @@ def test_float64_rows_are_cast_where_jax_runs_in_32_bits():
     wide = draw(Rows(rows), SAMPLERS["SGLD"], SAME["with"])
     narrow = draw(Rows(DATA), SAMPLERS["SGLD"], SAME["with"])
     helpers.assert_equal(wide.draws, narrow.draws)
+
+
+# -- memory maps -----------------------------------------------------------------------------------------------------
+
+
+def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, monkeypatch):
+    for name, array in DATA.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in DATA}
+    assert isinstance(as_source(maps), ArraySource), "small ones are used from memory"
+    whole = draw(maps, SAMPLERS["SGLD"], SAME["with"])
+    monkeypatch.setattr(mapped, "available_memory", lambda: 100)
+    source = as_source(maps)
+    assert isinstance(source, mapped.MappedSource)
+    before = source.stamp()
+    run = draw(maps, SAMPLERS["SGLD"], SAME["with"])
+    helpers.assert_equal(run.draws, whole.draws)
+    assert "one by one" in run.report["batches"]
+    np.save(tmp_path / "y.npy", DATA["y"] + 1)
+    assert source.stamp() != before
+    with pytest.raises(InvalidValueError, match="different numbers of rows"):
+        as_source({"x": maps["x"][:5], "y": maps["y"]})
 
 
 # -- what can be wrong with a source -----------------------------------------------------------------------------------

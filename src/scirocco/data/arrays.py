@@ -60,6 +60,17 @@ class ArraySource:
 
 def from_arrays(data: Data) -> ArraySource:
     """Check a pytree of arrays and wrap it as a source."""
+    checked = as_arrays(data)
+    leaves, treedef = jax.tree.flatten(checked)
+    names = _names(data, leaves)
+    for array, name in zip(leaves, names, strict=True):
+        check_finite(array, name)
+        _warn_wild_scale(array, name)
+    return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(leaves, names)))
+
+
+def as_arrays(data: Data) -> PyTree:
+    """A pytree of numeric arrays with equal first axes; what can be told without reading them is checked."""
     leaves, treedef = jax.tree.flatten(data, is_leaf=_is_iterator)
     if any(_is_iterator(leaf) for leaf in leaves):
         raise InvalidTypeError(
@@ -70,16 +81,16 @@ def from_arrays(data: Data) -> ArraySource:
         raise InvalidValueError(
             "`data` holds no arrays. Pass an array or a dict of arrays with one row per datum."
         )
-    names = [
-        "`data`" if leaf is data else f"data `{name}`"
-        for leaf, name in zip(leaves, _tree.leaf_names(data), strict=True)
-    ]
+    names = _names(data, leaves)
     arrays = [_as_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
     _check_lengths(arrays, names)
-    for array, name in zip(arrays, names, strict=True):
-        check_finite(array, name)
-        _warn_wild_scale(array, name)
-    return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(arrays, names)))
+    return jax.tree.unflatten(treedef, arrays)
+
+
+def _names(data: Data, leaves: list[Any]) -> list[str]:
+    """For messages: the whole, or its parts by name."""
+    bare = len(leaves) == 1 and jax.tree_util.all_leaves([data])
+    return ["`data`"] if bare else [f"data `{name}`" for name in _tree.leaf_names(data)]
 
 
 def _is_iterator(node: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.data.arrays import ArraySource, from_arrays
+from scirocco.data.mapped import MappedSource, worth_streaming
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
 
@@ -50,6 +51,8 @@ def as_source(data: Data) -> Any:
         from scirocco.data.native.folder import open_folder
 
         return open_folder(data)
+    if worth_streaming(data):
+        return _try_out(MappedSource(data))
     if isinstance(data, Source):
         return _try_out(data)
     if hasattr(data, "take") and hasattr(data, "read"):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,6 +18,7 @@ from scirocco.data.arrays import check_finite
 from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
 from scirocco.data.passes import Summand
 from scirocco.data.superbatches import ScatteredRows, Scheme, ShuffledBlocks, Superbatch
+from scirocco.data.system import available_memory
 from scirocco.data.tables import Feed, Segment, Table, size_of_row, to_device
 from scirocco.errors import DataChangedError
 from scirocco.types import Key, Params, PyTree, Rows
@@ -302,17 +301,3 @@ def _make(batching: Batching, row_bytes: int, scattered: bool, shuffled: bool) -
         return ScatteredRows(batching, group)
     num_blocks = min(group, _MAX_BLOCKS)
     return ShuffledBlocks(batching.num_rows, batching.size, group, num_blocks, row_bytes, shuffled)
-
-
-def available_memory() -> int:
-    """Bytes that the system could give to the page cache, within the limits of a container."""
-    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
-    for path, name in (("/proc/meminfo", "MemAvailable:"), ("/sys/fs/cgroup/memory.max", "")):
-        try:
-            text = Path(path).read_text()
-        except OSError:
-            continue
-        words = text.partition(name)[2].split() if name else text.split()
-        if words and words[0].isdigit():
-            room = min(room, int(words[0]) * (1024 if name else 1))
-    return room
