@@ -10,22 +10,43 @@ from scirocco._version import __version__
 from scirocco.estimators import SAGA, SVRG, ControlVariates, Full, Minibatch, Weighted
 from scirocco.model import Model
 from scirocco.run import Kernel, Run, load, resume, sample
-from scirocco.samplers import BADODAB, BAOAB, PSGLD, SGHMC, SGLD, SGNHT, schedules
+from scirocco.samplers import (
+    BADODAB,
+    BAOAB,
+    PSGLD,
+    SGFS,
+    SGHMC,
+    SGLD,
+    SGNHT,
+    SGRHMC,
+    SGRLD,
+    HMCDynamics,
+    LowRank,
+    Recipe,
+    schedules,
+    verify_recipe,
+)
 
 __all__ = [
     "BADODAB",
     "BAOAB",
     "PSGLD",
     "SAGA",
+    "SGFS",
     "SGHMC",
     "SGLD",
     "SGNHT",
+    "SGRHMC",
+    "SGRLD",
     "SVRG",
     "ControlVariates",
     "Full",
+    "HMCDynamics",
     "Kernel",
+    "LowRank",
     "Minibatch",
     "Model",
+    "Recipe",
     "Run",
     "Weighted",
     "__version__",
@@ -39,6 +60,7 @@ __all__ = [
     "schedules",
     "sgmcmc",
     "transforms",
+    "verify_recipe",
 ]
 
 

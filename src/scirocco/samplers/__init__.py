@@ -2,23 +2,35 @@
 
 from scirocco.samplers import schedules
 from scirocco.samplers.base import Gradient, Sampler, Scales
+from scirocco.samplers.blocks import LowRank
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, PreconditionedState
+from scirocco.samplers.recipe import Recipe
+from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
 from scirocco.samplers.thermostat import BADODAB, SGNHT, ThermostatState
+from scirocco.samplers.verify import Verification, verify_recipe
 
 __all__ = [
     "BADODAB",
     "BAOAB",
     "PSGLD",
+    "SGFS",
     "SGHMC",
     "SGLD",
     "SGNHT",
+    "SGRHMC",
+    "SGRLD",
     "Gradient",
+    "HMCDynamics",
     "HamiltonianState",
     "LangevinState",
+    "LowRank",
     "PreconditionedState",
+    "Recipe",
     "Sampler",
     "Scales",
     "ThermostatState",
+    "Verification",
     "schedules",
+    "verify_recipe",
 ]

@@ -1,0 +1,183 @@
+"""Matrices over the parts of a state, each kept in its cheapest form.
+
+A state z has parts: the position, perhaps a momentum, a thermostat, ... A matrix M(z) over it is a dict of blocks
+M[a, b]; a block between two parts is written as
+
+a number         c · I             parts of the same structure
+a tree like a    a diagonal        parts of the same structure
+a tree like a    a column          b is a single number
+a tree like b    a row             a is a single number
+`LowRank`        diag(d) + U Uᵀ    a = b
+a matrix         dense             over the flattened parts (`jax.flatten_util.ravel_pytree`)
+
+Multiplying costs what the form costs: O(dim) for all but the dense one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _tree
+from scirocco._tree import pytree_dataclass, static
+from scirocco.errors import InvalidValueError
+from scirocco.types import Array, PyTree
+
+POSITION = "position"
+State = dict[str, PyTree]
+Pair = tuple[str, str]
+Matrix = dict[Pair, Any]
+
+
+@pytree_dataclass
+class Varying:
+    """A matrix that depends on the state."""
+
+    function: Callable[[State], Any] = static()
+
+
+@pytree_dataclass
+class LowRank:
+    """diag(d) + U Uᵀ over one flattened part: `diagonal` is a number or a vector (dim,), `factor` is (dim, rank)."""
+
+    diagonal: Any
+    factor: Any
+
+
+class Block(NamedTuple):
+    """One block, with the form that was recognised."""
+
+    form: str
+    value: Any
+
+
+def recognise(value: Any, a: PyTree, b: PyTree, place: str) -> Block:
+    """Which form a block has; refuses what fits none."""
+    if isinstance(value, LowRank):
+        return Block("low rank", value)
+    square = alike(a, b)
+    if _is_leaf(value) and jnp.ndim(value) == 0 and square:
+        return Block("scalar", value)
+    if alike(value, a) and square:
+        return Block("diagonal", value)
+    if alike(value, a) and _is_number(b):
+        return Block("column", value)
+    if alike(value, b) and _is_number(a):
+        return Block("row", value)
+    if _is_leaf(value) and jnp.shape(value) == (_tree.size(a), _tree.size(b)):
+        return Block("dense", value)
+    shapes = jax.tree.map(jnp.shape, value)
+    raise InvalidValueError(
+        f"{place} has shape {shapes}, which is no matrix between parts of {_tree.size(a)} and {_tree.size(b)} numbers. "
+        "Give a number (times the identity), a tree like the part (a diagonal), sc.LowRank, or a matrix over the "
+        "flattened parts."
+    )
+
+
+def multiply(block: Block, vector: PyTree, like: PyTree) -> PyTree:
+    """M v, a tree like the rows' part."""
+    form, value = block
+    if form == "scalar":
+        return jax.tree.map(lambda v, t: (value * v).astype(t.dtype), vector, like)
+    if form == "diagonal":
+        return jax.tree.map(jnp.multiply, value, vector)
+    if form == "column":
+        number = jax.tree.leaves(vector)[0]
+        return jax.tree.map(lambda c: c * number, value)
+    if form == "row":
+        return _refill(_tree.vdot(value, vector), like)
+    flat, back = ravel_pytree(vector)
+    if form == "low rank":
+        return back(value.diagonal * flat + value.factor @ (value.factor.T @ flat))
+    return ravel_pytree(like)[1](value @ flat)
+
+
+def transpose(block: Block) -> Block:
+    """Mᵀ."""
+    form, value = block
+    turned = {"column": "row", "row": "column"}.get(form, form)
+    return Block(turned, value.T if form == "dense" else value)
+
+
+def to_dense(block: Block, a: PyTree, b: PyTree) -> Array:
+    """The block as a matrix; for checks and for small problems."""
+    size = _tree.size(b)
+    flat, back = ravel_pytree(b)
+    columns = jax.vmap(lambda e: ravel_pytree(multiply(block, back(e), a))[0])(
+        jnp.eye(size, dtype=flat.dtype)
+    )
+    return columns.T
+
+
+def divergence(
+    function: Callable[[PyTree], Any], at: PyTree, form: str, like: PyTree, elementwise: bool
+) -> PyTree:
+    """Σ_j ∂M_ij / ∂z_j for a block M(z) whose columns belong to the part `at` (the function sees that part alone).
+
+    `elementwise`: entry j of a diagonal depends on z_j alone, so that one derivative along (1, ..., 1) gives all;
+    otherwise it takes one derivative for each number of the part.
+    """
+    if form == "scalar":
+        return jax.grad(function)(at)
+    if form in ("diagonal", "row"):
+        own = _own_derivatives(function, at, elementwise)
+        return own if form == "diagonal" else _refill(_total(own), like)
+    if form == "column":
+        return jax.jvp(function, (at,), (jax.tree.map(jnp.ones_like, at),))[1]
+    flat, back = ravel_pytree(at)
+
+    def matrix(vector: Array) -> Array:
+        value = function(back(vector))
+        if form == "low rank":
+            return jnp.diag(jnp.broadcast_to(value.diagonal, flat.shape)) + value.factor @ value.factor.T
+        return value
+
+    def add(j: Array, total: Array) -> Array:
+        direction = jnp.zeros_like(flat).at[j].set(1.0)
+        return total + jax.jvp(matrix, (flat,), (direction,))[1][:, j]
+
+    rows = ravel_pytree(like)[0]
+    return ravel_pytree(like)[1](jax.lax.fori_loop(0, flat.size, add, jnp.zeros_like(rows)))
+
+
+def _own_derivatives(function: Callable[[PyTree], PyTree], at: PyTree, elementwise: bool) -> PyTree:
+    """∂f_j / ∂z_j for each j."""
+    if elementwise:
+        return jax.jvp(function, (at,), (jax.tree.map(jnp.ones_like, at),))[1]
+    flat, back = ravel_pytree(at)
+
+    def one(j: Array, own: Array) -> Array:
+        direction = jnp.zeros_like(flat).at[j].set(1.0)
+        change = jax.jvp(lambda v: ravel_pytree(function(back(v)))[0], (flat,), (direction,))[1]
+        return own.at[j].set(change[j])
+
+    return back(jax.lax.fori_loop(0, flat.size, one, jnp.zeros_like(flat)))
+
+
+def alike(value: Any, part: PyTree) -> bool:
+    """Whether two trees have the same structure and shapes."""
+    same: bool = _tree.leaf_names(value) == _tree.leaf_names(part)
+    return same and [jnp.shape(v) for v in jax.tree.leaves(value)] == [p.shape for p in jax.tree.leaves(part)]
+
+
+def _is_leaf(value: Any) -> bool:
+    return len(jax.tree.leaves(value)) == 1 and jax.tree_util.all_leaves([value])
+
+
+def _is_number(part: PyTree) -> bool:
+    leaves = jax.tree.leaves(part)
+    return len(leaves) == 1 and leaves[0].shape == ()
+
+
+def _refill(number: Array, like: PyTree) -> PyTree:
+    """A tree that holds one number."""
+    return jax.tree.map(lambda leaf: number.astype(leaf.dtype).reshape(leaf.shape), like)
+
+
+def _total(tree: PyTree) -> Array:
+    leaves = [jnp.sum(leaf) for leaf in jax.tree.leaves(tree)]
+    return sum(leaves[1:], leaves[0])

@@ -1,0 +1,334 @@
+"""The complete recipe (Ma, Chen & Fox 2015): a sampler from two matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scirocco import _checks, _tree
+from scirocco._tree import pytree_dataclass, static
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.samplers import blocks, schedules
+from scirocco.samplers.base import Gradient, Sampler
+from scirocco.samplers.blocks import POSITION, Block, Pair, State, Varying
+from scirocco.samplers.recipe_noise import inject
+from scirocco.samplers.verify import check_at_start
+from scirocco.types import Array, ArrayLike, Key, Params, PyTree
+
+_SMALL = 64
+"""Up to this many numbers Γ of a diagonal is derived entry by entry; beyond, entries depend on their own number."""
+
+
+class RecipeState(NamedTuple):
+    """Position, auxiliary variables, and how many variances had to be clipped in the last step."""
+
+    position: Params
+    auxiliaries: dict[str, PyTree]
+    clipped: Array
+
+
+@pytree_dataclass
+class Recipe(Sampler):
+    r"""Any continuous-path sampler, from a diffusion matrix D(z) ⪰ 0 and a skew-symmetric curl matrix Q(z).
+
+    With z = (position θ, auxiliaries) and H(z) = -log posterior(θ) + K(z):
+
+    .. math::
+        z' = z + ε\,[-(D + Q)\,∇\hat H + T\,Γ] + N(0,\; 2εTD - ε^2 \hat B), \qquad
+        Γ_i = Σ_j ∂(D_{ij} + Q_{ij})/∂z_j
+
+    Γ is derived by automatic differentiation. The parts of z move one after the other, auxiliaries first, each with
+    what the others have become: for Hamiltonian choices that is the symplectic order (momentum first), an order of
+    magnitude more accurate than moving all at once, and for every choice it is first order.
+
+    Targets exp(-H/T) as ε → 0, for every D ⪰ 0 and skew Q (Ma, Chen & Fox 2015, theorem 1); every continuous Markov
+    process with that law is of this form (theorem 2). The paper's equations (6), (9), (14) and (17) print Γ with the
+    wrong sign; Algorithm 1 has it right, and so has this.
+
+    Parameters
+    ----------
+    step_size
+        ε: a number or a schedule.
+    diffusion
+        D: for each part its diagonal block, `{"momentum": C}` (parts that are left out have none); without auxiliaries
+        the block of the position alone. A block is a number (times the identity), a tree like the part (a diagonal),
+        `sc.LowRank`, or a matrix over the flattened part. Constant, or a function of z = {"position": ..., ...}.
+    curl
+        Q: `{("position", "momentum"): block}`; the opposite block is its negative transpose, so that Q is skew by
+        construction. Without auxiliaries: a skew matrix over the flattened position. Constant or a function of z.
+    auxiliaries
+        Their names, each like the parameters and started from N(0, T): `("momentum",)`; or a dict from names to
+        "normal" or a number (a part that is a single number, with its start).
+    hamiltonian
+        K(z), the part of H that is not -log posterior. By default Σ ½ r² over the auxiliaries that start "normal".
+    gamma
+        None: derived. A function of z that returns a dict of trees: yours, compared with the derived one before the
+        run. "naive": none at all, which has the wrong law wherever D or Q depend on z.
+    elementwise
+        Whether entry i of a diagonal block depends on number i alone, which makes Γ cost one derivative instead of dim.
+        None: not assumed up to 64 numbers; assumed (and checked at the start) beyond.
+    correct_noise
+        "none", "diagonal" or "full": how the covariance V of the gradient estimate is taken out of the injected noise,
+        B̂ = (D+Q) V (D+Q)ᵀ. Where that would leave a negative variance it is clipped; `run.stats["clipped"]` counts.
+    resample_every
+        Draw the auxiliaries that start "normal" afresh every so many steps (Algorithm 1); None: never.
+    temperature
+        T.
+
+    Examples
+    --------
+    SGHMC with friction 10, and Langevin dynamics with a metric:
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> sghmc = sc.Recipe(1e-2, diffusion={"momentum": 10.0}, curl={("position", "momentum"): -1.0},
+    ...                   auxiliaries=("momentum",))
+    >>> riemannian = sc.Recipe(1e-3, diffusion=lambda z: 1.0 + z["position"] ** 2)
+    """
+
+    step_size: Any
+    diffusion: Any = None
+    curl: Any = None
+    auxiliaries: Any = static(default=())
+    hamiltonian: Callable[[State], Any] | None = static(default=None)
+    gamma: Any = static(default=None)
+    elementwise: bool | None = static(default=None)
+    correct_noise: str = static(default="none")
+    resample_every: int | None = static(default=None)
+    temperature: ArrayLike = 1.0
+    name: str = static(default="Recipe")
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "step_size", schedules.normalise(self.step_size, self.name))
+        put(self, "auxiliaries", _normal_auxiliaries(self.auxiliaries, self.name))
+        put(self, "diffusion", _normal_matrix(self.diffusion, "diffusion", self._names, False))
+        put(self, "curl", _normal_matrix(self.curl, "curl", self._names, True))
+        _checks.choice(self.correct_noise, "correct_noise", ("none", "diagonal", "full"))
+        _checks.positive(self.temperature, "temperature", self.name, allow_zero=True)
+        if self.resample_every is not None:
+            _checks.positive_int(self.resample_every, "resample_every")
+        if self.hamiltonian is not None and not callable(self.hamiltonian):
+            raise InvalidTypeError(
+                f"`hamiltonian` of {self.name} must be a function of z, got {self.hamiltonian!r}."
+            )
+        if not (self.gamma is None or self.gamma == "naive" or callable(self.gamma)):
+            raise InvalidValueError(
+                f"`gamma` of {self.name} must be None (derived), 'naive' or a function of z, got {self.gamma!r}."
+            )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*(name for name, _ in self.auxiliaries), POSITION)
+
+    @property
+    def noise_kind(self) -> str:  # type: ignore[override]
+        """As `correct_noise` says."""
+        return self.correct_noise
+
+    # -- the state -------------------------------------------------------------------------------------------------
+
+    def init(self, params: Params, key: Key) -> RecipeState:
+        """Auxiliaries at their start."""
+        return RecipeState(params, self._fresh(params, key), jnp.zeros((), jnp.int32))
+
+    def _fresh(self, params: Params, key: Key) -> dict[str, PyTree]:
+        drawn = [name for name, start in self.auxiliaries if start == "normal"]
+        keys = dict(
+            zip(drawn, [key] if len(drawn) == 1 else jax.random.split(key, max(1, len(drawn))), strict=False)
+        )
+        root = jnp.sqrt(jnp.asarray(self.temperature))
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        return {
+            name: _tree.scale(root, _tree.normal_like(keys[name], params))
+            if start == "normal"
+            else jnp.asarray(start, dtype)
+            for name, start in self.auxiliaries
+        }
+
+    def template(self, params: Params) -> State:
+        """A state with these parameters and auxiliaries at rest: for shapes."""
+        at_rest = {
+            name: _tree.zeros_like(params) if start == "normal" else jnp.asarray(start, jnp.float32)
+            for name, start in self.auxiliaries
+        }
+        return {**at_rest, POSITION: params}
+
+    def noise(self, key: Key, params: Params) -> PyTree:
+        """Normals for every part that D drives, and for fresh auxiliaries."""
+        shapes = jax.eval_shape(lambda z: self._noise_like(z), self.template(params))
+        if self.resample_every is None:
+            return _tree.normal_like(key, shapes), None
+        kick, fresh = jax.random.split(key)
+        again = {name: params for name, start in self.auxiliaries if start == "normal"}
+        return _tree.normal_like(kick, shapes), _tree.normal_like(fresh, again)
+
+    def _noise_like(self, z: State) -> PyTree:
+        """What normals a step needs: like the part, and `rank` more for a low-rank block."""
+
+        def one(part: str, block: Block) -> PyTree:
+            rank = block.value.factor.shape[1] if block.form == "low rank" else None
+            return z[part] if rank is None else (z[part], jnp.zeros(rank))
+
+        return {part: one(part, block) for part, block in self.diffusion_blocks(z).items()}
+
+    # -- the matrices ----------------------------------------------------------------------------------------------
+
+    def diffusion_blocks(self, z: State) -> dict[str, Block]:
+        """D's blocks at z."""
+        return {
+            part: blocks.recognise(value, z[part], z[part], f"`diffusion` of `{part}`")
+            for part, value in self._written(self.diffusion, z, False).items()
+        }
+
+    def curl_blocks(self, z: State) -> dict[Pair, Block]:
+        """Q's blocks at z, both of each pair."""
+        out = {}
+        for (a, b), value in self._written(self.curl, z, True).items():
+            block = blocks.recognise(value, z[a], z[b], f"`curl` between `{a}` and `{b}`")
+            out[a, b] = block
+            if a != b:
+                turned = blocks.transpose(block)
+                out[b, a] = Block(turned.form, jax.tree.map(jnp.negative, turned.value))
+        return out
+
+    def _written(self, matrix: Any, z: State, pairs: bool) -> dict[Any, Any]:
+        value = matrix.function(z) if isinstance(matrix, Varying) else matrix
+        return _by_part(value, "curl" if pairs else "diffusion", self._names, pairs)
+
+    def gamma_of(self, z: State, part: str) -> PyTree:
+        """Γ of one part at z, derived."""
+        total = _tree.zeros_like(z[part])
+        for other in self._names:
+            for blocks_of, matrix in ((self._diffusion_pairs, self.diffusion), (self.curl_blocks, self.curl)):
+                if not isinstance(matrix, Varying) or (part, other) not in (found := blocks_of(z)):
+                    continue
+
+                def entry(at: PyTree, other: str = other, blocks_of: Any = blocks_of) -> Any:
+                    return blocks_of({**z, other: at})[part, other].value
+
+                form = found[part, other].form
+                flag = self._elementwise(z[other])
+                total = _tree.add(total, blocks.divergence(entry, z[other], form, z[part], flag))
+        return total
+
+    def _diffusion_pairs(self, z: State) -> dict[Pair, Block]:
+        return {(part, part): block for part, block in self.diffusion_blocks(z).items()}
+
+    def _elementwise(self, part: PyTree) -> bool:
+        return self.elementwise if self.elementwise is not None else _tree.size(part) > _SMALL
+
+    # -- the move --------------------------------------------------------------------------------------------------
+
+    def slopes(self, z: State, gradient: PyTree) -> State:
+        """∇H: minus the gradient of the log posterior, plus that of K."""
+        extra = self.slopes_of_rest(z)
+        return {**extra, POSITION: _tree.subtract(extra[POSITION], gradient)}
+
+    def slopes_of_rest(self, z: State) -> State:
+        """∇K."""
+        if self.hamiltonian is not None:
+            return jax.grad(lambda state: jnp.squeeze(self.hamiltonian(state)))(z)  # type: ignore[misc]
+        at_rest = _tree.zeros_like(z)
+        return {**at_rest, **{name: z[name] for name, start in self.auxiliaries if start == "normal"}}
+
+    def drift(self, z: State, gradient: PyTree, part: str) -> PyTree:
+        """-(D + Q) ∇H + T Γ, the rows of one part."""
+        slopes = self.slopes(z, gradient)
+        total = self._gamma_used(z, part)
+        for pairs in (self._diffusion_pairs(z), self.curl_blocks(z)):
+            for (a, b), block in pairs.items():
+                if a == part:
+                    total = _tree.subtract(total, blocks.multiply(block, slopes[b], z[part]))
+        return total
+
+    def _gamma_used(self, z: State, part: str) -> PyTree:
+        if self.gamma == "naive":
+            return _tree.zeros_like(z[part])
+        if self.gamma is None:
+            return _tree.scale(self.temperature, self.gamma_of(z, part))
+        given = self.gamma(z)
+        value = given.get(part) if isinstance(given, Mapping) else given if part == POSITION else None
+        return _tree.zeros_like(z[part]) if value is None else _tree.scale(self.temperature, value)
+
+    def step(self, state: RecipeState, gradient: Gradient, noise: PyTree, number: Array) -> RecipeState:
+        """Auxiliaries first, then the position, each with what the others have become."""
+        kick, fresh = noise
+        z: State = {**state.auxiliaries, POSITION: state.position}
+        if fresh is not None and self.resample_every is not None:
+            due, root = number % self.resample_every == 0, jnp.sqrt(jnp.asarray(self.temperature))
+            for name, normals in fresh.items():
+                z[name] = jax.tree.map(lambda old, xi: jnp.where(due, root * xi, old), z[name], normals)
+        leaf = jax.tree.leaves(state.position)[0]
+        eps = schedules.step_sizes(self.step_size, leaf, number)
+        moves, clipped = inject(self, z, eps, kick, gradient.noise)
+        current = dict(z)
+        for part in self._names:
+            drift = self.drift(current, gradient.total, part)
+            moved = jax.tree.map(lambda p, d: (p + eps * d).astype(p.dtype), current[part], drift)
+            current[part] = _tree.add(moved, moves[part]) if part in moves else moved
+        position = current.pop(POSITION)
+        return RecipeState(position, current, clipped)
+
+    def stats(self, state: RecipeState) -> dict[str, Array]:
+        """How many variances were clipped, where noise is corrected for."""
+        return {} if self.correct_noise == "none" else {"clipped": state.clipped}
+
+    def check_params(self, params: Params, num_steps: int) -> None:
+        """Shapes of all blocks; Γ given against Γ derived; whether diagonals are elementwise where that is assumed."""
+        schedules.check_positive_along(self.step_size, num_steps)
+        check_at_start(self, self.template(params))
+
+
+def _normal_auxiliaries(written: Any, owner: str) -> tuple[tuple[str, Any], ...]:
+    """Pairs (name, "normal" or a number)."""
+    if isinstance(written, str):
+        written = (written,)
+    pairs = [entry if isinstance(entry, tuple) else (entry, "normal") for entry in written]
+    items = written.items() if isinstance(written, Mapping) else pairs
+    out = []
+    for name, start in items:
+        if not isinstance(name, str) or name == POSITION:
+            raise InvalidValueError(
+                f"`auxiliaries` of {owner} must have names other than 'position', got {name!r}."
+            )
+        if start != "normal" and not _checks.is_number(start):
+            raise InvalidValueError(
+                f"auxiliary `{name}` of {owner} must start 'normal' or at a number, got {start!r}."
+            )
+        out.append((name, start if start == "normal" else float(start)))
+    return tuple(out)
+
+
+def _normal_matrix(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> Any:
+    """A function becomes data of its own kind; constants are looked at now."""
+    if isinstance(written, Varying) or written is None:
+        return written
+    if callable(written):
+        return Varying(written)
+    return _by_part(written, name, parts, pairs)
+
+
+def _by_part(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> dict[Any, Any]:
+    """Blocks by part (or pair of parts); a bare block belongs to the position when there is nothing else."""
+    if written is None:
+        return {}
+    wanted = "pairs of parts" if pairs else "parts"
+    keys = list(written) if isinstance(written, Mapping) else []
+    by_part = bool(keys) and all((isinstance(k, tuple) if pairs else k in parts) for k in keys)
+    if not by_part:
+        if len(parts) > 1:
+            raise InvalidValueError(
+                f"`{name}` must be a dict of blocks by {wanted} when there are auxiliaries; parts are {sorted(parts)}."
+            )
+        return {(POSITION, POSITION) if pairs else POSITION: written}
+    for key in keys:
+        if pairs and (len(key) != 2 or not set(key) <= set(parts)):
+            raise InvalidValueError(f"`{name}` names {key}; its keys are pairs of {sorted(parts)}.")
+        if pairs and tuple(reversed(key)) in keys and key[0] != key[1]:
+            raise InvalidValueError(
+                f"`{name}` gives both {key} and {tuple(reversed(key))}: give one, the other is its negative transpose."
+            )
+    return dict(written)

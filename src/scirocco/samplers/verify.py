@@ -1,0 +1,282 @@
+"""Is it a recipe? D ⪰ 0, Q skew, Γ right, the target stationary; what is wrong is said in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _tree
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.samplers import blocks
+from scirocco.samplers.blocks import POSITION, State, Varying
+from scirocco.types import Array, Params, PyTree
+
+_TOLERANCE = 2e-3
+_LARGEST = 64
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify_recipe` found.
+
+    Attributes
+    ----------
+    problems
+        What is wrong, in words; empty for a right recipe.
+    residual
+        The largest |∂_t p| of the Fokker–Planck equation at the target, relative to its terms: 0 up to rounding when
+        the target is stationary.
+    """
+
+    problems: tuple[str, ...]
+    residual: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"a right recipe: the target is stationary (residual {self.residual:.1e})"
+        return "not a right recipe:\n" + "\n".join(f"- {problem}" for problem in self.problems)
+
+
+def verify_recipe(
+    recipe: Any,
+    at: Sequence[Params],
+    log_density: Callable[[Params], Any] | None = None,
+    seed: int = 0,
+) -> Verification:
+    """Check a recipe at some points: D ⪰ 0, Q skew-symmetric, Γ, and the stationarity of the target.
+
+    Parameters
+    ----------
+    recipe
+        An `sc.Recipe`, or one of the samplers made of one (`sc.SGRLD`, `sc.SGRHMC`, ...).
+    at
+        Points (parameters) where to look; the auxiliaries are drawn at random. At most 64 numbers a state.
+    log_density
+        The log posterior to try. Any smooth one tells the same; by default -Σ (θ²/2 + 0.3 sin θ).
+    seed
+        Of the auxiliaries.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> points = [jnp.array([0.3, -1.0]), jnp.array([2.0, 0.5])]
+    >>> print(sc.verify_recipe(sc.Recipe(0.1, diffusion=1.0, curl=jnp.array([[0.0, 1.0], [1.0, 0.0]])), points))
+    not a right recipe:
+    - Q is not skew-symmetric: Q[0,1] + Q[1,0] = 2.
+    >>> sc.verify_recipe(sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2), points).ok
+    True
+    """
+    if not hasattr(recipe, "diffusion_blocks"):
+        raise InvalidTypeError(f"verify_recipe takes a sc.Recipe, got {type(recipe).__name__}.")
+    if isinstance(at, (Mapping, str)) or not isinstance(at, Sequence) or not at:
+        raise InvalidTypeError("`at` must be a list of points, each like the parameters.")
+    problems: dict[str, None] = {}
+    residual = 0.0
+    for number, params in enumerate(at):
+        z = _random_state(recipe, params, jax.random.fold_in(jax.random.key(seed), number))
+        if _tree.size(z) > _LARGEST:
+            raise InvalidValueError(
+                f"the state has {_tree.size(z)} numbers; verify_recipe forms matrices and looks at {_LARGEST} at most. "
+                "Try the recipe on smaller parameters."
+            )
+        found, here = _look(_Flat(recipe, z, log_density or _try_density))
+        problems |= dict.fromkeys(found)
+        residual = max(residual, here)
+    return Verification(tuple(problems), residual)
+
+
+def _random_state(recipe: Any, params: Params, key: Any) -> State:
+    params = jax.tree.map(lambda p: jnp.asarray(p, jnp.result_type(float)), params)
+    normals = _tree.normal_like(key, recipe.template(params))
+    rest = recipe.template(params)
+    return {name: params if name == POSITION else _tree.add(rest[name], normals[name]) for name in rest}
+
+
+def _try_density(params: Params) -> Array:
+    leaves = [jnp.sum(leaf**2 / 2 + 0.3 * jnp.sin(leaf)) for leaf in jax.tree.leaves(params)]
+    return -sum(leaves[1:], leaves[0])
+
+
+class _Flat:
+    """A recipe at a state, over flat vectors."""
+
+    def __init__(self, recipe: Any, z: State, log_density: Callable[[Params], Any]):
+        self.recipe, self.z, self.log_density = recipe, z, log_density
+        self.vector, self.back = ravel_pytree(z)
+        self.temperature = max(float(recipe.temperature), 1e-12)
+        self.places, start = {}, 0
+        for part in sorted(z):  # as `ravel_pytree` orders a dict
+            stop = start + _tree.size(z[part])
+            self.places[part], start = slice(start, stop), stop
+
+    def matrices(self, vector: Array) -> tuple[Array, Array]:
+        """D and Q as matrices."""
+        z, size = self.back(vector), self.vector.size
+        diffusion = jnp.zeros((size, size), self.vector.dtype)
+        curl = diffusion
+        for part, block in self.recipe.diffusion_blocks(z).items():
+            place = self.places[part]
+            diffusion = diffusion.at[place, place].set(blocks.to_dense(block, z[part], z[part]))
+        for (a, b), block in self.recipe.curl_blocks(z).items():
+            curl = curl.at[self.places[a], self.places[b]].set(blocks.to_dense(block, z[a], z[b]))
+        return diffusion, curl
+
+    def energy(self, vector: Array) -> Array:
+        """H."""
+        z = self.back(vector)
+        if self.recipe.hamiltonian is not None:
+            rest = jnp.squeeze(self.recipe.hamiltonian(z))
+        else:
+            named = [name for name, start in self.recipe.auxiliaries if start == "normal"]
+            rest = jnp.zeros(()) + 0.5 * sum(_tree.vdot(z[name], z[name]) for name in named)
+        return rest - self.log_density(z[POSITION])
+
+    def drift(self, vector: Array) -> Array:
+        """The recipe's own drift, all parts at once."""
+        z = self.back(vector)
+        gradient = jax.grad(self.log_density)(z[POSITION])
+        return ravel_pytree({part: self.recipe.drift(z, gradient, part) for part in z})[0]
+
+    def gammas(self) -> tuple[np.ndarray, np.ndarray]:
+        """Γ that is used, and Γ derived from the matrices."""
+        used = ravel_pytree({p: self.recipe._gamma_used(self.z, p) for p in self.z})[0] / self.temperature
+        slopes = jax.jacfwd(lambda v: sum(self.matrices(v)))(self.vector)
+        return np.asarray(used), np.asarray(jnp.einsum("ijj->i", slopes))
+
+    def residual(self) -> float:
+        """|∂_t p| / Σ |terms| at this state, by the Fokker–Planck equation."""
+        origin = self.energy(self.vector)
+
+        def density(v: Array) -> Array:
+            return jnp.exp((origin - self.energy(v)) / self.temperature)
+
+        def carried(v: Array) -> Array:
+            return self.drift(v) * density(v)
+
+        def spread(v: Array) -> Array:
+            slopes = jax.jacfwd(lambda u: self.temperature * self.matrices(u)[0] * density(u))(v)
+            return jnp.einsum("ijj->i", slopes)
+
+        first = jnp.diag(jax.jacfwd(carried)(self.vector))
+        second = jnp.diag(jax.jacfwd(spread)(self.vector))
+        terms = jnp.sum(jnp.abs(first)) + jnp.sum(jnp.abs(second))
+        return float(jnp.abs(jnp.sum(first) - jnp.sum(second)) / jnp.maximum(terms, 1e-6))
+
+
+def _look(flat: _Flat) -> tuple[list[str], float]:
+    """Problems at one state, and the residual there."""
+    problems = []
+    diffusion, curl = (np.asarray(m, np.float64) for m in flat.matrices(flat.vector))
+    problems += _diffusion_problems(diffusion) + _curl_problems(curl)
+    residual = flat.residual()
+    if residual > _TOLERANCE and not problems:
+        problems += [_gamma_problem(*flat.gammas(), residual)]
+    return problems, residual
+
+
+def _diffusion_problems(matrix: np.ndarray) -> list[str]:
+    scale = max(float(np.abs(matrix).max(initial=0.0)), 1e-30)
+    apart = np.abs(matrix - matrix.T)
+    if apart.max(initial=0.0) > 1e-4 * scale:
+        i, j = np.unravel_index(np.argmax(apart), apart.shape)
+        return [f"D is not symmetric: D[{i},{j}] - D[{j},{i}] = {matrix[i, j] - matrix[j, i]:.4g}."]
+    smallest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0]) if matrix.size else 0.0
+    if smallest < -1e-4 * scale:
+        return [f"D is not positive semidefinite: its smallest eigenvalue is {smallest:.4g}."]
+    return []
+
+
+def _curl_problems(matrix: np.ndarray) -> list[str]:
+    sums = np.abs(matrix + matrix.T)
+    if sums.max(initial=0.0) <= 1e-4 * max(float(np.abs(matrix).max(initial=0.0)), 1e-30):
+        return []
+    i, j = np.unravel_index(np.argmax(sums), sums.shape)
+    i, j = min(i, j), max(i, j)
+    return [f"Q is not skew-symmetric: Q[{i},{j}] + Q[{j},{i}] = {matrix[i, j] + matrix[j, i]:.4g}."]
+
+
+def _gamma_problem(used: np.ndarray, derived: np.ndarray, residual: float) -> str:
+    size = np.abs(derived).max(initial=0.0)
+    share = f"the Fokker–Planck equation leaves {100 * residual:.2g} % of its terms"
+    close = 1e-3 * max(size, 1e-30)
+    if np.abs(used).max(initial=0.0) <= close:
+        return (
+            f"Γ is missing: D or Q depend on the state (Γ is up to {size:.4g}), so the target is not stationary; "
+            f"{share}. Leave `gamma` out and it is derived."
+        )
+    if np.abs(used + derived).max() <= close:
+        return (
+            "Γ has the wrong sign: it enters the drift with a plus (several equations of the paper print a minus); "
+            f"{share}."
+        )
+    place = int(np.argmax(np.abs(used - derived)))
+    if np.abs(used - derived)[place] > close:
+        return f"Γ is wrong: entry {place} is {used[place]:.4g}, derived {derived[place]:.4g}; {share}."
+    return f"the target is not stationary: {share}. Does `hamiltonian` belong to these D and Q?"
+
+
+# -- before a run ------------------------------------------------------------------------------------------------------
+
+
+def check_at_start(recipe: Any, z: State) -> None:
+    """What can be told at the starting point, for states of any size."""
+    jax.eval_shape(lambda state: (recipe._noise_like(state), _values(recipe.curl_blocks(state))), z)
+    for part, block in recipe.diffusion_blocks(z).items():
+        if block.form in ("scalar", "diagonal"):
+            smallest = min(float(jnp.min(leaf)) for leaf in map(jnp.asarray, jax.tree.leaves(block.value)))
+            if not smallest >= 0:
+                raise InvalidValueError(
+                    f"D of {recipe.name} is not positive semidefinite at the start: `{part}` has an entry {smallest:.4g}."
+                )
+    _check_elementwise(recipe, z)
+    if _tree.size(z) <= _LARGEST:
+        flat = _Flat(recipe, z, _try_density)
+        diffusion, curl = (np.asarray(m, np.float64) for m in flat.matrices(flat.vector))
+        problems = _diffusion_problems(diffusion) + _curl_problems(curl)
+        if callable(recipe.gamma):
+            used, derived = flat.gammas()
+            if np.abs(used - derived).max(initial=0.0) > 1e-3 * max(np.abs(derived).max(initial=0.0), 1e-6):
+                problems.append(_gamma_problem(used, derived, flat.residual()))
+        if problems:
+            raise InvalidValueError(f"{recipe.name} at the start: {' '.join(problems)}")
+
+
+def _values(found: Mapping[Any, Any]) -> list[Any]:
+    return [block.value for block in found.values()]
+
+
+def _check_elementwise(recipe: Any, z: State) -> None:
+    """Where a diagonal is assumed to depend on its own numbers alone: two probes with random signs must agree."""
+    if recipe.gamma is not None or not isinstance(recipe.diffusion, Varying):
+        return
+    for part, block in recipe.diffusion_blocks(z).items():
+        if block.form != "diagonal" or not recipe._elementwise(z[part]):
+            continue
+
+        def diagonal(at: PyTree, part: str = part) -> PyTree:
+            return recipe.diffusion_blocks({**z, part: at})[part].value
+
+        probes = []
+        for seed in range(2):
+            normals = _tree.normal_like(jax.random.key(seed), z[part])
+            signs = jax.tree.map(lambda xi: jnp.where(xi < 0, -1.0, 1.0).astype(xi.dtype), normals)
+            change = jax.jvp(diagonal, (z[part],), (signs,))[1]
+            probes.append(ravel_pytree(jax.tree.map(jnp.multiply, signs, change))[0])
+        scale = jnp.maximum(jnp.max(jnp.abs(probes[0])), 1e-12)
+        if float(jnp.max(jnp.abs(probes[0] - probes[1])) / scale) > 1e-3:
+            raise InvalidValueError(
+                f"D of `{part}` is a diagonal whose entries depend on other numbers than their own, so that Γ needs a "
+                f"derivative for each of {_tree.size(z[part])} numbers. Pass elementwise=False to pay for that, or "
+                "give `gamma`."
+            )
