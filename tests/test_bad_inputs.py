@@ -348,13 +348,13 @@ STARTS = [
         "log of a negative parameter",
         likelihood(lambda p, d: jnp.log(p["bias"] - 1) * d["y"]),
         BadStartError,
-        *("log likelihood is nan", "20 of the first 20 rows", "log or root of a negative", "transforms"),
+        *("log likelihood is nan", "20 of the 20 rows", "log or root of a negative", "transforms"),
     ),
     row(
         "some rows impossible",
         likelihood(lambda p, d: jnp.where(d["y"] > 0, p["bias"], -jnp.inf)),
         BadStartError,
-        *("log likelihood is -inf", f"{int(np.sum(Y <= 0))} of the first 20 rows"),
+        *("log likelihood is -inf", f"{int(np.sum(Y <= 0))} of the 20 rows"),
     ),
     row(
         "gradient is infinite",

@@ -7,7 +7,15 @@ from typing import Any
 
 from scirocco import data, errors, reducers, transforms
 from scirocco._version import __version__
-from scirocco.estimators import SAGA, SVRG, ControlVariates, Full, Minibatch, Weighted
+from scirocco.estimators import (
+    SAGA,
+    SVRG,
+    ControlVariates,
+    Full,
+    Minibatch,
+    Weighted,
+    empirical_fisher,
+)
 from scirocco.model import Model
 from scirocco.run import Kernel, Run, load, resume, sample
 from scirocco.samplers import (
@@ -51,6 +59,7 @@ __all__ = [
     "Weighted",
     "__version__",
     "data",
+    "empirical_fisher",
     "errors",
     "from_numpyro",
     "load",

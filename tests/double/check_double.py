@@ -55,7 +55,7 @@ def single_precision(sampler, estimator):
 
     def program(parts, begin, key, chain, num_steps, thin):
         state, _ = loop.start_chain(helpers.MODEL, parts, begin, key, chain)
-        return loop.advance(helpers.MODEL, True, 5, parts, state, num_steps, thin)
+        return loop.advance(helpers.MODEL, True, 5, parts, state, num_steps, thin, 0)
 
     numbers = np.int32(0), np.int32(5), np.int32(1)
     traced = jax.make_jaxpr(program)(ready.parts, ready.start, jax.random.key(0), *numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -81,12 +82,15 @@ def stop_at(step):
     return callback
 
 
+PAIRS = zip(itertools.cycle(helpers.SAMPLERS), itertools.cycle(helpers.ESTIMATORS), strict=False)
+COVER = list(itertools.islice(PAIRS, 16))
+"""Every sampler and every estimator at least once."""
+
 # -- bit for bit -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize("estimator", helpers.ESTIMATORS)
-@pytest.mark.parametrize("sampler", ["SGLD", "PSGLD-correction", "SGHMC-auto", "SGNHT-leaf", "BADODAB"])
+@pytest.mark.parametrize(("sampler", "estimator"), COVER, ids=map("+".join, COVER))
 def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator, tmp_path):
     """Stopped in the middle, then asked for more draws than at first; everything that was resolved comes back."""
     method = (helpers.SAMPLERS[sampler], helpers.ESTIMATORS[estimator])

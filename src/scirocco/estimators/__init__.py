@@ -2,6 +2,7 @@
 
 from scirocco.data.batching import Batch, Batching
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_sum
+from scirocco.estimators.fisher import empirical_fisher
 from scirocco.estimators.mode import approach_mode
 from scirocco.estimators.plain import Full, Minibatch, Weighted
 from scirocco.estimators.variance_reduced import SAGA, SVRG, ControlVariates
@@ -21,5 +22,6 @@ __all__ = [
     "Summand",
     "Weighted",
     "approach_mode",
+    "empirical_fisher",
     "full_sum",
 ]

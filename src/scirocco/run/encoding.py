@@ -35,7 +35,7 @@ def encode(part: Any) -> Any:
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
     if isinstance(part, dict):
-        return {"dict": {str(key): encode(value) for key, value in part.items()}}
+        return {"dict": [[encode(key), encode(value)] for key, value in part.items()]}
     if isinstance(part, (list, tuple)) and not hasattr(part, "_fields"):
         return {type(part).__name__: [encode(value) for value in part]}
     if dataclasses.is_dataclass(part) and _known().get(type(part).__name__) is type(part):
@@ -60,7 +60,7 @@ def decode(written: Any, name: str) -> Any:
     if not isinstance(written, dict):
         raise InvalidValueError(f"the stored `{name}` cannot be read: {written!r}.")
     if "dict" in written:
-        return {key: decode(value, name) for key, value in written["dict"].items()}
+        return {decode(key, name): decode(value, name) for key, value in written["dict"]}
     if "list" in written:
         return [decode(value, name) for value in written["list"]]
     if "tuple" in written:

@@ -26,12 +26,11 @@ _MODEL_ROWS = 8
 def make(
     problem: Problem, ready: Ready, plan: Plan, sampler: Any, estimator: Any, notes: dict[str, str]
 ) -> dict[str, Any]:
-    """The record of a new run; `sampler` and `estimator` as the user gave them."""
+    """What a store must hold besides the configuration; `sampler` and `estimator` as the user gave them."""
     position = ready.start.position
     params = jax.eval_shape(problem.model.constrain, position)
     rows = problem.source.read(0, min(_MODEL_ROWS, problem.source.num_rows))
     return {
-        "configuration": configuration(problem, ready, plan),
         "asked": asked(sampler, estimator, plan),
         "notes": notes,
         "sampler": encoding.encode(ready.parts.sampler),

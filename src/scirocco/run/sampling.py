@@ -148,8 +148,9 @@ def sample(
         composed = _chains.Composed(model, ready, plan.num_chains, key, plan.keeping)
         chains = _chains.make_chains(composed, chain_method)
         probe.check_first(problem, params, chains.first_density, chains.first_gradient)
-        record = records.make(problem, ready, plan, sampler, estimator, dict(notes or {}))
+        record = {"configuration": records.configuration(problem, ready, plan)}
         if store is not None:
+            record |= records.make(problem, ready, plan, sampler, estimator, dict(notes or {}))
             spec = records.kept_spec(model, ready, chains.first_state, plan.keeping)
             sink = StoreSink(
                 Store.create(store, store_groups(spec), plan.num_chains, record, overwrite=overwrite), spec

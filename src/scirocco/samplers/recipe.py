@@ -160,10 +160,10 @@ class Recipe(Sampler):
         """Normals for every part that D drives, and for fresh auxiliaries."""
         shapes = jax.eval_shape(lambda z: self._noise_like(z), self.template(params))
         if self.resample_every is None:
-            return _tree.normal_like(key, shapes), None
+            return _normals(key, shapes), None
         kick, fresh = jax.random.split(key)
         again = {name: params for name, start in self.auxiliaries if start == "normal"}
-        return _tree.normal_like(kick, shapes), _tree.normal_like(fresh, again)
+        return _normals(kick, shapes), _normals(fresh, again)
 
     def _noise_like(self, z: State) -> PyTree:
         """What normals a step needs: like the part, and `rank` more for a low-rank block."""
@@ -280,6 +280,10 @@ class Recipe(Sampler):
         """Shapes of all blocks; Γ given against Γ derived; whether diagonals are elementwise where that is assumed."""
         schedules.check_positive_along(self.step_size, num_steps)
         check_at_start(self, self.template(params))
+
+
+def _normals(key: Key, like: PyTree) -> PyTree:
+    return _tree.normal_like(key, like) if jax.tree.leaves(like) else like
 
 
 def _normal_auxiliaries(written: Any, owner: str) -> tuple[tuple[str, Any], ...]:

@@ -23,16 +23,18 @@ def inject(
     for part, block in recipe.diffusion_blocks(z).items():
         taken = None if covariance is None else _taken_out(recipe, z, part, covariance)
         scale = 2.0 * eps * recipe.temperature
-        moves[part], count = _draw(block, z[part], scale, eps * eps, taken, normals[part])
+        full = recipe.correct_noise == "full" and taken is not None
+        moves[part], count = _draw(block, z[part], scale, eps * eps, taken, full, normals[part])
         clipped = clipped + count
     return moves, clipped
 
 
 def _draw(
-    block: Block, part: PyTree, scale: Array, square: Array, taken: Any, normals: PyTree
+    block: Block, part: PyTree, scale: Array, square: Array, taken: Any, full: bool, normals: PyTree
 ) -> tuple[PyTree, Array]:
+    """`taken`: what is taken out, a tree like the part (a diagonal) or, when `full`, a matrix."""
     form, value = block
-    if form in ("scalar", "diagonal") and not isinstance(taken, jax.Array):
+    if form in ("scalar", "diagonal") and not full:
         level = jax.tree.map(lambda p: jnp.broadcast_to(value, p.shape), part) if form == "scalar" else value
         variance = _tree.scale(scale, level)
         if taken is not None:
@@ -48,9 +50,7 @@ def _draw(
     own = normals[0] if form == "low rank" else normals
     matrix = scale * blocks.to_dense(block, part, part)
     if taken is not None:
-        matrix = matrix - square * (
-            taken if isinstance(taken, jax.Array) else jnp.diag(ravel_pytree(taken)[0])
-        )
+        matrix = matrix - square * (taken if full else jnp.diag(ravel_pytree(taken)[0]))
     values, vectors = jnp.linalg.eigh(matrix)
     flat, back = ravel_pytree(own)
     tolerance = 1e-6 * jnp.max(jnp.abs(values))

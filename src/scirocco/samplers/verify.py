@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -83,15 +83,20 @@ def verify_recipe(
         raise InvalidTypeError("`at` must be a list of points, each like the parameters.")
     problems: dict[str, None] = {}
     residual = 0.0
-    for number, params in enumerate(at):
-        z = _random_state(recipe, params, jax.random.fold_in(jax.random.key(seed), number))
-        if _tree.size(z) > _LARGEST:
-            raise InvalidValueError(
-                f"the state has {_tree.size(z)} numbers; verify_recipe forms matrices and looks at {_LARGEST} at most. "
-                "Try the recipe on smaller parameters."
-            )
-        found, here = _look(_Flat(recipe, z, log_density or _try_density))
-        problems |= dict.fromkeys(found)
+    states = [
+        _random_state(recipe, params, jax.random.fold_in(jax.random.key(seed), number))
+        for number, params in enumerate(at)
+    ]
+    if _tree.size(states[0]) > _LARGEST:
+        raise InvalidValueError(
+            f"the state has {_tree.size(states[0])} numbers; verify_recipe forms matrices and looks at {_LARGEST} at "
+            "most. Try the recipe on smaller parameters."
+        )
+    measure = jax.jit(_Flat(recipe, states[0], log_density or _try_density).measure)
+    for z in states:
+        found, here = _look(measure(ravel_pytree(z)[0]))
+        known = {text.partition(":")[0] for text in problems}  # one sentence for each kind of problem
+        problems |= dict.fromkeys(text for text in found if text.partition(":")[0] not in known)
         residual = max(residual, here)
     return Verification(tuple(problems), residual)
 
@@ -112,8 +117,9 @@ class _Flat:
     """A recipe at a state, over flat vectors."""
 
     def __init__(self, recipe: Any, z: State, log_density: Callable[[Params], Any]):
-        self.recipe, self.z, self.log_density = recipe, z, log_density
-        self.vector, self.back = ravel_pytree(z)
+        self.recipe, self.log_density = recipe, log_density
+        vector, self.back = ravel_pytree(z)
+        self.size, self.dtype = vector.size, vector.dtype
         self.temperature = max(float(recipe.temperature), 1e-12)
         self.places, start = {}, 0
         for part in sorted(z):  # as `ravel_pytree` orders a dict
@@ -122,8 +128,8 @@ class _Flat:
 
     def matrices(self, vector: Array) -> tuple[Array, Array]:
         """D and Q as matrices."""
-        z, size = self.back(vector), self.vector.size
-        diffusion = jnp.zeros((size, size), self.vector.dtype)
+        z = self.back(vector)
+        diffusion = jnp.zeros((self.size, self.size), self.dtype)
         curl = diffusion
         for part, block in self.recipe.diffusion_blocks(z).items():
             place = self.places[part]
@@ -148,15 +154,17 @@ class _Flat:
         gradient = jax.grad(self.log_density)(z[POSITION])
         return ravel_pytree({part: self.recipe.drift(z, gradient, part) for part in z})[0]
 
-    def gammas(self) -> tuple[np.ndarray, np.ndarray]:
-        """Γ that is used, and Γ derived from the matrices."""
-        used = ravel_pytree({p: self.recipe._gamma_used(self.z, p) for p in self.z})[0] / self.temperature
-        slopes = jax.jacfwd(lambda v: sum(self.matrices(v)))(self.vector)
-        return np.asarray(used), np.asarray(jnp.einsum("ijj->i", slopes))
+    def measure(self, vector: Array) -> _Measured:
+        """Everything that is looked at, at one state."""
+        z = self.back(vector)
+        used = ravel_pytree({p: self.recipe._gamma_used(z, p) for p in z})[0] / self.temperature
+        slopes = jax.jacfwd(lambda v: sum(self.matrices(v)))(vector)
+        derived = jnp.einsum("ijj->i", slopes)
+        return _Measured(*self.matrices(vector), used, derived, self.residual(vector))
 
-    def residual(self) -> float:
+    def residual(self, vector: Array) -> Array:
         """|∂_t p| / Σ |terms| at this state, by the Fokker–Planck equation."""
-        origin = self.energy(self.vector)
+        origin = self.energy(vector)
 
         def density(v: Array) -> Array:
             return jnp.exp((origin - self.energy(v)) / self.temperature)
@@ -168,21 +176,27 @@ class _Flat:
             slopes = jax.jacfwd(lambda u: self.temperature * self.matrices(u)[0] * density(u))(v)
             return jnp.einsum("ijj->i", slopes)
 
-        first = jnp.diag(jax.jacfwd(carried)(self.vector))
-        second = jnp.diag(jax.jacfwd(spread)(self.vector))
+        first = jnp.diag(jax.jacfwd(carried)(vector))
+        second = jnp.diag(jax.jacfwd(spread)(vector))
         terms = jnp.sum(jnp.abs(first)) + jnp.sum(jnp.abs(second))
-        return float(jnp.abs(jnp.sum(first) - jnp.sum(second)) / jnp.maximum(terms, 1e-6))
+        return jnp.abs(jnp.sum(first) - jnp.sum(second)) / jnp.maximum(terms, 1e-6)
 
 
-def _look(flat: _Flat) -> tuple[list[str], float]:
+class _Measured(NamedTuple):
+    diffusion: Array
+    curl: Array
+    used: Array
+    derived: Array
+    residual: Array
+
+
+def _look(measured: _Measured) -> tuple[list[str], float]:
     """Problems at one state, and the residual there."""
-    problems = []
-    diffusion, curl = (np.asarray(m, np.float64) for m in flat.matrices(flat.vector))
-    problems += _diffusion_problems(diffusion) + _curl_problems(curl)
-    residual = flat.residual()
+    diffusion, curl, used, derived, residual = (np.asarray(part, np.float64) for part in measured)
+    problems = _diffusion_problems(diffusion) + _curl_problems(curl)
     if residual > _TOLERANCE and not problems:
-        problems += [_gamma_problem(*flat.gammas(), residual)]
-    return problems, residual
+        problems = [_gamma_problem(used, derived, float(residual))]
+    return problems, float(residual)
 
 
 def _diffusion_problems(matrix: np.ndarray) -> list[str]:
@@ -237,17 +251,17 @@ def check_at_start(recipe: Any, z: State) -> None:
             smallest = min(float(jnp.min(leaf)) for leaf in map(jnp.asarray, jax.tree.leaves(block.value)))
             if not smallest >= 0:
                 raise InvalidValueError(
-                    f"D of {recipe.name} is not positive semidefinite at the start: `{part}` has an entry {smallest:.4g}."
+                    f"D of {recipe.name} is not positive semidefinite at the start: `{part}` has the entry "
+                    f"{smallest:.4g}."
                 )
     _check_elementwise(recipe, z)
     if _tree.size(z) <= _LARGEST:
-        flat = _Flat(recipe, z, _try_density)
-        diffusion, curl = (np.asarray(m, np.float64) for m in flat.matrices(flat.vector))
-        problems = _diffusion_problems(diffusion) + _curl_problems(curl)
+        flat, vector = _Flat(recipe, z, _try_density), ravel_pytree(z)[0]
         if callable(recipe.gamma):
-            used, derived = flat.gammas()
-            if np.abs(used - derived).max(initial=0.0) > 1e-3 * max(np.abs(derived).max(initial=0.0), 1e-6):
-                problems.append(_gamma_problem(used, derived, flat.residual()))
+            problems = _look(jax.jit(flat.measure)(vector))[0]
+        else:
+            diffusion, curl = (np.asarray(m, np.float64) for m in jax.jit(flat.matrices)(vector))
+            problems = _diffusion_problems(diffusion) + _curl_problems(curl)
         if problems:
             raise InvalidValueError(f"{recipe.name} at the start: {' '.join(problems)}")
 
