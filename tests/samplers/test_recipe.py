@@ -104,6 +104,12 @@ def test_the_injected_noise_has_the_covariance_of_the_recipe(form):
     assert int(clipped) == 0
 
 
+@pytest.mark.parametrize("written", [2, np.int64(2), np.full(3, 2), jnp.full(3, 2), 2 * np.eye(3, dtype=int)])
+def test_whole_numbers_are_numbers(written):
+    found, _ = covariance_of_move(sc.Recipe(0.1, diffusion=written), 0.1)
+    np.testing.assert_allclose(found, 0.4 * jnp.eye(3), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", NOISE)
 @pytest.mark.parametrize("form", DIFFUSIONS)
 def test_the_noise_of_the_estimate_is_taken_out(form, kind):

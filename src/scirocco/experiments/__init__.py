@@ -8,13 +8,14 @@ from __future__ import annotations
 import difflib
 
 from scirocco.errors import InvalidValueError
-from scirocco.experiments import gaussian_mixture, gaussian_scaling
+from scirocco.experiments import gaussian_mixture, gaussian_scaling, recipe_1d, recipe_2d
 from scirocco.experiments.base import Claim, Experiment, Outcome, Reproduction, Settings, reproduce
 
 __all__ = ["ALL", "Claim", "Experiment", "Outcome", "Reproduction", "Settings", "find", "reproduce"]
 
 ALL: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (gaussian_scaling.EXPERIMENT, gaussian_mixture.EXPERIMENT)
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (gaussian_scaling, gaussian_mixture, recipe_1d, recipe_2d)
 }
 
 

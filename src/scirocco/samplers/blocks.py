@@ -57,6 +57,7 @@ class Block(NamedTuple):
 
 def recognise(value: Any, a: PyTree, b: PyTree, place: str) -> Block:
     """Which form a block has; refuses what fits none."""
+    value = jax.tree.map(_as_float, value)
     if isinstance(value, LowRank):
         return Block("low rank", value)
     square = alike(a, b)
@@ -156,6 +157,16 @@ def _own_derivatives(function: Callable[[PyTree], PyTree], at: PyTree, elementwi
         return own.at[j].set(change[j])
 
     return back(jax.lax.fori_loop(0, flat.size, one, jnp.zeros_like(flat)))
+
+
+def _as_float(leaf: Any) -> Any:
+    """Whole numbers as floats: a variance that is kept as an integer would be cut off."""
+    if isinstance(leaf, (bool, int)):
+        return float(leaf)
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is not None and not jnp.issubdtype(dtype, jnp.floating):
+        return jnp.asarray(leaf, jnp.result_type(float))
+    return leaf
 
 
 def alike(value: Any, part: PyTree) -> bool:

@@ -120,7 +120,7 @@ class _Flat:
         self.recipe, self.log_density = recipe, log_density
         vector, self.back = ravel_pytree(z)
         self.size, self.dtype = vector.size, vector.dtype
-        self.temperature = max(float(recipe.temperature), 1e-12)
+        self.temperature = jnp.maximum(jnp.asarray(recipe.temperature), 1e-12)
         self.places, start = {}, 0
         for part in sorted(z):  # as `ravel_pytree` orders a dict
             stop = start + _tree.size(z[part])
@@ -256,14 +256,23 @@ def check_at_start(recipe: Any, z: State) -> None:
                 )
     _check_elementwise(recipe, z)
     if _tree.size(z) <= _LARGEST:
-        flat, vector = _Flat(recipe, z, _try_density), ravel_pytree(z)[0]
         if callable(recipe.gamma):
-            problems = _look(jax.jit(flat.measure)(vector))[0]
+            problems = _look(_measure(recipe, z))[0]
         else:
-            diffusion, curl = (np.asarray(m, np.float64) for m in jax.jit(flat.matrices)(vector))
+            diffusion, curl = (np.asarray(m, np.float64) for m in _matrices(recipe, z))
             problems = _diffusion_problems(diffusion) + _curl_problems(curl)
         if problems:
             raise InvalidValueError(f"{recipe.name} at the start: {' '.join(problems)}")
+
+
+@jax.jit
+def _matrices(recipe: Any, z: State) -> tuple[Array, Array]:
+    return _Flat(recipe, z, _try_density).matrices(ravel_pytree(z)[0])
+
+
+@jax.jit
+def _measure(recipe: Any, z: State) -> _Measured:
+    return _Flat(recipe, z, _try_density).measure(ravel_pytree(z)[0])
 
 
 def _values(found: Mapping[Any, Any]) -> list[Any]:
