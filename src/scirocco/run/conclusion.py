@@ -57,7 +57,10 @@ def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, ru
     name = _tree.leaf_names(ready.start.position)[leaf]
     limit = pilot.curvature_limit(problem.model, problem.table, ready.start.position, jax.random.key(0))
     sampler = ready.parts.sampler
-    order = 1.0 if type(sampler).__name__ in ("SGLD", "PSGLD") else 0.5
+    langevin = type(sampler).__name__ in ("SGLD", "PSGLD", "Recipe") and not getattr(
+        sampler, "auxiliaries", ()
+    )
+    order = 1.0 if langevin else 0.5  # with a momentum the step is in units of θ, not of θ²
     advice = (
         f"try step_size={0.1 / limit**order:.2g} (a tenth of the scale that the curvature at the start allows)"
         if np.isfinite(limit) and limit > 0

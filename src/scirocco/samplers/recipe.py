@@ -14,6 +14,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import blocks, schedules
 from scirocco.samplers.base import Gradient, Sampler
 from scirocco.samplers.blocks import POSITION, Block, Pair, State, Varying
+from scirocco.samplers.recipe_arguments import by_part, normal_auxiliaries, normal_matrix
 from scirocco.samplers.recipe_noise import inject
 from scirocco.samplers.verify import check_at_start
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
@@ -103,9 +104,9 @@ class Recipe(Sampler):
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "step_size", schedules.normalise(self.step_size, self.name))
-        put(self, "auxiliaries", _normal_auxiliaries(self.auxiliaries, self.name))
-        put(self, "diffusion", _normal_matrix(self.diffusion, "diffusion", self._names, False))
-        put(self, "curl", _normal_matrix(self.curl, "curl", self._names, True))
+        put(self, "auxiliaries", normal_auxiliaries(self.auxiliaries, self.name))
+        put(self, "diffusion", normal_matrix(self.diffusion, "diffusion", self._names, False))
+        put(self, "curl", normal_matrix(self.curl, "curl", self._names, True))
         _checks.choice(self.correct_noise, "correct_noise", ("none", "diagonal", "full"))
         _checks.positive(self.temperature, "temperature", self.name, allow_zero=True)
         if self.resample_every is not None:
@@ -196,7 +197,7 @@ class Recipe(Sampler):
 
     def _written(self, matrix: Any, z: State, pairs: bool) -> dict[Any, Any]:
         value = matrix.function(z) if isinstance(matrix, Varying) else matrix
-        return _by_part(value, "curl" if pairs else "diffusion", self._names, pairs)
+        return by_part(value, "curl" if pairs else "diffusion", self._names, pairs)
 
     def gamma_of(self, z: State, part: str) -> PyTree:
         """Γ of one part at z, derived."""
@@ -284,55 +285,3 @@ class Recipe(Sampler):
 
 def _normals(key: Key, like: PyTree) -> PyTree:
     return _tree.normal_like(key, like) if jax.tree.leaves(like) else like
-
-
-def _normal_auxiliaries(written: Any, owner: str) -> tuple[tuple[str, Any], ...]:
-    """Pairs (name, "normal" or a number)."""
-    if isinstance(written, str):
-        written = (written,)
-    pairs = [entry if isinstance(entry, tuple) else (entry, "normal") for entry in written]
-    items = written.items() if isinstance(written, Mapping) else pairs
-    out = []
-    for name, start in items:
-        if not isinstance(name, str) or name == POSITION:
-            raise InvalidValueError(
-                f"`auxiliaries` of {owner} must have names other than 'position', got {name!r}."
-            )
-        if start != "normal" and not _checks.is_number(start):
-            raise InvalidValueError(
-                f"auxiliary `{name}` of {owner} must start 'normal' or at a number, got {start!r}."
-            )
-        out.append((name, start if start == "normal" else float(start)))
-    return tuple(out)
-
-
-def _normal_matrix(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> Any:
-    """A function becomes data of its own kind; constants are looked at now."""
-    if isinstance(written, Varying) or written is None:
-        return written
-    if callable(written):
-        return Varying(written)
-    return _by_part(written, name, parts, pairs)
-
-
-def _by_part(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> dict[Any, Any]:
-    """Blocks by part (or pair of parts); a bare block belongs to the position when there is nothing else."""
-    if written is None:
-        return {}
-    wanted = "pairs of parts" if pairs else "parts"
-    keys = list(written) if isinstance(written, Mapping) else []
-    by_part = bool(keys) and all((isinstance(k, tuple) if pairs else k in parts) for k in keys)
-    if not by_part:
-        if len(parts) > 1:
-            raise InvalidValueError(
-                f"`{name}` must be a dict of blocks by {wanted} when there are auxiliaries; parts are {sorted(parts)}."
-            )
-        return {(POSITION, POSITION) if pairs else POSITION: written}
-    for key in keys:
-        if pairs and (len(key) != 2 or not set(key) <= set(parts)):
-            raise InvalidValueError(f"`{name}` names {key}; its keys are pairs of {sorted(parts)}.")
-        if pairs and tuple(reversed(key)) in keys and key[0] != key[1]:
-            raise InvalidValueError(
-                f"`{name}` gives both {key} and {tuple(reversed(key))}: give one, the other is its negative transpose."
-            )
-    return dict(written)
