@@ -36,6 +36,12 @@ KNOWN = {
         sc.SGHMC(5e-3, friction=60.0, gradient_noise=0.0),
         sc.Recipe(5e-3, diffusion={"momentum": 60.0}, curl=CANONICAL, auxiliaries=("momentum",)),
     ),
+    "SGHMC with fresh momenta": (
+        sc.SGHMC(5e-3, friction=60.0, gradient_noise=0.0, resample_every=3),
+        sc.Recipe(
+            5e-3, diffusion={"momentum": 60.0}, curl=CANONICAL, auxiliaries=("momentum",), resample_every=3
+        ),
+    ),
     "SGNHT": (
         sc.SGNHT(5e-3, diffusion=A),
         sc.Recipe(

@@ -75,7 +75,9 @@ class Recipe(Sampler):
         "none", "diagonal" or "full": how the covariance V of the gradient estimate is taken out of the injected noise,
         B̂ = (D+Q) V (D+Q)ᵀ. Where that would leave a negative variance it is clipped; `run.stats["clipped"]` counts.
     resample_every
-        Draw the auxiliaries that start "normal" afresh every so many steps (Algorithm 1); None: never.
+        Draw the auxiliaries that start "normal" afresh every so many steps L (Algorithm 1); None: never. The kick after
+        a refresh is halved, as in leapfrog: with a whole one the variance would be L/(L+1) of the right one without
+        friction, at any step size.
     temperature
         T.
 
@@ -235,14 +237,18 @@ class Recipe(Sampler):
         at_rest = _tree.zeros_like(z)
         return {**at_rest, **{name: z[name] for name, start in self.auxiliaries if start == "normal"}}
 
-    def drift(self, z: State, gradient: PyTree, part: str) -> PyTree:
-        """-(D + Q) ∇H + T Γ, the rows of one part."""
+    def drift(self, z: State, gradient: PyTree, part: str, share: ArrayLike | None = None) -> PyTree:
+        """-(D + Q) ∇H + T Γ, the rows of one part; of -Q ∇H + T Γ only a `share` where it is given."""
         slopes = self.slopes(z, gradient)
         total = self._gamma_used(z, part)
-        for pairs in (self._diffusion_pairs(z), self.curl_blocks(z)):
-            for (a, b), block in pairs.items():
-                if a == part:
-                    total = _tree.subtract(total, blocks.multiply(block, slopes[b], z[part]))
+        for (a, b), block in self.curl_blocks(z).items():
+            if a == part:
+                total = _tree.subtract(total, blocks.multiply(block, slopes[b], z[part]))
+        if share is not None:
+            total = _tree.scale(share, total)
+        for other, block in self.diffusion_blocks(z).items():
+            if other == part:
+                total = _tree.subtract(total, blocks.multiply(block, slopes[part], z[part]))
         return total
 
     def _gamma_used(self, z: State, part: str) -> PyTree:
@@ -258,8 +264,10 @@ class Recipe(Sampler):
         """Auxiliaries first, then the position, each with what the others have become."""
         kick, fresh = noise
         z: State = {**state.auxiliaries, POSITION: state.position}
+        share = None
         if fresh is not None and self.resample_every is not None:
             due, root = number % self.resample_every == 0, jnp.sqrt(jnp.asarray(self.temperature))
+            share = jnp.where(due, 0.5, 1.0)
             for name, normals in fresh.items():
                 z[name] = jax.tree.map(lambda old, xi: jnp.where(due, root * xi, old), z[name], normals)
         leaf = jax.tree.leaves(state.position)[0]
@@ -267,7 +275,7 @@ class Recipe(Sampler):
         moves, clipped = inject(self, z, eps, kick, gradient.noise)
         current = dict(z)
         for part in self._names:
-            drift = self.drift(current, gradient.total, part)
+            drift = self.drift(current, gradient.total, part, None if part == POSITION else share)
             moved = jax.tree.map(lambda p, d: (p + eps * d).astype(p.dtype), current[part], drift)
             current[part] = _tree.add(moved, moves[part]) if part in moves else moved
         position = current.pop(POSITION)
