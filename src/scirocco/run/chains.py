@@ -47,8 +47,8 @@ class Chains(Protocol):
 
     capacity: int
 
-    def advance(self, num_steps: int, thin: int, num_draws: int) -> HostChunk:
-        """Make steps in every chain and bring what is kept of `num_draws` draws to the host."""
+    def advance(self, num_steps: int, thin: int) -> HostChunk:
+        """Make steps in every chain and bring what is kept of their draws to the host."""
 
     def save(self) -> dict[str, np.ndarray]:
         """Everything needed to go on, leaves with a leading chain axis."""
@@ -168,7 +168,7 @@ class ThreadedChains:
         self.made[chain] += count
         return host
 
-    def advance(self, num_steps: int, thin: int, num_draws: int) -> HostChunk:
+    def advance(self, num_steps: int, thin: int) -> HostChunk:
         """All chains, in parallel where there are cores."""
         chains = range(len(self.states))
         if self._pool is None:
@@ -255,7 +255,7 @@ class VectorizedChains:
         """The state of the first chain."""
         return self._split()[0]
 
-    def advance(self, num_steps: int, thin: int, num_draws: int) -> HostChunk:
+    def advance(self, num_steps: int, thin: int) -> HostChunk:
         """One call for all chains."""
         start = int(self.states.number)
         self.states, chunk = _advance_all(

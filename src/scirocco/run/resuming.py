@@ -195,23 +195,19 @@ def _compose(
 
 def _method(record: dict[str, Any], sampler: Any, estimator: Any) -> tuple[Any, Any]:
     """The sampler with everything resolved, and the estimator; given ones serve where the store has none."""
+    return _part(record, sampler, "sampler"), _part(record, estimator, "estimator")
+
+
+def _part(record: dict[str, Any], given: Any, key: str) -> Any:
+    if given is not None:
+        was, now = record["asked"][key], records.describe(given)
+        records.refuse_differences({key: was}, {key: now}, "the store", f"another {key}")
     try:
-        resolved = encoding.decode(record["sampler"], "sampler")
+        return encoding.decode(record[key], key)
     except InvalidTypeError:
-        if sampler is None:
+        if given is None:
             raise
-        resolved = sampler
-    try:
-        drawn = encoding.decode(record["estimator"], "estimator")
-    except InvalidTypeError:
-        if estimator is None:
-            raise
-        drawn = estimator
-    for given, key in ((sampler, "sampler"), (estimator, "estimator")):
-        if given is not None:
-            was, now = record["asked"][key], records.describe(given)
-            records.refuse_differences({key: was}, {key: now}, "the store", f"another {key}")
-    return resolved, drawn
+        return given
 
 
 def _position(record: dict[str, Any], params: Params | None) -> PyTree:

@@ -125,7 +125,7 @@ class Session:
         burning = self.step < self.plan.num_burnin
         steps = self._next_steps()
         begin = time.perf_counter()
-        chunk = self.chains.advance(steps, _NEVER if burning else self.plan.thin, 0 if burning else steps)
+        chunk = self.chains.advance(steps, _NEVER if burning else self.plan.thin)
         seconds = time.perf_counter() - begin
         if self.timing:  # the first chunk compiles: its speed says nothing
             self.rate = steps / seconds
