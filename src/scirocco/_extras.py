@@ -7,7 +7,13 @@ from types import ModuleType
 
 from scirocco.errors import MissingExtraError
 
-_EXTRA_OF = {"numpyro": "numpyro", "matplotlib": "plot", "pyarrow": "formats", "zarr": "formats"}
+_EXTRA_OF = {
+    "numpyro": "numpyro",
+    "matplotlib": "plot",
+    "pyarrow": "formats",
+    "zarr": "formats",
+    "numba": "compiled",
+}
 
 
 def require(module: str, purpose: str) -> ModuleType:

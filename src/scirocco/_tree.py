@@ -71,6 +71,11 @@ def _path_name(path: tuple[Any, ...]) -> str:
     return name.lstrip(".") or "params"
 
 
+def same_structure(a: PyTree, b: PyTree) -> bool:
+    """Whether two trees have the same nodes."""
+    return bool(jax.tree.structure(a) == jax.tree.structure(b))  # type: ignore[operator]
+
+
 def size(tree: PyTree) -> int:
     """Number of scalars in all leaves."""
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,70 @@
+"""Rejection sampling of whole arrays.
+
+A loop per entry (what `jax.random.gamma` does) runs as long as the unluckiest entry of the array, with all entries in
+tow. Here the first attempt is made for the whole array; the few entries that it leaves are packed together, and the
+further attempts are made for them alone. Packing is done within blocks of 128 entries, each with a fixed number of
+places, so that every shape is known to the compiler; should a block have more open entries than places, the rest is
+packed in another go. Every entry is sampled exactly, however many attempts it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from scirocco.types import Array
+
+BLOCK = 128
+_SMALL = 2_048
+
+Attempt = Callable[[Array, Array, Array], tuple[Array, Array]]
+"""(index, slot, parameter) -> (proposal, accepted), entry by entry."""
+
+
+def finish(
+    attempt: Attempt, parameter: Array, value: Array, done: Array, first_slot: int, places: int
+) -> Array:
+    """Attempts from number `first_slot` on for the entries that are not `done`, until all are; all arrays are flat."""
+    if value.size <= _SMALL:
+        index = jnp.arange(value.size, dtype=jnp.uint32)
+        return _until_accepted(attempt, index, parameter, value, done, first_slot)
+
+    def again(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        value, done = carry
+        index = _pack(done, places)
+        packed = parameter.at[index].get(mode="clip")
+        blank = jnp.zeros(index.shape, value.dtype)
+        empty = index >= value.size
+        accepted = _until_accepted(attempt, index.astype(jnp.uint32), packed, blank, empty, first_slot)
+        return value.at[index].set(accepted, mode="drop"), done.at[index].set(True, mode="drop")
+
+    return jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, (value, done))[0]
+
+
+def _until_accepted(
+    attempt: Attempt, index: Array, parameter: Array, value: Array, done: Array, first_slot: int
+) -> Array:
+    def once(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        slot, value, done = carry
+        proposal, accepted = attempt(index, slot, parameter)
+        return slot + 1, jnp.where(done, value, proposal), done | accepted
+
+    begin = (jnp.asarray(first_slot, jnp.uint32), value, done)
+    return jax.lax.while_loop(lambda carry: ~jnp.all(carry[2]), once, begin)[1]
+
+
+def _pack(done: Array, places: int) -> Array:
+    """Numbers of open entries, up to `places` of each block; places that stay empty hold the length of the array."""
+    size = done.size
+    blocks = -(-size // BLOCK)
+    open_entries = jnp.pad(~done, (0, blocks * BLOCK - size)).reshape(blocks, BLOCK)
+    # How many open entries precede one in its block: a product with a triangle of ones is the fastest prefix sum.
+    triangle = jnp.triu(jnp.ones((BLOCK, BLOCK), jnp.float32), 1)
+    rank = (open_entries.astype(jnp.float32) @ triangle).astype(jnp.int32)
+    nowhere = blocks * places
+    begin = jnp.arange(blocks, dtype=jnp.int32)[:, None] * places
+    place = jnp.where(open_entries & (rank < places), begin + rank, nowhere)
+    numbers = jnp.arange(blocks * BLOCK, dtype=jnp.int32)
+    return jnp.full(nowhere, size, jnp.int32).at[place.reshape(-1)].set(numbers, mode="drop")
