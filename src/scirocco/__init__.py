@@ -3,9 +3,10 @@
 The front door: everything public is here, or in the modules named here.
 """
 
+import importlib
 from typing import Any
 
-from scirocco import data, errors, reducers, transforms
+from scirocco import data, diffusions, errors, reducers, simplex, transforms
 from scirocco._version import __version__
 from scirocco.estimators import (
     SAGA,
@@ -13,10 +14,11 @@ from scirocco.estimators import (
     ControlVariates,
     Full,
     Minibatch,
+    Stratified,
     Weighted,
     empirical_fisher,
 )
-from scirocco.model import Model
+from scirocco.model import CountModel, Model
 from scirocco.run import Kernel, Run, load, resume, sample
 from scirocco.samplers import (
     BADODAB,
@@ -34,12 +36,15 @@ from scirocco.samplers import (
     schedules,
     verify_recipe,
 )
+from scirocco.simplex import SCIR, SCIRCV, SimplexSGRLD
 
 __all__ = [
     "BADODAB",
     "BAOAB",
     "PSGLD",
     "SAGA",
+    "SCIR",
+    "SCIRCV",
     "SGFS",
     "SGHMC",
     "SGLD",
@@ -48,6 +53,7 @@ __all__ = [
     "SGRLD",
     "SVRG",
     "ControlVariates",
+    "CountModel",
     "Full",
     "HMCDynamics",
     "Kernel",
@@ -56,9 +62,13 @@ __all__ = [
     "Model",
     "Recipe",
     "Run",
+    "SimplexSGRLD",
+    "Stratified",
     "Weighted",
     "__version__",
+    "analysis",
     "data",
+    "diffusions",
     "empirical_fisher",
     "errors",
     "from_numpyro",
@@ -68,6 +78,7 @@ __all__ = [
     "sample",
     "schedules",
     "sgmcmc",
+    "simplex",
     "transforms",
     "verify_recipe",
 ]
@@ -75,10 +86,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that most users never enter are opened when they are asked for."""
-    if name == "sgmcmc":
-        import scirocco.sgmcmc as module
-
-        return module
+    if name in ("sgmcmc", "analysis"):
+        return importlib.import_module(f"scirocco.{name}")
     if name == "from_numpyro":
         from scirocco.bridges import from_numpyro
 

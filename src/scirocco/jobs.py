@@ -35,7 +35,7 @@ import numpy as np
 
 from scirocco import estimators, samplers
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model import Model
+from scirocco.model import Posterior
 from scirocco.run import Run, resume, sample
 from scirocco.store import open_stored
 
@@ -57,7 +57,7 @@ _OWN = (
 class Job(NamedTuple):
     """A run that can be started."""
 
-    model: Model
+    model: Posterior
     data: Any
     params: Any
     store: Path
@@ -87,8 +87,8 @@ def read_job(path: Path) -> Job:
         if kind in written:
             options[kind] = _make(written[kind], room, f"[{kind}] of {path}")
     model = find(written["model"], here)
-    if not isinstance(model, Model):
-        raise InvalidTypeError(f"`model` of {path} must name a sc.Model, got {type(model).__name__}.")
+    if not isinstance(model, Posterior):
+        raise InvalidTypeError(f"`model` of {path} must name a sc.Model or sc.CountModel, got {type(model).__name__}.")
     return Job(
         model,
         read_data(here / written["data"]),

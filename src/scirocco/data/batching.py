@@ -1,4 +1,4 @@
-"""How a minibatch is drawn. Three ways, one contract.
+"""How a minibatch is drawn. A few ways, one contract.
 
 `plan(key, step)` says which rows step number `step` uses; it touches no data, so the plans of many steps are drawn
 ahead in one vectorised call. `take` then fetches the rows. `arrange` puts the data into the order that `take` expects.
@@ -15,6 +15,8 @@ rows without replacement
     n distinct rows, drawn afresh and independently at each step: covariance N²/n · S² · (1 - n/N).
 rows with replacement
     n independent rows: covariance N²/n · S² · (N-1)/N. The textbook case.
+strata
+    n_s distinct rows of every stratum: only the spread within strata is left, Σ_s N_s²/n_s · S_s² · (1 - n_s/N_s).
 """
 
 from __future__ import annotations
@@ -72,6 +74,10 @@ class Batching(abc.ABC):
     @abc.abstractmethod
     def take(self, data: Data, plan: Any) -> Batch:
         """Fetch the rows of a plan."""
+
+    def row_weights(self, index: np.ndarray) -> np.ndarray | None:
+        """The weights of the rows of one or several batches (host side), where they differ."""
+        return None
 
     @property
     def plan_size(self) -> int:
@@ -223,9 +229,106 @@ class WeightedRows(Batching):
         words = jax.random.bits(jax.random.fold_in(key, step), (self.size,), jnp.uint32)
         return jnp.searchsorted(self.edges, words, side="left").astype(jnp.int32)
 
+    def row_weights(self, index: np.ndarray) -> np.ndarray | None:
+        """1 / (n p_i)."""
+        return np.asarray(self.weights)[index]
+
     def take(self, data: Data, plan: Array) -> Batch:
         """A gather, with the rows' weights."""
         return Batch(_gather(data, plan), plan, self.weights[plan], 1.0, self.correction, self.num_rows)
+
+
+@pytree_dataclass
+class StratifiedRows(Batching):
+    """n_s distinct rows of every stratum s, drawn afresh at every step, with the weight N_s / n_s."""
+
+    num_rows: int = static()
+    size: int = static()
+    members: Array
+    """Row numbers, stratum by stratum."""
+    stratum: Array
+    """Of each place in a batch."""
+    place: Array
+    """Among the places of its stratum."""
+    begins: Array
+    lengths: Array
+    weights: Array
+    """For each place."""
+
+    @classmethod
+    def from_strata(cls, strata: Any, num_rows: int, size: int) -> StratifiedRows:
+        """Places are shared out in proportion to the strata, at least one for each."""
+        labels = np.asarray(strata)
+        if labels.shape != (num_rows,):
+            raise InvalidValueError(
+                f"`strata` must have one label a row, shape ({num_rows},); got {labels.shape}."
+            )
+        _, codes, lengths = np.unique(labels, return_inverse=True, return_counts=True)
+        check_batch_size(size, num_rows)
+        if size < len(lengths):
+            raise InvalidValueError(
+                f"`batch_size` is {size}, but there are {len(lengths)} strata, and a batch holds a row of each. Take "
+                "larger batches or fewer strata."
+            )
+        places = _share_out(lengths, size)
+        stratum = np.repeat(np.arange(len(lengths)), places)
+        begins = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        place = np.arange(size) - np.repeat(np.cumsum(places) - places, places)
+        weights = (lengths / places)[stratum].astype(np.float32)
+        members = np.argsort(codes, kind="stable")
+        return cls(
+            num_rows,
+            size,
+            jnp.asarray(members, jnp.int32),
+            jnp.asarray(stratum, jnp.int32),
+            jnp.asarray(place, jnp.int32),
+            jnp.asarray(begins[stratum], jnp.int32),
+            jnp.asarray(lengths[stratum], jnp.int32),
+            jnp.asarray(weights),
+        )
+
+    @property
+    def correction(self) -> float:
+        """At most that of a plain batch: what strata save is not counted."""
+        return 1.0 - self.size / self.num_rows
+
+    @property
+    def plan_size(self) -> int:
+        """One number a row."""
+        return self.size
+
+    def plan(self, key: Key, step: Array) -> Array:
+        """Row numbers, by a random order of each stratum."""
+        words = jax.random.bits(jax.random.fold_in(key, step), (2, self.size), jnp.uint32)
+        order = random_order(words[:, self.stratum], self.place, self.lengths)
+        return self.members[self.begins + order]
+
+    def row_weights(self, index: np.ndarray) -> np.ndarray | None:
+        """N_s / n_s, by the place in the batch."""
+        return np.tile(np.asarray(self.weights), len(index) // self.size)
+
+    def take(self, data: Data, plan: Array) -> Batch:
+        """A gather, with the weights of the places."""
+        return Batch(_gather(data, plan), plan, self.weights, 1.0, self.correction, self.num_rows)
+
+
+def _share_out(lengths: np.ndarray, size: int) -> np.ndarray:
+    """Places for strata of these lengths: one each, the others by largest remainder, never more than the rows."""
+    places = np.ones(len(lengths), np.int64)
+    for _ in range(len(lengths)):
+        free = size - places.sum()
+        room = lengths - places
+        if free == 0:
+            break
+        ideal = np.maximum(size * lengths / lengths.sum() - places, 0.0) * (room > 0)
+        ideal = ideal if ideal.sum() > 0 else room.astype(float)
+        share = np.minimum(free * ideal / ideal.sum(), room)
+        whole = np.floor(share).astype(np.int64)
+        if whole.sum() == 0:
+            order = np.argsort(-share, kind="stable")[:free]
+            whole[order[share[order] > 0]] = 1
+        places += whole
+    return places
 
 
 def _take_aligned(leaf: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -26,7 +26,12 @@ class Summand(Protocol):
 
 
 def full_sum(
-    summand: Summand, position: Params, data: Data, num_rows: int, chunk: int | None = None
+    summand: Summand,
+    position: Params,
+    data: Data,
+    num_rows: int,
+    chunk: int | None = None,
+    key: Key | None = None,
 ) -> PyTree:
     """Σ_i f(θ, x_i) over the first `num_rows` rows of arrays on the device (inside a compiled program).
 
@@ -41,7 +46,8 @@ def full_sum(
         begin = jnp.minimum(step * chunk, num_rows - chunk)
         rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, begin, chunk), data)
         fresh = begin + jnp.arange(chunk) >= step * chunk
-        return summand.total(position, rows, fresh.astype(jnp.float32) if weighted else None)
+        own = None if key is None else jax.random.fold_in(key, step)
+        return summand.total(position, rows, fresh.astype(jnp.float32) if weighted else None, own)
 
     spec = jax.eval_shape(part, 0)
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), spec)

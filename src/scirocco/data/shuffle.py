@@ -16,9 +16,12 @@ from scirocco.types import Array, Key
 ROUNDS = 32
 
 
-def random_order(words: Array, positions: Array, length: int) -> Array:
-    """π(positions), where π is the random permutation of 0..length-1 that belongs to two random 32-bit words."""
-    m = jnp.uint32(length)
+def random_order(words: Array, positions: Array, length: int | Array) -> Array:
+    """π(positions), where π is the random permutation of 0..length-1 that belongs to two random 32-bit words.
+
+    With arrays of words and lengths every position has a permutation of its own.
+    """
+    m = jnp.asarray(length, jnp.uint32)
 
     def swap_or_not(number: Array, x: Array) -> Array:
         salt = _mix(words[0] + jnp.uint32(0x9E3779B9) * (2 * number.astype(jnp.uint32) + 1))

@@ -60,19 +60,23 @@ class Streamed(Table):
         """Superbatches, one read ahead."""
         return _SuperbatchFeed(self.reader, self.scheme, key)
 
-    def sum(self, summand: Summand, position: Params) -> PyTree:
+    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """One sequential pass, in pieces of about 8 MB."""
         total = None
-        for rows in self._pieces():
+        for number, rows in enumerate(self._pieces()):
             if total is None:
-                spec = jax.eval_shape(summand.total, position, rows)
+                spec = jax.eval_shape(summand.total, position, rows, None, key)
                 total = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), spec)
-            total = jax.block_until_ready(_accumulate(summand, position, rows, total))
+            own = _own(key, number)
+            total = jax.block_until_ready(_accumulate(summand, position, rows, total, own))
         return total
 
-    def each(self, summand: Summand, position: Params) -> PyTree:
+    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """One pass; the result has a value for every row, so it must fit the memory."""
-        parts = [jax.tree.map(np.asarray, _each(summand, position, rows)) for rows in self._pieces()]
+        parts = [
+            jax.tree.map(np.asarray, _each(summand, position, rows, _own(key, number)))
+            for number, rows in enumerate(self._pieces())
+        ]
         return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *parts)
 
     def _pieces(self) -> Iterator[Rows]:
@@ -120,13 +124,18 @@ class Streamed(Table):
 
 
 @partial(jax.jit, static_argnums=0)
-def _accumulate(summand: Summand, position: Params, rows: Rows, total: PyTree) -> PyTree:
-    return _tree.add(total, summand.total(position, rows))
+def _accumulate(summand: Summand, position: Params, rows: Rows, total: PyTree, key: Key | None) -> PyTree:
+    return _tree.add(total, summand.total(position, rows, None, key))
 
 
 @partial(jax.jit, static_argnums=0)
-def _each(summand: Summand, position: Params, rows: Rows) -> PyTree:
-    return summand.each(position, rows)
+def _each(summand: Summand, position: Params, rows: Rows, key: Key | None) -> PyTree:
+    return summand.each(position, rows, key)
+
+
+def _own(key: Key | None, number: int) -> Key | None:
+    """The key of a piece, where the summand is random."""
+    return None if key is None else jax.random.fold_in(key, number)
 
 
 class _Reader:

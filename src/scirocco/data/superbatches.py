@@ -29,7 +29,7 @@ import jax
 import numpy as np
 
 from scirocco._tree import pytree_dataclass, static
-from scirocco.data.batching import Batch, Batching, Blocks, WeightedRows
+from scirocco.data.batching import Batch, Batching, Blocks
 from scirocco.types import Array, Data, Key, Rows
 
 _RUN_BYTES = 65_536
@@ -129,10 +129,8 @@ class ScatteredRows(Scheme):
         return plan
 
     def weights(self, index: np.ndarray | None) -> np.ndarray | None:
-        """1 / (n p_i)."""
-        if not isinstance(self.batching, WeightedRows):
-            return None
-        return np.asarray(self.batching.weights)[index]
+        """As the batching that serves arrays in memory gives them."""
+        return None if index is None else self.batching.row_weights(index)
 
 
 class ShuffledBlocks(Scheme):

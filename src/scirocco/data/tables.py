@@ -19,7 +19,7 @@ from scirocco import _tree
 from scirocco.data.batching import Batching, IndependentRows
 from scirocco.data.passes import Summand, full_sum, rows_per_chunk
 from scirocco.data.shuffle import uniform_index
-from scirocco.types import Data, Key, Params, PyTree, Rows
+from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 _WORTH_SHARING = 1 << 20
 ENDLESS = 1 << 31
@@ -65,11 +65,11 @@ class Table(abc.ABC):
         """The batches that belong to a chain's batch key."""
 
     @abc.abstractmethod
-    def sum(self, summand: Summand, position: Params) -> PyTree:
-        """Σ_i f(θ, x_i) over all rows (host side: one pass)."""
+    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+        """Σ_i f(θ, x_i) over all rows (host side: one pass); `key` for summands that are random."""
 
     @abc.abstractmethod
-    def each(self, summand: Summand, position: Params) -> PyTree:
+    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for every row, in the order of batch indices."""
 
     @abc.abstractmethod
@@ -98,13 +98,13 @@ class Resident(Table):
         """One segment for all estimates."""
         return _Whole(Segment(self.data, self.batching, 0, ENDLESS))
 
-    def sum(self, summand: Summand, position: Params) -> PyTree:
+    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
-        return _sum(summand, self.num_rows, position, self.data)
+        return _sum(summand, self.num_rows, position, self.data, key)
 
-    def each(self, summand: Summand, position: Params) -> PyTree:
+    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """In chunks, so that the intermediates stay small."""
-        return _each(summand, self.num_rows, position, self.data)
+        return _each(summand, self.num_rows, position, self.data, key)
 
     def spread_rows(self, count: int) -> Rows:
         """Every k-th row."""
@@ -128,19 +128,21 @@ class _Whole(Feed):
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _sum(summand: Summand, num_rows: int, position: Params, data: Data) -> PyTree:
-    return full_sum(summand, position, data, num_rows)
+def _sum(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
+    return full_sum(summand, position, data, num_rows, key=key)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _each(summand: Summand, num_rows: int, position: Params, data: Data) -> PyTree:
+def _each(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     rows = jax.tree.map(lambda leaf: leaf[:num_rows], data)
 
-    def one(row: PyTree) -> PyTree:
-        values = summand.each(position, jax.tree.map(lambda leaf: leaf[None], row))
+    def one(numbered: tuple[Array, PyTree]) -> PyTree:
+        number, row = numbered
+        own = None if key is None else jax.random.fold_in(key, number)
+        values = summand.each(position, jax.tree.map(lambda leaf: leaf[None], row), own)
         return jax.tree.map(lambda value: value[0], values)
 
-    return jax.lax.map(one, rows, batch_size=rows_per_chunk(data))
+    return jax.lax.map(one, (jnp.arange(num_rows), rows), batch_size=rows_per_chunk(data))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

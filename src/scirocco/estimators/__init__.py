@@ -4,7 +4,8 @@ from scirocco.data.batching import Batch, Batching
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_sum
 from scirocco.estimators.fisher import empirical_fisher
 from scirocco.estimators.mode import approach_mode
-from scirocco.estimators.plain import Full, Minibatch, Weighted
+from scirocco.estimators.plain import Full, Minibatch, Stratified, Weighted
+from scirocco.estimators.reference import Referenced, measure_counts
 from scirocco.estimators.variance_reduced import SAGA, SVRG, ControlVariates
 
 __all__ = [
@@ -19,9 +20,12 @@ __all__ = [
     "Full",
     "Minibatch",
     "Prepared",
+    "Referenced",
+    "Stratified",
     "Summand",
     "Weighted",
     "approach_mode",
     "empirical_fisher",
     "full_sum",
+    "measure_counts",
 ]

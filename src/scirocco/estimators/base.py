@@ -28,6 +28,8 @@ class Estimate(NamedTuple):
     total: PyTree
     noise: PyTree | None = None
     """Covariance of `total` given θ, when it was asked for (see `scirocco.estimators.noise`)."""
+    reference: tuple[PyTree, PyTree] | None = None
+    """A better estimate of the sum, and the variance of a single one, from `Referenced`."""
 
 
 class Context(NamedTuple):
@@ -65,6 +67,11 @@ class Estimator(abc.ABC):
     needs_index = False
     """Whether estimates need the numbers of the rows in a batch."""
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether estimates are random beyond their batch."""
+        return False
+
     def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
         """One-off work before the first step (host side): by default none."""
         return Prepared(position, (), {})
@@ -72,6 +79,10 @@ class Estimator(abc.ABC):
     def blank_memory(self, position: Params, num_rows: int) -> PyTree:
         """Something with the structure and shapes of the memory (traced on shapes only, when a run is resumed)."""
         return ()
+
+    def rows_in_pass(self, num_rows: int) -> int:
+        """How many rows, drawn at random, a pass over streamed data takes; all of them by default."""
+        return num_rows
 
     def next_pass(self, number: int, num_rows: int) -> int | None:
         """The first estimate from `number` on that needs a pass over all rows; None: none does.

@@ -105,10 +105,12 @@ class ControlVariates(Estimator):
 
     def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
         """Find the mode, and the exact sum there."""
-        if self.centre is not None:
-            centre = model.unconstrain(_like(self.centre, position))
-            total = table.sum(model.summand, centre)
-            gradient = _tree.add(total, jax.grad(model.log_prior_density)(centre))
+        if (
+            self.centre is not None or model.drive != "gradient"
+        ):  # counts have no density to climb: stay at the start
+            centre = position if self.centre is None else model.unconstrain(_like(self.centre, position))
+            total = table.sum(model.summand, centre, key)
+            gradient = model.combine(centre, total)
             report: dict[str, Any] = {"passes": 1.0}
         else:
             centre, total, gradient, report = find_mode(
@@ -189,7 +191,9 @@ class SVRG(Estimator):
             return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
 
         def refresh(_: CentredMemory) -> CentredMemory:
-            return CentredMemory(position, full_sum(summand, position, context.data, num_rows))
+            return CentredMemory(
+                position, full_sum(summand, position, context.data, num_rows, key=context.key)
+            )
 
         due = context.number % self._every(num_rows) == 0
         memory = jax.lax.cond(due, refresh, lambda old: old, memory)
@@ -266,7 +270,7 @@ class SAGA(Estimator):
 
     def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
         """Fill the table at the starting point."""
-        values = table.each(model.summand, position)
+        values = table.each(model.summand, position, key)
         memory = TableMemory(values, jax.tree.map(lambda t: t.sum(axis=0), values))
         return Prepared(position, memory, {"passes": 1.0})
 

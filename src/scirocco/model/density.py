@@ -15,11 +15,12 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model.base import Posterior
 from scirocco.transforms import Transform
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
 
-class Model:
+class Model(Posterior):
     """log posterior(θ) = log_prior(θ) + Σ_i log_likelihood(θ, x_i), up to a constant.
 
     Parameters
@@ -43,6 +44,8 @@ class Model:
     >>> model.log_density(jnp.array(0.0), jnp.array([1.0, 2.0]))
     Array(-2.5, dtype=float32)
     """
+
+    drive = "gradient"
 
     def __init__(
         self,
@@ -198,6 +201,27 @@ class Model:
         """Log posterior over all of `data` at `params` (user's units, no Jacobian), up to a constant."""
         prior = 0.0 if self._jitted_prior is None else self._jitted_prior(params)
         return prior + self.log_likelihood_sum(self.unconstrain(params), data)
+
+    # -- what a run asks for -------------------------------------------------------------------------------
+
+    def combine(self, position: Params, total: PyTree) -> PyTree:
+        """∇ log prior + the estimated sum of ∇ log likelihood."""
+        return _tree.add(jax.grad(self.log_prior_density)(position), total)
+
+    def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
+        """The log density of the prior and these rows."""
+        return self.log_prior_density(position) + self.log_likelihood_sum(position, rows)
+
+    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
+        """Log prior and log likelihoods."""
+        return {
+            "log_prior": self.log_prior_density(position),
+            "log_likelihood": self.log_likelihoods(position, rows),
+        }
+
+    def stats(self, total: PyTree) -> dict[str, Array]:
+        """The length of the gradient."""
+        return {"gradient_norm": _tree.norm(total)}
 
     @property
     def summand(self) -> GradientSum:

@@ -19,7 +19,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidValueError
-from scirocco.model import Model
+from scirocco.model import Posterior
 from scirocco.run import loop, snapshot
 from scirocco.run.keeping import HostChunk, Keeping, good_draws, join, stack
 from scirocco.run.loop import KernelState
@@ -35,7 +35,7 @@ _MAX_CAPACITY = 8_192
 class Composed(NamedTuple):
     """What chains are made of."""
 
-    model: Model
+    model: Posterior
     ready: Ready
     num_chains: int
     key: Key
@@ -198,7 +198,7 @@ _AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
 
 @partial(jax.jit, static_argnums=0)
 def _start_all(
-    model: Model, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array
+    model: Posterior, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array
 ) -> tuple[KernelState, Array]:
     def one(chain: Array) -> tuple[KernelState, Array]:
         return loop.start_chain(model, parts, begin, key, chain)
@@ -208,7 +208,7 @@ def _start_all(
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
 def _advance_all(
-    model: Model,
+    model: Posterior,
     keep_gradients: bool,
     capacity: int,
     parts: loop.Parts,
@@ -253,7 +253,7 @@ class VectorizedChains:
     @property
     def first_state(self) -> KernelState:
         """The state of the first chain."""
-        return self._split()[0]
+        return jax.tree.map(lambda leaf: leaf[0], self._numbered())
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:
         """One call for all chains."""
@@ -267,15 +267,14 @@ class VectorizedChains:
         self.made += count
         return host
 
-    def _split(self) -> list[KernelState]:
-        states = self.states._replace(number=jnp.stack([self.states.number] * self._num_chains))
-        return [jax.tree.map(lambda leaf, c=c: leaf[c], states) for c in range(self._num_chains)]
+    def _numbered(self) -> KernelState:
+        """The states with a step number for each chain, as stored ones have."""
+        return self.states._replace(number=jnp.stack([self.states.number] * self._num_chains))
 
     def save(self) -> dict[str, np.ndarray]:
         """All chains' states."""
-        reducing = [jax.tree.map(lambda leaf, c=c: leaf[c], self.reducing) for c in range(self._num_chains)]
-        chains = zip(self._split(), reducing, strict=True)
-        return snapshot.save([snapshot.Snapshot(state, part, self.made) for state, part in chains])
+        made = np.full(self._num_chains, self.made)
+        return snapshot.save_stacked(snapshot.Snapshot(self._numbered(), self.reducing, made))
 
     def reduced(self) -> PyTree:
         """The reducers' states."""

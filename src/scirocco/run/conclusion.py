@@ -9,6 +9,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import DataChangedError, DivergenceError
+from scirocco.model import Model
 from scirocco.run import pilot, setup
 from scirocco.run.result import Run
 from scirocco.run.session import Session
@@ -55,6 +56,15 @@ def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, ru
     """Where it happened, why it is likely, and a step size that should work."""
     chain, step, leaf = session.bad or (0, 0, 0)
     name = _tree.leaf_names(ready.start.position)[leaf]
+    if not isinstance(problem.model, Model):
+        return DivergenceError(
+            f"chain {chain} left the finite numbers at step {step}: parameter `{name}` is NaN or infinite. The "
+            "transitions of count samplers are finite for finite counts >= 0: look whether `counts` returned NaN or "
+            "negative numbers.",
+            run=run if run.num_draws else None,
+            chain=chain,
+            step=step,
+        )
     limit = pilot.curvature_limit(problem.model, problem.table, ready.start.position, jax.random.key(0))
     sampler = ready.parts.sampler
     langevin = type(sampler).__name__ in ("SGLD", "PSGLD", "Recipe") and not getattr(

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import estimators, samplers
+from scirocco import estimators, samplers, simplex
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model import Model
+from scirocco.model import Posterior
 from scirocco.reducers import MomentResult
 from scirocco.types import Params, PyTree
 
@@ -25,7 +25,7 @@ _ONLY_FOR_SETUP = {"ControlVariates": ("optimizer",)}
 
 
 def _known() -> dict[str, type]:
-    rooms = (samplers, samplers.schedules, estimators)
+    rooms = (samplers, samplers.schedules, simplex, estimators)
     classes = [item for room in rooms for item in vars(room).values() if isinstance(item, type)]
     return {cls.__name__: cls for cls in classes if dataclasses.is_dataclass(cls)}
 
@@ -131,20 +131,24 @@ def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def model_values(model: Model, position: Params, rows: PyTree) -> dict[str, list[float]]:
-    """A model by what it says: log prior and log likelihoods of a few rows, at a point and near it."""
+def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[float]]:
+    """A model by what it says of the prior and a few rows, at a point and near it."""
     near = jax.tree.map(lambda leaf: leaf + jnp.asarray(0.1, leaf.dtype), position)
     rows = jax.tree.map(jnp.asarray, rows)
-    out: dict[str, list[float]] = {"log_prior": [], "log_likelihood": []}
+    out: dict[str, list[float]] = {}
     for point in (position, near):
-        out["log_prior"].append(float(model.log_prior_density(point)))
-        out["log_likelihood"] += np.asarray(model.log_likelihoods(point, rows), np.float64).tolist()
+        for name, value in model.values(point, rows).items():
+            out.setdefault(name, []).extend(np.asarray(value, np.float64).ravel().tolist())
     return out
 
 
 def compare_models(stored: dict[str, list[float]], found: dict[str, list[float]]) -> str | None:
     """What differs, in words; None when nothing does."""
-    for name in ("log_prior", "log_likelihood"):
+    if set(stored) != set(found):
+        return (
+            f"the model says {', '.join(sorted(found))} where the stored run had {', '.join(sorted(stored))}"
+        )
+    for name in stored:
         was, now = np.asarray(stored[name], float), np.asarray(found[name], float)
         if was.shape == now.shape and np.allclose(was, now, rtol=1e-3, atol=1e-5, equal_nan=True):
             continue

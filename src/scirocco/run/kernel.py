@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from scirocco.estimators import Estimator
-from scirocco.model import Model
+from scirocco.model import Posterior
 from scirocco.run import loop, probe, setup
 from scirocco.run.loop import Info, KernelState
 from scirocco.run.streaming import StreamedParts, start_streamed, step_streamed
@@ -36,7 +36,9 @@ class Kernel:
     (0, ())
     """
 
-    def __init__(self, model: Model, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0):
+    def __init__(
+        self, model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0
+    ):
         self.problem = setup.compose(model, data, sampler, estimator, seed)
         self.model = model
         self.report: dict[str, Any] = {}
@@ -71,6 +73,6 @@ _start = partial(jax.jit, static_argnums=0)(loop.start_chain)
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(model: Model, parts: loop.Parts, state: KernelState, key: Key) -> tuple[KernelState, Info]:
-    draws = loop.draw(parts, state.sampler.position, key, state.batch_key, state.number)
+def _step(model: Posterior, parts: loop.Parts, state: KernelState, key: Key) -> tuple[KernelState, Info]:
+    draws = loop.draw(model, parts, state.sampler.position, key, state.batch_key, state.number)
     return loop.move(model, parts, state, draws)

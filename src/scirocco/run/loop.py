@@ -17,9 +17,9 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.data.superbatches import Superbatch
-from scirocco.estimators import Batching, Context, Estimator
-from scirocco.model import Model
-from scirocco.samplers import Gradient, Sampler
+from scirocco.estimators import Batching, Context, Estimate, Estimator
+from scirocco.model import Posterior
+from scirocco.samplers import Gradient, Reference, Sampler
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
 _AHEAD_WORDS = 1 << 16
@@ -72,6 +72,8 @@ class Draws(NamedTuple):
     noise: PyTree
     plan: Any
     probe: PyTree | None
+    key: Key | None
+    """For what is random in the summand (latent variables) or in the estimator."""
 
 
 class Chunk(NamedTuple):
@@ -99,21 +101,30 @@ def step_key(key: Key, number: Array) -> Key:
     )
 
 
-def draw(parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array) -> Draws:
+def draw(
+    model: Posterior, parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array
+) -> Draws:
     """The randomness of step `number`; `noise_key` is that step's own."""
-    noise, signs = noise_and_signs(parts, params, noise_key)
-    return Draws(noise, parts.batching.plan(batch_key, number + 1), signs)
+    noise, signs, key = noise_and_signs(model, parts, params, noise_key)
+    return Draws(noise, parts.batching.plan(batch_key, number + 1), signs, key)
 
 
-def noise_and_signs(parts: Parts, params: Params, noise_key: Key) -> tuple[PyTree, PyTree | None]:
-    """The sampler's noise of a step and, where it needs curvature, random signs."""
-    noise_key, sign_key = _branch(parts, noise_key)
-    return parts.sampler.noise(noise_key, params), random_signs(params, sign_key)
+def noise_and_signs(
+    model: Posterior, parts: Parts, params: Params, noise_key: Key
+) -> tuple[PyTree, PyTree | None, Key | None]:
+    """The sampler's noise of a step; where they are needed, random signs for curvature, and a key for the estimate."""
+    noise_key, sign_key, key = _branch(model, parts, noise_key)
+    return parts.sampler.noise(noise_key, params), random_signs(params, sign_key), key
 
 
-def _branch(parts: Parts, key: Key) -> tuple[Key, Key | None]:
-    """A second key for random signs, only where the sampler needs them."""
-    return tuple(jax.random.split(key)) if parts.sampler.needs_curvature else (key, None)
+def _branch(model: Posterior, parts: Parts, key: Key) -> tuple[Key, Key | None, Key | None]:
+    """Further keys, only where they are needed: for random signs, and for estimates that are random in themselves."""
+    signs = estimate = None
+    if parts.sampler.needs_curvature:
+        key, signs = jax.random.split(key)
+    if model.takes_key or parts.estimator.needs_key:
+        key, estimate = jax.random.split(key)
+    return key, signs, estimate
 
 
 def random_signs(params: Params, key: Key | None) -> PyTree | None:
@@ -125,30 +136,40 @@ def random_signs(params: Params, key: Key | None) -> PyTree | None:
 
 
 def evaluate(
-    model: Model,
+    model: Posterior,
     parts: Parts,
     position: Params,
     memory: PyTree,
     number: Array,
     plan: Any,
     probe: PyTree | None,
+    key: Key | None,
 ) -> tuple[Gradient, PyTree]:
-    """Estimate of ∇ log posterior at `position`: exact prior part plus the estimated sum over the data."""
+    """What drives the sampler at `position` (∇ log posterior): the exact prior part and the estimated sum."""
     everything = parts.data if parts.resident else None
-    context = Context(everything, parts.batching.take(parts.data, plan), number)
+    context = Context(everything, parts.batching.take(parts.data, plan), number, key)
 
     def total(at: Params) -> tuple[PyTree, Any]:
         estimate, updated = parts.estimator.estimate(
             model.summand, at, memory, context, parts.sampler.noise_kind
         )
-        prior = jax.grad(model.log_prior_density)(at)
-        return _tree.add(prior, estimate.total), (estimate.noise, updated)
+        return model.combine(at, estimate.total), (estimate, updated)
 
     if probe is None:
-        value, (noise, updated) = total(position)
-        return Gradient(value, noise), updated
-    value, tangent, (noise, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
-    return Gradient(value, noise, jax.tree.map(jnp.multiply, probe, tangent)), updated
+        value, (estimate, updated) = total(position)
+        return as_gradient(model, position, value, estimate), updated
+    value, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
+    curvature = jax.tree.map(jnp.multiply, probe, tangent)
+    return as_gradient(model, position, value, estimate)._replace(curvature=curvature), updated
+
+
+def as_gradient(model: Posterior, position: Params, value: PyTree, estimate: Estimate) -> Gradient:
+    """What a sampler is given, from an estimate and what the model made of it."""
+    reference = None
+    if estimate.reference is not None:
+        total, variance = estimate.reference
+        reference = Reference(model.combine(position, total), variance)
+    return Gradient(value, estimate.noise, None, reference)
 
 
 class Start(NamedTuple):
@@ -165,15 +186,16 @@ class ChainKeys(NamedTuple):
 
     start: Key
     signs: Key | None
+    estimate: Key | None
     batches: Key
     noise: Key
 
 
-def chain_keys(parts: Parts, key: Key, chain: Any) -> ChainKeys:
+def chain_keys(model: Posterior, parts: Parts, key: Key, chain: Any) -> ChainKeys:
     """The keys of chain number `chain`."""
     start, batches, noise = jax.random.split(jax.random.fold_in(key, chain), 3)
-    start, signs = _branch(parts, start)
-    return ChainKeys(start, signs, batches, noise)
+    start, signs, estimate = _branch(model, parts, start)
+    return ChainKeys(start, signs, estimate, batches, noise)
 
 
 def first_state(
@@ -184,42 +206,44 @@ def first_state(
     return KernelState(init, gradient, memory, jnp.zeros((), jnp.int32), keys.batches, keys.noise)
 
 
-def start_chain(model: Model, parts: Parts, begin: Start, key: Key, chain: Any) -> tuple[KernelState, Array]:
+def start_chain(
+    model: Posterior, parts: Parts, begin: Start, key: Key, chain: Any
+) -> tuple[KernelState, Array]:
     """Chain number `chain` of the run that belongs to `key`, before its first step, and its log density there.
 
     Auxiliary variables are drawn, the first gradient is estimated (or known). The log density is that of the prior and
     some rows: it only serves to see whether it is finite.
     """
-    keys = chain_keys(parts, key, chain)
+    keys = chain_keys(model, parts, key, chain)
     zero, (position, memory, known) = jnp.zeros((), jnp.int32), begin
     if known is not None and parts.sampler.noise_kind == "none" and keys.signs is None:
         gradient, density = Gradient(known), jnp.zeros(())  # who knows the gradient has seen the density
     else:
         plan = parts.batching.plan(keys.batches, zero)
         signs = random_signs(position, keys.signs)
-        gradient, memory = evaluate(model, parts, position, memory, zero, plan, signs)
+        gradient, memory = evaluate(model, parts, position, memory, zero, plan, signs, keys.estimate)
         rows = jax.tree.map(lambda leaf: leaf[: min(parts.batching.size, _LOOK_AT_ROWS)], parts.data)
-        density = model.log_prior_density(position) + model.log_likelihood_sum(position, rows)
+        density = model.look(position, rows, keys.estimate)
     return first_state(parts, position, gradient, memory, keys), density
 
 
-def move(model: Model, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
+def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
     """One step: the sampler moves, then the gradient is estimated at the new position."""
     moved = parts.sampler.step(state.sampler, state.gradient, draws.noise, state.number)
     number = state.number + 1
-    gradient, memory = evaluate(model, parts, moved.position, state.memory, number, draws.plan, draws.probe)
+    gradient, memory = evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
     state = KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
-    return state, inform(parts, state)
+    return state, inform(model, parts, state)
 
 
-def inform(parts: Parts, state: KernelState) -> Info:
+def inform(model: Posterior, parts: Parts, state: KernelState) -> Info:
     """What a reader wants to know of the step that led to `state`."""
-    stats = _stats(parts, state.sampler, state.gradient)
+    stats = _stats(model, parts, state.sampler, state.gradient)
     return Info(_code(state.sampler.position), stats)
 
 
-def _stats(parts: Parts, sampler_state: Any, gradient: Gradient) -> dict[str, Array]:
-    return {"gradient_norm": _tree.norm(gradient.total), **parts.sampler.stats(sampler_state)}
+def _stats(model: Posterior, parts: Parts, sampler_state: Any, gradient: Gradient) -> dict[str, Array]:
+    return {**model.stats(gradient.total), **parts.sampler.stats(sampler_state)}
 
 
 def _code(position: Params) -> Array:
@@ -235,7 +259,7 @@ def ahead_steps(parts: Parts, params: Params) -> int:
 
 
 def advance(
-    model: Model,
+    model: Posterior,
     keep_gradients: bool,
     capacity: int,
     parts: Parts,
@@ -253,7 +277,7 @@ def advance(
     kept = (
         position,
         state.gradient.total if keep_gradients else None,
-        _stats(parts, state.sampler, state.gradient),
+        _stats(model, parts, state.sampler, state.gradient),
     )
     buffers = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), kept)
     nothing = jnp.full((), -1, jnp.int32)
@@ -262,7 +286,9 @@ def advance(
         done, state, buffers, bad = carry
         numbers = state.number + jnp.arange(ahead)
         drawn = jax.vmap(
-            lambda number: draw(parts, position, step_key(state.noise_key, number), state.batch_key, number)
+            lambda number: draw(
+                model, parts, position, step_key(state.noise_key, number), state.batch_key, number
+            )
         )(numbers)
 
         def one(offset: Array, inner: tuple[Any, ...]) -> tuple[Any, ...]:

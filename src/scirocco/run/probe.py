@@ -13,7 +13,7 @@ from scirocco import _checks, _tree
 from scirocco.data import Table
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Batching
-from scirocco.model import Model
+from scirocco.model import CountModel, Model, Posterior
 from scirocco.types import Array, Params, PyTree
 
 
@@ -52,8 +52,39 @@ def _check_leaf(name: str, leaf: Any) -> Array:
     return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(host.dtype))
 
 
-def check_shapes(model: Model, params: Params, source: Any, batching: Batching) -> None:
-    """Trace the user's functions on shapes alone and refuse what is not a scalar (or one value a row)."""
+def check_shapes(model: Posterior, params: Params, source: Any, batching: Batching) -> None:
+    """Trace the user's functions on shapes alone and refuse what has the wrong form."""
+    if isinstance(model, CountModel):
+        _check_counts(model, params, source, batching)
+    elif isinstance(model, Model):
+        _check_densities(model, params, source, batching)
+
+
+def _check_counts(model: CountModel, params: Params, source: Any, batching: Batching) -> None:
+    """Counts must have the structure and shapes of the parameters."""
+    spec = source.row_spec
+    if model.form == "total":
+        spec = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batching.size, *s.shape), s.dtype), spec)
+    key = (jax.eval_shape(jax.random.key, 0),) if model.takes_key else ()
+    out = _trace(model._jitted, "counts", params, spec, *key)
+    given = "one datum" if model.form == "datum" else "some rows"
+    wanted = (
+        f"counts must return an array like the parameters ({describe(params)}) for {given} ({describe(spec)})"
+    )
+    if not _tree.same_structure(out, params):
+        raise InvalidValueError(f"{wanted}; got the structure {jax.tree.structure(out)}.")
+    pairs = zip(_tree.leaf_names(params), jax.tree.leaves(out), jax.tree.leaves(params), strict=True)
+    for name, leaf, like in pairs:
+        if tuple(leaf.shape) != tuple(like.shape):
+            batched = tuple(leaf.shape) == (batching.size, *like.shape)
+            hint = " It is called with one row, not a batch." if model.form == "datum" else ""
+            hint = " Sum over the rows." if batched and model.form == "total" else hint
+            of = f" for `{name}`" if len(jax.tree.leaves(params)) > 1 else ""
+            raise InvalidValueError(f"{wanted}; got shape {tuple(leaf.shape)}{of}.{hint}")
+
+
+def _check_densities(model: Model, params: Params, source: Any, batching: Batching) -> None:
+    """A scalar for one datum, or one value a row."""
     if model.log_prior is not None:
         out = _trace(model._jitted_prior, "log_prior", params)
         _expect(out, (), "log_prior(params) must return a scalar")
@@ -170,6 +201,11 @@ def check_first(problem: Any, params: Params, density: Array, gradient: PyTree) 
     unhappy = [name for name, leaf in zip(names, leaves, strict=True) if not np.all(np.isfinite(leaf))]
     if not unhappy and np.all(np.isfinite(density)):
         return
+    if isinstance(problem.model, CountModel):
+        raise BadStartError(
+            "the counts are negative, NaN or infinite at the starting point for some rows. `counts` must return "
+            "numbers >= 0: is there a division by a component of omega that is 0?"
+        )
     position = problem.model.unconstrain(check_params(params))
     explain_bad_start(problem.model, position, problem.table)
     raise BadStartError(

@@ -108,7 +108,7 @@ def kept_spec(model: Any, ready: Ready, state: loop.KernelState, keeping: Keepin
     """What one draw leaves in the store: shapes and dtypes."""
     position = jax.eval_shape(lambda: state.sampler.position)
     params = jax.eval_shape(model.constrain, position)
-    stats = jax.eval_shape(lambda: loop.inform(ready.parts, state).stats)
+    stats = jax.eval_shape(lambda: loop.inform(model, ready.parts, state).stats)
     traces = {name: jax.eval_shape(f, params) for name, f in keeping.reducing.traced.items()}
     return Kept(
         params if keeping.every else None,

@@ -13,7 +13,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco.data import as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
-from scirocco.model import Model
+from scirocco.model import Posterior
 from scirocco.run import chains as _chains
 from scirocco.run import encoding, loading, records, setup
 from scirocco.run.conclusion import conclude
@@ -31,7 +31,7 @@ _Path = str | os.PathLike[str]
 
 def resume(
     path: _Path,
-    model: Model,
+    model: Posterior,
     data: Data,
     *,
     num_samples: int | None = None,
@@ -82,7 +82,7 @@ def resume(
 
 def go_on(
     path: _Path,
-    model: Model,
+    model: Posterior,
     source: Any,
     num_samples: int | None,
     params: Params | None,
@@ -169,7 +169,7 @@ def _plan(
 
 def _compose(
     record: dict[str, Any],
-    model: Model,
+    model: Posterior,
     source: Any,
     plan: Plan,
     params: Params | None,
@@ -189,7 +189,7 @@ def _compose(
             f"the run in {path} cannot be resumed with this model: {difference}. Pass the model it was started with."
         )
     _warn_other_machine(record)
-    begin = Start(position, resolved[1].blank_memory(position, 1), None)
+    begin = Start(position, problem.parts.estimator.blank_memory(position, 1), None)
     return problem, setup.Ready(problem.parts, problem.table, begin, dict(record["report"]))
 
 

@@ -11,8 +11,8 @@ import jax
 from scirocco import _checks
 from scirocco.data import as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.estimators import ControlVariates, Estimator
-from scirocco.model import Model
+from scirocco.estimators import ControlVariates, Estimator, Minibatch
+from scirocco.model import Posterior
 from scirocco.run import chains as _chains
 from scirocco.run import probe, records, resuming, setup
 from scirocco.run.conclusion import conclude
@@ -22,6 +22,7 @@ from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, store_groups
 from scirocco.samplers import SGLD, Sampler
+from scirocco.simplex import SCIR
 from scirocco.store import Store, holds_run, refuse_unless_free
 from scirocco.types import Data, Params
 
@@ -29,7 +30,7 @@ _DEFAULT_BATCH = 500
 
 
 def sample(
-    model: Model,
+    model: Posterior,
     data: Data,
     params: Params,
     *,
@@ -56,16 +57,17 @@ def sample(
     Parameters
     ----------
     model
-        `sc.Model(log_likelihood, log_prior)`.
+        `sc.Model(log_likelihood, log_prior)`, or `sc.CountModel(concentration, counts)` for the simplex.
     data
         A pytree of arrays with one common first axis (one row per datum); or rows that stay on disk: the path of a
         folder made by `sc.data.convert`, or any `sc.data.Source`.
     params
         Where to start: any pytree of floating-point arrays. Control variates start at the mode they find from here.
     sampler
-        By default `sc.SGLD()`, whose step size is then chosen from the curvature and the gradient noise.
+        By default `sc.SGLD()`, whose step size is then chosen from the curvature and the gradient noise; for count
+        models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
     estimator
-        By default `sc.ControlVariates(500)` (fewer where there are fewer rows).
+        By default `sc.ControlVariates(500)` (fewer where there are fewer rows); for count models `sc.Minibatch(500)`.
     num_samples, num_burnin, thin
         Draws kept in each chain; steps made before the first; steps for every kept draw.
     num_chains
@@ -120,8 +122,9 @@ def sample(
     )
     _check_callbacks(callbacks)
     source = as_source(data)
-    sampler = SGLD() if sampler is None else sampler
-    estimator = _default_estimator(source) if estimator is None else estimator
+    sampler = _default_sampler(model) if sampler is None else sampler
+    estimator = _default_estimator(model, source) if estimator is None else estimator
+    _check_keeping(model, keep_gradients)
     _check_store(store, resume, overwrite)
     if store is not None and resume and holds_run(store):
         asked = records.asked(sampler, estimator, plan)
@@ -215,8 +218,21 @@ def _check_store(store: Any, resume: Any, overwrite: Any) -> None:
         refuse_unless_free(store, overwrite)
 
 
-def _default_estimator(source: Any) -> Estimator:
-    return ControlVariates(max(1, min(_DEFAULT_BATCH, source.num_rows)))
+def _default_sampler(model: Any) -> Sampler:
+    return SCIR() if getattr(model, "drive", "") == "counts" else SGLD()
+
+
+def _default_estimator(model: Any, source: Any) -> Estimator:
+    size = max(1, min(_DEFAULT_BATCH, source.num_rows))
+    return Minibatch(size) if getattr(model, "drive", "") == "counts" else ControlVariates(size)
+
+
+def _check_keeping(model: Any, keep_gradients: Any) -> None:
+    if keep_gradients and getattr(model, "drive", "") == "counts":
+        raise InvalidValueError(
+            "a CountModel has no gradients to keep: leave `keep_gradients` out. Zero-variance and Stein methods need a "
+            "log density (sc.Model)."
+        )
 
 
 def _check_callbacks(callbacks: Any) -> None:

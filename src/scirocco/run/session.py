@@ -186,8 +186,10 @@ class Session:
         self.bar.update(self.step, phase, self.rate, shown)
 
     def commit(self) -> None:
-        """Make everything so far survive."""
+        """Make everything so far survive, where there is a store."""
         self._look_for_change(now_or_never=True)
+        if self.sink.path is None:
+            return
         progress = {
             "step": self.step,
             "draws": self.made,

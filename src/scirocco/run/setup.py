@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 
+from scirocco import _tree
 from scirocco.data import ArraySource, Resident, Streamed, Table, as_source, to_device
 from scirocco.errors import BadStartError, InvalidTypeError
-from scirocco.estimators import Estimator
-from scirocco.model import Model
+from scirocco.estimators import Estimator, Referenced, measure_counts
+from scirocco.model import Model, Posterior
 from scirocco.run import pilot, probe
 from scirocco.run.loop import Parts, Start
-from scirocco.samplers import Sampler
-from scirocco.types import Data, Key, Params
+from scirocco.samplers import Reference, Sampler
+from scirocco.types import Data, Key, Params, PyTree
+
+_ROWS = 256
+_TAG = 0xFFFFFFFC  # a run's key is folded with chain numbers elsewhere: far from this
 
 
 class Problem(NamedTuple):
     """Model, data and method, composed and arranged, before any parameter is known."""
 
-    model: Model
+    model: Posterior
     source: Any
     parts: Parts
     """For streamed data without rows: each segment brings its own."""
@@ -35,20 +40,45 @@ class Ready(NamedTuple):
     report: dict[str, Any]
 
 
-def compose(model: Model, data: Data, sampler: Sampler, estimator: Estimator, seed: int) -> Problem:
+def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, seed: int) -> Problem:
     """Check that the parts fit together, and put the data in order on the device."""
-    _check_kind(model, Model, "model", "sc.Model(log_likelihood, log_prior)")
+    _check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
     _check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     _check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
+    _check_pair(model, sampler)
     source = as_source(data)
+    automatic = getattr(estimator, "sampling", "auto") == "auto"
+    estimator = with_reference(sampler, estimator)
     batching = estimator.batching(source.num_rows)
     if isinstance(source, ArraySource):
         arranged = jax.tree.map(to_device, batching.arrange(source.arrays, seed))
         parts = Parts(sampler, estimator, batching, arranged)
         return Problem(model, source, parts, Resident(arranged, batching))
-    automatic = getattr(estimator, "sampling", "auto") == "auto"
     table = Streamed(source, batching, automatic, estimator.needs_index)
     return Problem(model, source, Parts(sampler, estimator, table.batching, None), table)
+
+
+def _check_pair(model: Posterior, sampler: Sampler) -> None:
+    if model.drive == sampler.driven_by:
+        return
+    name = type(sampler).__name__
+    if sampler.driven_by == "counts":
+        raise InvalidTypeError(
+            f"{name} moves on the simplex and is driven by counts: it needs a sc.CountModel(concentration, counts), "
+            "not a log likelihood. For a sc.Model with simplex parameters use e.g. sc.SGLD with sc.transforms.simplex."
+        )
+    raise InvalidTypeError(
+        f"{name} follows the gradient of a log density, which a CountModel has not: use sc.SCIR, sc.SCIRCV or "
+        "sc.SimplexSGRLD."
+    )
+
+
+def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
+    """The estimator, with a reference where the sampler compares its estimates with one."""
+    if not sampler.needs_reference:
+        return estimator
+    inner = estimator.inner if isinstance(estimator, Referenced) else estimator
+    return Referenced(inner, sampler.refresh_every or None, sampler.refresh_size)  # type: ignore[attr-defined]
 
 
 def _check_kind(value: Any, kind: type, name: str, example: str) -> None:
@@ -72,18 +102,49 @@ def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int
     parts.estimator.check_memory(params, num_rows, num_chains)
     if not parts.sampler.needs_scales:
         parts.sampler.check_params(params, num_steps)
-    position = model.unconstrain(params)
+    position = place(model, table, params, key)
+    if parts.sampler.needs_reference and parts.sampler.refresh_every is None:  # type: ignore[attr-defined]
+        latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]
+        sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)  # type: ignore[attr-defined]
+        parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
     try:
         prepared = parts.estimator.prepare(model, table, position, key)
         report = dict(prepared.report)
         if isinstance(table, Streamed):
             report["batches"] = table.reason
         if parts.sampler.needs_scales:
-            scales = pilot.measure(model, parts, table, prepared, key)
+            if model.drive == "counts":
+                scales: Any = count_scales(model, table, prepared.position, parts.estimator, key)
+            elif isinstance(model, Model):
+                scales = pilot.measure(model, parts, table, prepared, key)
+                report["largest_curvature"] = scales.largest_curvature
             parts = parts._replace(sampler=parts.sampler.resolve(scales, prepared.position))
             parts.sampler.check_params(params, num_steps)
-            report["largest_curvature"] = scales.largest_curvature
     except BadStartError:
-        probe.explain_bad_start(model, position, table)
+        if isinstance(model, Model):
+            probe.explain_bad_start(model, position, table)
         raise
     return Ready(parts, table, Start(prepared.position, prepared.memory, prepared.gradient), report)
+
+
+def count_scales(
+    model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key
+) -> Reference:
+    """The shapes α + Σz and the variance of an estimate of them, where the chain starts (one pass)."""
+    total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
+    return Reference(model.combine(position, total), variance)
+
+
+def place(model: Posterior, table: Table, params: Params, key: Key) -> Params:
+    """Where the sampler starts; count models need to know about how large the counts are."""
+    position = model.unconstrain(params)
+    if model.drive != "counts":
+        return position
+    count = min(table.num_rows, _ROWS)
+    return _spread(model, table.num_rows / count, position, table.spread_rows(count), key)
+
+
+@partial(jax.jit, static_argnums=0)
+def _spread(model: Posterior, factor: float, position: Params, rows: PyTree, key: Key) -> Params:
+    own = jax.random.fold_in(key, _TAG) if model.takes_key else None
+    return model.spread(position, _tree.scale(factor, model.summand.total(position, rows, None, own)))

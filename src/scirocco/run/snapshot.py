@@ -13,7 +13,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidValueError
-from scirocco.model import Model
+from scirocco.model import Posterior
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Start
 from scirocco.run.setup import Ready
@@ -34,6 +34,12 @@ def save(chains: list[Snapshot]) -> dict[str, np.ndarray]:
     names = _tree.leaf_names(chains[0])
     leaves = [[_as_numbers(leaf) for leaf in jax.tree.leaves(chain)] for chain in chains]
     return {name: np.stack(parts) for name, *parts in zip(names, *leaves, strict=True)}
+
+
+def save_stacked(chains: Snapshot) -> dict[str, np.ndarray]:
+    """The same for chains whose leaves have the chain axis already."""
+    names = _tree.leaf_names(chains)
+    return {name: _as_numbers(leaf) for name, leaf in zip(names, jax.tree.leaves(chains), strict=True)}
 
 
 _RESULT = "result:"
@@ -57,7 +63,7 @@ def _as_numbers(leaf: Any) -> np.ndarray:
     return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
 
 
-def template(model: Model, ready: Ready, key: Key, reducing: PyTree) -> Snapshot:
+def template(model: Posterior, ready: Ready, key: Key, reducing: PyTree) -> Snapshot:
     """What a chain looks like: shapes and dtypes only."""
     position, num_rows = ready.start.position, ready.table.num_rows
     batching = ready.parts.estimator.batching(num_rows)

@@ -12,7 +12,8 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.data import Probed, Table
-from scirocco.model import Model
+from scirocco.estimators import full_sum
+from scirocco.model import Posterior
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Parts, Start
 from scirocco.samplers import Gradient
@@ -46,14 +47,14 @@ class StreamedParts:
 
 
 def start_streamed(
-    model: Model, parts: Parts, table: Table, begin: Start, key: Key, chain: int
+    model: Posterior, parts: Parts, table: Table, begin: Start, key: Key, chain: int
 ) -> tuple[KernelState, Array, StreamedParts]:
     """As `loop.start_chain`, with the rows that chain's first estimate needs."""
-    keys = loop.chain_keys(parts, key, np.int32(chain))
+    keys = loop.chain_keys(model, parts, key, np.int32(chain))
     streamed = StreamedParts(parts, table, keys.batches)
     if streamed.next_pass(0) == 0:
         signs = loop.random_signs(begin.position, keys.signs)
-        gradient, memory = _pass(model, streamed, begin.position, begin.memory, signs)
+        gradient, memory = _pass(model, streamed, begin.position, begin.memory, signs, keys.estimate)
         state = _first_state(parts, begin.position, gradient, memory, keys)
         return state, jnp.zeros(()), streamed
     served, _ = streamed.at(0)
@@ -75,7 +76,7 @@ class Piece(NamedTuple):
 
 
 def advance_streamed(
-    model: Model,
+    model: Posterior,
     keep_gradients: bool,
     capacity: int,
     streamed: StreamedParts,
@@ -107,26 +108,26 @@ _advance = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.adv
 
 
 def step_streamed(
-    model: Model, streamed: StreamedParts, state: KernelState, key: Key
+    model: Posterior, streamed: StreamedParts, state: KernelState, key: Key
 ) -> tuple[KernelState, loop.Info]:
     """One step with fresh randomness from `key`."""
     number = int(state.number) + 1
     if streamed.next_pass(number) == number:
-        moved, signs = _move(streamed.without_rows, state, key)
-        gradient, memory = _pass(model, streamed, moved.position, state.memory, signs)
+        moved, signs, own = _move(model, streamed.without_rows, state, key)
+        gradient, memory = _pass(model, streamed, moved.position, state.memory, signs, own)
         state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
-        return state, loop.inform(streamed.without_rows, state)
+        return state, loop.inform(model, streamed.without_rows, state)
     return jax.block_until_ready(_step(model, streamed.at(number)[0], state, key))
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(model: Model, parts: Parts, state: KernelState, key: Key) -> tuple[KernelState, loop.Info]:
-    draws = loop.draw(parts, state.sampler.position, key, state.batch_key, state.number)
+def _step(model: Posterior, parts: Parts, state: KernelState, key: Key) -> tuple[KernelState, loop.Info]:
+    draws = loop.draw(model, parts, state.sampler.position, key, state.batch_key, state.number)
     return loop.move(model, parts, state, draws)
 
 
 def _pass_step(
-    model: Model, keep_gradients: bool, streamed: StreamedParts, state: KernelState
+    model: Posterior, keep_gradients: bool, streamed: StreamedParts, state: KernelState
 ) -> tuple[KernelState, loop.Chunk]:
     """A step whose estimate needs all rows."""
     state, info = step_streamed(model, streamed, state, loop.step_key(state.noise_key, state.number))
@@ -138,38 +139,52 @@ def _pass_step(
     return state, loop.Chunk(draws, gradients, stats, step, jnp.where(bad, info.code - 1, -1))
 
 
-@jax.jit
-def _move(parts: Parts, state: KernelState, key: Key) -> tuple[Any, PyTree | None]:
-    """The sampler's half of a step, exactly as `loop.move` makes it, and the signs for its estimate."""
-    noise, signs = loop.noise_and_signs(parts, state.sampler.position, key)
-    return parts.sampler.step(state.sampler, state.gradient, noise, state.number), signs
+@partial(jax.jit, static_argnums=0)
+def _move(
+    model: Posterior, parts: Parts, state: KernelState, key: Key
+) -> tuple[Any, PyTree | None, Key | None]:
+    """The sampler's half of a step, exactly as `loop.move` makes it, and the signs and the key for its estimate."""
+    noise, signs, own = loop.noise_and_signs(model, parts, state.sampler.position, key)
+    return parts.sampler.step(state.sampler, state.gradient, noise, state.number), signs, own
 
 
 def _pass(
-    model: Model,
+    model: Posterior,
     streamed: StreamedParts,
     position: Params,
     memory: PyTree,
     signs: PyTree | None,
+    key: Key | None,
 ) -> tuple[Gradient, PyTree]:
-    """The gradient at `position` from a pass over all rows, and the memory after it."""
-    if signs is None:
-        sums = (streamed.table.sum(model.summand, position), None)
+    """The gradient at `position` from a pass over all rows (or many), and the memory after it."""
+    table = streamed.table
+    many = streamed.without_rows.estimator.rows_in_pass(table.num_rows)
+    if many < table.num_rows:
+        assert key is not None
+        some = table.random_rows(many, jax.random.fold_in(key, 1))
+        sums = (_scaled_sum(model, table.num_rows / many, position, some, key), None)
+    elif signs is None:
+        sums = (table.sum(model.summand, position, key), None)
     else:
-        sums = streamed.table.sum(Probed(model.summand), (position, signs))
+        sums = table.sum(Probed(model.summand), (position, signs), key)
     return _absorb(model, streamed.without_rows, position, memory, sums, signs)
 
 
 @partial(jax.jit, static_argnums=0)
+def _scaled_sum(model: Posterior, factor: float, position: Params, rows: PyTree, key: Key) -> PyTree:
+    count = jax.tree.leaves(rows)[0].shape[0]
+    return _tree.scale(factor, full_sum(model.summand, position, rows, count, key=key))
+
+
+@partial(jax.jit, static_argnums=0)
 def _absorb(
-    model: Model, parts: Parts, position: Params, memory: PyTree, sums: Any, signs: PyTree | None
+    model: Posterior, parts: Parts, position: Params, memory: PyTree, sums: Any, signs: PyTree | None
 ) -> tuple[Gradient, PyTree]:
     total, tangent = sums
     estimate, memory = parts.estimator.from_pass(total, position, memory, parts.sampler.noise_kind)
-    prior = jax.grad(model.log_prior_density)
     if signs is None:
-        return Gradient(_tree.add(prior(position), estimate.total), estimate.noise), memory
-    value, prior_tangent = jax.jvp(prior, (position,), (signs,))
-    image = _tree.add(tangent, prior_tangent)
+        value = model.combine(position, estimate.total)
+        return loop.as_gradient(model, position, value, estimate), memory
+    value, image = jax.jvp(model.combine, (position, estimate.total), (signs, tangent))
     curvature = jax.tree.map(jnp.multiply, signs, image)
-    return Gradient(_tree.add(value, estimate.total), estimate.noise, curvature), memory
+    return loop.as_gradient(model, position, value, estimate)._replace(curvature=curvature), memory

@@ -1,7 +1,7 @@
 """Samplers: moves of the position, given an estimate of the gradient. One file a family."""
 
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Sampler, Scales
+from scirocco.samplers.base import Gradient, Reference, Sampler, Scales
 from scirocco.samplers.blocks import LowRank
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, PreconditionedState
@@ -27,6 +27,7 @@ __all__ = [
     "LowRank",
     "PreconditionedState",
     "Recipe",
+    "Reference",
     "Sampler",
     "Scales",
     "ThermostatState",

@@ -24,15 +24,24 @@ from scirocco.samplers import schedules
 from scirocco.types import Array, Key, Params, PyTree
 
 
+class Reference(NamedTuple):
+    """A better estimate of the same sum, made now and then (`needs_reference`)."""
+
+    total: PyTree
+    variance: PyTree
+    """Variance of a single estimate, for each entry."""
+
+
 class Gradient(NamedTuple):
     """What a sampler is given at the current position."""
 
     total: PyTree
-    """Unbiased estimate of the gradient of the log posterior."""
+    """Unbiased estimate of the gradient of the log posterior; of the counts' sum for samplers driven by counts."""
     noise: PyTree | None = None
     """Its covariance, when the sampler asks for it (`noise_kind`)."""
     curvature: PyTree | None = None
     """Unbiased estimate of the diagonal of the Hessian of the log posterior (`needs_curvature`)."""
+    reference: Reference | None = None
 
 
 class Scales(NamedTuple):
@@ -85,6 +94,10 @@ class Sampler(abc.ABC):
     """Base of all samplers. Every concrete one is a frozen dataclass and a pytree of its hyper-parameters."""
 
     step_size: Any
+    driven_by: ClassVar[str] = "gradient"
+    """What `Gradient.total` must be: "gradient" (of a `Model`) or "counts" (of a `CountModel`)."""
+    needs_reference: ClassVar[bool] = False
+    """Whether each step needs a `Reference`; such a sampler has `refresh_every` and `refresh_size`."""
     noise_kind: ClassVar[str] = "none"
     """Which gradient-noise covariance each step needs: none, scalar, diagonal or full."""
 

@@ -1,0 +1,163 @@
+"""A better estimate beside the plain ones, for samplers that compare the two."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scirocco import _tree
+from scirocco._tree import pytree_dataclass, static
+from scirocco.data.batching import AllRows, Batching
+from scirocco.data.passes import full_sum
+from scirocco.data.shuffle import random_order
+from scirocco.data.tables import Table
+from scirocco.errors import InvalidValueError
+from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand
+from scirocco.estimators.plain import Full, Minibatch, Stratified, Weighted
+from scirocco.types import Array, Key, Params, PyTree, Rows
+
+_ROWS = 1_024
+_TABLE_NUMBERS = 1 << 24
+PLAIN = (Full, Minibatch, Weighted, Stratified)
+
+
+class ReferenceMemory(NamedTuple):
+    """The sum as it was last found, and the variance of one plain estimate of it."""
+
+    total: PyTree
+    variance: PyTree
+
+
+@pytree_dataclass
+class Referenced(Estimator):
+    """The estimates of `inner`, each with a reference: the same sum from all rows, or from many, made now and then.
+
+    SCIR-CV compares every estimate with it. Before the first step the reference is the exact sum over all rows. It is
+    renewed at the steps `every`, 2 `every`, ...; at these the estimate is the renewed reference itself.
+
+    Parameters
+    ----------
+    inner
+        An estimator without memory.
+    every
+        Steps between renewals; None: never, which is right for counts that do not depend on the position.
+    size
+        Rows, drawn at random without replacement, in a renewed reference; None: all.
+    """
+
+    inner: Estimator
+    every: int | None = static(default=None)
+    size: int | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.inner, Estimator) and not isinstance(self.inner, PLAIN):
+            raise InvalidValueError(
+                f"SCIRCV brings its own control variate, and compares it with plain estimates: use sc.Minibatch, "
+                f"sc.Weighted, sc.Stratified or sc.Full, not {type(self.inner).__name__}."
+            )
+
+    @property
+    def needs_key(self) -> bool:
+        """For the rows of a renewed reference."""
+        return self.every is not None and self.size is not None
+
+    def batching(self, num_rows: int) -> Batching:
+        """As the inner estimator."""
+        return self.inner.batching(num_rows)
+
+    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
+        """One pass over all rows for the sum; the values of some rows for their spread."""
+        memory = measure_counts(model, table, position, self.batching(table.num_rows), key)
+        return Prepared(position, memory, {"passes": 1.0})
+
+    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+        """Two trees like the parameters."""
+        return ReferenceMemory(position, position)
+
+    def estimate(
+        self,
+        summand: Summand,
+        position: Params,
+        memory: ReferenceMemory,
+        context: Context,
+        noise: str = "none",
+    ) -> tuple[Estimate, PyTree]:
+        """The inner estimate, or a renewed reference."""
+
+        def plain(memory: ReferenceMemory) -> tuple[PyTree, ReferenceMemory]:
+            return self.inner.estimate(summand, position, (), context)[0].total, memory
+
+        def renewed(memory: ReferenceMemory) -> tuple[PyTree, ReferenceMemory]:
+            total = self._from_many(summand, position, context)
+            return total, ReferenceMemory(total, memory.variance)
+
+        if self.every is None or context.data is None:  # for streamed data the host makes the passes
+            total, memory = plain(memory)
+        else:
+            due = (context.number > 0) & (context.number % self.every == 0)
+            total, memory = jax.lax.cond(due, renewed, plain, memory)
+        return Estimate(total, None, tuple(memory)), memory
+
+    def _from_many(self, summand: Summand, position: Params, context: Context) -> PyTree:
+        num_rows = context.batch.num_rows
+        size = self.rows_in_pass(num_rows)
+        if size == num_rows:
+            return full_sum(summand, position, context.data, num_rows, key=context.key)
+        assert context.key is not None
+        words = jax.random.bits(jax.random.fold_in(context.key, 1), (2,), jnp.uint32)
+        index = random_order(words, jnp.arange(size), num_rows)
+        rows = jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), context.data)
+        return _tree.scale(num_rows / size, full_sum(summand, position, rows, size, key=context.key))
+
+    def rows_in_pass(self, num_rows: int) -> int:
+        """`size`, or all."""
+        if self.size is None or isinstance(self.inner, Full):
+            return num_rows
+        return min(self.size, num_rows)
+
+    def next_pass(self, number: int, num_rows: int) -> int | None:
+        """The next multiple of `every`."""
+        if isinstance(self.inner, Full):
+            return number
+        return None if self.every is None else max(1, -(-number // self.every)) * self.every
+
+    def from_pass(
+        self, total: PyTree, position: Params, memory: PyTree, kind: str
+    ) -> tuple[Estimate, PyTree]:
+        """The reference is what the pass has found."""
+        memory = ReferenceMemory(total, memory.variance)
+        return Estimate(total, None, tuple(memory)), memory
+
+
+def measure_counts(
+    model: Any, table: Table, position: Params, batching: Batching, key: Key
+) -> ReferenceMemory:
+    """The exact sum at `position` (one pass), and the variance of a plain estimate of it, from some rows."""
+    total = table.sum(model.summand, position, key)
+    count = min(table.num_rows, max(2, min(_ROWS, _TABLE_NUMBERS // _tree.size(position))))
+    values = _values(model.summand, position, table.spread_rows(count), key)
+    return ReferenceMemory(total, variance_of_estimates(total, values, table.num_rows, batching))
+
+
+@partial(jax.jit, static_argnums=0)
+def _values(summand: Summand, position: Params, rows: Rows, key: Key) -> PyTree:
+    return summand.each(position, rows, key)
+
+
+def variance_of_estimates(total: PyTree, values: PyTree, num_rows: int, batching: Batching) -> PyTree:
+    """Variance of a plain estimate, N²/n S² c, from the sum over all rows and the values of some.
+
+    Some rows tell nothing of rare counts, so S² is at least that of a count of 0 or 1 with the right mean.
+    """
+    if isinstance(batching, AllRows):
+        return _tree.zeros_like(total)
+    factor = num_rows**2 / batching.size * batching.correction
+
+    def variance(t: Array, v: Array) -> Array:
+        mean = jnp.clip(t / num_rows, 0.0, 1.0)
+        return factor * jnp.maximum(jnp.var(v, axis=0), mean * (1.0 - mean))
+
+    return jax.tree.map(variance, total, values)

@@ -1,0 +1,347 @@
+"""Models whose posterior is Dirichlet or gamma once the counts of every row are known."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from scirocco import _checks, _tree
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model.base import Posterior
+from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
+
+SPACES = ("simplex", "positive")
+_OFF_SIMPLEX = 1e-3
+
+
+class CountModel(Posterior):
+    r"""ω ~ Dirichlet(α), and every row adds counts: ω | z ~ Dirichlet(α + Σ_i z_i).
+
+    The z_i may be the data themselves (categories), or latent variables that are drawn or averaged for each row, given
+    ω (topics of the words of a document): then the posterior of ω is far from Dirichlet, and z changes with ω.
+
+    Samplers on count models (`sc.SCIR`, `sc.SCIRCV`, `sc.SimplexSGRLD`) move independent gamma variables
+    θ_k ~ Gamma(α_k + Σ_i z_ik, 1), of which ω = θ / Σθ. Inside the chain log θ is kept, so that components far below
+    the smallest floating-point number lose nothing.
+
+    Parameters
+    ----------
+    concentration
+        α > 0: a number for all components, an array of the shape of ω, or a tree of those like the parameters.
+    counts
+        `counts(omega, datum, key) -> z`, ≥ 0, of the shape of ω, for one row. Functions of (omega, datum) alone are
+        taken too. `key` is fresh for every row and step.
+    space
+        "simplex": the last axis of every parameter is a point on the simplex (a vector, or a matrix of K such rows).
+        "positive": parameters are gamma variables on (0, ∞) themselves, x ~ Gamma(α + Σ_i z_i, rate). A tree of these
+        words, like the parameters, mixes both.
+    rate
+        For "positive": the rate of the gamma *posterior* (that of the prior, plus the exposure of all rows).
+
+    Examples
+    --------
+    Which of ten categories is how frequent? Rows are category numbers.
+
+    >>> import jax, jax.numpy as jnp, numpy as np, scirocco as sc
+    >>> z = np.repeat(np.arange(10), [800, 100, 100, 0, 0, 0, 0, 0, 0, 0])
+    >>> model = sc.CountModel(0.1, lambda omega, z: jax.nn.one_hot(z, 10))
+    >>> run = sc.sample(model, z, jnp.full(10, 0.1), sampler=sc.SCIRCV(0.5), estimator=sc.Minibatch(100),
+    ...                 num_samples=2000, num_burnin=200, progress=False)
+    >>> bool(abs(run.draws[0, :, 0].mean() - 800.1 / 1001) < 0.01)
+    True
+    """
+
+    drive = "counts"
+
+    def __init__(
+        self,
+        concentration: Any,
+        counts: Callable[..., Any],
+        *,
+        space: PyTree = "simplex",
+        rate: Any = 1.0,
+    ):
+        if not callable(counts):
+            raise InvalidTypeError(f"`counts` must be a function (omega, datum, key), got {counts!r}.")
+        self.concentration = _positive_tree(concentration, "concentration")
+        self.rate = _positive_tree(rate, "rate")
+        for word in jax.tree.leaves(space):
+            _checks.choice(word, "space", SPACES)
+        self.counts, self.space, self.form = counts, space, "datum"
+        self._finish()
+
+    @classmethod
+    def from_total(cls, concentration: Any, counts: Callable[..., Any], **options: Any) -> CountModel:
+        """A model whose `counts(omega, rows, key)` is given several rows and returns the SUM of their counts.
+
+        For counts that touch few entries of a large ω: one scatter-add for a batch, where the sum over rows of dense
+        arrays would be slow.
+        """
+        model = cls(concentration, counts, **options)
+        model.form = "total"
+        model._finish()
+        return model
+
+    def _finish(self) -> None:
+        self.takes_key = _takes_three(self.counts)
+        numbers = (self.concentration, self.rate)
+        written = tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in jax.tree.leaves(numbers))
+        spaces, tree = jax.tree.flatten(self.space)
+        shape = jax.tree.structure(numbers)
+        self._identity = (self.counts, self.form, tuple(spaces), tree, written, shape)
+        self._jitted = jax.jit(self.counts)
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CountModel) and self._identity == other._identity
+
+    def __repr__(self) -> str:
+        name = getattr(self.counts, "__name__", repr(self.counts))
+        alpha = jax.tree.map(lambda leaf: leaf if np.ndim(leaf) == 0 else np.shape(leaf), self.concentration)
+        return f"CountModel(concentration={alpha}, counts={name}, space={self.space!r}, form={self.form!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("concentration", "rate", "counts", "space", "form")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._finish()
+
+    # -- positions (log θ) and parameters -------------------------------------------------------------------
+
+    def constrain(self, position: Params) -> Params:
+        """ω = θ / Σθ along the last axis; x = θ / rate for positive parameters."""
+        pairs = self._leafwise(position)
+        leaves, treedef = jax.tree.flatten(position)
+        return jax.tree.unflatten(
+            treedef,
+            [
+                jax.nn.softmax(leaf, axis=-1) if space == "simplex" else jnp.exp(leaf) / rate
+                for leaf, (space, rate) in zip(leaves, pairs, strict=True)
+            ],
+        )
+
+    def unconstrain(self, params: Params) -> Params:
+        """log ω, or log(x rate): θ up to the scale that `spread` gives it."""
+        pairs = self._leafwise(params)
+        leaves, treedef = jax.tree.flatten(params)
+        return jax.tree.unflatten(
+            treedef,
+            [
+                jnp.log(leaf if space == "simplex" else leaf * rate)
+                for leaf, (space, rate) in zip(leaves, pairs, strict=True)
+            ],
+        )
+
+    def spread(self, position: Params, total: PyTree) -> Params:
+        """log θ with the sum that a Dirichlet's gamma variables have: Σ_k α_k + Σ_i z_ik."""
+        pairs = self._leafwise(position)
+        shapes = self.combine(position, total)
+        leaves, treedef = jax.tree.flatten(position)
+        return jax.tree.unflatten(
+            treedef,
+            [
+                leaf + jnp.log(shape.sum(axis=-1, keepdims=True)) if space == "simplex" else leaf
+                for leaf, shape, (space, _) in zip(leaves, jax.tree.leaves(shapes), pairs, strict=True)
+            ],
+        )
+
+    def _leafwise(self, like: Params) -> list[tuple[str, Any]]:
+        hint = " Give one word for all, or one for every parameter."
+        spaces = _tree.broadcast_prefix(self.space, like, "space", hint=hint)
+        rates = _tree.broadcast_prefix(self.rate, like, "rate", hint=hint)
+        return list(zip(jax.tree.leaves(spaces), jax.tree.leaves(rates), strict=True))
+
+    def check_domain(self, params: Params) -> None:
+        """Simplex parameters are ≥ 0 and sum to one, positive ones are > 0, and every α fits its parameter."""
+        named = zip(_tree.leaf_names(params), jax.tree.leaves(params), self._leafwise(params), strict=True)
+        for name, leaf, (space, _) in named:
+            host = np.asarray(leaf, np.float64)
+            if space == "simplex":
+                _check_simplex(name, host)
+            elif np.any(host <= 0):
+                raise InvalidValueError(
+                    f"the starting value of `{name}` must be > 0 (space='positive'); its least entry is {host.min():g}."
+                )
+        self.prior_term(params)
+
+    def prior_term(self, position: Params) -> PyTree:
+        """α, spread over the parameters."""
+        spread = _tree.broadcast_prefix(
+            self.concentration,
+            position,
+            "concentration",
+            hint=" Give one number, or one for every parameter.",
+        )
+
+        def fit(name: str, leaf: Array, alpha: Any) -> Array:
+            if np.ndim(alpha) and np.broadcast_shapes(np.shape(alpha), leaf.shape) != leaf.shape:
+                raise InvalidValueError(
+                    f"`concentration` has shape {np.shape(alpha)}, which does not fit `{name}` of shape {leaf.shape}."
+                )
+            return jnp.broadcast_to(jnp.asarray(alpha, leaf.dtype), leaf.shape)
+
+        leaves, treedef = jax.tree.flatten(position)
+        triples = zip(_tree.leaf_names(position), leaves, jax.tree.leaves(spread), strict=True)
+        return jax.tree.unflatten(treedef, [fit(*triple) for triple in triples])
+
+    def combine(self, position: Params, total: PyTree) -> PyTree:
+        """α + Σ_i z_i. Differences of counts (control variates) can make an estimate negative; the sum never is."""
+        return jax.tree.map(lambda a, z: a + jnp.maximum(z, 0.0), self.prior_term(position), total)
+
+    # -- counts -----------------------------------------------------------------------------------------------
+
+    def one(self, params: Params, datum: Datum, key: Key | None) -> PyTree:
+        """The counts of one row."""
+        if self.form == "total":
+            datum = jax.tree.map(lambda leaf: leaf[None], datum)
+        return self._jitted(params, datum, key) if self.takes_key else self._jitted(params, datum)
+
+    def several(self, params: Params, rows: Rows, key: Key | None) -> PyTree:
+        """The summed counts of a batch, for models given by `from_total`."""
+        return self._jitted(params, rows, key) if self.takes_key else self._jitted(params, rows)
+
+    def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
+        """The sum of all counts of these rows; NaN when one is negative."""
+        params = self.constrain(position)
+        each = (
+            self.summand.each(position, rows, key)
+            if self.form == "datum"
+            else self.several(params, rows, key)
+        )
+        legal = jnp.stack([jnp.all(leaf >= 0) for leaf in jax.tree.leaves(each)])
+        return jnp.where(jnp.all(legal), _total(each), jnp.nan)
+
+    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
+        """Concentrations, and the counts of the rows: a few moments of each."""
+        each = self.summand.each(position, rows, jax.random.key(0) if self.takes_key else None)
+        marks = [_marks(leaf) for leaf in jax.tree.leaves((self.prior_term(position), each))]
+        return {"counts": jnp.concatenate(marks)}
+
+    def stats(self, total: PyTree) -> dict[str, Array]:
+        """The sum of all estimated shapes α + Σz."""
+        return {"total": _total(total)}
+
+    def latent(self, params: Params, row: PyTree) -> bool:
+        """Whether the counts of a row depend on the parameters or are drawn; found by tracing the user's function."""
+        if self.form == "total":
+            row = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), row)
+        key = (jax.eval_shape(jax.random.key, 0),) if self.takes_key else ()
+        graph = jax.make_jaxpr(self.counts)(params, row, *key).jaxpr
+        needed = {var for var in graph.outvars if not isinstance(var, Literal)}
+        for equation in reversed(graph.eqns):
+            if needed.intersection(equation.outvars):
+                needed.update(var for var in equation.invars if not isinstance(var, Literal))
+        of_params, of_row = len(jax.tree.leaves(params)), len(jax.tree.leaves(row))
+        return bool(needed.intersection(graph.invars[:of_params] + graph.invars[of_params + of_row :]))
+
+    @property
+    def summand(self) -> CountSum:
+        """What an estimator estimates for this model: the sum of the rows' counts."""
+        return CountSum(self)
+
+
+class CountSum:
+    """f(θ, x_i) = z_i, the counts of a row: the summand that drives samplers on the simplex."""
+
+    def __init__(self, model: CountModel):
+        self.model = model
+
+    def __hash__(self) -> int:
+        return hash((CountSum, self.model))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CountSum) and self.model == other.model
+
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
+        """Σ_i w_i z_i."""
+        if self.model.form == "total" and weights is None:
+            return _like(position, self.model.several(self.model.constrain(position), rows, key))
+        values = self.each(position, rows, key)
+        if weights is None:
+            return jax.tree.map(lambda v: v.sum(axis=0), values)
+        return jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, axes=1), values)
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """z_i for each row: leaves with a leading axis."""
+        params = self.model.constrain(position)
+        if not self.model.takes_key:
+            return _like(position, jax.vmap(lambda row: self.model.one(params, row, None))(rows))
+        count = jax.tree.leaves(rows)[0].shape[0]
+        keys = jax.random.split(jax.random.key(0) if key is None else key, count)
+        return _like(position, jax.vmap(self.model.one, (None, 0, 0))(params, rows, keys))
+
+
+def _like(position: Params, values: PyTree) -> PyTree:
+    """Counts in the precision of the parameters (users may return integers)."""
+    return jax.tree.map(lambda v, p: jnp.asarray(v).astype(p.dtype), values, position)
+
+
+def _total(tree: PyTree) -> Array:
+    return jnp.sum(jnp.stack([jnp.sum(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(tree)]))
+
+
+def _marks(leaf: Array) -> Array:
+    flat = jnp.ravel(leaf).astype(jnp.float32)
+    ramp = jnp.linspace(0.0, 1.0, flat.size)
+    return jnp.stack([flat.sum(), jnp.vdot(flat, flat), jnp.vdot(flat, ramp)])
+
+
+def _takes_three(counts: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(counts).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
+
+
+def _positive_tree(values: Any, name: str) -> Any:
+    """Numbers and arrays > 0, as Python floats and NumPy arrays."""
+    if isinstance(values, (list, tuple)) and values and all(map(_checks.is_number, values)):
+        values = np.asarray(values)
+    leaves, treedef = jax.tree.flatten(values)
+    if not leaves:
+        raise InvalidValueError(f"`{name}` of CountModel holds no numbers.")
+    out = []
+    for leaf in leaves:
+        try:
+            array = np.asarray(leaf, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"`{name}` of CountModel must hold numbers > 0, got {leaf!r}.") from error
+        if array.size == 0 or not np.all(np.isfinite(array)) or np.any(array <= 0):
+            worst = (
+                leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
+            )
+            raise InvalidValueError(f"`{name}` of CountModel must be finite and > 0, got {worst}.")
+        out.append(float(array) if array.ndim == 0 else array)
+    return jax.tree.unflatten(treedef, out)
+
+
+def _check_simplex(name: str, host: np.ndarray) -> None:
+    if host.ndim == 0 or host.shape[-1] < 2:
+        raise InvalidValueError(
+            f"`{name}` has shape {host.shape}: a point on the simplex has at least two components along its last axis."
+        )
+    if np.any(host < 0):
+        raise InvalidValueError(
+            f"the starting value of `{name}` is off the simplex: its least entry is {host.min():g}; all must be >= 0."
+        )
+    sums = host.sum(axis=-1)
+    worst = sums.ravel()[np.argmax(np.abs(sums - 1.0))]
+    if abs(worst - 1.0) > _OFF_SIMPLEX:
+        raise InvalidValueError(
+            f"the starting value of `{name}` is off the simplex: along the last axis it sums to {worst:.6g}, not 1. "
+            "Divide by the sum, e.g. np.full(10, 0.1)."
+        )

@@ -1,0 +1,162 @@
+"""SCIR and SCIR-CV, through `sc.sample`, have exactly the laws that `sc.simplex.theory` gives them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import scirocco as sc
+from law.kernel_laws import ks_bound, ks_distance
+from scirocco.analysis import ks_dirichlet
+from scirocco.simplex import theory
+
+NUM_ROWS, COUNT, BATCH, ALPHA, STEP, START = (
+    1_000,
+    150,
+    100,
+    0.1,
+    0.1,
+    7.67,
+)  # those of the CV paper's figure 3
+LOOK_AT = (1, 5, 20, 300)
+SAMPLERS = {
+    "scir": (sc.SCIR(STEP), "scir", 2),
+    "scir_cv_1": (sc.SCIRCV(STEP, parametrization=1), "scir_cv", 1),
+    "scir_cv_2": (sc.SCIRCV(STEP), "scir_cv", 2),
+}
+
+
+def in_category(_, row):
+    return row[None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_moments_are_those_of_the_theory(name, seed):
+    """Mean and variance after 1, 5, 20 and 300 steps, over independent chains, |z| < 5."""
+    sampler, process, parametrization = SAMPLERS[name]
+    rows = (np.arange(NUM_ROWS) < COUNT).astype(np.float32)
+    run = sc.sample(
+        sc.CountModel(ALPHA, in_category, space="positive"),
+        rows,
+        jnp.array([START]),
+        sampler=sampler,
+        estimator=sc.Minibatch(BATCH, "without_replacement"),
+        num_samples=max(LOOK_AT),
+        num_chains=3_000,
+        chain_method="vmap",
+        seed=seed,
+        progress=False,
+    )
+    counts = theory.Counts.hypergeometric(ALPHA, COUNT, NUM_ROWS, BATCH)
+    exact = theory.moments(process, START, counts, STEP, list(LOOK_AT), parametrization)
+    for number, (mean, variance) in zip(LOOK_AT, zip(exact.mean, exact.variance, strict=True), strict=True):
+        theta = np.asarray(run.draws, np.float64)[:, number - 1, 0]
+        squares = (theta - mean) ** 2
+        assert abs(theta.mean() - mean) < 5 * np.sqrt(variance / theta.size), number
+        assert abs(squares.mean() - variance) < 5 * squares.std() / np.sqrt(theta.size), number
+
+
+COUNTS = np.array([60, 0, 3, 0, 17])
+
+
+def categories():
+    return np.repeat(np.arange(5), COUNTS)
+
+
+def one_hot(omega, z):
+    return jax.nn.one_hot(z, 5)
+
+
+@pytest.mark.parametrize("sampler", [sc.SCIR(4.0), sc.SCIRCV(4.0), sc.SCIRCV(4.0, parametrization=1)])
+def test_with_all_rows_the_law_is_dirichlet_for_any_step(sampler, seed):
+    """However long the step: what remains of the start after five of them is e^(-20)."""
+    run = sc.sample(
+        sc.CountModel(0.2, one_hot),
+        categories(),
+        jnp.full(5, 0.2),
+        sampler=sampler,
+        estimator=sc.Full(),
+        num_samples=1,
+        num_burnin=4,
+        num_chains=8_000,
+        chain_method="vmap",
+        seed=seed,
+        progress=False,
+    )
+    omega = np.asarray(run.draws, np.float64)[:, 0]
+    assert np.max(ks_dirichlet(omega, COUNTS + 0.2, each=True)) < ks_bound(len(omega), 3 * 4)
+
+
+def test_gamma_targets(seed):
+    """A Poisson rate with a gamma prior: Gamma(α + Σx, β + N)."""
+    x = np.random.default_rng(seed).poisson(2.5, 40).astype(np.float32)
+    run = sc.sample(
+        sc.CountModel(1.5, lambda rate, x: x[None], space="positive", rate=0.5 + len(x)),
+        x,
+        jnp.array([1.0]),
+        sampler=sc.SCIR(5.0),
+        estimator=sc.Full(),
+        num_samples=1,
+        num_burnin=4,
+        num_chains=20_000,
+        chain_method="vmap",
+        seed=seed,
+        progress=False,
+    )
+    exact = scipy.stats.gamma(1.5 + x.sum(), scale=1 / (0.5 + len(x)))
+    assert ks_distance(np.asarray(run.draws).ravel(), exact.cdf) < ks_bound(20_000, 1)
+
+
+def test_sgrld_is_an_euler_step(seed):
+    """By coupling: the same normals, by hand."""
+    model = sc.CountModel(0.2, one_hot)
+    kernel = sc.Kernel(model, categories(), sc.SimplexSGRLD(0.01), sc.Full())
+    state = kernel.init(jax.random.key(seed), jnp.full(5, 0.2))
+    theta = np.exp(np.asarray(state.sampler.position, np.float64))
+    np.testing.assert_allclose(theta.sum(), COUNTS.sum() + 1.0, rtol=1e-5)
+    moved, _ = kernel.step(jax.random.key(seed + 1), state)
+    xi = np.asarray(sc.SimplexSGRLD(0.01).noise(jax.random.key(seed + 1), state.sampler.position))
+    by_hand = np.abs(theta + 0.01 * (COUNTS + 0.2 - theta) + np.sqrt(0.02 * theta) * xi)
+    np.testing.assert_allclose(np.exp(moved.sampler.position), by_hand, rtol=2e-4)
+
+
+@pytest.mark.slow
+def test_a_million_steps_at_the_boundary():
+    """α = 10⁻³ and a row that no datum touches: no NaN, nothing negative, sums of one, at every step."""
+
+    def counts(omega, z):
+        return jnp.stack([jax.nn.one_hot(z, 8), jnp.zeros(8)])
+
+    def look(omega):
+        return {"least": omega.min(), "off": jnp.max(jnp.abs(omega.sum(axis=-1) - 1.0))}
+
+    run = sc.sample(
+        sc.CountModel(1e-3, counts),
+        np.repeat(np.arange(8), [90, 10, 0, 0, 0, 0, 0, 0]),
+        jnp.full((2, 8), 0.125),
+        sampler=sc.SCIR(0.5),
+        estimator=sc.Minibatch(5),
+        num_samples=500_000,
+        num_chains=2,
+        keep_draws=False,
+        reducers={"look": sc.reducers.Trace(look)},
+        progress=False,
+    )
+    seen = run.traces["look"]
+    assert seen["least"].shape == (2, 500_000)
+    assert np.all(np.isfinite(seen["least"])) and np.all(seen["least"] >= 0)
+    assert np.all(seen["off"] <= 1e-6)
+
+
+def test_stratified_counts_are_exact():
+    """With the categories as strata every estimate is the sum itself, so minibatches cost nothing."""
+    model, z = sc.CountModel(0.2, one_hot), categories()
+    kernel = sc.Kernel(model, z, sc.SCIR(0.1), sc.Stratified(10, strata=z))
+    state = kernel.init(jax.random.key(0), jnp.full(5, 0.2))
+    for number in range(5):
+        state, _ = kernel.step(jax.random.key(number), state)
+        np.testing.assert_allclose(state.gradient.total, COUNTS + 0.2, rtol=1e-5)
