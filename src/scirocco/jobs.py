@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import estimators, samplers
+from scirocco import estimators, samplers, simplex
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Posterior
 from scirocco.run import Run, resume, sample
@@ -83,12 +83,14 @@ def read_job(path: Path) -> Job:
     options = dict(written.get("run", {}))
     known = [name for name in inspect.signature(sample).parameters if name not in _OWN]
     _refuse_unknown(options, known, f"[run] of {path}")
-    for kind, room in (("sampler", samplers), ("estimator", estimators)):
+    for kind, rooms in (("sampler", (samplers, simplex)), ("estimator", (estimators,))):
         if kind in written:
-            options[kind] = _make(written[kind], room, f"[{kind}] of {path}")
+            options[kind] = _make(written[kind], rooms, f"[{kind}] of {path}")
     model = find(written["model"], here)
     if not isinstance(model, Posterior):
-        raise InvalidTypeError(f"`model` of {path} must name a sc.Model or sc.CountModel, got {type(model).__name__}.")
+        raise InvalidTypeError(
+            f"`model` of {path} must name a sc.Model or sc.CountModel, got {type(model).__name__}."
+        )
     return Job(
         model,
         read_data(here / written["data"]),
@@ -179,14 +181,15 @@ def _params(written: Any, here: Path) -> Any:
     return jnp.asarray(written, jnp.float32)
 
 
-def _make(written: Any, room: Any, place: str) -> Any:
+def _make(written: Any, rooms: tuple[Any, ...], place: str) -> Any:
     """An object of the library by name and fields."""
     if not isinstance(written, dict) or "name" not in written:
         raise InvalidValueError(f"{place} needs a `name`.")
     fields = {key: value for key, value in written.items() if key != "name"}
-    known = [name for name in room.__all__ if isinstance(getattr(room, name), type)]
+    named = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    known = [name for name, item in named.items() if isinstance(item, type)]
     _refuse_unknown([written["name"]], known, place)
-    cls = getattr(room, written["name"])
+    cls = named[written["name"]]
     _refuse_unknown(fields, list(inspect.signature(cls).parameters), place)
     return cls(**{key: _schedule(value, place) for key, value in fields.items()})
 

@@ -12,7 +12,8 @@ import pytest
 
 import helpers
 from scirocco.data import batching
-from scirocco.data.batching import Blocks, IndependentRows, WeightedRows
+from scirocco.data.batching import Blocks, IndependentRows
+from scirocco.data.unequal import StratifiedRows, WeightedRows
 from scirocco.errors import InvalidValueError
 
 SHAPES = [(12, 3), (10, 3), (7, 7), (9, 1), (64, 16), (65, 16)]
@@ -239,3 +240,44 @@ def test_batch_larger_than_the_data_is_refused():
             InvalidValueError, match=rf"`batch_size` is {size}, but the data have only 10 rows"
         ):
             batching.batching(size, 10, sampling)
+
+
+# -- strata ------------------------------------------------------------------------------------------------------------
+
+STRATA = np.repeat(["b", "a", "c", "d"], [40, 7, 1, 12])[np.random.default_rng(4).permutation(60)]
+
+
+def test_every_stratum_has_its_share_of_places():
+    how = StratifiedRows.from_strata(STRATA, 60, 12)
+    rows = np.asarray(how.plan(jax.random.key(0), 3))
+    labels, places = np.unique(STRATA[rows], return_counts=True)
+    assert labels.tolist() == ["a", "b", "c", "d"]
+    assert places.tolist() == [1, 8, 1, 2]
+    assert len(set(rows.tolist())) == 12
+    np.testing.assert_allclose(np.asarray(how.weights).sum(), 60.0)
+
+
+@pytest.mark.parametrize("size", [4, 5, 13, 37, 59, 60])
+def test_all_places_are_shared_out(size):
+    how = StratifiedRows.from_strata(STRATA, 60, size)
+    rows = np.asarray(how.plan(jax.random.key(1), 0))
+    assert len(set(rows.tolist())) == size
+    weights = np.asarray(how.weights)
+    totals = {label: weights[STRATA[rows] == label].sum() for label in "abcd"}
+    assert totals == pytest.approx({"a": 7, "b": 40, "c": 1, "d": 12})
+
+
+def test_stratified_sums_are_unbiased_and_have_their_own_variance(seed):
+    """Σ_s N_s²/n_s S_s² (1 - n_s/N_s): only the spread within strata counts."""
+    values = np.random.default_rng(seed).normal(size=60) + 10.0 * (STRATA == "b")
+    how = StratifiedRows.from_strata(STRATA, 60, 12)
+    plans = jax.jit(jax.vmap(lambda step: how.plan(jax.random.key(seed), step)))(np.arange(40_000))
+    sums = (values[np.asarray(plans)] * np.asarray(how.weights)).sum(axis=1)
+    variance = 0.0
+    for label, places in (("a", 1), ("b", 8), ("c", 1), ("d", 2)):
+        inside = values[STRATA == label]
+        if len(inside) > 1:
+            variance += len(inside) ** 2 / places * inside.var(ddof=1) * (1 - places / len(inside))
+    assert abs(sums.mean() - values.sum()) < 5 * np.sqrt(variance / len(sums))
+    squares = (sums - values.sum()) ** 2
+    assert abs(squares.mean() - variance) < 5 * squares.std() / np.sqrt(len(sums))

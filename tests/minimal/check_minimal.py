@@ -13,7 +13,7 @@ from importlib.machinery import PathFinder
 
 OPTIONAL = (
     *("arviz", "dask", "jaxtyping", "matplotlib", "numpyro", "optax", "pandas", "rich", "sklearn", "typer"),
-    *("pyarrow", "xarray", "zarr"),
+    *("numba", "pyarrow", "xarray", "zarr"),
 )
 
 

@@ -23,6 +23,15 @@ Attempt = Callable[[Array, Array, Array], tuple[Array, Array]]
 """(index, slot, parameter) -> (proposal, accepted), entry by entry."""
 
 
+def sample(attempt: Attempt, index: Array, parameter: Array, first_slot: int, places: int) -> Array:
+    """Attempts from number `first_slot` on, until every entry has a value."""
+    if parameter.size <= _SMALL:
+        nothing = jnp.zeros(parameter.shape, bool)
+        return _until_accepted(attempt, index, parameter, jnp.zeros_like(parameter), nothing, first_slot)
+    value, accepted = attempt(index, jnp.asarray(first_slot, jnp.uint32), parameter)
+    return finish(attempt, parameter, value, accepted, first_slot + 1, places)
+
+
 def finish(
     attempt: Attempt, parameter: Array, value: Array, done: Array, first_slot: int, places: int
 ) -> Array:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from scirocco._random import key_words
-from scirocco.diffusions._rounds import finish
+from scirocco.diffusions._rounds import sample
 from scirocco.diffusions._words import normal_quantile, uniforms
 from scirocco.types import Array, ArrayLike, Key
 
@@ -58,8 +58,7 @@ def accepted_gamma(words: Array, index: Array, alpha: Array) -> Array:
     def attempt(index: Array, slot: Array, alpha: Array) -> tuple[Array, Array]:
         return _attempt(words, index, slot, alpha)
 
-    value, accepted = attempt(index, jnp.asarray(_FIRST_SLOT, jnp.uint32), alpha)
-    return finish(attempt, alpha, value, accepted, _FIRST_SLOT + 1, _PLACES)
+    return sample(attempt, index, alpha, _FIRST_SLOT, _PLACES)
 
 
 def _attempt(words: Array, index: Array, slot: Array, alpha: Array) -> tuple[Array, Array]:

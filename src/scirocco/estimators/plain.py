@@ -6,7 +6,8 @@ from typing import Any
 
 from scirocco import _checks
 from scirocco._tree import pytree_dataclass, static
-from scirocco.data.batching import SAMPLING, AllRows, Batching, StratifiedRows, WeightedRows, batching
+from scirocco.data.batching import SAMPLING, AllRows, Batching, batching
+from scirocco.data.unequal import StratifiedRows, WeightedRows
 from scirocco.errors import InvalidTypeError
 from scirocco.estimators import noise as _noise
 from scirocco.estimators.base import Context, Estimate, Estimator, Summand, estimate_from_rows, full_sum

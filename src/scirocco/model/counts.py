@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +13,10 @@ from jax.extend.core import Literal
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.base import Posterior
+from scirocco.model.count_checks import check_simplex, fits, positive_tree, takes_three
 from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
 SPACES = ("simplex", "positive")
-_OFF_SIMPLEX = 1e-3
 
 
 class CountModel(Posterior):
@@ -69,8 +68,8 @@ class CountModel(Posterior):
     ):
         if not callable(counts):
             raise InvalidTypeError(f"`counts` must be a function (omega, datum, key), got {counts!r}.")
-        self.concentration = _positive_tree(concentration, "concentration")
-        self.rate = _positive_tree(rate, "rate")
+        self.concentration = positive_tree(concentration, "concentration")
+        self.rate = positive_tree(rate, "rate")
         for word in jax.tree.leaves(space):
             _checks.choice(word, "space", SPACES)
         self.counts, self.space, self.form = counts, space, "datum"
@@ -89,7 +88,7 @@ class CountModel(Posterior):
         return model
 
     def _finish(self) -> None:
-        self.takes_key = _takes_three(self.counts)
+        self.takes_key = takes_three(self.counts)
         numbers = (self.concentration, self.rate)
         written = tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in jax.tree.leaves(numbers))
         spaces, tree = jax.tree.flatten(self.space)
@@ -166,7 +165,7 @@ class CountModel(Posterior):
         for name, leaf, (space, _) in named:
             host = np.asarray(leaf, np.float64)
             if space == "simplex":
-                _check_simplex(name, host)
+                check_simplex(name, host)
             elif np.any(host <= 0):
                 raise InvalidValueError(
                     f"the starting value of `{name}` must be > 0 (space='positive'); its least entry is {host.min():g}."
@@ -183,7 +182,7 @@ class CountModel(Posterior):
         )
 
         def fit(name: str, leaf: Array, alpha: Any) -> Array:
-            if np.ndim(alpha) and np.broadcast_shapes(np.shape(alpha), leaf.shape) != leaf.shape:
+            if not fits(np.shape(alpha), leaf.shape):
                 raise InvalidValueError(
                     f"`concentration` has shape {np.shape(alpha)}, which does not fit `{name}` of shape {leaf.shape}."
                 )
@@ -295,53 +294,3 @@ def _marks(leaf: Array) -> Array:
     flat = jnp.ravel(leaf).astype(jnp.float32)
     ramp = jnp.linspace(0.0, 1.0, flat.size)
     return jnp.stack([flat.sum(), jnp.vdot(flat, flat), jnp.vdot(flat, ramp)])
-
-
-def _takes_three(counts: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(counts).bind(None, None, None)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin without a signature
-        return True
-    return True
-
-
-def _positive_tree(values: Any, name: str) -> Any:
-    """Numbers and arrays > 0, as Python floats and NumPy arrays."""
-    if isinstance(values, (list, tuple)) and values and all(map(_checks.is_number, values)):
-        values = np.asarray(values)
-    leaves, treedef = jax.tree.flatten(values)
-    if not leaves:
-        raise InvalidValueError(f"`{name}` of CountModel holds no numbers.")
-    out = []
-    for leaf in leaves:
-        try:
-            array = np.asarray(leaf, np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidTypeError(f"`{name}` of CountModel must hold numbers > 0, got {leaf!r}.") from error
-        if array.size == 0 or not np.all(np.isfinite(array)) or np.any(array <= 0):
-            worst = (
-                leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
-            )
-            raise InvalidValueError(f"`{name}` of CountModel must be finite and > 0, got {worst}.")
-        out.append(float(array) if array.ndim == 0 else array)
-    return jax.tree.unflatten(treedef, out)
-
-
-def _check_simplex(name: str, host: np.ndarray) -> None:
-    if host.ndim == 0 or host.shape[-1] < 2:
-        raise InvalidValueError(
-            f"`{name}` has shape {host.shape}: a point on the simplex has at least two components along its last axis."
-        )
-    if np.any(host < 0):
-        raise InvalidValueError(
-            f"the starting value of `{name}` is off the simplex: its least entry is {host.min():g}; all must be >= 0."
-        )
-    sums = host.sum(axis=-1)
-    worst = sums.ravel()[np.argmax(np.abs(sums - 1.0))]
-    if abs(worst - 1.0) > _OFF_SIMPLEX:
-        raise InvalidValueError(
-            f"the starting value of `{name}` is off the simplex: along the last axis it sums to {worst:.6g}, not 1. "
-            "Divide by the sum, e.g. np.full(10, 0.1)."
-        )

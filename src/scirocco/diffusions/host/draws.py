@@ -1,0 +1,236 @@
+"""Exact CIR transitions, gamma and Poisson numbers on NumPy arrays, compiled for the CPU and shared among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from scirocco import _extras
+from scirocco.diffusions.host import _arguments as arguments
+from scirocco.diffusions.host._arguments import Array
+from scirocco.diffusions.host._threads import run_blocks
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+_CIR, _GAMMA, _POISSON = 1, 2, 3  # the same seed gives unrelated numbers to different functions
+_FEW_BLOCKS = 4  # not worth waking a thread for: about 0.1 ms of work
+_LARGEST_MEAN = 1e15
+_LARGEST_GROWTH = 700.0  # exp of it is still a double
+_SHORTEST = 1e-300  # so is one over it
+
+
+def cir(
+    seed: int | tuple[int, int],
+    theta: Any,
+    shape: Any,
+    time: Any,
+    rate: Any = 1.0,
+    *,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """Exact transitions of independent Cox-Ingersoll-Ross processes, on the CPU.
+
+    The process dθ = (a - bθ) dt + sqrt(2θ) dW has the stationary law Gamma(shape a, rate b) for b > 0. Given θ now, its
+    value a time t later is drawn without discretisation:
+
+        s = (1 - e^(-bt)) / b,    N ~ Poisson(θ e^(-bt) / s),    θ' = s Gamma(a + N),
+
+    that is s/2 times a non-central χ² number with 2a degrees of freedom and non-centrality 2 θ e^(-bt) / s. Mean
+    θ e^(-bt) + a s, variance 2 θ e^(-bt) s + a s². Nothing is clipped: a value that underflows is 0, and 0 is not
+    absorbing.
+
+    Parameters
+    ----------
+    seed
+        A non-negative int, or a pair of ints below 2**64. The result depends on it and on the arguments, not on the
+        number of threads. Use another one for every call: (seed of the chain, number of the step), say.
+    theta
+        Present values, >= 0; float32 or float64. The result is of the same type; the arithmetic is in double.
+    shape
+        a > 0, a pure number. Broadcasts against the others; arrays are rounded to the type of `theta`, single numbers
+        are not, and are not expanded either.
+    time
+        t > 0, in the unit of 1 / rate.
+    rate
+        b, any finite number: 0 and negative ones too (then there is no stationary law).
+    out
+        Where to write; may be `theta` itself.
+    num_threads
+        Default: all cores.
+
+    Returns
+    -------
+    array
+        θ', in the shape that the arguments broadcast to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scirocco.diffusions import host
+    >>> theta = np.zeros((1000, 100))
+    >>> later = host.cir(7, theta, shape=0.1, time=50.0)
+    >>> bool(abs(later.mean() - 0.1) < 0.01)  # the stationary mean
+    True
+    """
+    start = arguments.as_real(theta, "theta")
+    others = {
+        name: arguments.as_real(x, name) for name, x in (("shape", shape), ("time", time), ("rate", rate))
+    }
+    arguments.check_sign(start, "theta", sign=">= 0")
+    arguments.check_sign(others["shape"], "shape", sign="> 0")
+    arguments.check_sign(others["time"], "time", sign="> 0")
+    arguments.check_sign(others["rate"], "rate", sign="")
+    _check_extremes(others["time"], others["rate"])
+    common = arguments.common_shape(theta=start, **others)
+    result = arguments.output(out, common, start.dtype)
+    operands = [arguments.operand(x, common, start.dtype, result) for x in (start, *others.values())]
+    arrays, varies, values = zip(*operands, strict=True)
+    words = arguments.seed_words(seed, _CIR)
+    kernels = _kernels()
+
+    def work(first: int, last: int) -> None:
+        kernels.cir_blocks(*arrays, varies, values, result.reshape(-1), words, first, last)
+
+    return _run(work, result, num_threads)
+
+
+def gamma(
+    seed: int | tuple[int, int],
+    shape: Any,
+    *,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    dtype: Any = None,
+) -> Array:
+    """Independent gamma numbers of scale 1, on the CPU.
+
+    Density x^(a-1) e^(-x) / Γ(a), for every a > 0; what underflows is 0.
+
+    Parameters
+    ----------
+    seed
+        A non-negative int, or a pair of ints below 2**64; the result does not depend on the number of threads.
+    shape
+        a > 0. For many numbers of one shape use np.broadcast_to(a, (n,)), which takes no memory.
+    out
+        Where to write, instead of a new array.
+    num_threads
+        Default: all cores.
+    dtype
+        float32 or float64; default: that of `shape`.
+
+    Returns
+    -------
+    array
+        Gamma numbers, in the shape of `shape`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scirocco.diffusions import host
+    >>> x = host.gamma(7, np.broadcast_to(3.0, (100_000,)))
+    >>> bool(abs(x.mean() - 3.0) < 0.05)
+    True
+    """
+    shapes = arguments.as_real(shape, "shape")
+    arguments.check_sign(shapes, "shape", sign="> 0")
+    kind = shapes.dtype if dtype is None else np.dtype(dtype)
+    if kind not in (np.float32, np.float64):
+        raise InvalidTypeError(f"`dtype` must be float32 or float64, got {kind}.")
+    result = arguments.output(out, shapes.shape, kind)
+    array, varies, value = arguments.operand(shapes, shapes.shape, kind, result)
+    words = arguments.seed_words(seed, _GAMMA)
+    kernels = _kernels()
+
+    def work(first: int, last: int) -> None:
+        kernels.gamma_blocks(array, varies, value, result.reshape(-1), words, first, last)
+
+    return _run(work, result, num_threads)
+
+
+def poisson(
+    seed: int | tuple[int, int],
+    mean: Any,
+    *,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """Independent Poisson numbers, on the CPU.
+
+    Mass e^(-λ) λ^k / k!, for every λ from 0 to 10¹⁵.
+
+    Parameters
+    ----------
+    seed
+        A non-negative int, or a pair of ints below 2**64; the result does not depend on the number of threads.
+    mean
+        λ >= 0. For many numbers of one mean use np.broadcast_to(λ, (n,)), which takes no memory.
+    out
+        Where to write (int64), instead of a new array.
+    num_threads
+        Default: all cores.
+
+    Returns
+    -------
+    array
+        Counts, int64, in the shape of `mean`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scirocco.diffusions import host
+    >>> counts = host.poisson(7, np.broadcast_to(12.5, (100_000,)))
+    >>> bool(abs(counts.mean() - 12.5) < 0.1)
+    True
+    """
+    means = arguments.as_real(mean, "mean")
+    arguments.check_sign(means, "mean", sign=">= 0")
+    if means.size and means.max() > _LARGEST_MEAN:
+        raise InvalidValueError(f"`mean` must be at most {_LARGEST_MEAN:g}, got {means.max()}.")
+    result = arguments.output(out, means.shape, np.int64)
+    array, varies, value = arguments.operand(means, means.shape, np.float64, result)
+    words = arguments.seed_words(seed, _POISSON)
+    kernels = _kernels()
+
+    def work(first: int, last: int) -> None:
+        kernels.poisson_blocks(array, varies, value, result.reshape(-1), words, first, last)
+
+    return _run(work, result, num_threads)
+
+
+def _kernels() -> ModuleType:
+    """The compiled part, imported when it is first needed."""
+    _extras.require("numba", "compiled CPU kernels")
+    from scirocco.diffusions.host import _kernels
+
+    return _kernels
+
+
+def _run(work: Callable[[int, int], None], result: Array, num_threads: int | None) -> Array:
+    blocks = -(-result.size // _kernels().BLOCK)
+    run_blocks(work, blocks, 1 if blocks <= _FEW_BLOCKS and num_threads is None else num_threads)
+    return result
+
+
+def _check_extremes(time: Array, rate: Array) -> None:
+    """Refuse what no double can hold: a negative rate makes the process grow like e^(-bt)."""
+    if rate.size == 0 or time.size == 0:
+        return
+    if time.min() < _SHORTEST:
+        raise InvalidValueError(
+            f"`time` must be at least {_SHORTEST:g}, got {time.min()}. Nothing moves in less."
+        )
+    if rate.min() >= 0:
+        return
+    try:
+        growth = float(np.max(-rate.astype(np.float64) * time))
+    except ValueError:  # shapes that do not match: reported with the names of all arguments
+        return
+    if growth > _LARGEST_GROWTH:
+        raise InvalidValueError(
+            f"`rate` * `time` must be at least {-_LARGEST_GROWTH:g}, got {-growth:g}: the process grows like "
+            "exp(-rate * time). Take a shorter time."
+        )

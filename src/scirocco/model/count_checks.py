@@ -1,0 +1,73 @@
+"""What users write for a count model, checked: concentrations, starting values, the form of the function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+_OFF_SIMPLEX = 1e-3
+
+
+def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Whether an array of this shape can be repeated to the other."""
+    tail = into[len(into) - len(shape) :]
+    return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
+
+
+def takes_three(counts: Callable[..., Any]) -> bool:
+    """Whether the user's function wants a key."""
+    try:
+        inspect.signature(counts).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
+
+
+def positive_tree(values: Any, name: str) -> Any:
+    """Numbers and arrays > 0, as Python floats and NumPy arrays."""
+    if isinstance(values, (list, tuple)) and values and all(map(_checks.is_number, values)):
+        values = np.asarray(values)
+    leaves, treedef = jax.tree.flatten(values)
+    if not leaves:
+        raise InvalidValueError(f"`{name}` of CountModel holds no numbers.")
+    out = []
+    for leaf in leaves:
+        try:
+            array = np.asarray(leaf, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"`{name}` of CountModel must hold numbers > 0, got {leaf!r}.") from error
+        if array.size == 0 or not np.all(np.isfinite(array)) or np.any(array <= 0):
+            worst = (
+                leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
+            )
+            raise InvalidValueError(f"`{name}` of CountModel must be finite and > 0, got {worst}.")
+        out.append(float(array) if array.ndim == 0 else array)
+    return jax.tree.unflatten(treedef, out)
+
+
+def check_simplex(name: str, host: np.ndarray) -> None:
+    """Refuse a starting value that is not on the simplex."""
+    if host.ndim == 0 or host.shape[-1] < 2:
+        raise InvalidValueError(
+            f"`{name}` has shape {host.shape}: a point on the simplex has at least two components along its last axis."
+        )
+    if np.any(host < 0):
+        raise InvalidValueError(
+            f"the starting value of `{name}` is off the simplex: its least entry is {host.min():g}; all must be >= 0."
+        )
+    sums = host.sum(axis=-1)
+    worst = sums.ravel()[np.argmax(np.abs(sums - 1.0))]
+    if abs(worst - 1.0) > _OFF_SIMPLEX:
+        raise InvalidValueError(
+            f"the starting value of `{name}` is off the simplex: along the last axis it sums to {worst:.6g}, not 1. "
+            "Divide by the sum, e.g. np.full(10, 0.1)."
+        )

@@ -1,0 +1,294 @@
+"""Samplers on count models keep the promises that all samplers make."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import helpers
+import scirocco as sc
+from scirocco.simplex import theory
+from scirocco.simplex.scir_cv import control_is_stable
+from simplex import counting
+from simplex.counting import MODELS, SAMPLERS, draw
+
+pytestmark = [
+    pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning"),
+    pytest.mark.usefixtures("quick_compiler"),
+]
+PAIRS = [(model, "SCIRCV") for model in MODELS] + [
+    ("observed", name) for name in SAMPLERS if name != "SCIRCV"
+]
+ESTIMATORS = {
+    "Full": sc.Full(),
+    "Minibatch-with": sc.Minibatch(counting.BATCH, "with_replacement"),
+    "Weighted": sc.Weighted(counting.BATCH, np.linspace(1.0, 2.0, counting.NUM_ROWS)),
+    "Stratified": sc.Stratified(counting.BATCH, counting.categories()),
+    "ControlVariates": sc.ControlVariates(counting.BATCH),
+    "SVRG": sc.SVRG(counting.BATCH, refresh_every=5),
+    "SAGA": sc.SAGA(counting.BATCH),
+}
+
+
+def on_the_simplex(draws):
+    for leaf in jax.tree.leaves(draws):
+        assert leaf.shape[:2] == (2, 12)
+        assert np.all(leaf >= 0) and np.all(np.abs(leaf.sum(axis=-1) - 1) < 1e-6)
+
+
+@pytest.mark.parametrize(("model", "sampler"), PAIRS, ids=map("+".join, PAIRS))
+def test_every_pair(model, sampler):
+    """Draws on the simplex, chains that differ, the same draws again."""
+    run = draw(model, sampler)
+    on_the_simplex(run.draws)
+    first = jax.tree.leaves(run.draws)[0]
+    assert not np.allclose(first[0], first[1])
+    jax.tree.map(np.testing.assert_array_equal, run.draws, draw(model, sampler).draws)
+    counted, _ = MODELS[model]
+    assert pickle.loads(pickle.dumps(counted)) == counted
+
+
+@pytest.mark.parametrize(("model", "sampler"), [("parts", "SCIR"), ("drawn", "SCIRCV-refresh")])
+def test_vectorised_chains_are_the_same(model, sampler):
+    alone, together = draw(model, sampler), draw(model, sampler, chain_method="vmap")
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-5), alone.draws, together.draws
+    )
+
+
+@pytest.mark.parametrize(("model", "sampler"), [("parts", "SCIR"), ("drawn", "SCIRCV")])
+def test_a_break_changes_nothing(model, sampler, tmp_path):
+    """A stored run that is resumed, without saying the sampler again, ends as one that was never cut."""
+    draw(model, sampler, store=tmp_path / "run", num_samples=5)
+    counted, _ = MODELS[model]
+    whole = sc.resume(tmp_path / "run", counted, counting.categories(), num_samples=12, progress=False)
+    kept = jax.tree.map(np.asarray, whole.draws)
+    jax.tree.map(np.testing.assert_array_equal, draw(model, sampler).draws, kept)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_estimator(estimator):
+    run = draw("expected", "SCIR", ESTIMATORS[estimator])
+    on_the_simplex(run.draws)
+    np.testing.assert_array_equal(run.draws, draw("expected", "SCIR", ESTIMATORS[estimator]).draws)
+
+
+@pytest.mark.parametrize("estimator", ["Full", "Stratified", "ControlVariates", "SVRG", "SAGA"])
+def test_observed_counts_have_no_noise_left(estimator):
+    """Counts that do not depend on omega: the exact sum at the centre, or in every stratum, is the sum everywhere."""
+    run = draw("observed", "SCIR", ESTIMATORS[estimator])
+    np.testing.assert_allclose(run.stats["total"], counting.NUM_ROWS + 4 * 0.3, rtol=1e-6)
+    model, start = MODELS["observed"]
+    kernel = sc.Kernel(model, counting.categories(), sc.SCIR(0.2), ESTIMATORS[estimator])
+    state = kernel.init(jax.random.key(1), start)
+    for number in range(7):
+        state, _ = kernel.step(jax.random.key(number), state)
+    exact = np.bincount(counting.categories(), minlength=4) + 0.3
+    np.testing.assert_allclose(state.gradient.total, exact, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "sampler"), [("drawn", "SCIR"), ("observed", "SCIRCV"), ("drawn", "SCIRCV-refresh")]
+)
+def test_streamed_rows_give_the_same_chain(model, sampler, tmp_path):
+    """Rows read from a folder one by one: the batches of arrays in memory, bit for bit.
+
+    Renewed references take other random rows when they are read from disk, so there only the simplex is checked.
+    """
+    folder = tmp_path / "rows"
+    sc.data.write(folder, counting.categories().astype(np.int32), shuffle=False)
+    estimator = sc.Minibatch(counting.BATCH, "without_replacement")
+    streamed = draw(model, sampler, estimator, data=str(folder))
+    on_the_simplex(streamed.draws)
+    if sampler == "SCIRCV-refresh":
+        return
+    resident = draw(model, sampler, estimator, data=counting.categories().astype(np.int32))
+    np.testing.assert_allclose(streamed.draws, resident.draws, rtol=1e-4, atol=1e-6)
+
+
+def test_a_new_step_size_compiles_nothing():
+    model, start = MODELS["observed"]
+    arguments = {"num_samples": 12, "num_chains": 2, "seed": 3, "progress": False}
+    sc.sample(
+        model, counting.categories(), start, sampler=sc.SCIR(0.2), estimator=sc.Minibatch(10), **arguments
+    )
+    with helpers.compiled() as programs:
+        sc.sample(
+            model, counting.categories(), start, sampler=sc.SCIR(0.7), estimator=sc.Minibatch(10), **arguments
+        )
+    assert not programs
+
+
+def test_schedules_and_step_sizes_for_each_parameter():
+    falling = sc.schedules.polynomial(0.5, 10.0, 0.33)
+    model, start = MODELS["parts"]
+    run = sc.sample(
+        model,
+        counting.categories(),
+        start,
+        sampler=sc.SCIR({"weights": falling, "rows": 0.1}),
+        estimator=sc.Minibatch(10),
+        num_samples=5,
+        progress=False,
+    )
+    assert np.all(np.isfinite(run.draws["rows"]))
+
+
+# -- references --------------------------------------------------------------------------------------------------------
+
+
+def reference_of(sampler, model="observed", steps=0):
+    counted, start = MODELS[model]
+    kernel = sc.Kernel(counted, counting.categories(), sampler, sc.Minibatch(counting.BATCH))
+    state = kernel.init(jax.random.key(0), start)
+    for number in range(steps):
+        state, _ = kernel.step(jax.random.key(number + 1), state)
+    return kernel, state
+
+
+def test_the_reference_is_the_exact_sum():
+    _, state = reference_of(sc.SCIRCV(0.2), steps=3)
+    exact = np.bincount(counting.categories(), minlength=4) + 0.3
+    np.testing.assert_allclose(state.gradient.reference.total, exact, rtol=1e-6)
+    z = np.eye(4)[counting.categories()]
+    n, rows = counting.BATCH, counting.NUM_ROWS
+    variance = rows**2 / n * z.var(axis=0) * (1 - n / rows)
+    np.testing.assert_allclose(state.gradient.reference.variance, variance, rtol=1e-4)
+
+
+def test_references_are_renewed_when_due():
+    """Of counts that are drawn: the reference changes at the steps 3, 6, ..., where the estimate is the reference."""
+    counted, start = MODELS["drawn"]
+    sampler = sc.SCIRCV(0.2, refresh_every=3, refresh_size=30)
+    kernel = sc.Kernel(counted, counting.categories(), sampler, sc.Minibatch(counting.BATCH))
+    state = kernel.init(jax.random.key(0), start)
+    before = np.asarray(state.gradient.reference.total)
+    for number in range(1, 10):
+        state, _ = kernel.step(jax.random.key(number), state)
+        now = np.asarray(state.gradient.reference.total)
+        assert np.array_equal(now, before) == (number % 3 != 0)
+        assert np.array_equal(now, np.asarray(state.gradient.total)) == (number % 3 == 0)
+        before = now
+
+
+@pytest.mark.parametrize(
+    ("model", "latent"), [("observed", False), ("total", False), ("drawn", True), ("expected", True)]
+)
+def test_latent_counts_are_recognised(model, latent):
+    counted, start = MODELS[model]
+    row = jax.ShapeDtypeStruct((), jnp.int32)
+    assert counted.latent(jnp.asarray(start), row) == latent
+    run = draw(model, "SCIRCV")
+    assert (run.configuration["sampler"]["refresh_every"] > 0) == latent
+
+
+def test_control_is_left_out_where_it_would_explode():
+    """Over a grid: where it is used both moments exist in the limit, and it never does much worse than plain SCIR."""
+    grid = itertools.product(
+        (1_000, 100_000), (10, 100), (1, 2, 5, 30, 300), (1e-3, 0.1, 1.0), (0.01, 0.1, 0.5, 1.0)
+    )
+    used = np.zeros(3, int)
+    for (rows, size, count, alpha, h), kind in itertools.product(grid, (1, 2)):
+        counts = theory.Counts.hypergeometric(alpha, count, rows, size)
+        single = (jnp.float32(counts.mean), jnp.float32(counts.variance), jnp.float32(h))
+        if bool(control_is_stable(kind, *single)):
+            used[kind] += 1
+            ours = theory.inflation("scir_cv", counts, h, kind)
+            assert ours < 3 * theory.inflation("scir", counts, h), (rows, size, count, alpha, h, kind)
+    assert np.all(used[1:] > 40)
+    dense = theory.Counts.hypergeometric(0.1, 100, 1_000, 10)
+    assert bool(control_is_stable(2, dense.mean, dense.variance, 0.5))
+    assert not bool(control_is_stable(2, 0.9, 0.0, 0.5))
+
+
+def test_rare_components_do_not_explode():
+    """A category seen twice in 1,000 rows, batches of 10: the papers' rule grows theta beyond 1e30; ours does not."""
+    z = np.repeat([0, 1], [998, 2])
+    for kind in (1, 2):
+        run = sc.sample(
+            sc.CountModel(0.1, lambda omega, z: jax.nn.one_hot(z, 3)),
+            z,
+            np.full(3, 1 / 3, np.float32),
+            sampler=sc.SCIRCV(0.5, parametrization=kind),
+            estimator=sc.Minibatch(10),
+            num_samples=4_000,
+            progress=False,
+        )
+        assert float(run.draws[0, :, 1].max()) < 0.9
+        np.testing.assert_allclose(run.stats["controlled"], 1 / 3, rtol=1e-6)
+
+
+def test_default_step_sizes_follow_the_noise_of_the_counts():
+    """tanh(h/2) Var(â) ≤ a/10 for the worst component; all of a step where there is no noise."""
+    run = draw(sampler="SCIR-auto")
+    h = run.configuration["sampler"]["step_size"]
+    z = np.eye(4)[counting.categories()]
+    rows, n = counting.NUM_ROWS, counting.BATCH
+    variance = rows**2 / n * z.var(axis=0) * (1 - n / rows)
+    shapes = z.sum(axis=0) + 0.3
+    worst = np.max(np.tanh(h / 2) * variance / shapes)
+    np.testing.assert_allclose(worst, 0.1, rtol=1e-3)
+    assert draw(sampler="SCIR-auto", estimator=sc.Full()).configuration["sampler"][
+        "step_size"
+    ] == pytest.approx(1.0)
+
+
+# -- other promises ----------------------------------------------------------------------------------------------------
+
+
+def test_defaults_of_sample():
+    model, start = MODELS["observed"]
+    run = sc.sample(model, counting.categories(), start, num_samples=4, progress=False)
+    assert run.configuration["sampler"]["name"] == "SCIR"
+    assert run.configuration["estimator"]["name"] == "Minibatch"
+
+
+def test_a_start_on_the_boundary_is_legal_and_left_at_once():
+    model, _ = MODELS["observed"]
+    run = sc.sample(
+        model,
+        counting.categories(),
+        np.array([0.0, 0.0, 1.0, 0.0], np.float32),
+        sampler=sc.SCIR(0.5),
+        estimator=sc.Minibatch(10),
+        num_samples=50,
+        progress=False,
+    )
+    assert np.all(np.isfinite(run.draws)) and np.all(run.draws[0, 10:, 0] > 0.1)
+
+
+def test_models_are_equal_by_what_they_are():
+    assert sc.CountModel(0.3, counting.observed) == MODELS["observed"][0]
+    assert hash(sc.CountModel(0.3, counting.observed)) == hash(MODELS["observed"][0])
+    others = [
+        sc.CountModel(0.4, counting.observed),
+        sc.CountModel(0.3, counting.expected),
+        sc.CountModel(0.3, counting.observed, space="positive"),
+        sc.CountModel.from_total(0.3, counting.observed),
+    ]
+    assert all(other != MODELS["observed"][0] for other in others)
+
+
+def test_another_model_is_refused_when_resuming(tmp_path):
+    draw(store=tmp_path / "run", num_samples=4)
+    with pytest.raises(sc.errors.InvalidValueError, match="cannot be resumed with this model"):
+        sc.resume(
+            tmp_path / "run", sc.CountModel(0.4, counting.observed), counting.categories(), num_samples=6
+        )
+
+
+def test_arviz_and_summary():
+    run = draw()
+    assert "params" in str(run.summary()) or run.summary() is not None
+    assert run.to_arviz() is not None
+
+
+def test_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        sc.SCIR(0.1).step_size = 0.2
