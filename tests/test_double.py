@@ -10,7 +10,7 @@ import pytest
 CHECK = pathlib.Path(__file__).parent / "double" / "check_double.py"
 
 
-@pytest.mark.parametrize("what", ["draws", "gradients", "programs", "defaults"])
+@pytest.mark.parametrize("what", ["draws", "gradients", "programs", "defaults", "counts", "kernels"])
 def test_double_precision(what):
     environment = os.environ | {"JAX_ENABLE_X64": "1"}
     result = subprocess.run(

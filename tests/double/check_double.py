@@ -1,20 +1,25 @@
 """Double precision from end to end. A script of its own, because JAX's precision is a switch of the whole process.
 
-usage: JAX_ENABLE_X64=1 python check_double.py draws|gradients|programs|defaults
+usage: JAX_ENABLE_X64=1 python check_double.py draws|gradients|programs|defaults|counts|kernels
 """
 
 import collections
+import functools
 import itertools
+import os
 import pathlib
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 import helpers
 import scirocco as sc
+from law import kernel_laws
 from scirocco.run import loop, setup
+from simplex import counting
 
 DATA, PARAMS = helpers.make_data(dtype=np.float64), helpers.make_params(np.float64)
 
@@ -79,6 +84,33 @@ def check_defaults():
     """A sampler that measures curvature and noise for itself."""
     run = helpers.draw(sc.SGLD(), "Minibatch-blocks", data=DATA, params=PARAMS)
     assert run.draws["weights"].dtype == np.float64
+
+
+def check_counts():
+    """Draws of count samplers are double, and on the simplex to fifteen digits."""
+    start = np.full(counting.NUM_CATEGORIES, 0.25)
+    for name in ("SCIR", "SCIRCV", "SCIRCV-refresh", "SimplexSGRLD"):
+        run = counting.draw("drawn", name, params=start)
+        assert run.draws.dtype == np.float64, name
+        assert np.max(np.abs(run.draws.sum(axis=-1) - 1)) < 1e-14, name
+
+
+def check_kernels():
+    """The exact kernels in double, against their laws."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    seed = int(os.environ.get("SCIROCCO_TEST_SEED", "0"))
+    cells = list(itertools.product((1e-4, 0.1, 0.5, 3.0, 1e6), (0.0, 1.0, 1e3, 1e6)))
+    bound = kernel_laws.ks_bound(kernel_laws.NUM_DRAWS, len(cells))
+    draw = jax.jit(
+        lambda key, theta, shape: sc.diffusions.cir(
+            key, jnp.full(kernel_laws.NUM_DRAWS, jnp.log(theta)), shape, np.log(2.0), log=True
+        )
+    )
+    for number, (shape, nc) in enumerate(cells):
+        draws = draw(jax.random.key(100 * seed + number), nc / 2, shape) + np.log(2.0)
+        assert draws.dtype == np.float64
+        law = functools.partial(kernel_laws.log_transition_cdf, shape=shape, nc=nc)
+        assert kernel_laws.ks_distance(draws, law) < bound, (shape, nc)
 
 
 if __name__ == "__main__":

@@ -174,6 +174,7 @@ def test_references_are_renewed_when_due():
         now = np.asarray(state.gradient.reference.total)
         assert np.array_equal(now, before) == (number % 3 != 0)
         assert np.array_equal(now, np.asarray(state.gradient.total)) == (number % 3 == 0)
+        np.testing.assert_allclose(now.sum(), counting.NUM_ROWS + 4 * 0.3, rtol=1e-5)  # every row counts one
         before = now
 
 

@@ -8,14 +8,30 @@ from __future__ import annotations
 import difflib
 
 from scirocco.errors import InvalidValueError
-from scirocco.experiments import gaussian_mixture, gaussian_scaling, recipe_1d, recipe_2d
+from scirocco.experiments import (
+    dks,
+    gaussian_mixture,
+    gaussian_scaling,
+    recipe_1d,
+    recipe_2d,
+    scir_variance,
+    sparse_dirichlet,
+)
 from scirocco.experiments.base import Claim, Experiment, Outcome, Reproduction, Settings, reproduce
 
 __all__ = ["ALL", "Claim", "Experiment", "Outcome", "Reproduction", "Settings", "find", "reproduce"]
 
 ALL: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (gaussian_scaling, gaussian_mixture, recipe_1d, recipe_2d)
+    for module in (
+        gaussian_scaling,
+        gaussian_mixture,
+        recipe_1d,
+        recipe_2d,
+        sparse_dirichlet,
+        dks,
+        scir_variance,
+    )
 }
 
 

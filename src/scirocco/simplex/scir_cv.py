@@ -119,7 +119,7 @@ class SCIRCV(Sampler):
 
     def init(self, params: Params, key: Key) -> ControlledState:
         """Where the model places them."""
-        return ControlledState(params, jnp.zeros(()))
+        return ControlledState(params, jnp.zeros((), jnp.float32))
 
     def noise(self, key: Key, params: Params) -> PyTree:
         """The key itself: how many random numbers a transition takes depends on the state."""
