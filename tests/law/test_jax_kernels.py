@@ -109,3 +109,24 @@ def test_generalised_gamma_and_beta_keep_their_laws(seed):
     pair = diffusions.beta_pair(keys[3], diffusions.gamma(keys[2], jnp.tile(shapes, (count, 1))), shapes, t)
     ratio = np.asarray(pair[:, 0] / pair.sum(axis=1))
     assert ks_distance(ratio, scipy.stats.beta(0.3, 2.0).cdf) < ks_bound(count, 2)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_many_short_steps_do_not_drift(log, seed):
+    """In single precision: 20,000 steps of 5e-5, in all one relaxation time, started in the stationary law."""
+    shape, time, count = 8e6, 5e-5, 500
+
+    @jax.jit
+    def chain(start, key):
+        def step(number, x):
+            return diffusions.cir(jax.random.fold_in(key, number), x, shape, time, log=log)
+
+        return jax.lax.fori_loop(0, 20_000, step, start)
+
+    start = np.random.default_rng(seed).gamma(shape, size=count)
+    end = np.asarray(
+        chain(jnp.asarray(np.log(start) if log else start, jnp.float32), jax.random.key(seed)), np.float64
+    )
+    z = ((np.exp(end) if log else end) - shape) / np.sqrt(shape)
+    assert abs(z.mean()) < 5 / np.sqrt(count)
+    assert abs(z.std() - 1) < 0.25

@@ -46,7 +46,7 @@ def test_moments_are_those_of_the_theory(name, seed):
         sampler=sampler,
         estimator=sc.Minibatch(BATCH, "without_replacement"),
         num_samples=max(LOOK_AT),
-        num_chains=3_000,
+        num_chains=1_500,
         chain_method="vmap",
         seed=seed,
         progress=False,
@@ -160,3 +160,58 @@ def test_stratified_counts_are_exact():
     for number in range(5):
         state, _ = kernel.step(jax.random.key(number), state)
         np.testing.assert_allclose(state.gradient.total, COUNTS + 0.2, rtol=1e-5)
+
+
+# -- latent counts -----------------------------------------------------------------------------------------------------
+
+TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
+LOG_TOPICS = jnp.log(jnp.asarray(TOPICS, jnp.float32))
+
+
+def drawn_topic(omega, word, key):
+    """Which of two known topics a word came from, given the share of each."""
+    return jax.nn.one_hot(jax.random.categorical(key, jnp.log(omega) + LOG_TOPICS[:, word]), 2)
+
+
+def share_posterior(words):
+    """The posterior of the first topic's share, on a grid."""
+    share = (np.arange(4_000) + 0.5) / 4_000
+    height = np.log(np.outer(share, TOPICS[0]) + np.outer(1 - share, TOPICS[1])) @ np.bincount(
+        words, minlength=3
+    )
+    weight = np.exp(height - height.max())
+    mean = weight @ share / weight.sum()
+    return mean, np.sqrt(weight @ (share - mean) ** 2 / weight.sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sampler", "estimator", "widest"),
+    [
+        (sc.SCIRCV(), sc.Minibatch(50), 1.15),
+        (sc.SCIRCV(refresh_every=4, refresh_size=400), sc.Minibatch(50), 1.25),
+        (sc.SCIR(2.0), sc.Full(), 1.1),
+        (sc.SCIR(0.05), sc.SVRG(50, refresh_every=20), 1.25),
+    ],
+    ids=["renewed from all rows", "renewed from some", "all rows", "SVRG"],
+)
+def test_latent_counts_have_the_right_posterior(sampler, estimator, widest, seed):
+    """Mean and spread over independent chains, at the end of a run that forgets its start."""
+    words = np.random.default_rng([seed, 8]).choice(3, 1_000, p=[0.3, 0.7] @ TOPICS)
+    run = sc.sample(
+        sc.CountModel(1.0, drawn_topic),
+        words,
+        jnp.full(2, 0.5),
+        sampler=sampler,
+        estimator=estimator,
+        num_samples=1,
+        num_burnin=300,
+        num_chains=400,
+        chain_method="vmap",
+        seed=seed,
+        progress=False,
+    )
+    mean, sd = share_posterior(words)
+    draws = np.asarray(run.draws, np.float64)[:, 0, 0]
+    assert abs(draws.mean() - mean) < 0.35 * sd
+    assert 0.85 < draws.std() / sd < widest + 0.15

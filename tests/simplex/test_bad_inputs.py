@@ -128,6 +128,21 @@ ROWS = {
         InvalidValueError,
         ("SCIRCV brings its own", "sc.Minibatch", "not ControlVariates"),
     ),
+    "control variates of drawn counts": (
+        lambda: run(counts=counting.drawn, estimator=sc.ControlVariates(5)),
+        InvalidValueError,
+        ("one random draw", "sc.SVRG"),
+    ),
+    "automatic step with strata": (
+        lambda: run(sampler=sc.SCIR(), estimator=sc.Stratified(5, Z)),
+        InvalidValueError,
+        ("Stratified", "step_size=0.1"),
+    ),
+    "rate of another length": (
+        lambda: run(space="positive", rate=np.ones(3)),
+        InvalidValueError,
+        ("`rate` has shape (3,)", "(4,)"),
+    ),
     "gradients of counts": (
         lambda: run(keep_gradients=True),
         InvalidValueError,

@@ -11,6 +11,7 @@ from scirocco import _tree
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
 
 _CHUNK_BYTES = 1 << 21
+_DENSE_NUMBERS = 1 << 23
 
 
 class Summand(Protocol):
@@ -39,6 +40,9 @@ def full_sum(
     all chunks.
     """
     chunk = min(num_rows, chunk or rows_per_chunk(data))
+    if getattr(summand, "dense", False):
+        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
+        return _plain_sum(summand, position, data, num_rows, chunk, key)
     steps = -(-num_rows // chunk)
     weighted = num_rows % chunk != 0
 
@@ -52,6 +56,25 @@ def full_sum(
     spec = jax.eval_shape(part, 0)
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), spec)
     return jax.lax.fori_loop(0, steps, lambda step, total: _tree.add(total, part(step)), zeros)
+
+
+def _plain_sum(
+    summand: Summand, position: Params, data: Data, num_rows: int, chunk: int, key: Key | None
+) -> PyTree:
+    """The same without weights, which would make every row's value an array of its own: the last rows are apart."""
+
+    def part(begin: ArrayLike, length: int, number: ArrayLike) -> PyTree:
+        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, begin, length), data)
+        return summand.total(position, rows, None, None if key is None else jax.random.fold_in(key, number))
+
+    whole, rest = divmod(num_rows, chunk)
+    total = part(whole * chunk, rest, whole) if rest else None
+    if total is None:
+        whole -= 1
+        total = part(whole * chunk, chunk, whole)
+    return jax.lax.fori_loop(
+        0, whole, lambda step, sums: _tree.add(sums, part(step * chunk, chunk, step)), total
+    )
 
 
 def rows_per_chunk(data: Data) -> int:

@@ -105,13 +105,13 @@ class Streamed(Table):
         stride = max(1, self.num_rows // count)
         return self._some(np.arange(count) * stride)
 
-    def random_rows(self, count: int, key: Key) -> Rows:
+    def random_rows(self, count: int, key: Key, replace: bool = True) -> Rows:
         """A gather on the host."""
         count = min(count, self.num_rows)
         if count == self.num_rows:
             return self._some(np.arange(count))
         words = np.asarray(jax.random.key_data(key)).ravel().tolist()
-        return self._some(np.sort(np.random.default_rng(words).integers(0, self.num_rows, count)))
+        return self._some(np.sort(np.random.default_rng(words).choice(self.num_rows, count, replace=replace)))
 
     def _some(self, index: np.ndarray) -> Rows:
         rows = self.reader.buffer(len(index))

@@ -18,7 +18,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.data.batching import Batching, IndependentRows
 from scirocco.data.passes import Summand, full_sum, rows_per_chunk
-from scirocco.data.shuffle import uniform_index
+from scirocco.data.shuffle import random_order, uniform_index
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 _WORTH_SHARING = 1 << 20
@@ -77,8 +77,8 @@ class Table(abc.ABC):
         """`count` rows spread evenly over the data, on the device."""
 
     @abc.abstractmethod
-    def random_rows(self, count: int, key: Key) -> Rows:
-        """`count` independent uniform rows (all of them when there are no more), on the device."""
+    def random_rows(self, count: int, key: Key, replace: bool = True) -> Rows:
+        """`count` uniform rows (all of them when there are no more), on the device."""
 
     @abc.abstractmethod
     def with_batches_of(self, size: int) -> Table:
@@ -110,9 +110,9 @@ class Resident(Table):
         """Every k-th row."""
         return _spread_rows(count, max(1, self.num_rows // count), self.data)
 
-    def random_rows(self, count: int, key: Key) -> Rows:
+    def random_rows(self, count: int, key: Key, replace: bool = True) -> Rows:
         """A gather."""
-        return _random_rows(self.num_rows, count, self.data, key)
+        return _random_rows(self.num_rows, count, replace, self.data, key)
 
     def with_batches_of(self, size: int) -> Table:
         """Independent rows, which need no arrangement."""
@@ -150,10 +150,15 @@ def _spread_rows(count: int, stride: int, data: Data) -> Rows:
     return jax.tree.map(lambda leaf: leaf[: count * stride : stride], data)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _random_rows(num_rows: int, count: int, data: Data, key: Key) -> Rows:
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _random_rows(num_rows: int, count: int, replace: bool, data: Data, key: Key) -> Rows:
     count = min(num_rows, count)
-    index = uniform_index(key, (count,), num_rows) if count < num_rows else jnp.arange(num_rows)
+    if count == num_rows:
+        index = jnp.arange(num_rows)
+    elif replace:
+        index = uniform_index(key, (count,), num_rows)
+    else:
+        index = random_order(jax.random.bits(key, (2,), jnp.uint32), jnp.arange(count), num_rows)
     return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +54,8 @@ def cir(
     log
         Take and return log θ. Very small shapes need it: θ may be far below the smallest floating-point number.
 
-    All four broadcast against each other. Illegal values (θ or a below 0, NaN) give NaN.
+    All four broadcast against each other. Illegal values (θ or a below 0, t ≤ 0, NaN) give NaN or infinity; so do times
+    and rates whose e^(-bt) is none of the precision's numbers (a rate of -90 over one unit of time, in single).
 
     Examples
     --------
@@ -66,12 +68,37 @@ def cir(
     start = start.astype(jnp.result_type(start, jnp.float32))
     kind = start.dtype
     a, t, b = (jnp.asarray(value, kind) for value in (shape, time, rate))
-    span, decay = scale(t, b), jnp.exp(-b * t)
-    means = (jnp.exp(start) if log else start) * (decay / span)
-    full = jnp.broadcast_shapes(means.shape, a.shape)
-    mean, alpha = (jnp.broadcast_to(value, full).reshape(-1) for value in (means, a))
-    units = _transition(key, alpha, mean, log).reshape(full)
-    return jnp.log(span) + units if log else span * units
+    place = _Transition(start, a, scale(t, b), jnp.expm1(-b * t))
+    full = jnp.broadcast_shapes(*(part.shape for part in place))
+    flat = _Transition(*(jnp.broadcast_to(part, full).reshape(-1) for part in place))
+    return (_log_transition if log else _transition)(key, flat).reshape(full)
+
+
+class _Transition(NamedTuple):
+    """A transition to be drawn, entry by entry."""
+
+    start: Array
+    """θ, or its logarithm."""
+    alpha: Array
+    span: Array
+    """s."""
+    shrink: Array
+    """e^(-bt) - 1."""
+
+
+class _Drawn(NamedTuple):
+    """The random parts of θ' = θ e^(-bt) + s (square + gamma) where a ≥ ½, and θ' = s gamma elsewhere."""
+
+    by_normal: Array
+    square: Array
+    """Z √(2m) + Z²/2, with m = θ e^(-bt)/s."""
+    large: Array
+    rest: Array
+    boost: Array
+
+    def gamma(self, log: bool) -> Array:
+        """Gamma(a - ½) or Gamma(a + N)."""
+        return with_boost(self.large, self.rest, self.boost, log)
 
 
 def scale(time: Array, rate: Array) -> Array:
@@ -82,23 +109,40 @@ def scale(time: Array, rate: Array) -> Array:
     return time * jnp.where(small, series, -jnp.expm1(-z) / jnp.where(small, 1.0, z))
 
 
-def _transition(key: Key, alpha: Array, mean: Array, log: bool) -> Array:
-    """Gamma(a + N) with N ~ Poisson(mean), or its logarithm; flat arrays."""
-    words = key_words(key)
-    index = jnp.arange(alpha.size, dtype=jnp.uint32)
-    # One uniform makes the normal where there is one, and the Poisson variable elsewhere.
-    first, boost = uniforms(words, index, _BASE_SLOT, alpha.dtype)
-    by_normal = alpha >= 0.5
-    number = poissons.counts(words, index, jnp.where(by_normal, 0.0, mean), first)
-    rest = jnp.where(by_normal, alpha - 0.5, alpha + number)
-    rest = nan_unless((mean >= 0.0) & (alpha > 0.0), rest)
-    large = accepted_gamma(words, index, rest)
-    root = normal_quantile(first) + jnp.sqrt(2.0 * mean)
-    square = jnp.where(by_normal, 0.5 * root * root, 0.0)
-    total = square + with_boost(large, rest, boost, log=False)
-    if not log:
-        return total
+def _transition(key: Key, at: _Transition) -> Array:
+    """θ', written as a change of θ: a product of three rounded factors would drift when steps are short."""
+    drawn = _draw(key, at.start, at)
+    gamma = drawn.gamma(log=False)
+    moved = at.start + (at.start * at.shrink + at.span * (drawn.square + gamma))
+    return jnp.where(drawn.by_normal, jnp.maximum(moved, 0.0), at.span * gamma)
+
+
+def _log_transition(key: Key, at: _Transition) -> Array:
+    """log θ' = log θ + log(1 + (θ' - θ)/θ) where θ is large against the noise; from θ' itself elsewhere."""
+    theta = jnp.exp(at.start)
+    drawn = _draw(key, theta, at)
+    added = at.span * (drawn.square + drawn.gamma(log=False))
+    short = theta > 4.0 * at.span
+    relative = at.shrink + added / jnp.where(short, theta, 1.0)
+    near = at.start + jnp.log1p(jnp.where(short & (relative > -0.5), relative, 0.0))
     tiny = jnp.finfo(
-        alpha.dtype
-    ).tiny  # a square can round to 0, and its logarithm would not be a number to go on with
-    return jnp.where(by_normal, jnp.log(jnp.maximum(total, tiny)), with_boost(large, rest, boost, log=True))
+        theta.dtype
+    ).tiny  # a sum can round to 0, and its logarithm would not be a number to go on with
+    far = jnp.log(jnp.maximum(theta + (theta * at.shrink + added), tiny))
+    by_gamma = jnp.log(at.span) + drawn.gamma(log=True)
+    return jnp.where(drawn.by_normal, jnp.where(short & (relative > -0.5), near, far), by_gamma)
+
+
+def _draw(key: Key, theta: Array, at: _Transition) -> _Drawn:
+    words = key_words(key)
+    index = jnp.arange(at.alpha.size, dtype=jnp.uint32)
+    mean = theta * ((1.0 + at.shrink) / at.span)
+    # One uniform makes the normal where there is one, and the Poisson variable elsewhere.
+    first, boost = uniforms(words, index, _BASE_SLOT, theta.dtype)
+    by_normal = at.alpha >= 0.5
+    number = poissons.counts(words, index, jnp.where(by_normal, 0.0, mean), first)
+    rest = jnp.where(by_normal, at.alpha - 0.5, at.alpha + number)
+    rest = nan_unless((mean >= 0.0) & (at.alpha > 0.0), rest)
+    z = normal_quantile(first)
+    square = z * (jnp.sqrt(2.0 * mean) + 0.5 * z)
+    return _Drawn(by_normal, square, accepted_gamma(words, index, rest), rest, boost)

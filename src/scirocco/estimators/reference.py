@@ -16,12 +16,12 @@ from scirocco.data.shuffle import random_order
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand
-from scirocco.estimators.plain import Full, Minibatch, Stratified, Weighted
+from scirocco.estimators.plain import Full, Minibatch, Stratified
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _ROWS = 1_024
 _TABLE_NUMBERS = 1 << 24
-PLAIN = (Full, Minibatch, Weighted, Stratified)
+PLAIN = (Full, Minibatch, Stratified)
 
 
 class ReferenceMemory(NamedTuple):
@@ -56,7 +56,7 @@ class Referenced(Estimator):
         if isinstance(self.inner, Estimator) and not isinstance(self.inner, PLAIN):
             raise InvalidValueError(
                 f"SCIRCV brings its own control variate, and compares it with plain estimates: use sc.Minibatch, "
-                f"sc.Weighted, sc.Stratified or sc.Full, not {type(self.inner).__name__}."
+                f"sc.Stratified or sc.Full, not {type(self.inner).__name__}."
             )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco import _checks
+from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _OFF_SIMPLEX = 1e-3
@@ -22,20 +22,37 @@ def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
 
 
 def takes_three(counts: Callable[..., Any]) -> bool:
-    """Whether the user's function wants a key."""
+    """Whether the user's function wants a key: it has a third argument without a default, or one named `key`."""
     try:
-        inspect.signature(counts).bind(None, None, None)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin without a signature
+        parameters = list(inspect.signature(counts).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
         return True
-    return True
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(placed) >= 3:
+        return placed[2].default is placed[2].empty or placed[2].name == "key"
+    return any(p.kind == p.VAR_POSITIONAL for p in parameters)
+
+
+def spread(values: Any, like: Any, name: str) -> list[Any]:
+    """One value for each leaf of the parameters: from a number, an array, a list of numbers, or a tree like theirs."""
+    if isinstance(values, (list, tuple)) and not isinstance(like, (list, tuple)):
+        values = np.asarray(values, np.float64)
+    hint = " Give one value, or one for every parameter."
+    return jax.tree.leaves(_tree.broadcast_prefix(values, like, name, hint=hint))
+
+
+def check_fits(values: Any, like: Any, name: str) -> None:
+    """Refuse an array that cannot be repeated to the shape of its parameter."""
+    triples = zip(_tree.leaf_names(like), jax.tree.leaves(like), spread(values, like, name), strict=True)
+    for leaf_name, leaf, value in triples:
+        if not fits(np.shape(value), leaf.shape):
+            raise InvalidValueError(
+                f"`{name}` has shape {np.shape(value)}, which does not fit `{leaf_name}` of shape {leaf.shape}."
+            )
 
 
 def positive_tree(values: Any, name: str) -> Any:
     """Numbers and arrays > 0, as Python floats and NumPy arrays."""
-    if isinstance(values, (list, tuple)) and values and all(map(_checks.is_number, values)):
-        values = np.asarray(values)
     leaves, treedef = jax.tree.flatten(values)
     if not leaves:
         raise InvalidValueError(f"`{name}` of CountModel holds no numbers.")

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.base import Posterior
-from scirocco.model.count_checks import check_simplex, fits, positive_tree, takes_three
+from scirocco.model.count_checks import check_fits, check_simplex, positive_tree, spread, takes_three
+from scirocco.model.dependence import used_inputs
 from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
 SPACES = ("simplex", "positive")
@@ -80,7 +80,8 @@ class CountModel(Posterior):
         """A model whose `counts(omega, rows, key)` is given several rows and returns the SUM of their counts.
 
         For counts that touch few entries of a large ω: one scatter-add for a batch, where the sum over rows of dense
-        arrays would be slow.
+        arrays would be slow. Estimators that weigh rows (`Weighted`, `Stratified`) or look at single ones (`SAGA`) make
+        dense rows of it nevertheless.
         """
         model = cls(concentration, counts, **options)
         model.form = "total"
@@ -154,10 +155,10 @@ class CountModel(Posterior):
         )
 
     def _leafwise(self, like: Params) -> list[tuple[str, Any]]:
-        hint = " Give one word for all, or one for every parameter."
-        spaces = _tree.broadcast_prefix(self.space, like, "space", hint=hint)
-        rates = _tree.broadcast_prefix(self.rate, like, "rate", hint=hint)
-        return list(zip(jax.tree.leaves(spaces), jax.tree.leaves(rates), strict=True))
+        spaces = _tree.broadcast_prefix(
+            self.space, like, "space", hint=" Give one word, or one for every parameter."
+        )
+        return list(zip(jax.tree.leaves(spaces), spread(self.rate, like, "rate"), strict=True))
 
     def check_domain(self, params: Params) -> None:
         """Simplex parameters are ≥ 0 and sum to one, positive ones are > 0, and every α fits its parameter."""
@@ -170,27 +171,16 @@ class CountModel(Posterior):
                 raise InvalidValueError(
                     f"the starting value of `{name}` must be > 0 (space='positive'); its least entry is {host.min():g}."
                 )
-        self.prior_term(params)
+        check_fits(self.concentration, params, "concentration")
+        check_fits(self.rate, params, "rate")
 
     def prior_term(self, position: Params) -> PyTree:
         """α, spread over the parameters."""
-        spread = _tree.broadcast_prefix(
-            self.concentration,
-            position,
-            "concentration",
-            hint=" Give one number, or one for every parameter.",
-        )
-
-        def fit(name: str, leaf: Array, alpha: Any) -> Array:
-            if not fits(np.shape(alpha), leaf.shape):
-                raise InvalidValueError(
-                    f"`concentration` has shape {np.shape(alpha)}, which does not fit `{name}` of shape {leaf.shape}."
-                )
-            return jnp.broadcast_to(jnp.asarray(alpha, leaf.dtype), leaf.shape)
-
         leaves, treedef = jax.tree.flatten(position)
-        triples = zip(_tree.leaf_names(position), leaves, jax.tree.leaves(spread), strict=True)
-        return jax.tree.unflatten(treedef, [fit(*triple) for triple in triples])
+        pairs = zip(spread(self.concentration, position, "concentration"), leaves, strict=True)
+        return jax.tree.unflatten(
+            treedef, [jnp.broadcast_to(jnp.asarray(alpha, leaf.dtype), leaf.shape) for alpha, leaf in pairs]
+        )
 
     def combine(self, position: Params, total: PyTree) -> PyTree:
         """α + Σ_i z_i. Differences of counts (control variates) can make an estimate negative; the sum never is."""
@@ -222,7 +212,8 @@ class CountModel(Posterior):
     def values(self, position: Params, rows: Rows) -> dict[str, Array]:
         """Concentrations, and the counts of the rows: a few moments of each."""
         each = self.summand.each(position, rows, jax.random.key(0) if self.takes_key else None)
-        marks = [_marks(leaf) for leaf in jax.tree.leaves((self.prior_term(position), each))]
+        said = (self.prior_term(position), self.constrain(position), each)
+        marks = [_marks(leaf) for leaf in jax.tree.leaves(said)]
         return {"counts": jnp.concatenate(marks)}
 
     def stats(self, total: PyTree) -> dict[str, Array]:
@@ -235,12 +226,9 @@ class CountModel(Posterior):
             row = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), row)
         key = (jax.eval_shape(jax.random.key, 0),) if self.takes_key else ()
         graph = jax.make_jaxpr(self.counts)(params, row, *key).jaxpr
-        needed = {var for var in graph.outvars if not isinstance(var, Literal)}
-        for equation in reversed(graph.eqns):
-            if needed.intersection(equation.outvars):
-                needed.update(var for var in equation.invars if not isinstance(var, Literal))
+        used = used_inputs(graph, [True] * len(graph.outvars))
         of_params, of_row = len(jax.tree.leaves(params)), len(jax.tree.leaves(row))
-        return bool(needed.intersection(graph.invars[:of_params] + graph.invars[of_params + of_row :]))
+        return any(used[:of_params]) or any(used[of_params + of_row :])
 
     @property
     def summand(self) -> CountSum:
@@ -250,6 +238,9 @@ class CountModel(Posterior):
 
 class CountSum:
     """f(θ, x_i) = z_i, the counts of a row: the summand that drives samplers on the simplex."""
+
+    dense = True
+    """Single rows have values as large as the parameters, so few rows are looked at together."""
 
     def __init__(self, model: CountModel):
         self.model = model
@@ -276,8 +267,9 @@ class CountSum:
         params = self.model.constrain(position)
         if not self.model.takes_key:
             return _like(position, jax.vmap(lambda row: self.model.one(params, row, None))(rows))
-        count = jax.tree.leaves(rows)[0].shape[0]
-        keys = jax.random.split(jax.random.key(0) if key is None else key, count)
+        if key is None:
+            raise InvalidTypeError("`counts` takes a key, but none was given to the sum.")
+        keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
         return _like(position, jax.vmap(self.model.one, (None, 0, 0))(params, rows, keys))
 
 

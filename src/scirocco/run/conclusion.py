@@ -58,9 +58,8 @@ def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, ru
     name = _tree.leaf_names(ready.start.position)[leaf]
     if not isinstance(problem.model, Model):
         return DivergenceError(
-            f"chain {chain} left the finite numbers at step {step}: parameter `{name}` is NaN or infinite. The "
-            "transitions of count samplers are finite for finite counts >= 0: look whether `counts` returned NaN or "
-            "negative numbers.",
+            f"chain {chain} left the finite numbers at step {step}: parameter `{name}` is NaN or infinite. "
+            + _reason(type(ready.parts.sampler).__name__),
             run=run if run.num_draws else None,
             chain=chain,
             step=step,
@@ -87,6 +86,15 @@ def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, ru
         f"keeps the parameters finite. {kept}"
     )
     return DivergenceError(message, run=run if run.num_draws else None, chain=chain, step=step)
+
+
+def _reason(sampler: str) -> str:
+    """Why a count sampler leaves the finite numbers."""
+    if sampler == "SimplexSGRLD":
+        return (
+            "Its Euler steps are too long: try a tenth of the step size, or sc.SCIR, which has no such limit."
+        )
+    return "Its transitions are finite for finite counts: look whether `counts` returned NaN or infinite numbers."
 
 
 def _show(step_size: Any) -> str:

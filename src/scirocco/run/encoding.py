@@ -18,7 +18,7 @@ from scirocco import estimators, samplers, simplex
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Posterior
 from scirocco.reducers import MomentResult
-from scirocco.types import Params, PyTree
+from scirocco.types import Array, Params, PyTree
 
 _MAX_ARRAY_BYTES = 1 << 20
 _ONLY_FOR_SETUP = {"ControlVariates": ("optimizer",)}
@@ -133,13 +133,18 @@ def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
 
 def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[float]]:
     """A model by what it says of the prior and a few rows, at a point and near it."""
-    near = jax.tree.map(lambda leaf: leaf + jnp.asarray(0.1, leaf.dtype), position)
+    near = jax.tree.map(_shifted, position)
     rows = jax.tree.map(jnp.asarray, rows)
     out: dict[str, list[float]] = {}
     for point in (position, near):
         for name, value in model.values(point, rows).items():
             out.setdefault(name, []).extend(np.asarray(value, np.float64).ravel().tolist())
     return out
+
+
+def _shifted(leaf: Array) -> Array:
+    """Every entry by another amount: a common shift means nothing to a softmax."""
+    return leaf + jnp.linspace(0.05, 0.15, leaf.size).reshape(leaf.shape).astype(leaf.dtype)
 
 
 def compare_models(stored: dict[str, list[float]], found: dict[str, list[float]]) -> str | None:

@@ -141,10 +141,11 @@ class Session:
     def _next_steps(self) -> int:
         """As many steps as take about a third of a second, whole draws, within the buffers."""
         plan = self.plan
+        first, second = getattr(self.chains, "first_chunks", (_FIRST_CHUNK, _SECOND_CHUNK))
         if not self.timing:
-            wanted = _FIRST_CHUNK
+            wanted = first
         elif not self.rate:
-            wanted = _SECOND_CHUNK
+            wanted = second
         else:
             wanted = int(self.rate * _CHUNK_SECONDS)
         if self.step < plan.num_burnin:

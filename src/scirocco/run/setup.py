@@ -9,8 +9,15 @@ import jax
 
 from scirocco import _tree
 from scirocco.data import ArraySource, Resident, Streamed, Table, as_source, to_device
-from scirocco.errors import BadStartError, InvalidTypeError
-from scirocco.estimators import Estimator, Referenced, measure_counts
+from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
+from scirocco.estimators import (
+    ControlVariates,
+    Estimator,
+    Referenced,
+    Stratified,
+    Weighted,
+    measure_counts,
+)
 from scirocco.model import Model, Posterior
 from scirocco.run import pilot, probe
 from scirocco.run.loop import Parts, Start
@@ -46,6 +53,11 @@ def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator
     _check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     _check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     _check_pair(model, sampler)
+    if model.takes_key and isinstance(estimator, ControlVariates):
+        raise InvalidValueError(
+            "ControlVariates keeps one sum over all rows for the whole run; for counts that are drawn it would be one "
+            "random draw, and the chain would settle around it. Use sc.Minibatch, sc.SVRG or sc.SCIRCV."
+        )
     source = as_source(data)
     automatic = getattr(estimator, "sampling", "auto") == "auto"
     estimator = with_reference(sampler, estimator)
@@ -131,8 +143,16 @@ def count_scales(
     model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key
 ) -> Reference:
     """The shapes α + Σz and the variance of an estimate of them, where the chain starts (one pass)."""
+    if isinstance(inner := getattr(estimator, "inner", estimator), (Weighted, Stratified)):
+        raise InvalidValueError(
+            f"a step size is chosen from the noise of plain batches, which says nothing about {type(inner).__name__}: "
+            "give one, e.g. sc.SCIR(step_size=0.1)."
+        )
     total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
-    return Reference(model.combine(position, total), variance)
+    many = estimator.rows_in_pass(table.num_rows)
+    batch = estimator.batching(table.num_rows).size
+    renewed = None if many == table.num_rows else batch / many * (1 - many / table.num_rows)
+    return Reference(model.combine(position, total), variance, renewed)
 
 
 def place(model: Posterior, table: Table, params: Params, key: Key) -> Params:

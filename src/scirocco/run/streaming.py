@@ -161,7 +161,7 @@ def _pass(
     many = streamed.without_rows.estimator.rows_in_pass(table.num_rows)
     if many < table.num_rows:
         assert key is not None
-        some = table.random_rows(many, jax.random.fold_in(key, 1))
+        some = table.random_rows(many, jax.random.fold_in(key, 1), replace=False)
         sums = (_scaled_sum(model, table.num_rows / many, position, some, key), None)
     elif signs is None:
         sums = (table.sum(model.summand, position, key), None)

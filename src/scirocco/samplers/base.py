@@ -30,6 +30,8 @@ class Reference(NamedTuple):
     total: PyTree
     variance: PyTree
     """Variance of a single estimate, for each entry."""
+    renewed: float | None = None
+    """Variance of a renewed reference, over that of a single estimate; None: it has none."""
 
 
 class Gradient(NamedTuple):

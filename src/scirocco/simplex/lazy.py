@@ -217,6 +217,12 @@ class LazySCIR:
         if missing:
             raise InvalidValueError(f"`state` lacks {missing}: give the dict that LazySCIR.state() returned.")
         lazy = cls(state["concentration"], state["theta"], num_threads=num_threads)
+        wanted = {"ahead": lazy._ahead, "when": lazy._when, "span": lazy._span, "excess": lazy._excess}
+        for name, like in wanted.items():
+            if np.shape(state[name]) != like.shape:
+                raise InvalidValueError(
+                    f"`{name}` of `state` has shape {np.shape(state[name])}; `theta` asks for {like.shape}."
+                )
         lazy._ahead = np.array(state["ahead"], np.uint8)
         lazy._when, lazy._span = np.array(state["when"], np.float64), np.array(state["span"], np.float64)
         lazy._excess = np.array(state["excess"], np.float64)

@@ -44,7 +44,8 @@ class SCIR(Sampler):
     step_size
         h, the time between two estimates, in units in which θ forgets like e^(-h); number, tree or schedule. It is the
         paper's h (equation 3.3): the convention of `sc.SGLD` and that of the paper agree here. By default the noise of
-        the counts is measured (one pass) and h chosen so that it adds at most a tenth to the variance of any θ.
+        the counts in plain batches is measured where the chain starts (one pass), and h chosen so that it adds at
+        most a tenth to the variance of any θ.
 
     Examples
     --------

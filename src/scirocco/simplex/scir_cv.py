@@ -50,7 +50,10 @@ class SCIRCV(Sampler):
     left side is at least twice the right.
 
     The reference a is the exact sum over all rows at the start. For counts that depend on ω or are drawn (latent
-    variables), it is renewed every `refresh_every` steps from `refresh_size` rows. Cost per step: as SCIR.
+    variables) it is renewed every `refresh_every` steps, and in between θ moves about it: with drawn counts and
+    renewals from all rows that is a Gibbs sampler, whatever h is. A reference from fewer rows has an error of its own,
+    which stays for `refresh_every` steps: it adds like plain SCIR's with steps of `refresh_every` times h and batches
+    of `refresh_size`. Cost per step: as SCIR, and the renewals.
 
     Parameters
     ----------
@@ -59,9 +62,10 @@ class SCIRCV(Sampler):
     parametrization
         2 (default, the more accurate) or 1.
     refresh_every
-        ℓ, steps between renewals of a; 0: never. By default never for observed counts, every 20 steps for latent ones.
+        ℓ, steps between renewals of a; 0: never. By default never for observed counts; for latent ones as many as there
+        are batches in a pass over the data, at least 20, so that renewals cost as much as the batches.
     refresh_size
-        Rows for a renewal; by default 20 batches (all rows, when there are fewer).
+        Rows for a renewal; by default all.
 
     Examples
     --------
@@ -94,16 +98,12 @@ class SCIRCV(Sampler):
             _checks.positive_int(self.refresh_size, "refresh_size")
 
     def with_refresh(self, latent: bool, batch_size: int, num_rows: int) -> SCIRCV:
-        """With the defaults filled in: renewals cost as much as the batches do, and are for latent counts alone."""
-        size = self.refresh_size or min(num_rows, _REFRESH_STEPS * batch_size)
-        return dataclasses.replace(
-            self,
-            refresh_every=_REFRESH_STEPS if latent else 0,
-            refresh_size=None if size >= num_rows else size,
-        )
+        """With the default filled in: renewals cost as much as the batches do, and are for latent counts alone."""
+        every = max(_REFRESH_STEPS, -(-num_rows // batch_size))
+        return dataclasses.replace(self, refresh_every=every if latent else 0)
 
     def resolve(self, scales: Reference, params: Params) -> SCIRCV:  # type: ignore[override]
-        """h with h Var(â)/(a - 1)² ≤ 1/10 where control is used, and SCIR's elsewhere."""
+        """h with h Var(â)/(a - 1)² ≤ 1/10 where control is used, and SCIR's elsewhere and for the reference."""
         if self.step_size is not None:
             return self
         limits = []
@@ -115,6 +115,8 @@ class SCIRCV(Sampler):
                 control_is_stable(self.parametrization, jnp.asarray(a), jnp.asarray(v), jnp.asarray(held))
             )
             limits.append(np.min(np.where(used, held, step_for_variance(a, v))))
+            if self.refresh_every and scales.renewed is not None:
+                limits.append(np.min(step_for_variance(a, v * scales.renewed)) / self.refresh_every)
         return dataclasses.replace(self, step_size=float(min(limits)))
 
     def init(self, params: Params, key: Key) -> ControlledState:
@@ -157,18 +159,19 @@ def controlled(
     return jnp.where(rate > 0.0, step / jnp.where(rate > 0.0, rate, 1.0), step), rate, used
 
 
-def control_is_stable(parametrization: int, reference: Array, variance: Array, step: Array) -> Array:
+def control_is_stable(parametrization: int, reference: Any, variance: Any, step: Any, xp: Any = jnp) -> Any:
     """Whether a component's second moment contracts well under control, by a Poisson model of its count in a batch.
 
     E[e^(-2b̂h)] < 1, with a margin: in parametrisation 2 b̂ is about its count over m, less 1/(a - 1); in 1 a step
-    shrinks θ by e^(-h) when the batch has the component, and lets it grow by e^(h/(a - 1)) when it has not.
+    shrinks θ by e^(-h) when the batch has the component, and lets it grow by e^(h/(a - 1)) when it has not. `xp` is the
+    array module, for callers without JAX.
     """
-    excess = jnp.maximum(reference - 1.0, 1e-6)
-    in_batch = excess * excess / jnp.maximum(variance, 1e-30)
+    excess = xp.maximum(reference - 1.0, 1e-6)
+    in_batch = xp.minimum(excess * excess / xp.maximum(variance, 1e-30), 1e6)
     growth = 2.0 * step / excess
     if parametrization == 2:
-        pull = in_batch * -jnp.expm1(-2.0 * step / in_batch)
+        pull = in_batch * -xp.expm1(-2.0 * step / in_batch)
         return (reference > 1.0) & (pull > _MARGIN * growth)
-    absent = jnp.exp(-in_batch)
-    pull = (1.0 - absent) * -jnp.expm1(-2.0 * step)
-    return (reference > 1.0) & (pull > _MARGIN * absent * jnp.expm1(jnp.minimum(growth, 50.0)))
+    absent = xp.exp(-in_batch)
+    pull = (1.0 - absent) * -xp.expm1(-2.0 * step)
+    return (reference > 1.0) & (pull > _MARGIN * absent * xp.expm1(xp.minimum(growth, 50.0)))

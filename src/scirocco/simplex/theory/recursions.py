@@ -72,8 +72,8 @@ def moments(
 
     The exact CIR process has E[θ_M] = θ₀e^(-T) + a(1 - e^(-T)) and Var[θ_M] = 2θ₀(e^(-T) - e^(-2T)) + a(1 - e^(-T))²,
     T = Mh; it tends to Gamma(a, 1). SCIR has the same mean, and (1 - e^(-2T)) tanh(h/2) Var(â) more variance. For
-    SCIR-CV the recursions at the head of this module are run. Its awkward cases are the samplers': a <= 1 is plain
-    SCIR, b̂ <= 0 in (i) is a step of (ii), b̂ = 0 is the limit.
+    SCIR-CV the recursions at the head of this module are run: a <= 1 is plain SCIR, b̂ <= 0 in (i) is a step of (ii),
+    b̂ = 0 is the limit. (`sc.SCIRCV` also leaves rare components to plain SCIR; here control is always used.)
 
     Parameters
     ----------
