@@ -186,9 +186,8 @@ def test_no_number_is_used_twice(sampler):
         position = state.sampler.position
 
         def one(number):
-            drawn = loop.draw(
-                ready.parts, position, step_key(state.noise_key, number), state.batch_key, number
-            )
+            own = step_key(state.noise_key, number)
+            drawn = loop.draw(MODEL, ready.parts, position, own, state.batch_key, number)
             return drawn.noise
 
         return jax.vmap(one)(jnp.arange(300)), getattr(state.sampler, "momentum", None)
