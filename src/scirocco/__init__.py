@@ -73,6 +73,7 @@ __all__ = [
     "errors",
     "from_numpyro",
     "load",
+    "models",
     "reducers",
     "resume",
     "sample",
@@ -86,7 +87,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that most users never enter are opened when they are asked for."""
-    if name in ("sgmcmc", "analysis"):
+    if name in ("sgmcmc", "analysis", "models"):
         return importlib.import_module(f"scirocco.{name}")
     if name == "from_numpyro":
         from scirocco.bridges import from_numpyro

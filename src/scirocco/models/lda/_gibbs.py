@@ -1,0 +1,262 @@
+"""Compiled Gibbs sweeps over the documents of a batch, with the topics fixed.
+
+A token of word w in document d has topic k with probability proportional to (α_k + n_dk) ω_kw, n_dk counted without the
+token. Two kernels draw from it. Both are given the documents `first` to `last` and release the interpreter's lock, so
+that threads can share a batch; a document has a stream of random numbers of its own, and sums are integers, so who
+takes which document changes nothing.
+
+Sparse: Σ_k n_dk ω_kw runs over the topics that the document has, Σ_k α_k ω_kw is the same for all tokens of a word: its
+partial sums are prepared once for the batch, and one draw in them is a binary search.
+Dense: partial sums of all K products, and a binary search.
+
+Conditional probabilities are summed as whole multiples of 2⁻³², which keeps their sums independent of the order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy import uint64
+
+from scirocco.diffusions.host._random import cached, called, stream, uniform
+
+UNIT = 2.0**32  # of summed probabilities: 2³¹ tokens times sweeps fit in 64 bits with sign
+_IGNORED, _DRAWN, _EXPECTED = 0, 1, 2  # what is summed in a sweep: nothing, topics, or their probabilities
+_BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
+_TINY = 1e-20  # rows below are scaled up, so that products with α stay in the range of single precision
+
+
+def kept(function: Callable[..., Any]) -> Any:
+    """`cached`, under a name that changes with this file too, because installed files may all have one date."""
+    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    function.__qualname__ += f"_{digest}"
+    return cached(function)
+
+
+@kept
+def first_bad(weights: Any) -> tuple[int, bool]:
+    """The first row with an entry that is negative or not finite (-1: none), and whether rows need `scaled`."""
+    small: Any = False
+    for w in range(weights.shape[0]):
+        low, high, total = np.float32(0.0), np.float32(0.0), np.float32(0.0)
+        for k in range(weights.shape[1]):
+            value = weights[w, k]
+            low, high = min(low, value), max(high, value)
+            total += value - value  # NaN, if any entry is not finite
+        if low < 0.0 or total != 0.0:
+            return w, False
+        small |= high < _TINY
+    return -1, small
+
+
+@kept
+def scaled(weights: Any) -> Any:
+    """A copy in which tiny rows have the maximum 1, and rows of zeros are ones: such a word says nothing of topics."""
+    out = weights.copy()
+    for w in range(out.shape[0]):
+        high = out[w].max()
+        if high < _TINY:
+            for k in range(out.shape[1]):
+                out[w, k] = np.float64(weights[w, k]) / high if high > 0.0 else 1.0
+    return out
+
+
+@kept
+def accumulate(weights: Any, alpha: Any, cumulative: Any, first: int, last: int) -> None:
+    """Partial sums over k of α_k ω_kw, for the rows `first` to `last`; summed in double, kept in single precision."""
+    for w in range(first, last):
+        total = 0.0
+        for k in range(weights.shape[1]):
+            total += alpha[k] * weights[w, k]
+            cumulative[w, k] = total
+
+
+# Two things that cost more than the arithmetic if they are forgotten. Indices are unsigned: for signed ones numba must
+# ask, at every access, whether they count from the end. And no function with arrays as arguments is called for a
+# token: its references are counted by atomic operations, even where the code is inlined.
+
+
+@called
+def _expect(
+    w: Any, mass: float, total: float, active: Any, num: int, partial: Any, slab: Any, rest: Any
+) -> None:
+    """Add a token's conditional probabilities; of the part with α, which is spread at the end, only the sum."""
+    factor, before = UNIT / (mass + total), 0.0
+    for start in range(num):
+        j = uint64(start)
+        slab[w, uint64(active[j])] += np.int64((partial[j] - before) * factor + 0.5)
+        before = partial[j]
+    rest[w] += np.int64(total * factor + 0.5)
+
+
+@called
+def _sparse_sweep(
+    tokens: Any, topics: Any, z: Any, held: Any, slab: Any, rest: Any, mode: int, s0: Any, s1: Any
+) -> tuple[Any, Any]:
+    """One sweep over one document. `held`: n_k, the topics with n_k > 0, where in that list a topic is, its length."""
+    weights, cumulative = topics
+    counts, active, place, partial, length = held
+    num, last = length[0], uint64(weights.shape[1] - 1)
+    for i in range(tokens.size):
+        w, topic = uint64(tokens[i]), uint64(z[i])
+        if topic <= last:  # else the token is placed for the first time
+            counts[topic] -= 1.0
+            if counts[topic] == 0.0:
+                num -= 1
+                j, moved = uint64(place[topic]), uint64(active[uint64(num)])
+                active[j], place[moved] = moved, j
+        mass = 0.0
+        for start in range(num):
+            topic = uint64(active[uint64(start)])
+            mass += counts[topic] * weights[w, topic]
+            partial[uint64(start)] = mass
+        total = np.float64(cumulative[w, last])
+        s0, s1, u = uniform(s0, s1)
+        x = u * (mass + total)
+        if x < mass:
+            j = uint64(0)
+            while partial[j] <= x:
+                j += uint64(1)
+            topic = uint64(active[j])
+        else:  # the first k with a partial sum above x, by halving without branches to mispredict
+            x, topic, span = min(x - mass, total * _BELOW), uint64(0), last + uint64(1)
+            while span > uint64(1):
+                half = span >> uint64(1)
+                topic = topic + half if cumulative[w, topic + half - uint64(1)] <= x else topic
+                span -= half
+        if mode == _DRAWN:
+            slab[w, topic] += 1
+        elif mode == _EXPECTED:
+            _expect(w, mass, total, active, num, partial, slab, rest)
+        z[i] = topic
+        if counts[topic] == 0.0:
+            active[uint64(num)], place[topic] = topic, num
+            num += 1
+        counts[topic] += 1.0
+    length[0] = num
+    return s0, s1
+
+
+@kept
+def sparse_documents(
+    texts: Any,
+    topics: Any,
+    z: Any,
+    plan: Any,
+    slab: Any,
+    rest: Any,
+    mixes: Any,
+    seed: Any,
+    first: int,
+    last: int,
+) -> None:
+    """Sweeps over some documents; `plan` is (sweeps, burn-in, expectations?, keep topics of documents?)."""
+    indptr, tokens, documents = texts
+    sweeps, burn_in, expected, keep = plan
+    num_topics = topics[0].shape[1]
+    counts, partial, length = np.empty(num_topics), np.empty(num_topics), np.zeros(1, np.int64)
+    active, place = np.zeros(num_topics, np.uint32), np.zeros(num_topics, np.uint32)
+    held = counts, active, place, partial, length
+    for d in range(first, last):
+        begin, end = indptr[d], indptr[d + 1]
+        _count(z[begin:end], counts)
+        length[0] = 0
+        for k in range(num_topics):
+            if counts[k] > 0.0:
+                active[length[0]], place[k] = k, length[0]
+                length[0] += 1
+        s0, s1 = stream(seed[0], seed[1], uint64(documents[d]))
+        for sweep in range(sweeps):
+            mode = _IGNORED if sweep < burn_in else _EXPECTED if expected else _DRAWN
+            s0, s1 = _sparse_sweep(tokens[begin:end], topics, z[begin:end], held, slab, rest, mode, s0, s1)
+            if keep and sweep >= burn_in:
+                for j in range(length[0]):
+                    mixes[d, active[j]] += counts[active[j]]
+
+
+@called
+def _count(z: Any, counts: Any) -> None:
+    """How many tokens have each topic; those without one are left out."""
+    counts[:] = 0.0
+    for i in range(z.size):
+        topic = uint64(z[i])
+        if topic < uint64(counts.size):
+            counts[topic] += 1.0
+
+
+@called
+def _dense_sweep(
+    tokens: Any, topics: Any, z: Any, counts: Any, partial: Any, slab: Any, mode: int, s0: Any, s1: Any
+) -> tuple[Any, Any]:
+    """One sweep over one document, with all K products for every token."""
+    weights, alpha = topics
+    last = uint64(weights.shape[1] - 1)
+    for i in range(tokens.size):
+        w, topic = uint64(tokens[i]), uint64(z[i])
+        if topic <= last:  # else the token is placed for the first time
+            counts[topic] -= 1.0
+        total = 0.0
+        for k in range(weights.shape[1]):
+            total += (alpha[uint64(k)] + counts[uint64(k)]) * weights[w, uint64(k)]
+            partial[uint64(k)] = total
+        s0, s1, u = uniform(s0, s1)
+        x, topic, span = min(u * total, total * _BELOW), uint64(0), last + uint64(1)
+        while span > uint64(1):
+            half = span >> uint64(1)
+            topic = topic + half if partial[topic + half - uint64(1)] <= x else topic
+            span -= half
+        z[i] = topic
+        counts[topic] += 1.0
+        if mode == _DRAWN:
+            slab[w, topic] += 1
+        elif mode == _EXPECTED:
+            factor, before = UNIT / total, 0.0
+            for k in range(weights.shape[1]):
+                slab[w, uint64(k)] += np.int64((partial[uint64(k)] - before) * factor + 0.5)
+                before = partial[uint64(k)]
+    return s0, s1
+
+
+@kept
+def dense_documents(
+    texts: Any,
+    topics: Any,
+    z: Any,
+    plan: Any,
+    slab: Any,
+    rest: Any,
+    mixes: Any,
+    seed: Any,
+    first: int,
+    last: int,
+) -> None:
+    """Sweeps over some documents with all K products; arguments as above, but `topics` is (ω, α), `rest` unused."""
+    indptr, tokens, documents = texts
+    sweeps, burn_in, expected, keep = plan
+    counts, partial = np.empty(topics[1].size), np.empty(topics[1].size)
+    for d in range(first, last):
+        begin, end = indptr[d], indptr[d + 1]
+        _count(z[begin:end], counts)
+        s0, s1 = stream(seed[0], seed[1], uint64(documents[d]))
+        for sweep in range(sweeps):
+            mode = _IGNORED if sweep < burn_in else _EXPECTED if expected else _DRAWN
+            s0, s1 = _dense_sweep(
+                tokens[begin:end], topics, z[begin:end], counts, partial, slab, mode, s0, s1
+            )
+            if keep and sweep >= burn_in:
+                for k in range(counts.size):
+                    mixes[d, k] += counts[k]
+
+
+@kept
+def spread(slab: Any, rest: Any, topics: Any, factor: float, out: Any, first: int, last: int) -> None:
+    """Sums to means: `factor` times the slab and, where there is a `rest`, its share by α_k ω_kw."""
+    weights, alpha, cumulative = topics
+    for w in range(first, last):
+        share = rest[w] / np.float64(cumulative[w, slab.shape[1] - 1]) if rest.size else 0.0
+        for k in range(slab.shape[1]):
+            out[w, k] = (slab[w, k] + share * alpha[k] * weights[w, k]) * factor

@@ -1,0 +1,133 @@
+"""How well a topic's top words go together, from how often they share a document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scirocco._checks import choice
+from scirocco._extras import require
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.lda.corpus import Corpus, as_corpus
+
+MEASURES = ("npmi", "umass")
+_CHUNK_DOCUMENTS = 1 << 13
+
+
+def coherence(top_words: Any, corpus: Any, measure: str = "npmi") -> np.ndarray:
+    """The mean over pairs of a topic's top words of how they share documents.
+
+    With D documents that are not empty, D(v) of them with the word v and D(v, w) with both, p(·) = D(·) / D:
+
+    - npmi: log[p(v, w) / (p(v) p(w))] / −log p(v, w), from −1 to 1. Pairs that never share a document have −1, pairs in
+      every document 1: the limits.
+    - umass: log[(D(v, w) + 1) / D(v)], v the word that stands higher in the list (Mimno et al. 2011, who add up the
+      pairs instead). Pairs whose v is in no document are left out; a topic with none left is NaN.
+
+    One pass over the corpus by chunks; memory grows with the square of the number of distinct top words.
+
+    Parameters
+    ----------
+    top_words
+        Word ids, topics × words, most probable first, (K, n) with n >= 2.
+    corpus
+        A `Corpus`, or what `as_corpus` takes.
+    measure
+        "npmi" or "umass".
+
+    Returns
+    -------
+    numpy.ndarray
+        (K,), higher is better.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> counts = np.array([[3, 1, 0, 0], [1, 2, 0, 0], [0, 0, 1, 1], [0, 0, 5, 1]])
+    >>> coherence([[0, 1], [2, 3], [0, 2]], counts)
+    array([ 1.,  1., -1.])
+    """
+    choice(measure, "measure", MEASURES)
+    held = corpus if isinstance(corpus, Corpus) else as_corpus(corpus)
+    words = _checked(top_words, held.vocabulary_size)
+    distinct, places = np.unique(words, return_inverse=True)
+    together, num_documents = shared_documents(distinct, held)
+    places = places.reshape(words.shape)
+    above, below = np.triu_indices(words.shape[1], 1)
+    v, w = places[:, above], places[:, below]
+    alone = np.diagonal(together)
+    if measure == "npmi":
+        return np.mean(_npmi(together[v, w], alone[v], alone[w], num_documents), axis=1)
+    return _umass(together[v, w], alone[v])
+
+
+def _npmi(both: np.ndarray, one: np.ndarray, other: np.ndarray, num_documents: int) -> np.ndarray:
+    score = np.where(both == num_documents, 1.0, -1.0)
+    inside = (both > 0) & (both < num_documents)
+    p = both[inside] / num_documents
+    # products of counts in floating point: integers of a large corpus would overflow
+    lift = np.log(p) - np.log(one[inside] / num_documents) - np.log(other[inside] / num_documents)
+    score[inside] = lift / -np.log(p)
+    return score
+
+
+def _umass(both: np.ndarray, one: np.ndarray) -> np.ndarray:
+    known = one > 0
+    terms = np.log((both + 1.0) / np.where(known, one, 1.0)) * known
+    used = known.sum(axis=1)
+    return np.where(used > 0, terms.sum(axis=1) / np.maximum(used, 1), np.nan)
+
+
+def shared_documents(words: np.ndarray, corpus: Corpus) -> tuple[np.ndarray, int]:
+    """How many documents hold both of two words, for all pairs of some, and how many are not empty.
+
+    Parameters
+    ----------
+    words
+        Distinct word ids, (W,).
+    corpus
+        The documents.
+
+    Returns
+    -------
+    together, num_documents
+        Whole numbers (W, W), with the documents of a single word on the diagonal; and the documents with any word.
+    """
+    sparse = require("scipy.sparse", "counting shared documents")
+    column = np.full(corpus.vocabulary_size, -1, np.int64)
+    column[words] = np.arange(len(words))
+    together = np.zeros((len(words), len(words)), np.int64)
+    for start in range(0, corpus.num_documents, _CHUNK_DOCUMENTS):
+        numbers = np.arange(start, min(start + _CHUNK_DOCUMENTS, corpus.num_documents))
+        indptr, ids, counts = corpus.take_csr(numbers)
+        document = np.repeat(np.arange(len(numbers)), np.diff(indptr))
+        wanted = (column[ids] >= 0) & (counts > 0)
+        entries = (np.ones(int(wanted.sum()), np.int64), (document[wanted], column[ids[wanted]]))
+        present = sparse.csr_array(entries, shape=(len(numbers), len(words)))
+        pairs = (present.T @ present).tocoo()
+        np.add.at(together, (pairs.row, pairs.col), pairs.data)
+    return together, corpus.num_documents - corpus.num_empty
+
+
+def _checked(top_words: Any, num_words: int) -> np.ndarray:
+    words = np.asarray(top_words)
+    if words.dtype.kind not in "iu":
+        raise InvalidTypeError(
+            f"`top_words` must be word ids (whole numbers), topics × words, got dtype {words.dtype}. Ids of words are "
+            "their places in the vocabulary."
+        )
+    if words.ndim != 2 or words.shape[1] < 2 or not len(words):
+        raise InvalidValueError(
+            f"`top_words` must be topics × words, two words or more for each topic, got shape {words.shape}."
+        )
+    bad = (words < 0) | (words >= num_words)
+    if bad.any():
+        topic = int(np.argwhere(bad)[0, 0])
+        raise InvalidValueError(
+            f"topic {topic} has the word id {words[bad][0]}; with {num_words:,} words the ids are 0..{num_words - 1}."
+        )
+    for topic, row in enumerate(words):
+        if len(np.unique(row)) < len(row):
+            raise InvalidValueError(f"topic {topic} of `top_words` has a word twice: {row.tolist()}.")
+    return words.astype(np.int64)

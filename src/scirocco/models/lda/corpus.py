@@ -1,0 +1,277 @@
+"""Every form in which people hold word counts, as one corpus that has been looked at."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scirocco._extras import require
+from scirocco.data.native.corpus import CorpusSource
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.lda.readers import check_counts, check_words, read_matrix, read_vocabulary
+from scirocco.models.lda.streams import DocumentReader, DocumentStream, Rows, stack
+
+log = logging.getLogger("scirocco")
+_CHUNK_DOCUMENTS = 1 << 14
+_FORMS = (
+    "a SciPy sparse matrix or a 2-D array of counts (documents × words), a CorpusSource, the path of a corpus, or an "
+    "iterable of documents (lists of words, or of (word id, count) pairs)"
+)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents as checked word counts.
+
+    Attributes
+    ----------
+    source
+        Where the rows are: in memory, or in a data folder.
+    vocabulary
+        The words in the order of their ids, if they are known.
+    num_tokens
+        The sum of all counts.
+    num_empty
+        Documents without a word. They are kept and contribute nothing.
+    notes
+        What was left out or assumed, in sentences.
+    """
+
+    source: CorpusSource
+    vocabulary: tuple[str, ...] | None
+    num_tokens: int
+    num_empty: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_documents(self) -> int:
+        """Documents, empty ones included."""
+        return self.source.num_rows
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Words V; ids are 0..V-1."""
+        return self.source.vocabulary_size
+
+    def take_csr(self, indices: Any) -> Rows:
+        """The documents with these numbers: `indptr` (int64), `words` (int32), `counts` (int32)."""
+        indptr, words, counts = self.source.take_csr(indices)
+        return indptr, words.astype(np.int32, copy=False), counts.astype(np.int32, copy=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"Corpus({self.num_documents:,} documents, {self.vocabulary_size:,} words, {self.num_tokens:,} tokens, "
+            f"{self.num_empty:,} empty)"
+        )
+
+
+def as_corpus(X: Any, vocabulary: Any = None) -> Corpus:
+    """Word counts in any usual form as a checked `Corpus`.
+
+    Counts must be whole numbers >= 0, ids must lie in 0..V-1; anything else is an error that names the document, and
+    nothing is rounded or clamped. Empty documents are legal, as long as one document has a word.
+
+    Parameters
+    ----------
+    X
+        One of
+
+        - a SciPy sparse matrix or array, or a dense 2-D array, documents × words;
+        - a `CorpusSource` or the path of a data folder, which is read where it is;
+        - the path of a UCI bag-of-words file, a Matrix Market file (both also `.gz`) or a sparse `.npz`;
+        - an iterable of documents: gensim's lists of (word id, count) pairs, lists of words, dicts {word: count}.
+    vocabulary
+        The words in the order of their ids: a sequence, a dict {word: id}, a gensim `Dictionary`, or the path of a
+        text file with one word a line; or just their number. In lists of words, those outside it are left out and
+        counted in `notes`. Without it, words are learned from a list of documents (most frequent first), and pairs
+        have as many words as the largest id says.
+
+    Examples
+    --------
+    >>> corpus = as_corpus([["sun", "moon", "sun"], [], ["moon", "sun"]])
+    >>> corpus
+    Corpus(3 documents, 2 words, 5 tokens, 1 empty)
+    >>> corpus.vocabulary, corpus.notes
+    (('sun', 'moon'), ('1 of 3 documents is empty: kept, contributes nothing.',))
+    >>> as_corpus([[(0, 2)], [(5, 1)]], vocabulary=["sun", "moon"])
+    Traceback (most recent call last):
+        ...
+    scirocco.errors.InvalidValueError: document 1 (counted from 0) has the word id 5; with 2 words the ids are 0..1. ...
+    """
+    words, size = read_vocabulary(vocabulary)
+    if isinstance(X, Corpus):
+        _check_size(size, X.vocabulary_size)
+        return X if words is None else replace(X, vocabulary=words)
+    if isinstance(X, DocumentStream):
+        raise InvalidTypeError("a DocumentStream is read in batches, not held: use its take() or batches().")
+    if isinstance(X, (str, os.PathLike)):
+        X = _open(Path(X).expanduser())
+    notes: tuple[str, ...] = ()
+    if isinstance(X, CorpusSource):
+        source = X
+    elif require("scipy.sparse", "a corpus in memory").issparse(X) or _is_table(X):
+        source = _from_matrix(X, size)
+    elif isinstance(X, Iterable):
+        source, words, notes = _from_documents(X, words, size)
+    else:
+        raise InvalidTypeError(f"`X` must be {_FORMS}; got {type(X).__name__}.")
+    _check_size(size, source.vocabulary_size)
+    return _measured(source, words, notes)
+
+
+def _open(path: Path) -> Any:
+    if path.is_dir():
+        return CorpusSource(path)
+    if not path.is_file():
+        raise InvalidValueError(
+            f"`X` names {str(path)!r}, which does not exist. A text is given as [text.split()]."
+        )
+    return read_matrix(path)
+
+
+def _check_size(given: int | None, found: int) -> None:
+    if given is not None and given != found:
+        raise InvalidValueError(
+            f"`vocabulary` has {given:,} words, but the corpus has {found:,} columns. They must be equal, word i for "
+            "column i. Is the matrix documents × words?"
+        )
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is an array or a data frame of numbers; arrays of words or objects are read as documents."""
+    if not hasattr(X, "__array__"):
+        return False
+    array = np.asarray(X)
+    return array.dtype.kind in "fiubc" or array.ndim == 0
+
+
+def _from_matrix(X: Any, num_words: int | None) -> CorpusSource:
+    sparse = require("scipy.sparse", "a corpus in memory")
+    held: Any = X if sparse.issparse(X) else np.asarray(X)
+    if held.ndim != 2:
+        raise InvalidValueError(f"a matrix of counts is documents × words, got shape {held.shape}.")
+    if held.dtype.kind not in "fiub":
+        raise InvalidTypeError(f"word counts must be numbers, got dtype {held.dtype}.")
+    _check_size(num_words, held.shape[1])
+    matrix: Any = held if sparse.issparse(held) else sparse.csr_array(held)
+    if matrix.format == "csr":
+        check_words(matrix.indices, matrix.shape[1], lambda i: _document(matrix.indptr, i))
+    elif matrix.format in ("csc", "bsr"):
+        _check_blocks(matrix)  # SciPy's conversion would write outside its arrays
+    if matrix.format != "csr" or not matrix.has_canonical_format:
+        # entries given twice are summed: in 64 bits, because eight would wrap around
+        matrix = matrix.astype(np.float64 if matrix.dtype.kind == "f" else np.int64).tocsr().copy()
+        matrix.sum_duplicates()
+    counts = check_counts(
+        matrix.data, lambda i: f"{_document(matrix.indptr, i)}, word id {matrix.indices[i]},"
+    )
+    return _held((matrix.indptr, matrix.indices, counts.astype(np.int32)), *matrix.shape)
+
+
+def _check_blocks(matrix: Any) -> None:
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise InvalidValueError(
+            f"the {matrix.format} matrix of counts is damaged ({error}). Make it again, documents × words."
+        ) from error
+
+
+def _held(rows: tuple[Any, Any, Any], num_documents: int, num_words: int) -> CorpusSource:
+    sparse = require("scipy.sparse", "a corpus in memory")
+    indptr, words, counts = rows
+    if not num_documents or not np.any(counts):
+        raise InvalidValueError(
+            f"the corpus is empty: {num_documents:,} documents, none of which has a word. Look at the tokeniser or the "
+            "vocabulary."
+        )
+    return CorpusSource(sparse.csr_array((counts, words, indptr), shape=(num_documents, num_words)))
+
+
+def _document(indptr: np.ndarray, entry: int) -> str:
+    return f"document {int(np.searchsorted(indptr, entry, side='right')) - 1} (counted from 0)"
+
+
+def _from_documents(
+    X: Iterable[Any], words: tuple[str, ...] | None, size: int | None
+) -> tuple[CorpusSource, tuple[str, ...] | None, tuple[str, ...]]:
+    reader = DocumentReader(words, size, learn=size is None)
+    documents = []
+    for document in X:
+        documents.append(reader.read(document))
+        if reader.learn and reader.lookup and not isinstance(X, Sized):
+            raise InvalidValueError(
+                "words can be learned from a list of documents only, because an iterator may never end. Give the "
+                "`vocabulary`, or pass list(X)."
+            )
+    notes = []
+    if reader.num_unknown:
+        total = reader.num_tokens + reader.num_unknown
+        notes.append(
+            f"{reader.num_unknown:,} of {total:,} tokens are not in the vocabulary and were left out."
+        )
+        if not reader.num_tokens:
+            raise InvalidValueError(
+                f"the corpus is empty: {notes[0]} Was the text changed, e.g. to lower case?"
+            )
+    indptr, ids, counts = stack(documents)
+    if reader.lookup and words is None:
+        words, ids = _by_frequency(reader.lookup, ids, counts)
+        size = len(words)
+    elif size is None and len(ids):
+        size = int(ids.max()) + 1
+        notes.append(f"No vocabulary was given: {size:,} words, because the largest id is {size - 1}.")
+    return _held((indptr, ids, counts), len(documents), size or 1), words, tuple(notes)
+
+
+def _by_frequency(
+    lookup: dict[str, int], ids: np.ndarray, counts: np.ndarray
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Learned words, most frequent first, equals in the order of the alphabet; and the ids renumbered."""
+    frequency = np.bincount(ids, counts, len(lookup)).astype(np.int64)
+    words = sorted(lookup, key=lambda word: (-frequency[lookup[word]], word))
+    renumber = np.empty(len(words), np.int32)
+    renumber[[lookup[word] for word in words]] = np.arange(len(words), dtype=np.int32)
+    return tuple(words), renumber[ids]
+
+
+def _measured(source: CorpusSource, words: tuple[str, ...] | None, notes: tuple[str, ...]) -> Corpus:
+    """One pass over the rows: ids and counts are legal, tokens and empty documents are counted."""
+    num_tokens = num_empty = 0
+    for start in range(0, source.num_rows, _CHUNK_DOCUMENTS):
+        numbers = np.arange(start, min(start + _CHUNK_DOCUMENTS, source.num_rows))
+        indptr, ids, counts = source.take_csr(numbers)
+        shifted = _Shifted(indptr, start)
+        check_words(ids, source.vocabulary_size, shifted)
+        whole = check_counts(counts, shifted)
+        num_tokens += int(whole.sum())
+        # a folder may hold zeros, so a document with entries can still be empty
+        num_empty += int(np.sum(np.diff(np.concatenate([[0], np.cumsum(whole)])[indptr]) == 0))
+    if not num_tokens:
+        raise InvalidValueError(
+            f"the corpus is empty: {source.num_rows:,} documents, none of which has a word."
+        )
+    if num_empty:
+        verb = "is empty: kept, contributes" if num_empty == 1 else "are empty: kept, contribute"
+        notes = (*notes, f"{num_empty:,} of {source.num_rows:,} documents {verb} nothing.")
+    for note in notes:
+        log.info("corpus: %s", note)
+    return Corpus(source, words, num_tokens, num_empty, notes)
+
+
+@dataclass(frozen=True)
+class _Shifted:
+    """Names the document of an entry in a chunk that begins at document `start`."""
+
+    indptr: np.ndarray
+    start: int
+
+    def __call__(self, entry: int) -> str:
+        document = int(np.searchsorted(self.indptr, entry, side="right")) - 1 + self.start
+        return f"document {document} (counted from 0)"

@@ -1,0 +1,143 @@
+"""The local step of latent Dirichlet allocation by whole arrays, for accelerators: mixtures, then all topics."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _checks
+from scirocco.diffusions import gamma
+from scirocco.errors import InvalidValueError
+from scirocco.models.lda._tokens import Batch
+from scirocco.models.lda.local import Local
+from scirocco.types import Array, ArrayLike, Key
+
+
+def padded(batch: Batch, multiple: int = 32) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens as a matrix with a row for each document: positions in `batch.distinct`, and 1 for a token, 0 for none.
+
+    The length of the rows is rounded up to a multiple, so that few different shapes are compiled.
+
+    Examples
+    --------
+    >>> from scirocco.models.lda import local, local_jax
+    >>> index, count = local_jax.padded(local.from_counts([0, 2, 3], [4, 9, 9], [1, 1, 1]), multiple=2)
+    >>> index.tolist(), count.tolist()
+    ([[0, 1], [1, 0]], [[1, 1], [1, 0]])
+    """
+    lengths = np.diff(batch.indptr)
+    longest = max(int(lengths.max(initial=1)), 1)
+    count = np.arange(-(-longest // multiple) * multiple) < lengths[:, None]
+    index = np.zeros(count.shape, np.int32)
+    index[count] = batch.tokens
+    return index, count.astype(np.int32)
+
+
+def gibbs_parallel(
+    key: Key, index: Any, count: Any, weights: ArrayLike, alpha: ArrayLike, sweeps: int, burn_in: int
+) -> Local:
+    r"""Gibbs sweeps that alternate between the mixtures of the documents and the topics of all their tokens.
+
+    A sweep draws η_d | z ~ Dirichlet(α + n_d), then z_i | η_d with P(z = k) ∝ η_dk ω_kw for all tokens at once. The
+    invariant law of z is that of `local.gibbs`, p(z | words, ω, α), but the chain moves more slowly by sweeps. What
+    is returned are means of P(z = k | η_d) over the sweeps after the burn-in, which vary less than means of drawn
+    topics. It starts from P(z = k) ∝ α_k ω_kw.
+
+    Parameters
+    ----------
+    key
+        A JAX key; the numbers follow from it alone.
+    index
+        int, (documents, places): rows of `weights`; see `padded`. Anything in range where `count` is 0. Not checked.
+    count
+        int, (documents, places): tokens at each place. Without counts above 1 a sweep is one pass over
+        documents x places x topics; otherwise as many as the largest count.
+    weights
+        (words, topics): ω_kw, each row in any unit of its own; a row of zeros says nothing of the topic.
+    alpha
+        α > 0: one number, or one for each topic. Not checked.
+    sweeps, burn_in
+        Sweeps in all, and how many of them at the start are not averaged; other numbers compile anew.
+
+    Returns
+    -------
+    Local
+        JAX arrays: counts (words, topics), and the documents' topics (documents, topics). The memory is that of three
+        arrays (documents, places, topics) and (sweeps - burn_in) of (documents, places + topics).
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from scirocco.models.lda import local_jax
+    >>> index, count = jnp.array([[0, 1], [1, 0]]), jnp.array([[3, 1], [2, 0]])
+    >>> topics = jnp.array([[0.9, 0.2], [0.1, 0.8]])
+    >>> found = local_jax.gibbs_parallel(jax.random.key(0), index, count, topics, 0.5, sweeps=50, burn_in=10)
+    >>> bool(abs(found.counts.sum() - 6.0) < 1e-3)
+    True
+    """
+    _checks.positive_int(sweeps, "sweeps")
+    _checks.positive_int(burn_in, "burn_in", minimum=0)
+    if burn_in >= sweeps:
+        raise InvalidValueError(f"`burn_in` must be below `sweeps` ({sweeps}), got {burn_in}.")
+    single = not isinstance(count, jax.core.Tracer) and bool(np.max(np.asarray(count), initial=0) <= 1)
+    counts, documents = _gibbs_parallel(
+        key, jnp.asarray(index), jnp.asarray(count), jnp.asarray(weights), alpha, sweeps, burn_in, single
+    )
+    return Local(counts, documents)
+
+
+@partial(jax.jit, static_argnames=("sweeps", "burn_in", "single"))
+def _gibbs_parallel(
+    key: Key,
+    index: Array,
+    count: Array,
+    weights: Array,
+    alpha: ArrayLike,
+    sweeps: int,
+    burn_in: int,
+    single: bool,
+) -> tuple[Array, Array]:
+    table = weights.astype(jnp.float32)
+    high = table.max(1, keepdims=True)
+    table = jnp.where(high > 0.0, table / high, 1.0)
+    rows = table[index]  # the only gather: every sweep reads the same rows
+    shapes = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), table.shape[1:])
+
+    def sweep(held: Array, number: Array) -> tuple[Array, tuple[Array, Array]]:
+        mixing, topics = jax.random.split(jax.random.fold_in(key, number))
+        mixture = gamma(mixing, shapes + held)  # a Dirichlet variable but for its sum, which cancels
+        held, totals = _assign(topics, mixture, rows, count, single)
+        return held, (mixture, totals)
+
+    first = jnp.broadcast_to(shapes, (index.shape[0], shapes.size))
+    held, _ = _assign(jax.random.fold_in(key, sweeps), first, rows, count, single)
+    held = jax.lax.fori_loop(0, burn_in, lambda i, held: sweep(held, i)[0], held)
+    _, (mixtures, totals) = jax.lax.scan(sweep, held, jnp.arange(burn_in, sweeps))
+    # Σ over sweeps of η_dk ω_kw / Σ_j η_dj ω_jw is ω_kw times a product of matrices.
+    inverse = jnp.where(count > 0, 1.0 / totals, 0.0)
+    sums = jnp.einsum("sdl,sdk->dlk", inverse, mixtures, precision=jax.lax.Precision.HIGHEST)
+    means = sums * rows * (count[..., None] / (sweeps - burn_in)).astype(jnp.float32)
+    flat = means.reshape(-1, shapes.size)
+    return jax.ops.segment_sum(flat, index.reshape(-1), table.shape[0]), means.sum(1)
+
+
+def _assign(key: Key, mixture: Array, rows: Array, count: Array, single: bool) -> tuple[Array, Array]:
+    """How many tokens of each document get each topic, and the sums Σ_k η_dk ω_kw."""
+    sums = jnp.cumsum(mixture[:, None, :] * rows, axis=-1)
+    totals = sums[..., -1]
+    topics = jnp.arange(rows.shape[-1])
+
+    def one_each(number: Array | int, held: Array) -> Array:
+        u = jax.random.uniform(jax.random.fold_in(key, number), totals.shape)
+        x = jnp.minimum(u * totals, jnp.nextafter(totals, jnp.zeros_like(totals)))
+        z = jnp.sum(sums <= x[..., None], axis=-1)
+        chosen = (z[..., None] == topics) & (number < count)[..., None]
+        return held + jnp.sum(chosen, axis=1, dtype=jnp.float32)
+
+    held = jnp.zeros(mixture.shape, jnp.float32)
+    held = one_each(0, held) if single else jax.lax.fori_loop(0, count.max(initial=0), one_each, held)
+    return held, totals

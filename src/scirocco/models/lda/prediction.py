@@ -1,0 +1,101 @@
+"""What fitted topics say of documents: their proportions, and how well they predict words that were held out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.errors import InvalidValueError
+from scirocco.models.lda import local
+
+_PIECE = 4096
+_WORDS_AT_ONCE = 1 << 16
+
+
+class FoldIn(NamedTuple):
+    """How topics of new documents are found."""
+
+    alpha: np.ndarray
+    sweeps: int
+    burn_in: int
+    num_threads: int | None
+    seed: int
+
+
+def proportions(rows: tuple[Any, Any, Any], omega: np.ndarray, how: FoldIn, draw: int) -> np.ndarray:
+    """E[η_d] = (α + n_d) / (Σα + N_d) for each document, with n_d averaged over Gibbs sweeps given one draw of ω."""
+    batch = local.from_counts(*rows)
+    length = np.zeros(len(batch.indptr) - 1)
+    topics = np.zeros((len(length), len(how.alpha)), np.float64)
+    if len(batch.distinct):
+        weights = np.ascontiguousarray(omega[:, batch.distinct].T)
+        found = local.gibbs(
+            (how.seed, draw),
+            batch,
+            weights,
+            how.alpha,
+            sweeps=how.sweeps,
+            burn_in=how.burn_in,
+            keep_documents=True,
+            num_threads=how.num_threads,
+        )
+        assert found.document_topics is not None
+        topics += found.document_topics
+        length = np.diff(batch.indptr)
+    return (topics + how.alpha) / (length + how.alpha.sum())[:, None]
+
+
+def document_proportions(corpus: Any, draws: np.ndarray, how: FoldIn) -> np.ndarray:
+    """η of all documents given each draw of ω: (draws, documents, topics)."""
+    out = np.empty((len(draws), corpus.num_documents, draws.shape[1]), np.float32)
+    for begin in range(0, corpus.num_documents, _PIECE):
+        rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+        triple = corpus.take_csr(rows)
+        for number, omega in enumerate(draws):
+            out[number, rows] = proportions(triple, omega, how, number)
+    return out
+
+
+def split(rows: tuple[np.ndarray, np.ndarray, np.ndarray], every: int = 10) -> tuple[Any, Any]:
+    """Every tenth token of each document apart, by position (words in the order of their ids): seen, hidden."""
+    indptr, words, counts = rows
+    ends = np.cumsum(counts, dtype=np.int64)
+    starts = ends - counts
+    document = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    offset = np.concatenate([[0], ends])[indptr[:-1]][document]
+    first, last = starts - offset, ends - offset
+    hidden = last // every - first // every  # positions every-1, 2 every-1, ...
+    return _without_zeros(indptr, words, counts - hidden), _without_zeros(indptr, words, hidden)
+
+
+def _without_zeros(indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> tuple[Any, Any, Any]:
+    keep = counts > 0
+    kept = np.concatenate([[0], np.cumsum(keep)])
+    return kept[indptr].astype(np.int64), words[keep], counts[keep].astype(np.int32)
+
+
+def perplexity(seen: Any, hidden: Any, draws: np.ndarray, how: FoldIn) -> float:
+    """exp(-Σ log p / #words) of the hidden words, p averaged over the draws of ω; η from the seen ones.
+
+    `seen` and `hidden` are CSR triples of the same documents.
+    """
+    indptr, words, counts = hidden
+    if len(indptr) != len(seen[0]):
+        raise InvalidValueError(
+            f"the seen and the hidden part must have the same documents; got {len(seen[0]) - 1} and {len(indptr) - 1}."
+        )
+    if counts.sum() == 0:
+        raise InvalidValueError(
+            "there is no hidden word to score: the documents are too short (10 tokens or more)."
+        )
+    document = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    chance = np.zeros(len(words))
+    for number, omega in enumerate(draws):
+        eta = proportions(seen, omega, how, number).astype(np.float32)
+        by_word = np.ascontiguousarray(omega.T)
+        for begin in range(0, len(words), _WORDS_AT_ONCE):
+            part = slice(begin, begin + _WORDS_AT_ONCE)
+            chance[part] += np.einsum("ik,ik->i", eta[document[part]], by_word[words[part]])
+    with np.errstate(divide="ignore"):
+        return float(np.exp(-np.sum(counts * np.log(chance / len(draws))) / counts.sum()))
