@@ -191,9 +191,8 @@ def share_posterior(words):
         (sc.SCIRCV(), sc.Minibatch(50), 1.15),
         (sc.SCIRCV(refresh_every=4, refresh_size=400), sc.Minibatch(50), 1.25),
         (sc.SCIR(2.0), sc.Full(), 1.1),
-        (sc.SCIR(0.05), sc.SVRG(50, refresh_every=20), 1.25),
     ],
-    ids=["renewed from all rows", "renewed from some", "all rows", "SVRG"],
+    ids=["renewed from all rows", "renewed from some", "all rows"],
 )
 def test_latent_counts_have_the_right_posterior(sampler, estimator, widest, seed):
     """Mean and spread over independent chains, at the end of a run that forgets its start."""

@@ -66,7 +66,7 @@ def test_remembered_topics_are_an_exact_gibbs_sampler(batch_size, exact, seed):
     """Whatever the batches: nothing is left of their noise."""
     corpus = as_corpus(DOCUMENTS)
     lda = LDA(TOPICS, alpha=ALPHA, beta=BETA, batch_size=batch_size, first_sweeps=1, num_threads=1)
-    check(TopicChain(corpus, lda._settings(corpus), seed, batch_size), exact, 12_000, 200)
+    check(TopicChain(corpus, lda._settings(corpus), seed, batch_size), exact, 6_000, 100)
 
 
 def test_scir_on_all_documents_is_exact(exact, seed):
@@ -74,7 +74,7 @@ def test_scir_on_all_documents_is_exact(exact, seed):
     corpus = as_corpus(DOCUMENTS)
     settings = {"alpha": ALPHA, "beta": BETA, "batch_size": 6, "num_threads": 1, "memory": "none"}
     lda = LDA(TOPICS, sweeps=20, burn_in=19, step_size=2.0, **settings)
-    check(TopicChain(corpus, lda._settings(corpus), seed, 9), exact, 8_000, 200)
+    check(TopicChain(corpus, lda._settings(corpus), seed, 9), exact, 5_000, 100)
 
 
 @pytest.mark.parametrize(
