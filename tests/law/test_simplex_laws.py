@@ -186,16 +186,19 @@ def share_posterior(words):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sampler", "estimator", "widest"),
+    ("sampler", "estimator"),
     [
-        (sc.SCIRCV(), sc.Minibatch(50), 1.15),
-        (sc.SCIRCV(refresh_every=4, refresh_size=400), sc.Minibatch(50), 1.25),
-        (sc.SCIR(2.0), sc.Full(), 1.1),
+        (sc.SCIRCV(), sc.Minibatch(50)),
+        (sc.SCIRCV(refresh_every=4, refresh_size=400), sc.Minibatch(50)),
+        (sc.SCIR(2.0), sc.Full()),
     ],
     ids=["renewed from all rows", "renewed from some", "all rows"],
 )
-def test_latent_counts_have_the_right_posterior(sampler, estimator, widest, seed):
-    """Mean and spread over independent chains, at the end of a run that forgets its start."""
+def test_latent_counts_have_the_right_posterior(sampler, estimator, seed):
+    """Mean and spread over independent chains, at the end of a run that forgets its start.
+
+    The default steps may add a tenth to the variance; five standard errors of 400 chains are 0.25 and 0.18.
+    """
     words = np.random.default_rng([seed, 8]).choice(3, 1_000, p=[0.3, 0.7] @ TOPICS)
     run = sc.sample(
         sc.CountModel(1.0, drawn_topic),
@@ -212,5 +215,5 @@ def test_latent_counts_have_the_right_posterior(sampler, estimator, widest, seed
     )
     mean, sd = share_posterior(words)
     draws = np.asarray(run.draws, np.float64)[:, 0, 0]
-    assert abs(draws.mean() - mean) < 0.35 * sd
-    assert 0.85 < draws.std() / sd < widest + 0.15
+    assert abs(draws.mean() - mean) < 0.27 * sd
+    assert 0.82 < draws.std() / sd < 1.24

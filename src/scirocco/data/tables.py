@@ -112,7 +112,7 @@ class Resident(Table):
 
     def random_rows(self, count: int, key: Key, replace: bool = True) -> Rows:
         """A gather."""
-        return _random_rows(self.num_rows, count, replace, self.data, key)
+        return random_rows(self.num_rows, count, replace, self.data, key)
 
     def with_batches_of(self, size: int) -> Table:
         """Independent rows, which need no arrangement."""
@@ -151,7 +151,8 @@ def _spread_rows(count: int, stride: int, data: Data) -> Rows:
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _random_rows(num_rows: int, count: int, replace: bool, data: Data, key: Key) -> Rows:
+def random_rows(num_rows: int, count: int, replace: bool, data: Data, key: Key) -> Rows:
+    """`count` uniform rows of arrays on the device (all of them when there are no more)."""
     count = min(num_rows, count)
     if count == num_rows:
         index = jnp.arange(num_rows)

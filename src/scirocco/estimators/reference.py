@@ -12,8 +12,7 @@ from scirocco import _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import AllRows, Batching
 from scirocco.data.passes import full_sum
-from scirocco.data.shuffle import random_order
-from scirocco.data.tables import Table
+from scirocco.data.tables import Table, random_rows
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand
 from scirocco.estimators.plain import Full, Minibatch, Stratified
@@ -107,9 +106,7 @@ class Referenced(Estimator):
         if size == num_rows:
             return full_sum(summand, position, context.data, num_rows, key=context.key)
         assert context.key is not None
-        words = jax.random.bits(jax.random.fold_in(context.key, 1), (2,), jnp.uint32)
-        index = random_order(words, jnp.arange(size), num_rows)
-        rows = jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), context.data)
+        rows = random_rows(num_rows, size, False, context.data, jax.random.fold_in(context.key, 1))
         return _tree.scale(num_rows / size, full_sum(summand, position, rows, size, key=context.key))
 
     def rows_in_pass(self, num_rows: int) -> int:

@@ -22,12 +22,14 @@ class TopicChains:
 
     def __init__(self, chains: list[TopicChain]):
         self.chains = chains
-        workers = min(len(chains), available_cores())
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="topics") if workers > 1 else None
+        self._pool: ThreadPoolExecutor | None = None
 
     def _each(self, function: Any) -> list[Any]:
-        if self._pool is None:
+        workers = min(len(self.chains), available_cores())
+        if workers == 1:
             return [function(chain) for chain in self.chains]
+        if self._pool is None:  # also after `close`: a fit by the clock is two sessions
+            self._pool = ThreadPoolExecutor(workers, thread_name_prefix="topics")
         return list(self._pool.map(function, self.chains))
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:

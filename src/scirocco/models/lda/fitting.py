@@ -16,7 +16,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.chains import TopicChains
 from scirocco.models.lda.settings import Settings
-from scirocco.run import encoding
+from scirocco.run import encoding, records
 from scirocco.run.keeping import Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report
 from scirocco.run.result import Run
@@ -103,7 +103,7 @@ def fit(
     return _drive(chains, plan, sink, callbacks, progress, record, clock, None)
 
 
-def _plan(task: Task, num_steps: int, done: int = 0) -> Plan:
+def _plan(task: Task, num_steps: int) -> Plan:
     """Draws spread over the part of the run that is kept, the last at its end."""
     draws = max(1, min(task.num_draws, num_steps))
     thin = max(1, int(num_steps * (1.0 - task.burn_in)) // draws)
@@ -121,14 +121,11 @@ def _measured_plan(
     first = seconds * task.burn_in
     long = Plan(1, _ENDLESS, 1, task.num_chains, task.seed, Keeping.checked(False, True, None), "threads")
     bar = Bar(_ENDLESS, progress)
-    keep = chains.close
-    chains.close = lambda: None  # type: ignore[method-assign]
     try:
         session = Session(chains, long, MemorySink(), (*callbacks, stop_after(first)), bar, None)
         session.drive()
     finally:
         bar.close()
-        chains.close = keep  # type: ignore[method-assign]
     rate = max(session.step / max(first, 1e-9), 1e-9)
     left = max(1, int(rate * (seconds - first)))
     draws = max(1, min(task.num_draws, left))
@@ -252,23 +249,15 @@ def _go_on(
             "threads",
         )
         now = _record(task, plan, {})["configuration"]
-        for name in sorted(set(was) - {"versions"}):
-            if was[name] != now.get(name):
-                raise InvalidValueError(
-                    f"the run in {path} cannot be resumed with these arguments: `{name}` was {_short(was[name])} "
-                    f"and is now {_short(now.get(name))}."
-                )
+        given = {name: now.get(name) for name in set(was) - {"versions"}}
+        stored = {name: was[name] for name in given}
+        records.refuse_differences(stored, given, store.path, "these arguments")
         chains.restore({k: v for k, v in store.read_state().items() if not k.startswith("result:")})
     except BaseException:
         store.close()
         raise
     sink = StoreSink(store, _spec(task))
     return _drive(chains, plan, sink, callbacks, progress, record, clock, reached)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def save(
