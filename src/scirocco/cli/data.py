@@ -1,0 +1,78 @@
+"""Commands for data folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from scirocco.cli._typer import typer
+from scirocco.errors import InvalidValueError
+
+data_app = typer.Typer(help="Data folders: rows on disk, in an order that can be sampled from.")
+
+
+@data_app.command("convert")
+def data_convert(
+    source: Annotated[
+        Path, typer.Argument(help="Parquet, Arrow, Zarr, CSV, .npz or .npy.", metavar="SOURCE")
+    ],
+    folder: Annotated[Path, typer.Argument(help="The data folder to make.", metavar="FOLDER")],
+    array: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--array",
+            metavar="NAME=COLUMNS",
+            help="An array from columns: x=age,income or 'x=feature_*'; may be repeated. By default every column.",
+        ),
+    ] = None,
+    shuffle: Annotated[bool, typer.Option(help="Put the rows into random order.")] = True,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order.")] = 0,
+    dtype: Annotated[str | None, typer.Option("--dtype", help="float64 keeps double precision.")] = None,
+    memory: Annotated[float, typer.Option("--memory", min=0.01, help="GiB to use.")] = 1.0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a data folder.")] = False,
+) -> None:
+    """Make a data folder from a file, in one pass that also shuffles the rows.
+
+    Example: scirocco data convert flights.parquet flights --array 'x=delay_*' --array y=late
+    """
+    from scirocco import data
+
+    columns = dict(_columns(text) for text in array) if array else None
+    made = data.convert(
+        source,
+        folder,
+        columns=columns,
+        shuffle=shuffle,
+        seed=seed,
+        dtype=dtype,
+        memory=int(memory * 2**30),
+        overwrite=overwrite,
+    )
+    print(data.describe(made))
+
+
+def _columns(text: str) -> tuple[str, list[str] | str]:
+    name, equals, rest = text.partition("=")
+    columns = [part.strip() for part in rest.split(",") if part.strip()]
+    if not (name and equals and columns):
+        raise InvalidValueError(f"--array {text} must have the form NAME=COLUMN or NAME=COLUMN,COLUMN,... .")
+    single = len(columns) == 1 and not any(sign in columns[0] for sign in "*?[")
+    return name.strip(), columns[0] if single else columns
+
+
+@data_app.command("info")
+def data_info(
+    folder: Annotated[Path, typer.Argument(help="A data folder.", metavar="FOLDER")],
+    verify: Annotated[bool, typer.Option("--verify", help="Also compare all checksums.")] = False,
+) -> None:
+    """Say what a data folder holds.
+
+    Example: scirocco data info flights --verify
+    """
+    from scirocco import data
+
+    source = data.open(folder)
+    print(data.describe(source))
+    if verify:
+        source.verify()
+        print("all checksums hold")

@@ -1,0 +1,161 @@
+"""`scirocco topics fit`: from the options to a stored run."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scirocco.cli._typer import typer
+from scirocco.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from scirocco.models.lda.corpus import Corpus
+    from scirocco.models.lda.estimator import LDA
+
+_EMBEDDED = {"num_topics": 20}
+_EMBEDDED_EPOCHS, _EMBEDDED_HELD_OUT = 100, 0.02
+_MOST_SHOWN, _WORDS_SHOWN = 20, 6
+
+
+class Length(NamedTuple):
+    """At most one of them."""
+
+    num_steps: int | None = None
+    num_epochs: float | None = None
+    max_seconds: float | None = None
+
+
+class Words(NamedTuple):
+    """Which words there are."""
+
+    vocabulary: Path | None = None
+    min_documents: int = 5
+    max_share: float = 0.5
+
+
+class Request(NamedTuple):
+    """What was asked for. `options` are arguments of `sc.models.LDA`, only those that were given."""
+
+    corpus: Path | None = None
+    out: Path | None = None
+    words: Words = Words()
+    length: Length = Length()
+    preset: str | None = None
+    options: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+    seed: int = 0
+    held_out: float | None = None
+    resume: bool = False
+    overwrite: bool = False
+
+
+def run(request: Request) -> None:
+    """Fit, then show the topics."""
+    _check(request)
+    model = _model(request)
+    corpus = _corpus(request)
+    if request.corpus is None:
+        if request.length == Length():
+            request = request._replace(length=Length(num_epochs=_EMBEDDED_EPOCHS))
+        if request.held_out is None:
+            request = request._replace(held_out=_EMBEDDED_HELD_OUT)
+    if request.out is not None:
+        _fit(request, model, corpus, request.out)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _fit(request, model, corpus, Path(folder) / "run")
+    print("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
+
+
+def _check(request: Request) -> None:
+    """Refuse before anything is read what cannot work."""
+    from scirocco.store import holds_run
+
+    if request.corpus is not None and request.out is None:
+        raise InvalidValueError("where should the run go? Add --out RUN, the name of a folder to make.")
+    if request.resume and request.overwrite:
+        raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
+    if request.resume and request.out is None:
+        raise InvalidValueError("which run should be gone on with? Add --out RUN.")
+    free = request.out is None or request.resume or request.overwrite
+    if not free and holds_run(request.out):  # type: ignore[arg-type]
+        raise InvalidValueError(
+            f"{request.out} holds a run already. Add --resume to go on with it or --overwrite to delete it, or choose "
+            "another folder."
+        )
+
+
+def _model(request: Request) -> LDA:
+    from scirocco.models import LDA
+
+    options = (_EMBEDDED if request.corpus is None else {}) | request.options | {"seed": request.seed}
+    return LDA(**options) if request.preset is None else LDA.preset(request.preset, **options)
+
+
+def _corpus(request: Request) -> Corpus:
+    from scirocco.models.lda.corpus import as_corpus
+    from scirocco.models.lda.embedded import embedded_corpus
+    from scirocco.models.lda.texts import open_corpus
+
+    if request.corpus is None:
+        if request.words.vocabulary is not None:
+            raise InvalidValueError("--vocabulary belongs to a CORPUS: name one.")
+        print("Reading the docstrings of the installed packages ...", flush=True)
+        return as_corpus(*embedded_corpus())
+    words = request.words
+    return open_corpus(
+        request.corpus, words.vocabulary, min_documents=words.min_documents, max_share=words.max_share
+    ).corpus
+
+
+def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
+    from scirocco.cli import topics_tables
+    from scirocco.models.lda.holding_out import hold_out
+    from scirocco.models.lda.summary import open_run, summarise
+
+    fitted, held = hold_out(corpus, request.held_out, request.seed)
+    kept_back = f"; {held.num_documents:,} more are held out" if held is not None else ""
+    size = (
+        f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
+    )
+    print(size + kept_back, flush=True)
+    for note in corpus.notes:
+        print(note, flush=True)
+    status = _sample(request, model, fitted, held, folder)
+    opened = open_run(folder)
+    shown = summarise(opened, _WORDS_SHOWN)
+    topics_tables.print_overview(opened, shown[:_MOST_SHOWN], 0.9)
+    if held is not None:
+        print(f"perplexity of the {held.num_documents:,} documents held out: {model.perplexity(held):,.1f}")
+    if request.out is not None:
+        print(f"All topics: scirocco topics show {folder}")
+    if status == "interrupted":
+        _say_how_to_go_on(request, folder)
+
+
+def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, folder: Path) -> str:
+    """Run the chains; the status of the run."""
+    from scirocco.store import holds_run, open_stored
+
+    try:
+        model.fit(
+            fitted,
+            **request.length._asdict(),
+            validation=held,
+            store=folder,
+            resume=request.resume,
+            overwrite=request.overwrite,
+        )
+    except InvalidValueError:
+        # interrupted in its burn-in, a run has no topics to show but can be gone on with
+        if not holds_run(folder) or open_stored(folder).progress["status"] != "interrupted":
+            raise
+        _say_how_to_go_on(request, folder)
+    assert model.run_ is not None
+    return model.run_.status
+
+
+def _say_how_to_go_on(request: Request, folder: Path) -> None:
+    if request.out is not None:
+        print(f"Interrupted. To go on with {folder}, give the same command again with --resume.")
+    raise typer.Exit(130)

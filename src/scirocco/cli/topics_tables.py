@@ -1,0 +1,134 @@
+"""Topics on the terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_PIPE_WIDTH = 140  # as tables have where there is no terminal
+_BAR = 30
+
+
+def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
+    """A line or more for each topic."""
+    from scirocco.experiments.tables import print_table
+
+    with_share = any(topic.share is not None for topic in topics)
+    with_rhat = any(topic.rhat is not None for topic in topics)
+    columns = ["topic", *(["share"] if with_share else []), *(["R-hat"] if with_rhat else [])]
+    left = sum(len(name) + 2 for name in columns) + 2
+    items = [[_item(word) for word in topic.words] for topic in topics]
+    cells = [_flow(row, _width() - left) for row in items]
+    rows = []
+    for topic, words in zip(topics, cells, strict=True):
+        row = [str(topic.number)]
+        row += [f"{100 * topic.share:.1f} %" if topic.share is not None else ""] if with_share else []
+        row += [_rhat(topic.rhat)] if with_rhat else []
+        rows.append([" " + cell + " " for cell in row] + [words])
+    total = opened.model.num_topics
+    some = f"{len(topics)} of {total} topics" if len(topics) < total else f"{total} topics"
+    chains = f"{opened.num_chains} chain{'s' if opened.num_chains > 1 else ''}"
+    title = f"{some}, {chains} with {opened.num_draws} draws" + _unfinished(opened.status)
+    heading = f"word: weight in % ({100 * interval:g} % interval)"
+    print_table(title, [*columns, heading], rows, right=tuple(range(len(columns))))
+
+
+def _unfinished(status: str) -> str:
+    return "" if status in ("complete", "stopped") else f" so far ({status})"
+
+
+def _item(word: Any) -> str:
+    return f"{word.word} {_percent(word.weight)} ({_percent(word.low)}–{_percent(word.high)})"
+
+
+def _percent(weight: float) -> str:
+    return f"{100 * weight:.1f}" if weight >= 0.00995 else f"{100 * weight:.2f}"
+
+
+def _rhat(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value < 100 else "> 100"
+
+
+def _flow(items: Sequence[str], width: int) -> str:
+    """Items one after another, none broken over two lines (as a table would break them)."""
+    lines = [""]
+    for number, item in enumerate(items):
+        text = item + ("," if number + 1 < len(items) else "")
+        if lines[-1] and len(lines[-1]) + 1 + len(text) > width:
+            lines.append("")
+        lines[-1] += (" " if lines[-1] else "") + text
+    return "\n".join(lines)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+
+
+def print_details(topics: Sequence[Any], interval: float) -> None:
+    """A table for each topic, a line for each word."""
+    from scirocco.experiments.tables import print_table
+
+    for topic in topics:
+        most = max(word.high for word in topic.words)
+        rows = [
+            [
+                f" {word.word} ",
+                f" {_percent(word.weight)} ",
+                f" {_percent(word.low)}–{_percent(word.high)} ",
+                _bar(word, most),
+            ]
+            for word in topic.words
+        ]
+        share = f", {100 * topic.share:.1f} % of the tokens" if topic.share is not None else ""
+        rhat = f", R-hat {_rhat(topic.rhat)}" if topic.rhat is not None else ""
+        columns = ["word", "weight %", f"{100 * interval:g} % interval", ""]
+        print_table(f"topic {topic.number}{share}{rhat}", columns, rows, right=(1, 2))
+
+
+def _bar(word: Any, most: float) -> str:
+    """The interval as a line, the mean as a dot."""
+    low, mean, high = (round(value / most * (_BAR - 1)) for value in (word.low, word.weight, word.high))
+    return "".join("●" if i == mean else "─" if low <= i <= high else " " for i in range(_BAR))
+
+
+def as_json(path: Path, opened: Any, topics: Sequence[Any], interval: float) -> dict[str, Any]:
+    """The topics as plain values."""
+    return {
+        "run": str(path),
+        "status": opened.status,
+        "num_topics": opened.model.num_topics,
+        "num_words": opened.model.n_features_in_,
+        "num_chains": opened.num_chains,
+        "num_draws": opened.num_draws,
+        "interval": interval,
+        "topics": [topic._asdict() | {"words": [word._asdict() for word in topic.words]} for topic in topics],
+    }
+
+
+def print_comparison(found: Any, models: Sequence[Any], paths: Sequence[Path], num_words: int) -> None:
+    """Matched topics, the nearest first, then those without a partner."""
+    from scirocco.experiments.tables import print_table
+
+    first, second = (model.top_words(num_words) for model in models)
+    rows = [
+        [f" {a} ", f" {b} ", f" {distance:.2f} ", f" {_list(first[a])} ", _list(second[b])]
+        for a, b, distance in found.pairs
+    ]
+    columns = ["first", "second", "distance", f" {paths[0]} ", str(paths[1])]
+    if rows:
+        title = f"{len(rows)} pairs of topics, compared over {found.num_words:,} words"
+        print_table(title, columns, rows, right=(0, 1, 2))
+    for path, alone, words in zip(paths, (found.only_first, found.only_second), (first, second), strict=True):
+        if alone:
+            print(f"\nwithout a partner in {path}: {len(alone)}")
+            for number in alone:
+                print(f"  {number:>4}  {_list(words[number])}")
+    if not found.only_first and not found.only_second:
+        print("every topic has a partner")
+
+
+def _list(words: Sequence[Any]) -> str:
+    return " ".join(str(word) for word in words)

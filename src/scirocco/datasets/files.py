@@ -1,0 +1,206 @@
+"""Where the files of a data set are, and whether they are the right ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import tempfile
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+VARIABLE = "SCIROCCO_DATA"
+_PIECE = 1 << 20
+_MEMORY = "checked.json"
+
+Folder = str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a data set."""
+
+    name: str
+    sha256: str
+    size: int
+    """Bytes."""
+    address: str | None = None
+    """Where it can be downloaded, if that is known."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a data set without having it."""
+
+    name: str
+    """Also the name of its folder."""
+    files: tuple[File, ...]
+    origin: str
+    """Where the original is."""
+    preparation: str
+    """How the files are made of the original, in sentences."""
+    licence: str
+
+    def some(self, *names: str) -> Entry:
+        """With these of its files only."""
+        return dataclasses.replace(self, files=tuple(file for file in self.files if file.name in names))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Word counts that are ready for a topic model.
+
+    Attributes
+    ----------
+    matrix
+        scipy CSR, int32, documents × words.
+    vocabulary
+        The words in the order of the columns; None where they are not known.
+    source
+        Where it comes from, and its licence.
+    extras
+        Arrays with one entry for each row (such as labels), by name.
+    """
+
+    matrix: Any
+    vocabulary: tuple[str, ...] | None
+    source: str
+    extras: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def cache_folder() -> Path:
+    """The user's own: `$XDG_CACHE_HOME/scirocco/data`, by default `~/.cache/scirocco/data`."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return root / "scirocco" / "data"
+
+
+def find(entry: Entry, folder: Folder = None) -> dict[str, Path]:
+    """The checked files of a data set, by name."""
+    places = _places(folder)
+    out = {}
+    for file in entry.files:
+        path = next((p for p in _candidates(entry, file, places) if p.is_file()), None)
+        if path is None and file.address is not None and folder is None:
+            path = _download(entry, file)
+        if path is None:
+            raise InvalidValueError(_missing(entry, places))
+        check(path, file)
+        out[file.name] = path
+    return out
+
+
+def _places(folder: Folder) -> list[Path]:
+    """A folder that is given is the only place, so that a wrong one does not go unnoticed."""
+    if folder is not None:
+        if not isinstance(folder, (str, os.PathLike)):
+            raise InvalidTypeError(f"`folder` must be a path, got {type(folder).__name__}.")
+        return [_existing(Path(folder).expanduser(), "`folder`")]
+    named = os.environ.get(VARIABLE)
+    first = [_existing(Path(named).expanduser(), f"the environment variable {VARIABLE}")] if named else []
+    return [*first, cache_folder()]
+
+
+def _existing(path: Path, what: str) -> Path:
+    if not path.is_dir():
+        state = "is not a folder" if path.exists() else "does not exist"
+        raise InvalidValueError(f"{what} says {path}, which {state}.")
+    return path
+
+
+def _candidates(entry: Entry, file: File, places: list[Path]) -> list[Path]:
+    """In a folder of the data set's name, or in the place itself."""
+    return [path for place in places for path in (place / entry.name / file.name, place / file.name)]
+
+
+def _missing(entry: Entry, places: list[Path]) -> str:
+    listed = "\n".join(f"  {file.name} ({file.size:,} bytes, sha256 {file.sha256})" for file in entry.files)
+    wheres = " or ".join(str(place / entry.name) for place in places)
+    return (
+        f"the data set `{entry.name}` is not on this machine, and no address to download it from is known. "
+        f"Put these files into {wheres} (or give their folder: folder=..., {VARIABLE}=...):\n{listed}\n"
+        f"They are made from: {entry.origin}. {entry.preparation} Licence: {entry.licence}"
+    )
+
+
+# -- checking ------------------------------------------------------------------------------------------------
+
+
+def check(path: Path, file: File) -> None:
+    """Compare a file with its sha256, unless that has been done since it was last changed."""
+    status = path.stat()
+    mark = [status.st_size, status.st_mtime_ns, file.sha256]
+    key = str(path.resolve())
+    known = _remembered()
+    if known.get(key) == mark:
+        return
+    found = sha256(path)
+    if found != file.sha256:
+        raise InvalidValueError(
+            f"{path} is damaged or another version: its sha256 is {found} ({status.st_size:,} bytes), and should be "
+            f"{file.sha256} ({file.size:,} bytes). Replace the file."
+        )
+    _remember({**known, key: mark})
+
+
+def sha256(path: Path) -> str:
+    """Of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _remembered() -> dict[str, Any]:
+    """What was checked before; nothing if it cannot be read."""
+    try:
+        found = json.loads((cache_folder() / _MEMORY).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _remember(checked: dict[str, Any]) -> None:
+    """By one rename; a cache that cannot be written only costs the next check."""
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as stream:
+            json.dump(checked, stream)
+        os.replace(stream.name, folder / _MEMORY)
+    except OSError:
+        return
+
+
+# -- downloading ---------------------------------------------------------------------------------------------
+
+
+def _download(entry: Entry, file: File) -> Path:
+    """Into the cache, checked before it gets its name."""
+    assert file.address is not None
+    folder = cache_folder() / entry.name
+    path, partial = folder / file.name, folder / f"{file.name}.{os.getpid()}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with urllib.request.urlopen(file.address, timeout=60) as answer, partial.open("wb") as stream:
+            while piece := answer.read(_PIECE):
+                stream.write(piece)
+        check(partial, file)
+        os.replace(partial, path)
+    except (OSError, urllib.error.URLError) as error:
+        raise InvalidValueError(
+            f"{file.name} of the data set `{entry.name}` could not be downloaded from {file.address} ({error}). Put it "
+            f"into {folder} by hand: {file.size:,} bytes, sha256 {file.sha256}."
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return path

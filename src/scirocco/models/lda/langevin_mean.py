@@ -1,0 +1,224 @@
+r"""Langevin and Hamiltonian samplers of topics in the expanded-mean parametrisation (Patterson & Teh 2013).
+
+θ_kw ~ Gamma(β, 1) a priori, ω_kw = θ_kw / θ_k with θ_k = Σ_w θ_kw. Given counts n, and with a_kw = β + n_kw,
+
+    log p(θ | n) = Σ_kw [(a_kw - 1) log θ_kw - θ_kw] - Σ_k n_k log θ_k,
+    g_kw = ∂ log p / ∂θ_kw = (a_kw - 1)/θ_kw - 1 - n_k/θ_k,
+
+under which ω ~ Dirichlet(β + n), independent of θ_k ~ Gamma(Vβ, 1). Steps below 0 are mirrored.
+
+Forces like 1/θ have no discretisation near 0. Nearer to it than the length that noise moves a word in one step, the
+force is held constant: √(2ε) for SGLD, ε for SGHMC, √θ = ε for SGRHMC. SGRLD and SCIR need no such rule.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import numpy as np
+
+from scirocco.errors import DivergenceError
+from scirocco.models.lda.topics import Arrays, Topics, _normalised
+
+_TINY = np.float32(np.finfo(np.float32).tiny)
+
+
+class ExpandedMean(Topics):
+    """Common to all with θ > 0: what is read of θ, and the data's part of the drift. θ is (words, topics), float32."""
+
+    def __init__(self, theta: np.ndarray, beta: float):
+        self.theta, self.beta = np.ascontiguousarray(theta, np.float32), np.float32(beta)
+
+    def read(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+        """As they are."""
+        return self.theta[words] / self._sums()
+
+    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+        """As they are."""
+        return _normalised(self.theta)
+
+    def state(self) -> Arrays:
+        """θ."""
+        return {"theta": self.theta.copy()}
+
+    def restore_state(self, arrays: Arrays) -> None:
+        """Go on from what `state` gave."""
+        self.theta = arrays["theta"].copy()
+
+    def _sums(self) -> np.ndarray:
+        """θ_k."""
+        sums = self.theta.sum(axis=0, dtype=np.float64)
+        if not np.all(np.isfinite(sums)):
+            raise diverged(sums)
+        return np.maximum(sums, _TINY).astype(np.float32)
+
+    def _pull(self, counts: np.ndarray, scale: float) -> np.ndarray:
+        """1 + n_k/θ_k, with n_k from the batch: the rate at which every word of a topic is drawn towards 0."""
+        totals = counts.sum(axis=0, dtype=np.float64).astype(np.float32)
+        return 1.0 + np.float32(scale) * totals / self._sums()
+
+    def gradient(self, words: np.ndarray, counts: np.ndarray, scale: float, floor: Any = _TINY) -> np.ndarray:
+        """The estimate of g_kw, with θ held at `floor` in 1/θ."""
+        length = np.maximum(self.theta, np.float32(floor))
+        out = _over(self.beta - 1.0, words, np.float32(scale) * counts, length)
+        out -= self._pull(counts, scale)
+        return out
+
+    @abc.abstractmethod
+    def update(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
+    ) -> None:
+        """A step of length `time`, given the counts (words, topics) that a batch has found."""
+
+
+class SGRLDTopics(ExpandedMean):
+    r"""Riemannian Langevin dynamics (Patterson & Teh 2013): D = diag(θ), so Γ = 1.
+
+    .. math:: θ' = |θ + ε\,(a_{kw} - θ_{kw}(1 + n_k/θ_k)) + \sqrt{2εθ}\,ξ|
+
+    ε is theirs without the factor ½: half of the number in their paper, the same as in their code.
+    """
+
+    def update(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
+    ) -> None:
+        """One step of all words."""
+        step, theta = np.float32(time), self.theta
+        change = self.beta - theta * self._pull(counts, scale)
+        change[words] += np.float32(scale) * counts
+        change *= step
+        noise = normals(seed, theta.shape)
+        noise *= np.sqrt(2.0 * step * theta)
+        change += noise
+        change += theta
+        self.theta = np.abs(change, out=change)
+
+
+class SGLDTopics(ExpandedMean):
+    r"""Langevin dynamics without a metric (Ma, Chen & Fox 2015, figure 3): D = 1, Γ = 0.
+
+    .. math:: θ' = |θ + ε\,g_{kw} + \sqrt{2ε}\,ξ|
+
+    with 1/max(θ, √(2ε)) for 1/θ in g. The step must suit the rarest word, whose θ is the smallest; frequent words then
+    hardly move.
+    """
+
+    def update(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
+    ) -> None:
+        """One step of all words."""
+        step = np.float32(time)
+        change = normals(seed, self.theta.shape)
+        change *= np.sqrt(2.0 * step)
+        change += step * self.gradient(words, counts, scale, np.sqrt(2.0 * step))
+        change += self.theta
+        self.theta = np.abs(change, out=change)
+
+
+class _WithMomentum(ExpandedMean):
+    """Those that carry a momentum r, N(0, 1) under the target and independent of θ."""
+
+    def __init__(self, theta: np.ndarray, beta: float, momentum: np.ndarray, friction: float):
+        super().__init__(theta, beta)
+        self.momentum, self.friction = momentum, np.float32(friction)
+
+    def state(self) -> Arrays:
+        """θ and r."""
+        return {"theta": self.theta.copy(), "momentum": self.momentum.copy()}
+
+    def restore_state(self, arrays: Arrays) -> None:
+        """Go on from what `state` gave."""
+        self.theta, self.momentum = arrays["theta"].copy(), arrays["momentum"].copy()
+
+    def _thermostat(self, kept: Any, seed: tuple[int, int]) -> None:
+        """The exact step of friction and noise: r' = e^(-cε) r + √(1 - e^(-2cε)) ξ, with `kept` = e^(-cε)."""
+        noise = normals(seed, self.theta.shape)
+        noise *= np.sqrt(np.maximum(1.0 - kept * kept, 0.0))
+        self.momentum *= kept
+        self.momentum += noise
+
+
+class SGHMCTopics(_WithMomentum):
+    r"""Hamiltonian dynamics with friction: D = C in r, Q = [[0, -1], [1, 0]].
+
+    .. math:: r^+ = r + ε\,g_{kw}, \quad r' = e^{-Cε} r^+ + \sqrt{1 - e^{-2Cε}}\,ξ, \quad θ' = |θ + ε r'|
+
+    (r' changes its sign where θ is mirrored; 1/max(θ, ε) for 1/θ in g.) Targets p(θ | n) N(r; 0, 1) as ε → 0. Its ε is
+    a time like the root of SGLD's.
+
+    Parameters
+    ----------
+    friction
+        C, a rate. The counts of a batch shake r with the variance ε² Var(ĝ) a step, so that its temperature is
+        1 + ε Var(ĝ)/(2C): C must be large against ε Var(ĝ)/2.
+    """
+
+    def update(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
+    ) -> None:
+        """One step of all words."""
+        step = np.float32(time)
+        self.momentum += step * self.gradient(words, counts, scale, step)
+        self._thermostat(np.exp(-self.friction * step), seed)
+        moved = self.theta + step * self.momentum
+        np.negative(self.momentum, out=self.momentum, where=moved < 0)
+        self.theta = np.abs(moved, out=moved)
+
+
+class SGRHMCTopics(_WithMomentum):
+    r"""Riemannian Hamiltonian dynamics (Ma, Chen & Fox 2015, §4.2), with G = diag(1/θ).
+
+    In the recipe D = θ + C for r, Q = [[0, -√θ], [√θ, 0]] and Γ_r = 1/(2√θ):
+
+    .. math::
+        r^+ = r + ε\,[(a_{kw} - ½)/\sqrt{θ} - \sqrt{θ}(1 + n_k/θ_k)], \quad
+        r' = e^{-(θ + C)ε} r^+ + \sqrt{1 - e^{-2(θ + C)ε}}\,ξ, \quad \sqrt{θ'} = |\sqrt{θ} + ½ε r'|
+
+    The paper's Algorithm 1 with three changes that vanish with ε: the momentum moves first, friction and noise are
+    exact over a step, and θ' = θ + ε√θ r' + (ε r'/2)², which is never negative (r' changes its sign with the root).
+    Targets p(θ | n) N(r; 0, 1) as ε → 0.
+
+    Parameters
+    ----------
+    friction
+        C >= 0, added to the paper's D = G⁻¹ = θ (any D of r's block that does not depend on r leaves the target as it
+        is). Words with small θ have almost no friction otherwise, and a batch's counts, ε² scale n/θ in variance a
+        step, heat them without limit.
+    """
+
+    def update(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
+    ) -> None:
+        """One step of all words."""
+        step = np.float32(time)
+        root = np.sqrt(self.theta)
+        force = _over(self.beta - 0.5, words, np.float32(scale) * counts, np.maximum(root, step))
+        force -= root * self._pull(counts, scale)
+        force *= step
+        self.momentum += force
+        self._thermostat(np.exp(-step * (self.theta + self.friction)), seed)
+        root += 0.5 * step * self.momentum
+        np.negative(self.momentum, out=self.momentum, where=root < 0)
+        self.theta = np.square(root, out=root)
+
+
+def normals(seed: tuple[int, int], shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normals that follow from a pair of seed words."""
+    return np.random.Generator(np.random.SFC64(list(seed))).standard_normal(shape, np.float32)
+
+
+def _over(prior: Any, words: np.ndarray, counts: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """(prior + n_kw) / length, where n is known for some words and 0 for the others."""
+    out = np.float32(prior) / length
+    out[words] += counts / length[words]
+    return out
+
+
+def diverged(sums: np.ndarray) -> DivergenceError:
+    """The error for topics whose sums are not finite."""
+    topic = int(np.argmin(np.isfinite(sums)))
+    return DivergenceError(
+        f"topic {topic} (counted from 0) left the finite numbers: the step is too long for this sampler. Try a "
+        "`step_size` a tenth as large, or sampler='scir', which is stable for every step."
+    )

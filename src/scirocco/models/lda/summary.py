@@ -1,0 +1,105 @@
+"""Topics as a reader wants them: the largest first, words with intervals, and whether chains agree."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.errors import InvalidValueError
+from scirocco.models.lda.alignment import align, aligned_rhat
+from scirocco.models.lda.estimator import LDA
+from scirocco.store import open_stored
+
+_SIZES = ("topics.table", "topics.theta")
+"""Arrays of a chain's state, (words, topics), whose columns sum to the size of a topic in tokens."""
+
+
+class Word(NamedTuple):
+    """A word of a topic: the posterior mean of its weight, and a credible interval."""
+
+    word: str
+    weight: float
+    low: float
+    high: float
+
+
+class Topic(NamedTuple):
+    """A topic: its number (the row of `components_`), its share of the tokens, R-hat, its words."""
+
+    number: int
+    share: float | None
+    rhat: float | None
+    words: tuple[Word, ...]
+
+
+class Opened(NamedTuple):
+    """A stored fit, and how far it is."""
+
+    model: LDA
+    shares: np.ndarray | None
+    status: str
+    num_chains: int
+    num_draws: int
+
+
+def open_run(path: str | os.PathLike[str]) -> Opened:
+    """A topic model in a store, finished or not; shares of the topics are those of the last state, over all chains."""
+    stored = open_stored(path)
+    if "lda" in stored.record and not stored.arrays["posterior"]["topics"].shape[1]:
+        raise InvalidValueError(
+            f"the run in {path} has no draws yet: it is in its burn-in ({stored.progress['status']}). Look again "
+            "later, or go on with it (--resume)."
+        )
+    model = LDA.load(path)
+    chains, draws = stored.arrays["posterior"]["topics"].shape[:2]
+    return Opened(model, _shares(stored), str(stored.progress["status"]), chains, draws)
+
+
+def _shares(stored: Any) -> np.ndarray | None:
+    """Shares of the topics in the order of `components_`; None where the state does not say."""
+    state = stored.read_state()
+    found = next((state[name] for name in _SIZES if name in state), None)
+    topics = stored.arrays["posterior"]["topics"]
+    if found is None or found.shape[:1] + found.shape[2:] != (topics.shape[0], topics.shape[2]):
+        return None
+    sizes = found.sum(axis=1, dtype=np.float64)
+    if len(sizes) > 1:
+        means = sum(topics[:, draw].astype(np.float64) for draw in range(topics.shape[1])) / topics.shape[1]
+        sizes[1:] = np.take_along_axis(sizes[1:], align(means[0], means[1:]), axis=1)
+    return np.mean(sizes / sizes.sum(axis=1, keepdims=True), axis=0)
+
+
+def summarise(opened: Opened, num_words: int = 10, interval: float = 0.9) -> list[Topic]:
+    """All topics, the largest first (in the order of `components_` where sizes are not known).
+
+    R-hat is the largest over the words that are listed, after the topics of all chains have been matched; None with one
+    chain or fewer than four draws.
+    """
+    listed = opened.model.top_words(num_words, interval=interval)
+    rhat = word_rhat(opened.model, opened.num_chains, num_words)
+    shares = opened.shares
+    order = range(len(listed)) if shares is None else np.argsort(-shares, kind="stable").tolist()
+    return [
+        Topic(
+            k,
+            None if shares is None else float(shares[k]),
+            None if rhat is None else float(rhat[k]),
+            tuple(Word(str(word), mean, low, high) for word, mean, low, high in listed[k]),
+        )
+        for k in order
+    ]
+
+
+def word_rhat(model: LDA, num_chains: int, num_words: int = 10) -> np.ndarray | None:
+    """R-hat of each topic, the largest over its most probable words, after matching; None if it cannot be told."""
+    top = np.argsort(-model.components_, axis=1)[:, :num_words]
+    every = model.topics(draws=True)
+    if num_chains < 2 or len(every) // num_chains < 4:
+        return None
+    weights = np.take_along_axis(every, np.broadcast_to(top, (len(every), *top.shape)), axis=2)
+    weights = weights.reshape(num_chains, -1, *top.shape)
+    matched = np.tile(np.arange(len(top)), (num_chains - 1, 1))  # `topics` has matched them already
+    values = aligned_rhat(weights, matched)
+    return np.where(np.isnan(values), -np.inf, values).max(axis=1)

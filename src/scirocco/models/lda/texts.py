@@ -1,0 +1,145 @@
+"""Plain text as word counts: a file with a document a line, or a folder with a document a file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scirocco._checks import is_number, positive_int
+from scirocco.data.formats.readers import reading
+from scirocco.data.native.header import FILE_NAME as FOLDER_HEADER
+from scirocco.errors import InvalidValueError
+from scirocco.models.lda.corpus import Corpus, as_corpus
+from scirocco.models.lda.embedded import STOP_WORDS
+from scirocco.models.lda.readers import open_text
+
+LEAST_DOCUMENTS, MOST_SHARE = 5, 0.5
+_WORD = re.compile(r"[^\W\d_]{3,}")  # letters of any alphabet
+_COUNTS, _WORDS = "docword.", "vocab."
+
+
+class Opened(NamedTuple):
+    """A corpus, and what its documents are called where they have names."""
+
+    corpus: Corpus
+    names: tuple[str, ...] | None
+
+
+def words_of(text: str) -> list[str]:
+    """Words of three or more letters in lower case, without English stop words, numbers and signs.
+
+    The rule of the embedded corpus, for letters of any alphabet.
+
+    Examples
+    --------
+    >>> words_of("The FFT of a 2-D array; naïve, не быстро.")
+    ['fft', 'array', 'naïve', 'быстро']
+    """
+    return [word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS]
+
+
+def open_corpus(
+    path: Path,
+    vocabulary: Any = None,
+    *,
+    min_documents: int = LEAST_DOCUMENTS,
+    max_share: float = MOST_SHARE,
+) -> Opened:
+    r"""A corpus on disk, in any form that is known: matrices as for `as_corpus`, and plain text.
+
+    A folder with `.txt` files (also below it) holds a document in each; any other file that does not begin like a UCI
+    or Matrix Market file is text with a document in each line, also packed (`.gz`). Empty lines are empty documents, so
+    that line and row numbers agree.
+
+    Parameters
+    ----------
+    path
+        Of the corpus.
+    vocabulary
+        As for `as_corpus`. Without it the words of a text are learned, most frequent first; beside a UCI file
+        `docword.NAME.txt` the file `vocab.NAME.txt` is taken if it is there.
+    min_documents, max_share
+        For words that are learned: in at least so many documents, and in at most this share of them.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "lines.txt"
+    >>> _ = path.write_text("sun and moon\nmoon, moon!\n")
+    >>> open_corpus(path, min_documents=1, max_share=1.0).corpus
+    Corpus(2 documents, 2 words, 4 tokens, 0 empty)
+    """
+    path = path.expanduser()
+    if not path.exists():
+        raise InvalidValueError(f"there is no file or folder {path}.")
+    if not _is_text(path):
+        given = vocabulary if vocabulary is not None else _beside(path)
+        return Opened(as_corpus(path, given), None)
+    documents = list(_folder(path)) if path.is_dir() else list(_lines(path))
+    names = tuple(name for name, _ in documents) if path.is_dir() else None
+    bags = [Counter(words_of(text)) for _, text in documents]
+    words = _learned(bags, min_documents, max_share, path) if vocabulary is None else vocabulary
+    return Opened(as_corpus(bags, words), names)
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file or folder holds text; folders of scirocco and matrices do not."""
+    if path.is_dir():
+        return not (path / FOLDER_HEADER).exists()
+    if path.suffix in (".npz", ".npy"):
+        return False
+    with reading(path), open_text(path) as file:
+        first = file.readline(80).strip()
+    return not (first.startswith("%%MatrixMarket") or first.isdigit())
+
+
+def _beside(path: Path) -> Path | None:
+    """The word list that belongs to a UCI file."""
+    if not path.name.startswith(_COUNTS):
+        return None
+    stem = path.name.removeprefix(_COUNTS).removesuffix(".gz")
+    for name in (stem, stem + ".gz"):
+        found = path.with_name(_WORDS + name)
+        if found.is_file():
+            return found
+    return None
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    with reading(path), open_text(path) as file:
+        for number, line in enumerate(file):
+            yield str(number), line
+
+
+def _folder(path: Path) -> Iterator[tuple[str, str]]:
+    files = sorted(path.rglob("*.txt"))
+    if not files:
+        raise InvalidValueError(
+            f"{path} is neither a data folder nor a folder with .txt files. One document goes into each file; a file "
+            "with a document in each line is given by its own name."
+        )
+    for file in files:
+        with reading(file):
+            yield file.relative_to(path).as_posix(), file.read_text("utf-8")
+
+
+def _learned(bags: list[Counter[str]], min_documents: int, max_share: float, path: Path) -> tuple[str, ...]:
+    """Words that are neither rare nor everywhere, most frequent first, equals in the order of the alphabet."""
+    positive_int(min_documents, "min_documents")
+    if not is_number(max_share) or not 0 < float(max_share) <= 1:
+        raise InvalidValueError(f"`max_share` must be above 0 and at most 1, got {max_share}.")
+    seen_in, total = Counter(word for bag in bags for word in bag), Counter[str]()
+    for bag in bags:
+        total.update(bag)
+    most = float(max_share) * len(bags)
+    kept = [word for word, count in seen_in.items() if min_documents <= count <= most]
+    if not kept:
+        raise InvalidValueError(
+            f"{path}: none of {len(seen_in):,} words is in at least {min_documents} and at most {max_share:.0%} of "
+            f"{len(bags):,} documents, so the corpus is empty. Lower min-documents, raise max-share, or give "
+            "a vocabulary."
+        )
+    return tuple(sorted(kept, key=lambda word: (-total[word], word)))
