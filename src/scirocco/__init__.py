@@ -68,6 +68,7 @@ __all__ = [
     "__version__",
     "analysis",
     "data",
+    "datasets",
     "diffusions",
     "empirical_fisher",
     "errors",
@@ -87,7 +88,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that most users never enter are opened when they are asked for."""
-    if name in ("sgmcmc", "analysis", "models"):
+    if name in ("sgmcmc", "analysis", "models", "datasets"):
         return importlib.import_module(f"scirocco.{name}")
     if name == "from_numpyro":
         from scirocco.bridges import from_numpyro

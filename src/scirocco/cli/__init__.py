@@ -6,7 +6,9 @@ Exit status: 0 all is well; 1 a claim that should hold does not; 2 the command c
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from scirocco import __version__
 from scirocco.cli._typer import typer
@@ -14,7 +16,7 @@ from scirocco.cli.data import data_app
 from scirocco.cli.papers import demo, reproduce
 from scirocco.cli.running import resume, runs, sample_config
 from scirocco.cli.topics import topics_app
-from scirocco.errors import SciroccoError
+from scirocco.errors import SciroccoError, SciroccoWarning
 
 app = typer.Typer(
     name="scirocco",
@@ -46,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = app(words or ["--help"], prog_name="scirocco", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warner(warnings.showwarning)
+            status = app(words or ["--help"], prog_name="scirocco", standalone_mode=False)
     except SciroccoError as error:
         _fail(str(error))
     except _UsageError as error:
@@ -57,6 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
     else:
         sys.exit(status or 0)
+
+
+def _warner(usual: Any) -> Any:
+    """Our own warnings as one line on stderr, without the line of code that no user of a command wants to see."""
+
+    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, SciroccoWarning):
+            print(f"scirocco: {' '.join(str(message).split())}", file=sys.stderr)
+        else:
+            usual(message, category, *where, **more)
+
+    return show
 
 
 def _fail(message: str) -> None:

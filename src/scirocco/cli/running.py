@@ -87,7 +87,7 @@ def _run_row(run: dict[str, Any]) -> list[str]:
         str(run["num_chains"]),
         f"{run['draws']:,} of {run['num_samples']:,}",
         f"{run['percent']:.0f} %",
-        f"{size:.3g}" if isinstance(size, float) else "see report",
+        f"{size:.3g}" if isinstance(size, float) else "" if isinstance(size, str) else "see report",
         "" if ess is None else f"{ess:,.0f}",
         run["status"],
     ]

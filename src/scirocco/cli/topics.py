@@ -10,10 +10,7 @@ from scirocco.cli import topics_fit, topics_tables
 from scirocco.cli._typer import typer
 from scirocco.errors import InvalidValueError
 
-topics_app = typer.Typer(
-    help="Topic models with a posterior: every word of every topic has a credible interval.",
-    invoke_without_command=True,
-)
+topics_app = typer.Typer(invoke_without_command=True)
 
 _RUN = typer.Argument(help="The folder of a fitted topic model.", metavar="RUN", show_default=False)
 _CORPUS_HELP = (
@@ -41,12 +38,12 @@ def topics_fit_command(
         Path | None,
         typer.Argument(
             help=f"{_CORPUS_HELP} Left out: docstrings of the installed scientific packages.",
-            metavar="[CORPUS]",
+            metavar="CORPUS",
             show_default=False,
         ),
     ] = None,
     num_topics: Annotated[
-        int | None, typer.Option("--topics", min=1, help="K; 100 by default, 20 without CORPUS.")
+        int | None, typer.Option("--topics", min=2, help="K; 100 by default, 20 without CORPUS.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run; needed with CORPUS.")
@@ -75,7 +72,10 @@ def topics_fit_command(
         int | None, typer.Option("--batch-size", min=1, help="Documents in a batch.")
     ] = None,
     epochs: Annotated[
-        float | None, typer.Option("--epochs", help="Length: passes over the documents (10).")
+        float | None,
+        typer.Option(
+            "--epochs", help="Length: passes over the documents (enough for 50 million tokens, 10 to 200)."
+        ),
     ] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Length: batches.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="Length: wall time.")] = None,
@@ -217,8 +217,8 @@ def topics_compare(
             "perplexities over two vocabularies cannot be compared: leave --corpus out, or fit both runs with the same "
             "--vocabulary."
         )
+    held = None if corpus is None else open_corpus(corpus, one.vocabulary_ or one.n_features_in_).corpus
     topics_tables.print_comparison(compare(one, other, limit), (one, other), (first, second), words)
-    if corpus is not None:
-        held = open_corpus(corpus, one.vocabulary_ or one.n_features_in_).corpus
+    if held is not None:
         for path, model in zip((first, second), (one, other), strict=True):
             print(f"perplexity of {path} on {corpus}: {model.perplexity(held):,.1f}")

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from scirocco.models.lda.corpus import Corpus
     from scirocco.models.lda.estimator import LDA
 
-_EMBEDDED = {"num_topics": 20}
-_EMBEDDED_EPOCHS, _EMBEDDED_HELD_OUT = 100, 0.02
+_EMBEDDED, _EMBEDDED_HELD_OUT = {"num_topics": 20}, 0.02
+_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 10, 200
 _MOST_SHOWN, _WORDS_SHOWN = 20, 6
 
 
@@ -51,14 +51,13 @@ class Request(NamedTuple):
 
 def run(request: Request) -> None:
     """Fit, then show the topics."""
-    _check(request)
     model = _model(request)
+    _check(request, model)
     corpus = _corpus(request)
-    if request.corpus is None:
-        if request.length == Length():
-            request = request._replace(length=Length(num_epochs=_EMBEDDED_EPOCHS))
-        if request.held_out is None:
-            request = request._replace(held_out=_EMBEDDED_HELD_OUT)
+    if request.length == Length():
+        request = request._replace(length=Length(num_epochs=usual_epochs(corpus.num_tokens)))
+    if request.corpus is None and request.held_out is None:
+        request = request._replace(held_out=_EMBEDDED_HELD_OUT)
     if request.out is not None:
         _fit(request, model, corpus, request.out)
         return
@@ -67,9 +66,16 @@ def run(request: Request) -> None:
     print("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
 
 
-def _check(request: Request) -> None:
+def usual_epochs(num_tokens: int) -> int:
+    """Passes when nothing is said: small corpora need more of them, and can afford them."""
+    return min(max(round(_USUAL_TOKENS / num_tokens), _LEAST_EPOCHS), _MOST_EPOCHS)
+
+
+def _check(request: Request, model: LDA) -> None:
     """Refuse before anything is read what cannot work."""
-    from scirocco.store import holds_run
+    from scirocco.models.lda.fitting import check_length
+    from scirocco.models.lda.settings import Size, resolve
+    from scirocco.store import holds_run, refuse_unless_free
 
     if request.corpus is not None and request.out is None:
         raise InvalidValueError("where should the run go? Add --out RUN, the name of a folder to make.")
@@ -77,12 +83,18 @@ def _check(request: Request) -> None:
         raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
     if request.resume and request.out is None:
         raise InvalidValueError("which run should be gone on with? Add --out RUN.")
-    free = request.out is None or request.resume or request.overwrite
-    if not free and holds_run(request.out):  # type: ignore[arg-type]
+    if sum(value is not None for value in request.length) > 1:
+        raise InvalidValueError("give one of --steps, --epochs and --seconds.")
+    check_length(*request.length, num_documents=1, batch=1)
+    resolve(model.get_params(), Size(1, 1))
+    if request.out is None or (request.resume and holds_run(request.out)):
+        return
+    if holds_run(request.out) and not request.overwrite:
         raise InvalidValueError(
             f"{request.out} holds a run already. Add --resume to go on with it or --overwrite to delete it, or choose "
             "another folder."
         )
+    refuse_unless_free(request.out, request.overwrite)
 
 
 def _model(request: Request) -> LDA:

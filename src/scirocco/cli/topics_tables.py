@@ -10,6 +10,7 @@ from typing import Any
 
 _PIPE_WIDTH = 140  # as tables have where there is no terminal
 _BAR = 30
+_AGREED = 1.1  # R-hat
 
 
 def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
@@ -34,6 +35,12 @@ def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
     title = f"{some}, {chains} with {opened.num_draws} draws" + _unfinished(opened.status)
     heading = f"word: weight in % ({100 * interval:g} % interval)"
     print_table(title, [*columns, heading], rows, right=tuple(range(len(columns))))
+    apart = sum(topic.rhat is not None and topic.rhat > _AGREED for topic in topics)
+    if apart:
+        print(
+            f"R-hat is above {_AGREED} in {apart} of these {len(topics)} topics: there the chains do not agree, and "
+            "intervals span what each of them found. Longer chains (--epochs) help."
+        )
 
 
 def _unfinished(status: str) -> str:
@@ -52,11 +59,11 @@ def _rhat(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}" if value < 100 else "> 100"
 
 
-def _flow(items: Sequence[str], width: int) -> str:
+def _flow(items: Sequence[str], width: int, comma: str = ",") -> str:
     """Items one after another, none broken over two lines (as a table would break them)."""
     lines = [""]
     for number, item in enumerate(items):
-        text = item + ("," if number + 1 < len(items) else "")
+        text = item + (comma if number + 1 < len(items) else "")
         if lines[-1] and len(lines[-1]) + 1 + len(text) > width:
             lines.append("")
         lines[-1] += (" " if lines[-1] else "") + text
@@ -113,14 +120,18 @@ def print_comparison(found: Any, models: Sequence[Any], paths: Sequence[Path], n
     from scirocco.experiments.tables import print_table
 
     first, second = (model.top_words(num_words) for model in models)
+    numbers = ["first", "second", "distance"]
+    width = (_width() - sum(len(name) + 1 for name in numbers)) // 2 - 2
     rows = [
-        [f" {a} ", f" {b} ", f" {distance:.2f} ", f" {_list(first[a])} ", _list(second[b])]
+        [f" {a} ", f" {b} ", f" {distance:.2f} ", _column(first[a], width), _column(second[b], width)]
         for a, b, distance in found.pairs
     ]
-    columns = ["first", "second", "distance", f" {paths[0]} ", str(paths[1])]
+    pairs = "1 pair" if len(rows) == 1 else f"{len(rows) or 'no'} pairs"
+    title = f"{pairs} of topics, compared over {found.num_words:,} words"
     if rows:
-        title = f"{len(rows)} pairs of topics, compared over {found.num_words:,} words"
-        print_table(title, columns, rows, right=(0, 1, 2))
+        print_table(title, [*numbers, *(f" {path}" for path in paths)], rows, right=(0, 1, 2))
+    else:
+        print(title)
     for path, alone, words in zip(paths, (found.only_first, found.only_second), (first, second), strict=True):
         if alone:
             print(f"\nwithout a partner in {path}: {len(alone)}")
@@ -128,6 +139,12 @@ def print_comparison(found: Any, models: Sequence[Any], paths: Sequence[Path], n
                 print(f"  {number:>4}  {_list(words[number])}")
     if not found.only_first and not found.only_second:
         print("every topic has a partner")
+
+
+def _column(words: Sequence[Any], width: int) -> str:
+    """Words in lines of a width, with a space on the left."""
+    lines = _flow([str(word) for word in words], width, "").split("\n")
+    return "\n".join(f" {line}" for line in lines)
 
 
 def _list(words: Sequence[Any]) -> str:

@@ -1,8 +1,9 @@
 """Data sets of the papers and of topic models, found on this machine and checked; none of them is in the package.
 
 A data set is looked for in the folder that is given; without one in the folder that the environment variable
-SCIROCCO_DATA names, and then in the user's cache (`$XDG_CACHE_HOME/scirocco/data`, by default `~/.cache/scirocco/data`).
-What is found is compared with its sha256, once for each state of the file.
+SCIROCCO_DATA names, and then in the user's cache (`$XDG_CACHE_HOME/scirocco/data`, by default
+`~/.cache/scirocco/data`); in each in a folder of the data set's name, or in the place itself. What is found is compared
+with its sha256, once for each state of the file.
 """
 
 from scirocco.datasets.corpora import acl_abstracts, ap, kos, newsgroups20, wikipedia

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,9 +31,9 @@ ENTRIES: dict[str, Entry] = {
                 ),
                 _WORDS,
             ),
-            "English Wikipedia of spring 2014, articles with page ids 18,228,284 to 20,925,000, run through WikiExtractor",
+            "English Wikipedia of spring 2014, page ids 18,228,284 to 20,925,000, run through WikiExtractor",
             f"Counts in {_DICTIONARY}: {_CLEANING}; articles with 20 tokens or more, by page id. {_KEYS} page_id too.",
-            "text CC BY-SA 3.0 and GFDL by its contributors; only counts are kept.",
+            "Text CC BY-SA 3.0 and GFDL by its contributors; only counts are kept.",
         ),
         Entry(
             "acl_abstracts",
@@ -47,7 +46,7 @@ ENTRIES: dict[str, Entry] = {
                 _WORDS,
             ),
             "the ACL Anthology's data/xml (commit 70ba973)",
-            f"Title and abstract of papers from 2016 on, 100 characters and 10 tokens or more, in {_DICTIONARY}. {_KEYS}",
+            f"Titles and abstracts from 2016 on, 100 characters and 10 tokens or more, in {_DICTIONARY}. {_KEYS}",
             "CC BY 4.0.",
         ),
         Entry(
@@ -71,16 +70,15 @@ ENTRIES: dict[str, Entry] = {
                 ),
             ),
             "20 Newsgroups, the version sorted by date (11,314 training and 7,532 test documents)",
-            f"Headers dropped, {_CLEANING}; the 20,000 commonest words in 8 documents or more, or {_DICTIONARY}. {_KEYS}",
-            "public Usenet posts; only counts are kept.",
+            f"Headers dropped, {_CLEANING}; the 20,000 commonest words of 8 documents or more, or {_DICTIONARY}. "
+            + _KEYS,
+            "Public Usenet posts; only counts are kept.",
         ),
         Entry(
             "ap",
             (
                 File("ap.npz", "69cd6ab5eb95b2bf497c6a6afaa552b452c13ca76b09fb46809ff8286dff48ef", 555_026),
-                File(
-                    "vocab.txt", "fbf0d0f836cb2b0360bd3cae0f71c2f34b140b1dd8dd0d0bdb618a64704337f6", 85_532
-                ),
+                File("vocab.txt", "fbf0d0f836cb2b0360bd3cae0f71c2f34b140b1dd8dd0d0bdb618a64704337f6", 85_532),
             ),
             "the example of lda-c (ap.dat and vocab.txt in ap.tgz)",
             f"The rows of ap.dat with their ids sorted. {_KEYS}",
@@ -174,5 +172,5 @@ def _read_words(path: Path) -> tuple[str, ...]:
     return tuple(path.read_text("utf-8").split())
 
 
-def _source(entry: Entry, path: Path) -> Any:
+def _source(entry: Entry, path: Path) -> str:
     return f"{entry.name}: {entry.origin}. Licence: {entry.licence} Read from {path}."

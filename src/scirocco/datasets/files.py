@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-import tempfile
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -125,8 +125,9 @@ def _missing(entry: Entry, places: list[Path]) -> str:
     listed = "\n".join(f"  {file.name} ({file.size:,} bytes, sha256 {file.sha256})" for file in entry.files)
     wheres = " or ".join(str(place / entry.name) for place in places)
     return (
-        f"the data set `{entry.name}` is not on this machine, and no address to download it from is known. "
-        f"Put these files into {wheres} (or give their folder: folder=..., {VARIABLE}=...):\n{listed}\n"
+        f"the data set `{entry.name}` is not where it was looked for, and no address to download it from is known. "
+        f"Put these files into {wheres}, or give their folder (folder=..., {VARIABLE}=..., or --data on the command "
+        f"line):\n{listed}\n"
         f"They are made from: {entry.origin}. {entry.preparation} Licence: {entry.licence}"
     )
 
@@ -171,14 +172,15 @@ def _remembered() -> dict[str, Any]:
 
 def _remember(checked: dict[str, Any]) -> None:
     """By one rename; a cache that cannot be written only costs the next check."""
+    folder = cache_folder()
+    partial = folder / f"{_MEMORY}.{os.getpid()}.tmp"
     try:
-        folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as stream:
-            json.dump(checked, stream)
-        os.replace(stream.name, folder / _MEMORY)
+        partial.write_text(json.dumps(checked), "utf-8")
+        os.replace(partial, folder / _MEMORY)
     except OSError:
-        return
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 # -- downloading ---------------------------------------------------------------------------------------------
@@ -194,7 +196,11 @@ def _download(entry: Entry, file: File) -> Path:
         with urllib.request.urlopen(file.address, timeout=60) as answer, partial.open("wb") as stream:
             while piece := answer.read(_PIECE):
                 stream.write(piece)
-        check(partial, file)
+        if (found := sha256(partial)) != file.sha256:
+            raise InvalidValueError(
+                f"what {file.address} sent for {file.name} of the data set `{entry.name}` is damaged or another "
+                f"version: its sha256 is {found}, and should be {file.sha256}. Nothing was kept."
+            )
         os.replace(partial, path)
     except (OSError, urllib.error.URLError) as error:
         raise InvalidValueError(

@@ -44,23 +44,36 @@ def _describe(path: Path) -> dict[str, Any]:
         stored = open_stored(path)
         run = load(path)
         progress, configuration = stored.progress, run.configuration
+        own_loop = isinstance(configuration["sampler"], str)
         steps = configuration["num_burnin"] + progress["num_samples"] * configuration["thin"]
         return {
             "path": str(path),
             "status": run.status,
-            "sampler": configuration["sampler"]["name"],
-            "estimator": configuration["estimator"]["name"],
-            "step_size": configuration["sampler"].get("step_size"),
+            **_method(configuration),
             "num_chains": configuration["num_chains"],
             "draws": progress["draws"],
             "num_samples": progress["num_samples"],
             "percent": 100.0 * progress["step"] / steps,
             "steps_per_second": progress["steps_per_second"],
-            "smallest_ess": smallest_ess(run),
+            # draws of models with a loop of their own may be huge, and their parts change places between chains
+            "smallest_ess": None if own_loop else smallest_ess(run),
             "updated": time.time() - os.path.getmtime(path / "scirocco" / "commit.json"),
         }
     except (SciroccoError, KeyError, TypeError) as error:
         return {"path": str(path), "status": "damaged", "error": str(error)}
+
+
+def _method(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Sampler, estimator and step size; a model with a loop of its own has its name for the first."""
+    sampler = configuration["sampler"]
+    if isinstance(sampler, str):
+        size = str(configuration.get("step_size", ""))
+        return {"sampler": configuration["model"], "estimator": sampler, "step_size": size}
+    return {
+        "sampler": sampler["name"],
+        "estimator": configuration["estimator"]["name"],
+        "step_size": sampler.get("step_size"),
+    }
 
 
 def smallest_ess(run: Run) -> float | None:

@@ -117,18 +117,40 @@ def test_one_step_is_a_normal_that_is_mirrored(method, seed):
     assert max(np.abs(z).max(), np.abs(z2).max()) < BOUND
 
 
-def test_momentum_changes_its_sign_at_the_mirror():
-    """Without force, friction or noise, speed and energy stay."""
-    topics = langevin.begin("sghmc", 1, 1000, 1.0, 0, 1, friction=1e-12)
-    topics.theta[:] = 0.01
+@pytest.mark.parametrize("method", ["sghmc", "sgrhmc"])
+def test_momentum_changes_its_sign_at_the_mirror(method):
+    """Without friction and noise, speed stays. SGRHMC moves √θ, half as fast."""
+    riemannian = method == "sgrhmc"
+    topics = langevin.begin(method, 1, 1000, 0.5 if riemannian else 1.0, 0, 1, friction=1e-12)
+    topics.theta[:] = 0.0001 if riemannian else 0.01
     before = topics.momentum.copy()
-    nothing = np.zeros((0, 1000), np.float32)
-    topics.update(np.arange(0), nothing, 1.0, 0.1, (0, 0))
-    kicked = before - 0.1  # with β = 1 the force is -1
+    topics.update(np.arange(0), np.zeros((0, 1000), np.float32), 1.0, 0.1, (0, 0))
+    kicked = before - 0.1 * (0.01 if riemannian else 1.0)  # at this β the force is -√θ, or -1
+    np.testing.assert_allclose(np.abs(topics.momentum), np.abs(kicked), atol=0.03)
+    moved = 0.01 + (0.05 if riemannian else 0.1) * kicked
+    clear = (np.abs(kicked) > 0.1) & (np.abs(moved) > 0.003)
+    turned = np.sign(topics.momentum) * np.sign(kicked) * np.sign(moved)
+    assert np.all(turned[clear] == 1) and np.any(moved[clear] < 0)
+    place = np.sqrt(topics.theta) if riemannian else topics.theta
+    np.testing.assert_allclose(place, np.abs(moved), atol=2e-3)
+
+
+@pytest.mark.parametrize("method", ["sghmc", "sgrhmc", "sgld"])
+def test_the_force_at_zero_is_that_at_the_length_of_a_step(method):
+    """1/max(θ, ε), 1/max(√θ, ε) and 1/max(θ, √(2ε)): a word at 0 is kicked by a finite amount, which is known."""
+    time, prior = 0.02, BETA - (0.5 if method == "sgrhmc" else 1.0)
+    topics = langevin.begin(method, 1, 400, BETA, 0, 1, **({} if method == "sgld" else {"friction": 1e-12}))
+    topics.theta[:] = 0.0
+    nothing = np.zeros((0, 400), np.float32)
+    if method == "sgld":
+        np.testing.assert_allclose(
+            topics.gradient(np.arange(0), nothing, 1.0, 0.2), prior / 0.2 - 1.0, rtol=1e-6
+        )
+        return
+    before = topics.momentum.copy()
+    topics.update(np.arange(0), nothing, 1.0, time, (0, 0))
+    kicked = before + prior - (time if method == "sghmc" else 0.0)
     np.testing.assert_allclose(np.abs(topics.momentum), np.abs(kicked), atol=1e-4)
-    moved = 0.01 + 0.1 * kicked
-    np.testing.assert_array_equal(np.sign(topics.momentum), np.sign(kicked) * np.sign(moved))
-    np.testing.assert_allclose(topics.theta, np.abs(moved), atol=1e-4)
 
 
 def log_posterior_mean(theta, counts):
@@ -195,6 +217,10 @@ def test_the_centre_is_found_without_noise():
     assert not topics.due(1)
     run(topics, counts, 0.01, 4000, 0)
     assert topics.due(1)
+    topics.refer(WORDS, counts, 1.0)
+    run(topics, counts, 0.01, 9, 0)
+    assert topics.due(9) and not topics.due(10), "a new reference after so many steps"
+    topics.theta = topics.centre.copy()
     # the mode in θ: e^θ = β + n - n_k ω, of which the sum says Σ e^θ = Vβ, so ω ∝ β + n
     wanted = (BETA + COUNTS) / (BETA + COUNTS).sum()
     np.testing.assert_allclose(topics.draw((0, 0)), np.tile(wanted, (3, 1)), rtol=1e-4)

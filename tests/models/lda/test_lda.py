@@ -100,7 +100,7 @@ def test_store_and_resume(tmp_path, fitted):
     whole = LDA(2, **OPTIONS).fit(X, num_epochs=30, progress=False)
 
     def stop(report):
-        if report.step > 60:
+        if report.step > 90:
             report.stop()
 
     cut = LDA(2, **OPTIONS).fit(X, num_epochs=30, store=tmp_path / "run", callbacks=[stop], progress=False)
@@ -180,7 +180,7 @@ BAD = {
         "each of the 2 topics",
     ),
     "zero beta": (lambda: LDA(2, beta=0.0).fit(X), InvalidValueError, "`beta` must be finite and > 0"),
-    "unknown sampler": (lambda: LDA(2, sampler="vb").fit(X), InvalidValueError, "'scir', 'scir_cv', 'sgrld'"),
+    "unknown sampler": (lambda: LDA(2, sampler="vb").fit(X), InvalidValueError, "'scir', 'scir_cv', 'gibbs', 'sgrld'"),
     "memory of sgrld": (
         lambda: LDA(2, sampler="sgrld", memory="documents").fit(X),
         InvalidValueError,

@@ -12,7 +12,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import as_corpus
-from scirocco.models.lda.estimator import LDA
+from scirocco.models.lda.estimator import LDA, _size
+from scirocco.models.lda.langevin import METHODS
 
 DOCUMENTS = np.array(
     [[2, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 2, 0, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 1]]
@@ -61,36 +62,83 @@ def check(chain, exact, num_draws, block):
     assert np.max(errors / exact) < 0.1  # there is something to see
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 6])
-def test_remembered_topics_are_an_exact_gibbs_sampler(batch_size, exact, seed):
-    """Whatever the batches: nothing is left of their noise."""
+def begin(seed, **options):
+    """A chain on the six documents."""
     corpus = as_corpus(DOCUMENTS)
-    lda = LDA(TOPICS, alpha=ALPHA, beta=BETA, batch_size=batch_size, first_sweeps=1, num_threads=1)
-    check(TopicChain(corpus, lda._settings(corpus), seed, batch_size), exact, 6_000, 100)
+    lda = LDA(TOPICS, alpha=ALPHA, beta=BETA, num_threads=1, **options)
+    return TopicChain(corpus, lda._settings(_size(corpus)), seed, 0)
+
+
+@pytest.mark.parametrize("sampler", ["scir", "gibbs"])
+@pytest.mark.parametrize("batch_size", [1, 4, 6])
+def test_chains_with_memory_are_exact_gibbs_samplers(sampler, batch_size, exact, seed):
+    """Whatever the batches: nothing is left of their noise, nor of old proposals."""
+    check(begin(seed, sampler=sampler, batch_size=batch_size, growth=None), exact, 6_000, 100)
+
+
+@pytest.mark.parametrize("sampler", ["scir", "gibbs"])
+def test_growth_leaves_the_posterior_as_it_is(sampler, exact, seed):
+    """Chains that began with two documents and three topics."""
+    chain = begin(seed, sampler=sampler, batch_size=4, growth=[(2, 3), (5, 2)], spare_topics=1)
+    assert chain.engine.table.shape == (WORDS, TOPICS + 1)
+    check(chain, exact, 6_000, 100)
+    assert chain.engine.table.shape == (WORDS, TOPICS)
+    assert chain.engine.table.sum() == DOCUMENTS.sum()
+
+
+def test_the_table_counts_the_remembered_topics(seed):
+    """Also while it grows and after topics were merged."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(0.3, (50, 40))
+    lda = LDA(4, sampler="gibbs", batch_size=7, growth=[(10, 3), (30, 2)], spare_topics=3)
+    corpus = as_corpus(X)
+    chain = TopicChain(corpus, lda._settings(_size(corpus)), seed, 0)
+    words = np.repeat(np.tile(np.arange(40), 50), X.ravel())
+    for _ in range(25):
+        chain.advance(1)
+        seen = chain.engine.memory >= 0
+        counted = np.zeros_like(chain.engine.table)
+        np.add.at(counted, (words[seen], chain.engine.memory[seen]), 1)
+        np.testing.assert_array_equal(counted, chain.engine.table)
+        np.testing.assert_array_equal(counted.sum(axis=0), chain.engine.totals)
+        assert chain.mean().shape == (4, 40) and chain.draw().shape == (4, 40)
+    assert seen.all()
 
 
 def test_scir_on_all_documents_is_exact(exact, seed):
     """Counts of the last of many sweeps are a draw of z given the topics, and a CIR step keeps their law given z."""
-    corpus = as_corpus(DOCUMENTS)
-    settings = {"alpha": ALPHA, "beta": BETA, "batch_size": 6, "num_threads": 1, "memory": "none"}
-    lda = LDA(TOPICS, sweeps=20, burn_in=19, step_size=2.0, **settings)
-    check(TopicChain(corpus, lda._settings(corpus), seed, 9), exact, 5_000, 100)
+    options = {"memory": "none", "sweeps": 20, "burn_in": 19, "step_size": 2.0}
+    check(begin(seed, batch_size=6, **options), exact, 5_000, 100)
+
+
+GOES_ON = [
+    {},
+    {"growth": None},
+    {"sampler": "gibbs"},
+    {"sampler": "gibbs", "learn_alpha": True, "learn_beta": True, "growth": [(30, 2)]},
+    {"memory": "none"},
+    {"sampler": "scir_cv"},
+    *({"sampler": name, "step_size": 0.001} for name in METHODS),
+]
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"memory": "none"}, {"sampler": "scir_cv"}, {"sampler": "sgrld", "step_size": 0.01}]
+    "options", GOES_ON, ids=lambda options: "-".join(map(str, options.values())) or "default"
 )
 def test_a_chain_goes_on_bit_for_bit(options):
     rng = np.random.default_rng(0)
     corpus = as_corpus(rng.poisson(0.4, (60, 30)))
-    lda = LDA(3, batch_size=20, num_threads=1, **options)
-    settings = lda._settings(corpus)
-    whole, first, second = (TopicChain(corpus, settings, 1, 0) for _ in range(3))
-    whole.advance(9)
-    first.advance(4)
-    second.restore(first.state())
-    second.advance(5)
-    np.testing.assert_array_equal(whole.draw(), second.draw())
+    lda = LDA(3, batch_size=20, num_threads=1, sweeps=2, **options)
+    settings = lda._settings(_size(corpus))
+    for cut in (4, 40):  # while it grows, and later
+        whole, first, second = (TopicChain(corpus, settings, 1, 0) for _ in range(3))
+        whole.advance(cut + 5)
+        first.advance(cut)
+        second.restore(first.state())
+        first.advance(1)
+        second.advance(5)
+        np.testing.assert_array_equal(whole.draw(), second.draw())
+        assert whole.passes == second.passes
 
 
 def test_threads_change_nothing():
@@ -98,8 +146,8 @@ def test_threads_change_nothing():
     corpus = as_corpus(rng.poisson(0.4, (300, 200)))
     draws = []
     for threads in (1, 2):
-        lda = LDA(8, batch_size=100, num_threads=threads)
-        chain = TopicChain(corpus, lda._settings(corpus), 1, 0)
-        chain.advance(6)
+        lda = LDA(8, batch_size=100, growth=[(100, 2)], num_threads=threads)
+        chain = TopicChain(corpus, lda._settings(_size(corpus)), 1, 0)
+        chain.advance(10)
         draws.append(chain.draw())
     np.testing.assert_array_equal(*draws)

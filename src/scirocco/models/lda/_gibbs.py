@@ -31,8 +31,9 @@ _TINY = 1e-20  # rows below are scaled up, so that products with α stay in the 
 
 
 def kept(function: Callable[..., Any]) -> Any:
-    """`cached`, under a name that changes with this file too, because installed files may all have one date."""
-    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    """`cached`, under a name that changes with this folder's compiled code: installed files may all have one date."""
+    sources = sorted(Path(__file__).parent.glob("_*.py"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     function.__qualname__ += f"_{digest}"
     return cached(function)
 

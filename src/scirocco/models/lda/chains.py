@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco.diffusions.host._threads import available_cores
 from scirocco.models.lda.chain import TopicChain
+from scirocco.models.lda.settings import Settings
 from scirocco.run.keeping import HostChunk
 from scirocco.types import PyTree
 
@@ -37,22 +38,33 @@ class TopicChains:
         num_draws = num_steps // thin
         if not num_draws:
             self._each(lambda chain: chain.advance(num_steps))
-            return self._chunk([[] for _ in self.chains], [[] for _ in self.chains])
-        pairs = self._each(lambda chain: _draws(chain, num_draws, thin))
-        return self._chunk([draws for draws, _ in pairs], [epochs for _, epochs in pairs])
+            return self._chunk([[] for _ in self.chains])
+        return self._chunk(self._each(lambda chain: _draws(chain, num_draws, thin)))
 
-    def _chunk(self, draws: list[list[np.ndarray]], epochs: list[list[float]]) -> HostChunk:
-        one = self.chains[0].settings.num_topics, self.chains[0].corpus.vocabulary_size
-        shape = (len(self.chains), len(draws[0]), *one)
-        topics = np.stack([np.stack(some) for some in draws]) if draws[0] else np.empty(shape, np.float32)
+    def _chunk(self, parts: list[list[Drawn]]) -> HostChunk:
+        """`parts[chain][draw]`."""
+        chain, counts = self.chains[0], (len(parts), len(parts[0]))
+        shapes = stat_shapes(chain.settings)
+        empty = np.empty((*counts, chain.settings.num_topics, chain.vocabulary_size), np.float32)
+        topics = _stacked([[drawn.topics for drawn in part] for part in parts]) if counts[1] else empty
+        stats = {
+            name: np.array([[drawn.stats[name] for drawn in part] for part in parts], np.float64).reshape(
+                *counts, *shape
+            )
+            for name, shape in shapes.items()
+        }
         nothing = np.full(len(self.chains), -1)
-        passes = np.array(epochs, np.float64).reshape(shape[:2])
-        return HostChunk({"topics": topics}, None, {"passes": passes}, {}, nothing, nothing)
+        return HostChunk({"topics": topics}, None, stats, {}, nothing, nothing)
+
+    def finish_growth(self) -> None:
+        """All documents from now on, in every chain."""
+        for chain in self.chains:
+            chain.finish_growth()
 
     def save(self) -> dict[str, np.ndarray]:
         """Everything needed to go on."""
         states = [chain.state() for chain in self.chains]
-        return {name: np.stack([state[name] for state in states]) for name in states[0]}
+        return {name: _stacked([state[name] for state in states]) for name in states[0]}
 
     def restore(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from there."""
@@ -70,10 +82,28 @@ class TopicChains:
             self._pool = None
 
 
-def _draws(chain: TopicChain, num_draws: int, thin: int) -> tuple[list[np.ndarray], list[float]]:
-    draws, epochs = [], []
+class Drawn(NamedTuple):
+    """One draw of one chain."""
+
+    topics: np.ndarray
+    stats: dict[str, Any]
+
+
+def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
+    """What is kept with every draw: how often the corpus has been seen, and what is learned besides the topics."""
+    alpha = {"alpha": (settings.num_topics,)} if settings.learn_alpha else {}
+    return {"passes": (), **alpha, **({"beta": ()} if settings.learn_beta else {})}
+
+
+def _draws(chain: TopicChain, num_draws: int, thin: int) -> list[Drawn]:
+    drawn = []
     for _ in range(num_draws):
         chain.advance(thin)
-        draws.append(chain.draw())
-        epochs.append(chain.passes)
-    return draws, epochs
+        drawn.append(Drawn(chain.draw(), {"passes": chain.passes, **chain.hyper()}))
+    return drawn
+
+
+def _stacked(parts: list[Any]) -> np.ndarray:
+    """`np.stack`, of one array (or a list of one) without a copy: topics may be gigabytes."""
+    arrays = [_stacked(part) if isinstance(part, list) else part for part in parts]
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)

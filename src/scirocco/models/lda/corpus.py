@@ -59,6 +59,10 @@ class Corpus:
         """Words V; ids are 0..V-1."""
         return self.source.vocabulary_size
 
+    def fingerprint(self) -> str:
+        """A short hash of the counts."""
+        return self.source.fingerprint()
+
     def take_csr(self, indices: Any) -> Rows:
         """The documents with these numbers: `indptr` (int64), `words` (int32), `counts` (int32)."""
         indptr, words, counts = self.source.take_csr(indices)

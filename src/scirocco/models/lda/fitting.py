@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -13,9 +14,11 @@ import numpy as np
 from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.lda import growth as growing
 from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.chains import TopicChains
+from scirocco.models.lda.chains import TopicChains, stat_shapes
 from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.streams import DocumentStream
 from scirocco.run import encoding, records
 from scirocco.run.keeping import Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report
@@ -25,13 +28,7 @@ from scirocco.run.sinks import Kept, MemorySink, Sink, StoreSink, store_groups
 from scirocco.store import Store, holds_run, open_stored, refuse_unless_free
 
 _ENDLESS = 1 << 30
-
-
-class Size(NamedTuple):
-    """Of a corpus that is not at hand."""
-
-    num_documents: int
-    vocabulary_size: int
+DEFAULT_EPOCHS = 20
 
 
 class Length(NamedTuple):
@@ -41,8 +38,15 @@ class Length(NamedTuple):
     max_seconds: float | None
 
 
-def check_length(num_steps: Any, num_epochs: Any, max_seconds: Any, num_documents: int, batch: int) -> Length:
-    """Exactly one of the three; ten passes when none is given."""
+def check_length(
+    num_steps: Any,
+    num_epochs: Any,
+    max_seconds: Any,
+    num_documents: int,
+    batch: int,
+    growth: growing.Growth = (),
+) -> Length:
+    """Exactly one of the three; passes are over all documents, those of the growth come before them."""
     given = {"num_steps": num_steps, "num_epochs": num_epochs, "max_seconds": max_seconds}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
@@ -54,9 +58,10 @@ def check_length(num_steps: Any, num_epochs: Any, max_seconds: Any, num_document
     if max_seconds is not None:
         _checks.positive(max_seconds, "max_seconds")
         return Length(None, float(max_seconds))
-    epochs = 10 if num_epochs is None else num_epochs
+    epochs = DEFAULT_EPOCHS if num_epochs is None else num_epochs
     _checks.positive(epochs, "num_epochs")
-    return Length(max(1, math.ceil(float(epochs) * num_documents / batch)), None)
+    visits = float(epochs) * num_documents + growing.visits(growth)
+    return Length(max(1, math.ceil(visits / batch)), None)
 
 
 class Task(NamedTuple):
@@ -70,6 +75,8 @@ class Task(NamedTuple):
     length: Length
     burn_in: float
     """The share of the run that is thrown away."""
+    growth_is_open: bool = True
+    """Whether the growth was left to the library."""
 
 
 def fit(
@@ -84,13 +91,15 @@ def fit(
 ) -> tuple[Run, TopicChains]:
     """Run the chains; `extra` is remembered with a store."""
     clock = Clock()
-    chains = TopicChains(
-        [TopicChain(task.corpus, task.settings, task.seed, chain) for chain in range(task.num_chains)]
-    )
     if store is not None and resume and holds_run(store):
-        return _go_on(task, chains, store, callbacks, progress, clock)
+        return _go_on(task, store, callbacks, progress, clock)
     if store is not None:
         refuse_unless_free(store, overwrite)
+    if task.length.num_steps is not None:  # at most half of a run of given length goes into its growth
+        most = task.length.num_steps * task.settings.batch_size / 2
+        grown = growing.within(task.settings.growth, most)
+        task = task._replace(settings=dataclasses.replace(task.settings, growth=grown))
+    chains = _chains(task)
     if task.length.max_seconds is not None:
         plan, callbacks = _measured_plan(task, chains, callbacks, progress)
     else:
@@ -103,10 +112,20 @@ def fit(
     return _drive(chains, plan, sink, callbacks, progress, record, clock, None)
 
 
+def _chains(task: Task) -> TopicChains:
+    corpora = [task.corpus] * task.num_chains
+    if isinstance(task.corpus, DocumentStream):
+        corpora = task.corpus.copies(task.num_chains)
+    made = [TopicChain(corpus, task.settings, task.seed, chain) for chain, corpus in enumerate(corpora)]
+    return TopicChains(made)
+
+
 def _plan(task: Task, num_steps: int) -> Plan:
-    """Draws spread over the part of the run that is kept, the last at its end."""
-    draws = max(1, min(task.num_draws, num_steps))
-    thin = max(1, int(num_steps * (1.0 - task.burn_in)) // draws)
+    """Draws spread over the part of the run that is kept, the last at its end; none before all documents are used."""
+    growing_steps = -(-growing.visits(task.settings.growth) // task.settings.batch_size)
+    left = max(1, min(int(num_steps * (1.0 - task.burn_in)), num_steps - growing_steps))
+    draws = max(1, min(task.num_draws, left))
+    thin = left // draws
     burn_in = max(0, num_steps - draws * thin)
     return Plan(
         draws, burn_in, thin, task.num_chains, task.seed, Keeping.checked(False, True, None), "threads"
@@ -126,6 +145,7 @@ def _measured_plan(
         session.drive()
     finally:
         bar.close()
+    chains.finish_growth()
     rate = max(session.step / max(first, 1e-9), 1e-9)
     left = max(1, int(rate * (seconds - first)))
     draws = max(1, min(task.num_draws, left))
@@ -154,7 +174,9 @@ def stop_after(seconds: float) -> Callable[[Report], None]:
 def _spec(task: Task) -> Kept:
     shape = (task.settings.num_topics, task.corpus.vocabulary_size)
     topics = {"topics": jax.ShapeDtypeStruct(shape, np.float32)}
-    return Kept(topics, None, {"passes": jax.ShapeDtypeStruct((), np.float64)}, {})
+    shapes = stat_shapes(task.settings)
+    stats = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in shapes.items()}
+    return Kept(topics, None, stats, {})
 
 
 def _record(task: Task, plan: Plan, extra: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +185,7 @@ def _record(task: Task, plan: Plan, extra: dict[str, Any]) -> dict[str, Any]:
         **task.settings.as_json(),
         "num_documents": int(task.corpus.num_documents),
         "num_words": int(task.corpus.vocabulary_size),
-        "data": task.corpus.source.fingerprint(),
+        "data": task.corpus.fingerprint(),
         "num_samples": plan.num_samples,
         "num_burnin": plan.num_burnin,
         "thin": plan.thin,
@@ -226,7 +248,6 @@ def _drive(
 
 def _go_on(
     task: Task,
-    chains: TopicChains,
     path: str | os.PathLike[str],
     callbacks: Sequence[Callback],
     progress: bool,
@@ -248,6 +269,10 @@ def _go_on(
             Keeping.checked(False, True, None),
             "threads",
         )
+        if task.growth_is_open:  # how it was cut depends on how long the run was to be
+            grown = tuple((size, passes) for size, passes in was["growth"])
+            task = task._replace(settings=dataclasses.replace(task.settings, growth=grown))
+        chains = _chains(task)
         now = _record(task, plan, {})["configuration"]
         given = {name: now.get(name) for name in set(was) - {"versions"}}
         stored = {name: was[name] for name in given}
@@ -261,7 +286,8 @@ def _go_on(
 
 
 def save(
-    draws: np.ndarray,
+    draws: Any,
+    stats: dict[str, np.ndarray],
     settings: Settings,
     extra: dict[str, Any],
     path: str | os.PathLike[str],
@@ -283,17 +309,33 @@ def save(
         "timing": {},
         "diverged": None,
     }
-    groups = store_groups(Kept(topics, None, {}, {}))
+    shapes = {name: jax.ShapeDtypeStruct(value.shape[2:], np.float64) for name, value in stats.items()}
+    groups = store_groups(Kept(topics, None, shapes, {}))
     with Store.create(path, groups, chains, record, overwrite=overwrite) as store:
         for number in range(num_draws):
-            store.append("posterior", {"topics": draws[:, number : number + 1]})
+            part = slice(number, number + 1)
+            store.append("posterior", {"topics": np.asarray(draws[:, part])})
+            if stats:
+                store.append("sample_stats", {name: value[:, part] for name, value in stats.items()})
         store.commit({}, progress)
 
 
-def load(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, Any], int]:
-    """The draws (chain, draw, topic, word) of a stored fit, what was remembered with it, its number of documents."""
+class Loaded(NamedTuple):
+    """A stored fit."""
+
+    draws: Any
+    """(chain, draw, topic, word), on disk."""
+    stats: dict[str, Any]
+    extra: dict[str, Any]
+    configuration: dict[str, Any]
+
+
+def load(path: str | os.PathLike[str]) -> Loaded:
+    """A stored fit, and what was remembered with it."""
     stored = open_stored(path)
     if "lda" not in stored.record:
         raise InvalidTypeError(f"the run in {path} is not one of a topic model.")
-    draws = np.asarray(stored.arrays["posterior"]["topics"])
-    return draws, stored.record["lda"], int(stored.record["configuration"].get("num_documents", 1))
+    stats = stored.arrays.get("sample_stats", {})
+    return Loaded(
+        stored.arrays["posterior"]["topics"], stats, stored.record["lda"], stored.record["configuration"]
+    )

@@ -13,7 +13,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.diffusions import host
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda.langevin_mean import (
     SGHMCTopics,
     SGLDTopics,
@@ -83,7 +83,7 @@ def begin(
     (2, 4)
     """
     _checks.choice(method, "method", METHODS)
-    chosen = _checked(method, options)
+    chosen = dict(check_options(method, options))
     shape = (num_words, num_topics)
     theta = host.gamma((seed, 0), np.broadcast_to(np.float32(1.0), shape), num_threads=threads)
     if method in ("sghmc", "sgrhmc"):
@@ -96,8 +96,11 @@ def begin(
     return SGRLDTopics(theta, beta) if method == "sgrld" else SGLDTopics(theta, beta)
 
 
-def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
-    known = _OPTIONS[method]
+def check_options(method: str, given: Any) -> tuple[tuple[str, float], ...]:
+    """The options of a sampler (None: as they are by default), checked; those of others are refused."""
+    if given is not None and not isinstance(given, dict):
+        raise InvalidTypeError(f"`options` must be a dict such as {{'friction': 10.0}}, got {given!r}.")
+    options, known = given or {}, _OPTIONS.get(method, {})
     for name in options:
         if name not in known:
             has = f"has {', '.join(known)}" if known else "has none"
@@ -106,4 +109,4 @@ def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
         _checks.positive(options["friction"], "friction", method, allow_zero=method == "sgrhmc")
     if "optimise_steps" in options:
         _checks.positive_int(options["optimise_steps"], "optimise_steps", minimum=0)
-    return {**known, **options}
+    return tuple(sorted({**known, **options}.items()))

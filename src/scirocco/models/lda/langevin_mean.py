@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.errors import DivergenceError
-from scirocco.models.lda.topics import Arrays, Topics, _normalised
+from scirocco.models.lda.topics import Arrays, Topics, normalised
 
 _TINY = np.float32(np.finfo(np.float32).tiny)
 
@@ -36,7 +36,7 @@ class ExpandedMean(Topics):
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """As they are."""
-        return _normalised(self.theta)
+        return normalised(self.theta)
 
     def state(self) -> Arrays:
         """θ."""

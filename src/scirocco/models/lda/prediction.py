@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,15 +47,27 @@ def proportions(rows: tuple[Any, Any, Any], omega: np.ndarray, how: FoldIn, draw
     return (topics + how.alpha) / (length + how.alpha.sum())[:, None]
 
 
-def document_proportions(corpus: Any, draws: np.ndarray, how: FoldIn) -> np.ndarray:
+def document_proportions(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
     """η of all documents given each draw of ω: (draws, documents, topics)."""
-    out = np.empty((len(draws), corpus.num_documents, draws.shape[1]), np.float32)
-    for begin in range(0, corpus.num_documents, _PIECE):
-        rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
-        triple = corpus.take_csr(rows)
-        for number, omega in enumerate(draws):
-            out[number, rows] = proportions(triple, omega, how, number)
-    return out
+    return np.stack(list(_each(corpus, draws, how)))
+
+
+def mean_proportions(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
+    """Their mean over the draws."""
+    total, number = np.zeros((corpus.num_documents, len(how.alpha))), 0
+    for eta in _each(corpus, draws, how):
+        total += eta
+        number += 1
+    return total / number
+
+
+def _each(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
+    for number, omega in enumerate(draws):
+        out = np.empty((corpus.num_documents, len(omega)), np.float32)
+        for begin in range(0, corpus.num_documents, _PIECE):
+            rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+            out[rows] = proportions(corpus.take_csr(rows), omega, how, number)
+        yield out
 
 
 def split(rows: tuple[np.ndarray, np.ndarray, np.ndarray], every: int = 10) -> tuple[Any, Any]:
@@ -75,7 +88,7 @@ def _without_zeros(indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) ->
     return kept[indptr].astype(np.int64), words[keep], counts[keep].astype(np.int32)
 
 
-def perplexity(seen: Any, hidden: Any, draws: np.ndarray, how: FoldIn) -> float:
+def perplexity(seen: Any, hidden: Any, draws: Iterable[np.ndarray], how: FoldIn) -> float:
     """exp(-Σ log p / #words) of the hidden words, p averaged over the draws of ω; η from the seen ones.
 
     `seen` and `hidden` are CSR triples of the same documents.
@@ -90,7 +103,7 @@ def perplexity(seen: Any, hidden: Any, draws: np.ndarray, how: FoldIn) -> float:
             "there is no hidden word to score: the documents are too short (10 tokens or more)."
         )
     document = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    chance = np.zeros(len(words))
+    chance, number = np.zeros(len(words)), -1
     for number, omega in enumerate(draws):
         eta = proportions(seen, omega, how, number).astype(np.float32)
         by_word = np.ascontiguousarray(omega.T)
@@ -98,4 +111,4 @@ def perplexity(seen: Any, hidden: Any, draws: np.ndarray, how: FoldIn) -> float:
             part = slice(begin, begin + _WORDS_AT_ONCE)
             chance[part] += np.einsum("ik,ik->i", eta[document[part]], by_word[words[part]])
     with np.errstate(divide="ignore"):
-        return float(np.exp(-np.sum(counts * np.log(chance / len(draws))) / counts.sum()))
+        return float(np.exp(-np.sum(counts * np.log(chance / (number + 1))) / counts.sum()))

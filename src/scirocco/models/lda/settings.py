@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.lda import growth as growing
+from scirocco.models.lda.langevin import METHODS, check_options
 from scirocco.samplers import schedules
 
-SAMPLERS = ("scir", "scir_cv", "sgrld")
+SAMPLERS = ("scir", "scir_cv", "gibbs", *METHODS)
+REMEMBERING = ("scir", "gibbs")
 MEMORIES = ("auto", "documents", "none")
-LOCALS = ("gibbs", "cvb0")
+_SPARE = 0.3
+LOCALS = ("auto", "gibbs", "parallel", "cvb0")
+
+
+class Size(NamedTuple):
+    """Of a corpus."""
+
+    num_documents: int
+    vocabulary_size: int
+    num_tokens: int = 0
+    streamed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +44,17 @@ class Settings:
     local: str
     sweeps: int
     burn_in: int
-    first_sweeps: int
-    """Sweeps over a document that is seen for the first time (with memory)."""
+    growth: growing.Growth
+    """Stages (documents, passes) before all documents are used (with memory)."""
+    spare_topics: int
+    """Topics more in those stages."""
     step_size: schedules.Schedule
     refresh_every: int
     refresh_size: int
+    options: tuple[tuple[str, float], ...]
+    """Of a Langevin sampler, by name."""
+    learn_alpha: bool
+    learn_beta: bool
     num_threads: int | None
 
     def as_json(self) -> dict[str, Any]:
@@ -44,6 +63,8 @@ class Settings:
         del out["num_threads"]
         out["alpha"] = self.alpha.tolist()
         out["step_size"] = repr(self.step_size)
+        out["growth"] = [list(stage) for stage in self.growth]
+        out["options"] = dict(self.options)
         return out
 
 
@@ -62,26 +83,19 @@ def check_alpha(alpha: Any, num_topics: int) -> np.ndarray:
     return np.full(num_topics, float(array)) if array.ndim == 0 else array.copy()
 
 
-def resolve(given: dict[str, Any], num_documents: int) -> Settings:
-    """The arguments of `LDA`, checked, with what was left open filled in."""
+def resolve(given: dict[str, Any], size: Size) -> Settings:
+    """The arguments of `LDA`, checked, with what was left open filled in for a corpus of this size."""
     num_topics = _checks.positive_int(given["num_topics"], "num_topics", minimum=2)
     _checks.positive(given["beta"], "beta")
     _checks.choice(given["sampler"], "sampler", SAMPLERS)
-    _checks.choice(given["memory"], "memory", MEMORIES)
-    _checks.choice(given["local"], "local", LOCALS)
-    resolved = given["memory"]
-    if resolved == "auto":
-        resolved = "documents" if given["sampler"] == "scir" and given["local"] == "gibbs" else "none"
-    if resolved == "documents" and (given["sampler"] != "scir" or given["local"] != "gibbs"):
-        raise InvalidValueError(
-            'memory="documents" goes with sampler="scir" and local="gibbs"; leave `memory` out for the others.'
-        )
-    with_memory = resolved == "documents"
+    memory = _memory(given, size)
+    with_memory = memory == "documents"
     sweeps = given["sweeps"] if given["sweeps"] is not None else (1 if with_memory else 20)
     burn_in = given["burn_in"] if given["burn_in"] is not None else (0 if with_memory else sweeps // 4)
     _checks.positive_int(sweeps, "sweeps")
     if _checks.positive_int(burn_in, "burn_in", minimum=0) >= sweeps:
         raise InvalidValueError(f"`burn_in` ({burn_in}) must be less than `sweeps` ({sweeps}).")
+    stages = _growth(given["growth"], size, num_topics) if with_memory else ()
     step = schedules.polynomial(1.0, 5.0, 0.4) if given["step_size"] is None else given["step_size"]
     schedule = schedules.normalise(step, "LDA")
     return Settings(
@@ -89,17 +103,73 @@ def resolve(given: dict[str, Any], num_documents: int) -> Settings:
         check_alpha(given["alpha"], num_topics),
         float(given["beta"]),
         given["sampler"],
-        resolved,
-        min(_checks.positive_int(given["batch_size"], "batch_size"), num_documents),
-        given["local"],
+        memory,
+        min(_checks.positive_int(given["batch_size"], "batch_size"), size.num_documents),
+        _local(given["local"]),
         sweeps,
         burn_in,
-        _checks.positive_int(given["first_sweeps"], "first_sweeps"),
+        stages,
+        _spare(given["spare_topics"], num_topics) if stages else 0,
         schedule if isinstance(schedule, schedules.Schedule) else schedules.constant(float(schedule)),
         _checks.positive_int(given["refresh_every"], "refresh_every"),
         _checks.positive_int(given["refresh_size"], "refresh_size"),
+        check_options(given["sampler"], given["options"]),
+        _learns(given, "learn_alpha", with_memory),
+        _learns(given, "learn_beta", with_memory),
         None if given["num_threads"] is None else _checks.positive_int(given["num_threads"], "num_threads"),
     )
+
+
+def _memory(given: dict[str, Any], size: Size) -> str:
+    """What is remembered: "documents" or "none"."""
+    _checks.choice(given["memory"], "memory", MEMORIES)
+    _checks.choice(given["local"], "local", LOCALS)
+    sampler, wanted = given["sampler"], given["memory"]
+    able = sampler in REMEMBERING and given["local"] in ("auto", "gibbs") and not size.streamed
+    if wanted == "documents" and not able:
+        raise InvalidValueError(
+            'memory="documents" goes with sampler="scir" or "gibbs", local="gibbs", and documents that can be read '
+            "again by their numbers (no stream); leave `memory` out for the others."
+        )
+    if sampler == "gibbs" and (wanted == "none" or not able):
+        raise InvalidValueError(
+            'sampler="gibbs" remembers the topic of every token: it needs memory="documents" (or "auto"), '
+            'local="gibbs" and no stream. For a stream take sampler="scir".'
+        )
+    return "documents" if able and wanted != "none" else "none"
+
+
+def _local(given: str) -> str:
+    """The local step without memory: whole arrays on an accelerator, else the compiled kernels."""
+    if given != "auto":
+        return given
+    import jax
+
+    return "gibbs" if jax.default_backend() == "cpu" else "parallel"
+
+
+def _growth(given: Any, size: Size, num_topics: int) -> growing.Growth:
+    if given is None:
+        return ()
+    if isinstance(given, str) and given == "auto":
+        return growing.automatic(size.num_documents, size.num_tokens, num_topics)
+    return growing.checked(given, size.num_documents)
+
+
+def _spare(given: Any, num_topics: int) -> int:
+    if given is None:
+        return round(_SPARE * num_topics)
+    return _checks.positive_int(given, "spare_topics", minimum=0)
+
+
+def _learns(given: dict[str, Any], name: str, with_memory: bool) -> bool:
+    if not isinstance(given[name], (bool, np.bool_)):
+        raise InvalidTypeError(f"`{name}` must be True or False, got {given[name]!r}.")
+    if given[name] and not with_memory:
+        raise InvalidValueError(
+            f'`{name}` needs the topics of all tokens: memory="documents", with sampler="scir" or "gibbs".'
+        )
+    return bool(given[name])
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -222,6 +222,21 @@ class DocumentStream:
             self._known = sum(1 for _ in self._begin())
         return self._known
 
+    def copies(self, number: int) -> list[DocumentStream]:
+        """As many streams that read for themselves, for as many chains; the first is this one."""
+        if number > 1 and self._once:
+            raise InvalidValueError(
+                f"{number} chains cannot share one iterator, which can be read once only. Pass a function that returns "
+                "a new iterator, DocumentStream(lambda: read(path), ...), or take num_chains=1."
+            )
+        known, words = self._known, self.vocabulary or self.vocabulary_size
+        others = [DocumentStream(self._documents, words, num_documents=known) for _ in range(number - 1)]
+        return [self, *others]
+
+    def fingerprint(self) -> str:
+        """What can be told of documents that are not at hand: how many, and how many words."""
+        return f"stream of {self.num_documents} documents, {self.vocabulary_size} words"
+
     def take(self, num_documents: int) -> Rows:
         """The next documents as `indptr`, `words`, `counts`; a new pass begins where the last one ended."""
         wanted = positive_int(num_documents, "num_documents")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,11 +78,10 @@ def open_corpus(
     if not _is_text(path):
         given = vocabulary if vocabulary is not None else _beside(path)
         return Opened(as_corpus(path, given), None)
-    documents = list(_folder(path)) if path.is_dir() else list(_lines(path))
-    names = tuple(name for name, _ in documents) if path.is_dir() else None
-    bags = [Counter(words_of(text)) for _, text in documents]
-    words = _learned(bags, min_documents, max_share, path) if vocabulary is None else vocabulary
-    return Opened(as_corpus(bags, words), names)
+    files = _files(path) if path.is_dir() else None
+    words = _learned(_bags(path, files), min_documents, max_share, path) if vocabulary is None else vocabulary
+    names = None if files is None else tuple(file.relative_to(path).as_posix() for file in files)
+    return Opened(as_corpus(_bags(path, files), words), names)
 
 
 def _is_text(path: Path) -> bool:
@@ -108,38 +107,46 @@ def _beside(path: Path) -> Path | None:
     return None
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    with reading(path), open_text(path) as file:
-        for number, line in enumerate(file):
-            yield str(number), line
-
-
-def _folder(path: Path) -> Iterator[tuple[str, str]]:
-    files = sorted(path.rglob("*.txt"))
-    if not files:
+def _files(path: Path) -> list[Path]:
+    found = sorted(path.rglob("*.txt"))
+    if not found:
         raise InvalidValueError(
             f"{path} is neither a data folder nor a folder with .txt files. One document goes into each file; a file "
             "with a document in each line is given by its own name."
         )
+    return found
+
+
+def _bags(path: Path, files: list[Path] | None) -> Iterator[Counter[str]]:
+    """The words of each document, one after another: texts are read twice rather than held."""
+    if files is None:
+        with reading(path), open_text(path) as lines:
+            for line in lines:
+                yield Counter(words_of(line))
+        return
     for file in files:
         with reading(file):
-            yield file.relative_to(path).as_posix(), file.read_text("utf-8")
+            text = file.read_text("utf-8")
+        yield Counter(words_of(text))
 
 
-def _learned(bags: list[Counter[str]], min_documents: int, max_share: float, path: Path) -> tuple[str, ...]:
+def _learned(bags: Iterable[Counter[str]], least: int, max_share: float, path: Path) -> tuple[str, ...]:
     """Words that are neither rare nor everywhere, most frequent first, equals in the order of the alphabet."""
-    positive_int(min_documents, "min_documents")
+    positive_int(least, "min_documents")
     if not is_number(max_share) or not 0 < float(max_share) <= 1:
         raise InvalidValueError(f"`max_share` must be above 0 and at most 1, got {max_share}.")
-    seen_in, total = Counter(word for bag in bags for word in bag), Counter[str]()
+    seen_in, total, num_documents = Counter[str](), Counter[str](), 0
     for bag in bags:
+        seen_in.update(bag.keys())
         total.update(bag)
-    most = float(max_share) * len(bags)
-    kept = [word for word, count in seen_in.items() if min_documents <= count <= most]
+        num_documents += 1
+    if not total:
+        raise InvalidValueError(f"{path} holds no words (three or more letters, no English stop words).")
+    kept = [word for word, count in seen_in.items() if least <= count <= float(max_share) * num_documents]
     if not kept:
         raise InvalidValueError(
-            f"{path}: none of {len(seen_in):,} words is in at least {min_documents} and at most {max_share:.0%} of "
-            f"{len(bags):,} documents, so the corpus is empty. Lower min-documents, raise max-share, or give "
+            f"{path}: none of {len(seen_in):,} words is in at least {least} and at most {max_share:.0%} of "
+            f"{num_documents:,} documents, so the corpus is empty. Lower min-documents, raise max-share, or give "
             "a vocabulary."
         )
     return tuple(sorted(kept, key=lambda word: (-total[word], word)))

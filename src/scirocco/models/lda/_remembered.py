@@ -1,0 +1,185 @@
+"""Compiled code of chains with memory: collapsed Gibbs sweeps, and passes over what is remembered.
+
+Collapsed Gibbs sampling has topics and mixtures integrated out, and one table of counts for the corpus.
+A token of word w in document d has topic k with probability proportional to (α_k + n_dk) φ_wk, where
+φ_wk = (β + n_wk) / (βV + n_k), all counted without the token. The part n_dk φ_wk runs over the topics that the document
+has, with counts as they are now. The part α_k φ_wk needs all topics: its partial sums are kept for each word from an
+earlier visit and searched by halving, which makes the draw a proposal, and a Metropolis-Hastings step puts it right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy import uint64
+
+from scirocco.diffusions.host._random import stream, uniform
+from scirocco.models.lda._gibbs import kept
+
+_VISITS = 2  # that partial sums serve, for each token of the word and at most for each topic
+_BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
+
+
+@kept
+def collapsed_documents(
+    texts: Any,
+    z: Any,
+    table: Any,
+    totals: Any,
+    cumulative: Any,
+    age: Any,
+    ageing: bool,
+    alpha: Any,
+    beta: float,
+    sweeps: int,
+    seed: Any,
+) -> int:
+    """Sweeps over documents, one after the other; the number of proposals that were refused.
+
+    Parameters
+    ----------
+    texts
+        (where documents begin, word of every token, numbers of the documents).
+    z
+        Topic of every token; -1: none yet. Such a token is placed by the proposal.
+    table, totals
+        n_wk and n_k, changed in place.
+    cumulative, age, ageing
+        Partial sums of α_k φ_wk for each word, and how many visits they may still serve; at 0 they are made anew. They
+        age with every visit, or not at all.
+    """
+    indptr, tokens, documents = texts
+    num_words, num_topics = table.shape
+    last, prior = uint64(num_topics - 1), beta * num_words
+    counts, partial = np.zeros(num_topics), np.empty(num_topics)
+    active, place = np.zeros(num_topics, np.uint32), np.zeros(num_topics, np.uint32)
+    inverse = np.empty(num_topics)
+    for k in range(num_topics):
+        inverse[k] = 1.0 / (prior + totals[k])
+    refused = 0
+    for d in range(documents.size):
+        begin, end = indptr[d], indptr[d + 1]
+        num: Any = 0
+        for i in range(begin, end):
+            topic = uint64(z[i])
+            if topic <= last:
+                if counts[topic] == 0.0:
+                    active[uint64(num)], place[topic] = topic, num
+                    num += 1
+                counts[topic] += 1.0
+        s0, s1 = stream(seed[0], seed[1], uint64(documents[d]))
+        for _ in range(sweeps):
+            for i in range(begin, end):
+                w, old = uint64(tokens[i]), uint64(z[i])
+                placed = old <= last
+                if placed:
+                    counts[old] -= 1.0
+                    table[w, old] -= 1
+                    totals[old] -= 1
+                    inverse[old] = 1.0 / (prior + totals[old])
+                    if counts[old] == 0.0:
+                        num -= 1
+                        j, moved = uint64(place[old]), uint64(active[uint64(num)])
+                        active[j], place[moved] = moved, j
+                if age[w] <= 0:
+                    total, below, seen = 0.0, np.float32(0.0), 0
+                    for k in range(num_topics):
+                        seen += table[w, uint64(k)]
+                        total += alpha[uint64(k)] * (beta + table[w, uint64(k)]) * inverse[uint64(k)]
+                        single = np.float32(total)
+                        if (
+                            single <= below
+                        ):  # every topic must be within reach, or the chain may never leave it
+                            single = np.nextafter(below, np.float32(np.inf))
+                        cumulative[w, uint64(k)] = below = single
+                    age[w] = min(_VISITS * seen, _VISITS * num_topics) + 1
+                if ageing:
+                    age[w] -= 1
+                mass = 0.0
+                for start in range(num):
+                    topic = uint64(active[uint64(start)])
+                    mass += counts[topic] * (beta + table[w, topic]) * inverse[topic]
+                    partial[uint64(start)] = mass
+                total = np.float64(cumulative[w, last])
+                s0, s1, u = uniform(s0, s1)
+                x = u * (mass + total)
+                if x < mass:
+                    j = uint64(0)
+                    while partial[j] <= x:
+                        j += uint64(1)
+                    topic = uint64(active[j])
+                else:  # the first k with a partial sum above x, by halving without branches to mispredict
+                    x, topic, span = min(x - mass, total * _BELOW), uint64(0), last + uint64(1)
+                    while span > uint64(1):
+                        half = span >> uint64(1)
+                        topic = topic + half if cumulative[w, topic + half - uint64(1)] <= x else topic
+                        span -= half
+                if placed and topic != old:
+                    new_phi = (beta + table[w, topic]) * inverse[topic]
+                    old_phi = (beta + table[w, old]) * inverse[old]
+                    new_sum, old_sum = np.float64(cumulative[w, topic]), np.float64(cumulative[w, old])
+                    if topic > uint64(0):
+                        new_sum -= cumulative[w, topic - uint64(1)]
+                    if old > uint64(0):
+                        old_sum -= cumulative[w, old - uint64(1)]
+                    gain = (counts[topic] + alpha[topic]) * new_phi * (counts[old] * old_phi + old_sum)
+                    loss = (counts[old] + alpha[old]) * old_phi * (counts[topic] * new_phi + new_sum)
+                    if gain < loss:
+                        s0, s1, u = uniform(s0, s1)
+                        if u * loss > gain:
+                            topic = old
+                            refused += 1
+                z[i] = topic
+                if counts[topic] == 0.0:
+                    active[uint64(num)], place[topic] = topic, num
+                    num += 1
+                counts[topic] += 1.0
+                table[w, topic] += 1
+                totals[topic] += 1
+                inverse[topic] = 1.0 / (prior + totals[topic])
+        for start in range(num):
+            counts[uint64(active[uint64(start)])] = 0.0
+    return refused
+
+
+@kept
+def move_counts(table: Any, totals: Any, words: Any, old: Any, new: Any) -> None:
+    """Every token leaves its old topic (if it had one) for its new one; `totals` are the sums over words."""
+    for i in range(words.size):
+        w, before, after = words[i], old[i], new[i]
+        if before == after:
+            continue
+        if before >= 0:
+            table[w, before] -= 1
+            totals[before] -= 1
+        table[w, after] += 1
+        totals[after] += 1
+
+
+@kept
+def gather_runs(source: Any, starts: Any, ends: Any, out: Any) -> None:
+    """The entries starts[i]..ends[i]-1 of `source`, one run after the other."""
+    place = 0
+    for i in range(starts.size):
+        for j in range(starts[i], ends[i]):
+            out[place] = source[j]
+            place += 1
+
+
+@kept
+def scatter_runs(values: Any, starts: Any, ends: Any, into: Any) -> None:
+    """The other way round."""
+    place = 0
+    for i in range(starts.size):
+        for j in range(starts[i], ends[i]):
+            into[j] = values[place]
+            place += 1
+
+
+@kept
+def rename(topics: Any, names: Any) -> None:
+    """Topic k becomes names[k]; a token without a topic stays without."""
+    for i in range(topics.size):
+        if topics[i] >= 0:
+            topics[i] = names[topics[i]]

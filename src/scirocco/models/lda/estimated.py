@@ -1,0 +1,132 @@
+"""Chains without memory: a batch estimates the counts of the corpus, and a sampler of topics follows the estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scirocco.models.lda import langevin, local
+from scirocco.models.lda.langevin_natural import CentredTopics
+from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.supply import Delivery, Supply
+from scirocco.models.lda.topics import Arrays, ControlledTopics, LazyTopics, Topics
+
+SeedWords = Callable[[int], tuple[int, int]]
+_READ, _UPDATE, _LOCAL, _REFERENCE, _DRAW = 1, 2, 3, 4, 5  # purposes of random numbers
+
+
+class Estimated:
+    """The topics of one chain, moved by what batches say."""
+
+    def __init__(self, num_words: int, settings: Settings, seed: int):
+        self.settings = settings
+        size, threads = (num_words, settings.num_topics), settings.num_threads
+        self.topics: Topics
+        if settings.sampler == "scir":
+            self.topics = LazyTopics.begin(*size, settings.beta, seed, threads)
+        elif settings.sampler == "scir_cv":
+            self.topics = ControlledTopics.begin(*size, settings.beta, seed, threads)
+        else:
+            options: dict[str, Any] = dict(settings.options)
+            self.topics = langevin.begin(settings.sampler, *size, settings.beta, seed, threads, **options)
+
+    def step(self, supply: Supply, number: int, seed: SeedWords) -> None:
+        """Renew the reference if it is time, then one batch."""
+        settings, topics = self.settings, self.topics
+        if self._refers(number):
+            self._refer(supply, number, seed)
+        delivery = supply.next(settings.batch_size)
+        batch = _tokens(delivery)
+        if not len(batch.distinct):
+            return
+        found = self._local(batch, topics.read(batch.distinct, seed(_READ)), seed(_LOCAL))
+        if isinstance(topics, CentredTopics) and topics.centred:
+            # the same random numbers at the centre, so that most of the noise is common to both
+            topics.control(
+                batch.distinct, self._local(batch, topics.read_centre(batch.distinct), seed(_LOCAL))
+            )
+        scale = supply.total / len(delivery.documents)
+        topics.update(batch.distinct, found, scale, float(settings.step_size(number)), seed(_UPDATE))
+
+    def _refers(self, number: int) -> bool:
+        if isinstance(self.topics, CentredTopics):
+            return self.topics.due(self.settings.refresh_every)
+        return isinstance(self.topics, ControlledTopics) and number % self.settings.refresh_every == 0
+
+    def _refer(self, supply: Supply, number: int, seed: SeedWords) -> None:
+        """A reference from a larger batch."""
+        topics = self.topics
+        assert isinstance(topics, (ControlledTopics, CentredTopics))
+        delivery = supply.reference(self.settings.refresh_size, number)
+        batch = _tokens(delivery)
+        weights = topics.read(batch.distinct, seed(_READ))
+        found = self._local(batch, weights, seed(_REFERENCE))
+        topics.refer(batch.distinct, found, supply.total / len(delivery.documents))
+
+    def _local(self, batch: local.Batch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+        """The counts (words, topics) of a batch, given its topics."""
+        settings = self.settings
+        if settings.local == "cvb0":
+            return local.cvb0(
+                batch, weights, settings.alpha, iterations=settings.sweeps, num_threads=settings.num_threads
+            ).counts
+        if settings.local == "parallel":
+            return _parallel(batch, weights, settings, seed)
+        return local.gibbs(
+            seed,
+            batch,
+            weights,
+            settings.alpha,
+            sweeps=settings.sweeps,
+            burn_in=settings.burn_in,
+            num_threads=settings.num_threads,
+        ).counts
+
+    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+        """ω at the present time, (topics, words)."""
+        return self.topics.draw(seed)
+
+    def mean(self, seed: tuple[int, int]) -> np.ndarray:
+        """No better point than a draw is at hand."""
+        return self.topics.draw(seed)
+
+    def state(self) -> Arrays:
+        """Arrays from which `restore` goes on bit for bit."""
+        return {f"topics.{name}": value for name, value in self.topics.state().items()}
+
+    def restore(self, state: Arrays) -> None:
+        """Take up where `state` was taken."""
+        self.topics.restore_state(
+            {name.partition(".")[2]: value for name, value in state.items() if name.startswith("topics.")}
+        )
+
+
+def _tokens(delivery: Delivery) -> local.Batch:
+    return local.from_counts(*delivery.rows, delivery.documents)
+
+
+def _parallel(
+    batch: local.Batch, weights: np.ndarray, settings: Settings, seed: tuple[int, int]
+) -> np.ndarray:
+    """The local step on an accelerator; shapes are rounded up, so that few are compiled."""
+    import jax
+
+    from scirocco.models.lda import local_jax
+
+    index, count = local_jax.padded(batch)
+    rows = -(-len(weights) // 1024) * 1024
+    table = np.ones((rows, weights.shape[1]), np.float32)  # of words that are in no document
+    table[: len(weights)] = weights
+    key = jax.random.fold_in(jax.random.key(seed[0] & 0xFFFFFFFF), seed[1] & 0xFFFFFFFF)
+    found: Any = local_jax.gibbs_parallel(
+        key,
+        index,
+        count,
+        table,
+        settings.alpha.astype(np.float32),
+        sweeps=settings.sweeps,
+        burn_in=settings.burn_in,
+    )
+    return np.asarray(found.counts)[: len(weights)]

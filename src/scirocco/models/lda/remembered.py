@@ -1,0 +1,242 @@
+"""Chains with memory: the topic of every token is kept, so the counts of the whole corpus are known at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scirocco.diffusions import host
+from scirocco.diffusions.host import _arguments as arguments
+from scirocco.models.lda import hyper, local
+from scirocco.models.lda.merging import merge_topics
+from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.supply import CorpusSupply
+from scirocco.models.lda.topics import Arrays, normalise
+
+SeedWords = Callable[[int], tuple[int, int]]
+_READ, _LOCAL, _COLLAPSED, _HYPER = 1, 3, 6, 7  # purposes of random numbers
+_UNSEEN = -1
+_PIECE = 1 << 14
+_AGEING_PASSES = 2
+_COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different functions
+
+
+class Remembered:
+    r"""Gibbs sampling of the joint posterior, by batches of documents; nothing is left of minibatch noise.
+
+    Collapsed (sampler "gibbs", and every chain as long as it grows): the topics are integrated out, and
+
+    .. math:: P(z = k | all other tokens) ∝ (α_k + n_dk) (β + n_wk) / (βV + n_k).
+
+    The part with α is drawn from partial sums that are somewhat old, and a Metropolis-Hastings step puts that right
+    (`_collapsed`). The sums are renewed when they are due in the first passes, and later in pass 2, 4, 8, 16, ...: an
+    adaptation that dies out, so the limit is the posterior itself.
+
+    Augmented (sampler "scir"): θ_wk | z ~ Gamma(β + n_wk, 1), SCIR's law in the limit of long steps, is drawn afresh
+    for the words of a batch, and for all other words together: their sum is Gamma too, so the normaliser is exact at
+    the cost of one number a topic. Then z of the batch given ω, document by document, in as many threads as there are.
+    """
+
+    def __init__(self, corpus: Any, settings: Settings):
+        self.settings, self.threads = settings, settings.num_threads
+        self.alpha, self.beta = settings.alpha.copy(), settings.beta
+        lengths = document_lengths(corpus)
+        self.begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        kind = np.int16 if settings.num_topics < 1 << 15 else np.int32
+        self.memory = np.full(self.begins[-1], _UNSEEN, kind)
+        """The topic of every token of the corpus, document by document."""
+        self._begin_table(corpus.vocabulary_size, settings.num_topics + settings.spare_topics)
+        self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+        self._pass = -1
+
+    def _begin_table(self, num_words: int, num_topics: int) -> None:
+        self.table, self.totals = np.zeros((num_words, num_topics), np.int32), np.zeros(num_topics, np.int64)
+
+    def step(self, supply: CorpusSupply, number: int, seed: SeedWords) -> None:
+        """One batch; at the end of a pass the hyper-parameters, if they are learned."""
+        settings = self.settings
+        collapsed = settings.sampler == "gibbs" or supply.growing
+        before, grown = supply.epoch, not supply.growing
+        if grown and len(self.totals) > settings.num_topics:
+            self._merge()
+        self._prepare(collapsed, before - supply.growth_passes)
+        documents, rows = supply.next(settings.batch_size)
+        batch = local.from_counts(*rows, documents)
+        if len(batch.distinct):
+            (self._collapsed if collapsed else self._augmented)(batch, documents, seed, grown)
+        if (settings.learn_alpha or settings.learn_beta) and supply.epoch > before and grown:
+            self._learn(arguments.seed_words(seed(_HYPER), _HYPER))
+
+    # -- collapsed -----------------------------------------------------------------------------------------------------
+
+    def _prepare(self, collapsed: bool, full_pass: int) -> None:
+        """Room for the partial sums while they are needed; all of them are due at passes 2, 4, 8, ..."""
+        if not collapsed:
+            self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+            return
+        if self._sums.shape != self.table.shape:
+            self._sums, self._age = (
+                np.zeros(self.table.shape, np.float32),
+                np.zeros(len(self.table), np.int32),
+            )
+        if full_pass > self._pass:
+            self._pass = full_pass
+            if full_pass >= _AGEING_PASSES and full_pass & (full_pass - 1) == 0:
+                self._age[:] = 0
+
+    def _collapsed(self, batch: local.Batch, documents: np.ndarray, seed: SeedWords, grown: bool) -> None:
+        z = self._gather(documents)
+        ageing = not grown or self._pass < _AGEING_PASSES
+        _kernels().collapsed_documents(
+            (batch.indptr, batch.distinct.astype(np.int32)[batch.tokens], documents),
+            z,
+            self.table,
+            self.totals,
+            self._sums,
+            self._age,
+            ageing,
+            self._spread_alpha(),
+            self.beta,
+            self.settings.sweeps,
+            arguments.seed_words(seed(_COLLAPSED), _COLLAPSED_SEED),
+        )
+        self._scatter(documents, z)
+
+    def _spread_alpha(self) -> np.ndarray:
+        """α, and while there are topics to spare the same sum for all of them alike."""
+        width = len(self.totals)
+        if width == len(self.alpha):
+            return self.alpha
+        return np.full(width, self.alpha.sum() / width)
+
+    def _merge(self) -> None:
+        """From topics to spare to as many as are wanted."""
+        names = self._names()
+        self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+        self.table, self.totals = self._merged(names)
+        _kernels().rename(self.memory, names.astype(np.int32))
+
+    def _names(self) -> np.ndarray:
+        """What each topic becomes: merged, and the larger the more α it gets."""
+        names = merge_topics(self.table, self.totals, self.beta, self.settings.num_topics)
+        sizes = np.bincount(names, self.totals, self.settings.num_topics)
+        renamed = np.empty(len(sizes), np.int64)
+        renamed[np.argsort(-sizes, kind="stable")] = np.argsort(-self.alpha, kind="stable")
+        out: np.ndarray = renamed[names]
+        return out
+
+    def _merged(self, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        table = np.zeros((len(self.table), self.settings.num_topics), np.int32)
+        for old, new in enumerate(names):
+            table[:, new] += self.table[:, old]
+        return table, table.sum(axis=0, dtype=np.int64)
+
+    def _counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The table of as many topics as are wanted, and its sums over words."""
+        wanted = len(self.totals) == self.settings.num_topics
+        return (self.table, self.totals) if wanted else self._merged(self._names())
+
+    # -- augmented -----------------------------------------------------------------------------------------------------
+
+    def _augmented(self, batch: local.Batch, documents: np.ndarray, seed: SeedWords, grown: bool) -> None:
+        old = self._gather(documents)
+        new, sweeps = old.copy(), self.settings.sweeps
+        local.gibbs(
+            seed(_LOCAL),
+            batch,
+            self._weights(batch.distinct, seed(_READ)),
+            self.alpha,
+            sweeps=sweeps,
+            burn_in=sweeps - 1,
+            z=new,
+            num_threads=self.threads,
+        )
+        self._scatter(documents, new)
+        _kernels().move_counts(self.table, self.totals, batch.distinct[batch.tokens], old, new)
+
+    def _weights(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+        """A fresh draw of ω of these words, jointly with the sum of the others."""
+        counts = self.table[words]
+        theta = host.gamma(seed, counts + np.float32(self.beta), num_threads=self.threads)
+        others = self.totals - counts.sum(axis=0, dtype=np.int64)
+        left = self.beta * (len(self.table) - len(words))
+        rest = np.zeros(len(others))
+        if left > 0:
+            rest = host.gamma((seed[0], seed[1] ^ (1 << 62)), others + left, num_threads=1)
+        return theta / (theta.sum(axis=0, dtype=np.float64) + rest).astype(np.float32)
+
+    # -- hyper-parameters ----------------------------------------------------------------------------------------------
+
+    def _learn(self, seed: Any) -> None:
+        if self.settings.learn_alpha:
+            self.alpha = hyper.draw_alpha(seed, self.memory, self.begins, self.alpha)
+        if self.settings.learn_beta:
+            self.beta = hyper.draw_beta(seed, self.table, self.totals, self.beta)
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+        """ω_k | z ~ Dirichlet(β + n_k) for every topic, (topics, words)."""
+        table, _ = self._counts()
+        out = np.empty(table.shape[::-1], np.float32)
+        for number, begin in enumerate(range(0, len(table), _PIECE)):  # by pieces, for the sake of memory
+            shapes = table[begin : begin + _PIECE] + np.float32(self.beta)
+            words = (seed[0], seed[1] ^ (number << 32))
+            out[:, begin : begin + _PIECE] = host.gamma(words, shapes, num_threads=self.threads).T
+        return normalise(out)
+
+    def mean(self, seed: tuple[int, int]) -> np.ndarray:
+        """E[ω | z] = (β + n_wk) / (βV + n_k)."""
+        table, totals = self._counts()
+        out = table.T.astype(np.float32)
+        out += np.float32(self.beta)
+        out /= (totals + self.beta * len(table)).astype(np.float32)[:, None]
+        return out
+
+    def state(self) -> Arrays:
+        """Arrays from which `restore` goes on bit for bit; valid until the next step."""
+        numbers = np.concatenate([self.alpha, [self.beta, self._pass]])
+        sums = {"sums": self._sums, "age": self._age}
+        return {"memory": self.memory, "table": self.table, "numbers": numbers, **sums}
+
+    def restore(self, state: Arrays) -> None:
+        """Take up where `state` was taken."""
+        self.memory, self.table = state["memory"].copy(), state["table"].copy()
+        self._sums, self._age = state["sums"].copy(), state["age"].copy()
+        self.totals = self.table.sum(axis=0, dtype=np.int64)
+        self.alpha, self.beta = state["numbers"][:-2].copy(), float(state["numbers"][-2])
+        self._pass = int(state["numbers"][-1])
+
+    def _gather(self, documents: np.ndarray) -> np.ndarray:
+        """Topics of the tokens of these documents."""
+        starts, ends = self.begins[documents], self.begins[documents + 1]
+        out = np.empty(int((ends - starts).sum()), np.int32)
+        _kernels().gather_runs(self.memory, starts, ends, out)
+        return out
+
+    def _scatter(self, documents: np.ndarray, topics: np.ndarray) -> None:
+        """Remember them."""
+        _kernels().scatter_runs(topics, self.begins[documents], self.begins[documents + 1], self.memory)
+
+
+def document_lengths(corpus: Any) -> np.ndarray:
+    """Tokens of every document, counted in pieces."""
+    lengths = np.empty(corpus.num_documents, np.int64)
+    for begin in range(0, corpus.num_documents, _PIECE):
+        rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+        indptr, _, counts = corpus.take_csr(rows)
+        sums = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        lengths[rows] = sums[indptr[1:]] - sums[indptr[:-1]]
+    return lengths
+
+
+def _kernels() -> Any:
+    """The compiled part, imported when it is first needed."""
+    from scirocco._extras import require
+
+    require("numba", "topic models")
+    from scirocco.models.lda import _remembered
+
+    return _remembered

@@ -1,0 +1,211 @@
+"""What a fitted topic model tells: topics with intervals, documents, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.lda import prediction
+from scirocco.models.lda.alignment import align, aligned_rhat, topic_distance
+from scirocco.models.lda.coherence import coherence as _coherence
+from scirocco.models.lda.corpus import Corpus, as_corpus
+from scirocco.models.lda.pyldavis import to_pyldavis
+from scirocco.models.lda.remembered import document_lengths
+from scirocco.models.lda.settings import Settings
+
+_FOLD_DRAWS = 10
+
+
+class Results:
+    """Everything that follows from the draws (chain, draw, topic, word), in memory or on disk."""
+
+    seed: int
+    components_: np.ndarray
+    n_features_in_: int
+    vocabulary_: tuple[str, ...] | None
+    alpha_: np.ndarray
+    beta_: float
+    _draws: Any
+    _stats: dict[str, np.ndarray]
+    _fitted: Settings
+    _orders: np.ndarray
+    """Of the chains after the first: which of its topics is topic k of the first."""
+
+    def _settle(self, vocabulary: tuple[str, ...] | None, num_words: int, settings: Settings) -> None:
+        """Match the topics of the chains, and average."""
+        chains, draws, num_topics, _ = self._draws.shape
+        if not draws:
+            raise InvalidValueError("the run ended before its first draw: give it more steps or seconds.")
+        self._fitted, self.vocabulary_, self.n_features_in_ = settings, vocabulary, num_words
+        means = np.zeros((chains, num_topics, num_words), np.float32)
+        for chain in range(chains):
+            for number in range(draws):
+                means[chain] += np.asarray(self._draws[chain, number]) / np.float32(draws)
+        self._orders = align(means[0], means[1:]) if chains > 1 else np.empty((0, num_topics), int)
+        for mean, order in zip(means[1:], self._orders, strict=True):
+            means[0] += mean[order]
+        self.components_ = means[0]
+        self.components_ /= self.components_.sum(axis=1, dtype=np.float64, keepdims=True)
+        alpha, beta = self._stats.get("alpha"), self._stats.get("beta")
+        self.alpha_ = settings.alpha if alpha is None else self._aligned(alpha).mean(axis=(0, 1))
+        self.beta_ = settings.beta if beta is None else float(np.mean(beta))
+
+    def _order(self, chain: int) -> np.ndarray:
+        return self._orders[chain - 1] if chain else np.arange(self._draws.shape[2])
+
+    def _aligned(self, values: np.ndarray) -> np.ndarray:
+        """(chain, draw, topic) with the topics of all chains in the order of the first."""
+        return np.stack([part[:, self._order(chain)] for chain, part in enumerate(values)])
+
+    def _draw(self, number: int) -> np.ndarray:
+        """Draw by its number over all chains, aligned."""
+        chain, place = divmod(number, self._draws.shape[1])
+        return np.asarray(self._draws[chain, place])[self._order(chain)]
+
+    def _of_words(self, words: np.ndarray) -> np.ndarray:
+        """Draws of ω of some words of each topic: `words` is (topics, n), the result (chain, draw, topics, n)."""
+        chains, draws = self._draws.shape[:2]
+        out = np.empty((chains * draws, *words.shape), np.float32)
+        for number in range(chains * draws):
+            out[number] = np.take_along_axis(self._draw(number), words, axis=1)
+        return out.reshape(chains, draws, *words.shape)
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def topics(self, draws: bool = False) -> np.ndarray:
+        """The posterior mean (topics, words), or all draws (chain · draw, topics, words), chains aligned."""
+        self._check_fitted()
+        if not draws:
+            return self.components_
+        return np.stack([self._draw(number) for number in range(self._num_draws)])
+
+    def top_words(self, num: int = 10, *, interval: float | None = None) -> list[list[Any]]:
+        """The most probable words of every topic; with `interval` as (word, mean, low, high)."""
+        order = self._top(num)
+        names: tuple[Any, ...] = self.vocabulary_ or tuple(range(self.n_features_in_))
+        if interval is None:
+            return [[names[w] for w in row] for row in order]
+        tail = _tail(interval)
+        drawn = self._of_words(order).reshape(-1, *order.shape)
+        low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+        means = np.take_along_axis(self.components_, order, axis=1)
+        return [
+            [(names[w], float(m), float(a), float(b)) for w, m, a, b in zip(*rows, strict=True)]
+            for rows in zip(order, means, low, high, strict=True)
+        ]
+
+    def rhat(self, num: int = 10) -> np.ndarray:
+        """R-hat of each topic after the chains' topics have been matched: the largest over its `num` top words.
+
+        Near 1 the chains agree on the topic; above 1.1 they have found different ones, or have not run long enough.
+        """
+        words = self._top(num)
+        chains, draws = self._draws.shape[:2]
+        if chains < 2 or draws < 4:
+            raise InvalidValueError(
+                f"R-hat needs 2 chains and 4 draws of each; this model has {chains} and {draws}. Fit with num_chains=2."
+            )
+        matched = np.tile(np.arange(len(words)), (chains - 1, 1))  # `_of_words` has matched them already
+        values = aligned_rhat(self._of_words(words), matched)
+        largest: np.ndarray = np.where(np.isnan(values), -np.inf, values).max(axis=1)
+        return largest
+
+    def coherence(self, X: Any, *, measure: str = "npmi", num: int = 10) -> np.ndarray:
+        """Coherence of the top words of each topic in documents `X`; higher is better."""
+        order = self._top(num)
+        return _coherence(order, as_corpus(X, self._known()), measure)
+
+    def topic_distance(self, other: Results | None = None, measure: str = "hellinger") -> np.ndarray:
+        """Distances between the topics of this model, or to those of another."""
+        self._check_fitted()
+        return topic_distance(
+            self.components_, self.components_ if other is None else other.topics(), measure
+        )
+
+    # -- documents -----------------------------------------------------------------------------------------------------
+
+    def transform(self, X: Any, *, interval: float | None = None) -> Any:
+        """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high)."""
+        self._check_fitted()
+        corpus = as_corpus(X, self._known())
+        if interval is None:
+            return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
+        tail = _tail(interval)
+        eta = prediction.document_proportions(corpus, self._some_draws(), self._fold_in())
+        low, high = np.quantile(eta, [tail, 1 - tail], axis=0)
+        return eta.mean(axis=0), low, high
+
+    def perplexity(self, X: Any, X_hidden: Any = None) -> float:
+        """exp(-mean log probability) of hidden words, given the others of their documents (document completion).
+
+        Every tenth token of `X` is hidden, unless `X_hidden` has the hidden words of the same documents. The
+        probability of a word is averaged over posterior draws. Lower is better. Never a variational bound.
+        """
+        self._check_fitted()
+        rows = all_rows(as_corpus(X, self._known()))
+        if X_hidden is None:
+            seen, hidden = prediction.split(rows)
+        else:
+            seen, hidden = rows, all_rows(as_corpus(X_hidden, self._known()))
+        return prediction.perplexity(seen, hidden, self._some_draws(), self._fold_in())
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log probability of hidden words: -log perplexity."""
+        return -float(np.log(self.perplexity(X)))
+
+    def to_pyldavis(self, X: Any) -> dict[str, Any]:
+        """The arguments of `pyLDAvis.prepare` for documents `X`."""
+        self._check_fitted()
+        corpus = as_corpus(X, self._known())
+        _, words, counts = all_rows(corpus)
+        frequency = np.zeros(corpus.vocabulary_size, np.int64)
+        np.add.at(frequency, words, counts)
+        names = self.vocabulary_ or tuple(map(str, range(self.n_features_in_)))
+        return to_pyldavis(self.components_, self.transform(X), document_lengths(corpus), names, frequency)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _num_draws(self) -> int:
+        return int(self._draws.shape[0] * self._draws.shape[1])
+
+    def _top(self, num: int) -> np.ndarray:
+        self._check_fitted()
+        _checks.positive_int(num, "num")
+        return np.argsort(-self.components_, axis=1, kind="stable")[:, :num]
+
+    def _some_draws(self) -> Iterator[np.ndarray]:
+        """Ten at most, spread over all; one after the other, as each may be large."""
+        count = self._num_draws
+        for number in np.unique(np.linspace(0, count - 1, min(_FOLD_DRAWS, count)).astype(int)):
+            yield self._draw(int(number))
+
+    def _fold_in(self) -> prediction.FoldIn:
+        return fold_in(self.alpha_, self._fitted.num_threads, self.seed)
+
+    def _known(self) -> Any:
+        return self.vocabulary_ or self.n_features_in_
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "components_"):
+            raise InvalidValueError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
+
+
+def fold_in(alpha: np.ndarray, num_threads: int | None, seed: int) -> prediction.FoldIn:
+    """How topics of new documents are found."""
+    return prediction.FoldIn(alpha, 20, 5, num_threads, int(seed))
+
+
+def all_rows(corpus: Corpus) -> Any:
+    """Every document."""
+    return corpus.take_csr(np.arange(corpus.num_documents))
+
+
+def _tail(interval: Any) -> float:
+    if not _checks.is_number(interval) or not 0 < float(interval) < 1:
+        raise InvalidTypeError(f"`interval` must be a number between 0 and 1 such as 0.9, got {interval!r}.")
+    return (1.0 - float(interval)) / 2.0

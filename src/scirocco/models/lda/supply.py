@@ -1,0 +1,154 @@
+"""Which documents come next: those of a corpus in random order, or those that a stream hands out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.models.lda.streams import DocumentStream, Rows
+
+_ORDER, _FIRST, _REFERENCE = 0xD0C, 0xF1, 0xCF
+
+Growth = tuple[tuple[int, int], ...]
+"""Stages (documents, passes) before all documents are used."""
+
+
+class Delivery(NamedTuple):
+    """Some documents, and the numbers of their random streams."""
+
+    documents: np.ndarray
+    rows: Rows
+
+
+class CorpusSupply:
+    """Batches without replacement, a new random order in every pass; what comes next follows from (seed, pass, place).
+
+    With a growth, the first passes are over the first documents of one random order only: so many passes over so many
+    documents, stage by stage.
+    """
+
+    def __init__(self, corpus: Any, seed: int, growth: Growth = (), epoch: int = 0):
+        self.corpus, self.seed, self.growth = corpus, seed, growth
+        self.num_documents = self.total = corpus.num_documents
+        """Documents at hand, and documents of the corpus that batches speak for."""
+        self.epoch, self.place = epoch, 0
+        self._ends = np.cumsum([passes for _, passes in growth], dtype=np.int64)
+        self._order = self._shuffled()
+
+    @property
+    def growing(self) -> bool:
+        """Whether some documents are still kept back."""
+        return self.epoch < self.growth_passes
+
+    @property
+    def growth_passes(self) -> int:
+        """Of all stages."""
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    @property
+    def reach(self) -> int:
+        """Documents that this pass is over."""
+        if not self.growing:
+            return self.num_documents
+        return self.growth[int(np.searchsorted(self._ends, self.epoch, side="right"))][0]
+
+    @property
+    def passes(self) -> float:
+        """Documents handed out, over those that there are."""
+        sizes = np.array([size for size, _ in self.growth], np.int64)
+        numbers = np.array([passes for _, passes in self.growth], np.int64)
+        before = np.clip(self.epoch - (self._ends - numbers), 0, numbers)
+        whole = max(0, self.epoch - int(numbers.sum()))
+        return whole + float(before @ sizes + self.place) / self.num_documents
+
+    def finish_growth(self) -> None:
+        """All documents from now on."""
+        if self.growing:
+            self.epoch, self.place = self.growth_passes, 0
+            self._order = self._shuffled()
+
+    def _shuffled(self) -> np.ndarray:
+        order = np.random.default_rng([self.seed, _ORDER, self.epoch])
+        if not self.growing:
+            return order.permutation(self.num_documents)
+        first = np.random.default_rng([self.seed, _FIRST]).permutation(self.num_documents)
+        return order.permutation(first[: self.reach])
+
+    def next(self, count: int) -> Delivery:
+        """The next documents; the last batch of a pass is filled from the next pass."""
+        count = min(count, self.num_documents)
+        parts = []
+        while count:
+            part = self._order[self.place : self.place + count]
+            parts.append(part)
+            count -= len(part)
+            self.place += len(part)
+            if self.place == len(self._order):
+                self.epoch, self.place = self.epoch + 1, 0
+                self._order = self._shuffled()
+        chosen = np.unique(np.concatenate(parts)) if len(parts) > 1 else np.sort(parts[0])
+        return Delivery(chosen, self.corpus.take_csr(chosen))
+
+    def reference(self, count: int, step: int) -> Delivery:
+        """Documents at random, for a reference; the order of the batches does not change."""
+        rng = np.random.default_rng([self.seed, _REFERENCE, step])
+        chosen = np.sort(rng.choice(self.num_documents, min(count, self.num_documents), replace=False))
+        return Delivery(chosen, self.corpus.take_csr(chosen))
+
+    def state(self) -> np.ndarray:
+        """Where it is."""
+        return np.array([self.epoch, self.place], np.int64)
+
+    def restore(self, state: np.ndarray) -> None:
+        """Go on there."""
+        self.epoch, self.place = (int(number) for number in state)
+        self._order = self._shuffled()
+
+
+class StreamSupply:
+    """Documents in the order of a stream, which are never kept."""
+
+    growing = False
+
+    def __init__(self, stream: DocumentStream):
+        self.stream, self.total = stream, stream.num_documents
+        self.handed_out = 0
+
+    @property
+    def passes(self) -> float:
+        """Documents handed out, over those of a pass."""
+        return self.handed_out / self.total
+
+    @property
+    def reach(self) -> int:
+        """Documents of a pass."""
+        return self.total
+
+    def finish_growth(self) -> None:
+        """There is none."""
+
+    def next(self, count: int) -> Delivery:
+        """The next documents; refuses when a stream that cannot begin again runs dry."""
+        rows = self.stream.take(min(count, self.total))
+        first = self.handed_out
+        self.handed_out += len(rows[0]) - 1
+        return Delivery(np.arange(first, self.handed_out), rows)
+
+    def reference(self, count: int, step: int) -> Delivery:
+        """They are documents like others: the next ones."""
+        return self.next(count)
+
+    def state(self) -> np.ndarray:
+        """How many documents have come."""
+        return np.array([self.handed_out, 0], np.int64)
+
+    def restore(self, state: np.ndarray) -> None:
+        """Read and drop what was handed out before."""
+        left = int(state[0]) - self.handed_out
+        while left > 0:
+            left -= len(self.stream.take(min(left, 4096))[0]) - 1
+        self.handed_out = int(state[0])
+
+
+Supply = CorpusSupply | StreamSupply

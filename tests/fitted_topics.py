@@ -1,0 +1,16 @@
+"""Topic models whose draws are given, so that what is said about them can be checked exactly."""
+
+import numpy as np
+
+from scirocco.models import LDA
+from scirocco.models.lda.fitting import save
+
+
+def model_of(path, draws, words=None):
+    """A model with these draws, (chain, draw, topic, word), by way of a store at `path`."""
+    draws = np.asarray(draws, np.float32)
+    model = LDA(draws.shape[2])
+    model.vocabulary_ = words
+    settings = model._settings(type("Size", (), {"num_documents": 1, "vocabulary_size": draws.shape[3]}))
+    save(draws, settings, model._extra(), path, False)
+    return LDA.load(path)

@@ -1,0 +1,86 @@
+"""Topics as a reader wants them: order, shares, intervals, R-hat; also of runs that are not finished."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fitted_topics import model_of
+
+pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
+
+from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.models import LDA
+from scirocco.models.lda.summary import open_run, summarise
+
+WORDS = ("sun", "moon", "cow", "horse")
+
+
+def counts(seed, sizes=(90, 30)):
+    """Two topics without a common word; the first has three times as many tokens."""
+    rng = np.random.default_rng([seed, 8])
+    return np.concatenate(
+        [rng.poisson([8, 8, 0, 0], (sizes[0], 4)), rng.poisson([0, 0, 8, 8], (sizes[1], 4))]
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "run"
+    model = LDA(2, alpha=0.01, beta=0.1, batch_size=40, num_chains=2, seed=3)
+    return path, model.fit(counts(0), vocabulary=WORDS, num_epochs=30, store=path, progress=False)
+
+
+def test_a_stored_fit(stored):
+    """The largest topic comes first; shares are those of the tokens, so near what the documents' proportions say."""
+    path, model = stored
+    opened = open_run(path)
+    assert (opened.status, opened.num_chains, opened.num_draws) == ("complete", 2, 20)
+    found = summarise(opened, 2, 0.8)
+    shares = np.array([topic.share for topic in found])
+    assert shares.sum() == pytest.approx(1.0) and np.all(np.diff(shares) <= 0)
+    X = counts(0)
+    proportions = np.average(model.transform(X), axis=0, weights=X.sum(axis=1))
+    assert shares == pytest.approx(proportions[[topic.number for topic in found]], abs=0.05)
+    listed = model.top_words(2, interval=0.8)
+    for topic in found:
+        assert [tuple(word) for word in topic.words] == listed[topic.number]
+        assert topic.rhat > 0.9
+
+
+def test_rhat_tells_chains_apart_and_is_of_matched_topics(tmp_path, seed):
+    """Chains that number their topics differently agree; chains with other topics do not."""
+    rng = np.random.default_rng([seed, 9])
+    draws = rng.dirichlet([800, 150, 40, 10], (2, 50, 2))
+    draws[:, :, 1] = draws[:, :, 1, ::-1]
+    draws[1] = draws[1][:, ::-1]
+    model_of(tmp_path / "same", draws)
+    assert max(topic.rhat for topic in summarise(open_run(tmp_path / "same"), 3)) < 1.2
+    draws[1, :, 0] = rng.dirichlet([500, 300, 100, 100], 50)
+    model_of(tmp_path / "other", draws)
+    found = summarise(open_run(tmp_path / "other"), 3)
+    assert max(topic.rhat for topic in found) > 1.5 > 1.2 > min(topic.rhat for topic in found)
+
+
+def test_what_is_not_known_is_left_out(tmp_path, seed):
+    """A saved model has no sizes of topics; one chain has no R-hat."""
+    draws = np.random.default_rng([seed, 10]).dirichlet(np.ones(5), (1, 4, 3))
+    model_of(tmp_path / "saved", draws)
+    found = summarise(open_run(tmp_path / "saved"), 2)
+    assert [topic.number for topic in found] == [0, 1, 2]
+    assert all(topic.share is None and topic.rhat is None for topic in found)
+    assert all(word.word.isdigit() for topic in found for word in topic.words)
+
+
+def test_a_run_in_its_burn_in(tmp_path):
+    def stop(report):
+        report.stop()
+
+    with pytest.raises(InvalidValueError, match="before its first draw"):
+        LDA(2, batch_size=40).fit(
+            counts(1), num_epochs=50, store=tmp_path / "run", callbacks=[stop], progress=False
+        )
+    with pytest.raises(InvalidValueError, match="has no draws yet: it is in its burn-in"):
+        open_run(tmp_path / "run")
+    with pytest.raises(SciroccoError, match="is not a run"):
+        open_run(tmp_path)
