@@ -62,7 +62,8 @@ def topics_fit_command(
         float | None, typer.Option("--beta", help="Dirichlet parameter of words in topics.")
     ] = None,
     sampler: Annotated[
-        str | None, typer.Option("--sampler", metavar="NAME", help="scir (default), scir_cv, sgrld, ...")
+        str | None,
+        typer.Option("--sampler", metavar="NAME", help="scir (default), gibbs, scir_cv, sgrld, sgrhmc, ..."),
     ] = None,
     preset: Annotated[
         str | None,
@@ -71,10 +72,14 @@ def topics_fit_command(
     batch_size: Annotated[
         int | None, typer.Option("--batch-size", min=1, help="Documents in a batch.")
     ] = None,
+    step_size: Annotated[
+        float | None,
+        typer.Option("--step-size", help="Of a sampler without memory; presets have a schedule."),
+    ] = None,
     epochs: Annotated[
         float | None,
         typer.Option(
-            "--epochs", help="Length: passes over the documents (enough for 50 million tokens, 10 to 200)."
+            "--epochs", help="Length: passes over the documents (enough for 50 million tokens, 20 to 200)."
         ),
     ] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Length: batches.")] = None,
@@ -109,6 +114,7 @@ def topics_fit_command(
         "beta": beta,
         "sampler": sampler,
         "batch_size": batch_size,
+        "step_size": step_size,
         "num_chains": chains,
         "num_draws": draws,
         "num_threads": threads,

@@ -39,7 +39,7 @@ def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
     if apart:
         print(
             f"R-hat is above {_AGREED} in {apart} of these {len(topics)} topics: there the chains do not agree, and "
-            "intervals span what each of them found. Longer chains (--epochs) help."
+            "intervals span what each of them found. Longer chains (--epochs) or fewer topics may help."
         )
 
 

@@ -72,12 +72,13 @@ class Run:
         return leaves[0].shape[0] if leaves else 0
 
     def __repr__(self) -> str:
-        sampler = self.configuration["sampler"]["name"]
-        estimator = self.configuration["estimator"]["name"]
-        return (
-            f"Run({sampler} with {estimator}: {self.num_chains} chains × {self.num_draws} draws of "
-            f"{self.configuration['dimension']} parameters, {self.status})"
-        )
+        sampler, size = self.configuration["sampler"], self.configuration["dimension"]
+        if isinstance(sampler, str):  # a model with a loop of its own
+            method = f"{self.configuration['model']} by {sampler}"
+        else:
+            method = f"{sampler['name']} with {self.configuration['estimator']['name']}"
+        draws = f"{self.num_chains} chains × {self.num_draws} draws of {size} parameters"
+        return f"Run({method}: {draws}, {self.status})"
 
     def named_draws(self) -> dict[str, np.ndarray]:
         """The draws as a flat dict from parameter names to arrays (chain, draw, ...)."""
@@ -138,9 +139,7 @@ class Run:
         attributes["inference_library_version"] = __version__
         groups = {
             "posterior": self._dataset(self.draws).assign_attrs(attributes),
-            "sample_stats": xarray.Dataset(
-                {name: (("chain", "draw"), np.asarray(value)) for name, value in self.stats.items()}
-            ),
+            "sample_stats": self._dataset(self.stats),
             "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
         }
         if self.gradients is not None:

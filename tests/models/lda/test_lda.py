@@ -180,7 +180,11 @@ BAD = {
         "each of the 2 topics",
     ),
     "zero beta": (lambda: LDA(2, beta=0.0).fit(X), InvalidValueError, "`beta` must be finite and > 0"),
-    "unknown sampler": (lambda: LDA(2, sampler="vb").fit(X), InvalidValueError, "'scir', 'scir_cv', 'gibbs', 'sgrld'"),
+    "unknown sampler": (
+        lambda: LDA(2, sampler="vb").fit(X),
+        InvalidValueError,
+        "'scir', 'scir_cv', 'gibbs', 'sgrld'",
+    ),
     "memory of sgrld": (
         lambda: LDA(2, sampler="sgrld", memory="documents").fit(X),
         InvalidValueError,

@@ -87,7 +87,7 @@ def test_growth_leaves_the_posterior_as_it_is(sampler, exact, seed):
 
 
 def test_the_table_counts_the_remembered_topics(seed):
-    """Also while it grows and after topics were merged."""
+    """Also while it grows and after topics were given up."""
     rng = np.random.default_rng(seed)
     X = rng.poisson(0.3, (50, 40))
     lda = LDA(4, sampler="gibbs", batch_size=7, growth=[(10, 3), (30, 2)], spare_topics=3)

@@ -1,6 +1,9 @@
-"""Latent Dirichlet allocation: topic models with a posterior."""
+"""Latent Dirichlet allocation: samplers of topics, corpora in all usual forms, diagnostics."""
 
+from scirocco.models.lda.alignment import align, topic_distance
 from scirocco.models.lda.corpus import Corpus, as_corpus
+from scirocco.models.lda.embedded import embedded_corpus
 from scirocco.models.lda.estimator import LDA
+from scirocco.models.lda.streams import DocumentStream
 
-__all__ = ["LDA", "Corpus", "as_corpus"]
+__all__ = ["LDA", "Corpus", "DocumentStream", "align", "as_corpus", "embedded_corpus", "topic_distance"]

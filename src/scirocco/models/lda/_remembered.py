@@ -23,8 +23,9 @@ _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 
 @kept
 def collapsed_documents(
-    texts: Any,
+    rows: Any,
     z: Any,
+    begins: Any,
     table: Any,
     totals: Any,
     cumulative: Any,
@@ -39,17 +40,18 @@ def collapsed_documents(
 
     Parameters
     ----------
-    texts
-        (where documents begin, word of every token, numbers of the documents).
-    z
-        Topic of every token; -1: none yet. Such a token is placed by the proposal.
+    rows
+        (where documents begin among the entries, word of each entry, how often it comes, numbers of the documents).
+    z, begins
+        Topic of every token of the corpus, those of document d from begins[d] on in the order of its entries; -1: none
+        yet. Such a token is placed by the proposal.
     table, totals
         n_wk and n_k, changed in place.
     cumulative, age, ageing
         Partial sums of α_k φ_wk for each word, and how many visits they may still serve; at 0 they are made anew. They
         age with every visit, or not at all.
     """
-    indptr, tokens, documents = texts
+    indptr, words, repeats, documents = rows
     num_words, num_topics = table.shape
     last, prior = uint64(num_topics - 1), beta * num_words
     counts, partial = np.zeros(num_topics), np.empty(num_topics)
@@ -59,10 +61,10 @@ def collapsed_documents(
         inverse[k] = 1.0 / (prior + totals[k])
     refused = 0
     for d in range(documents.size):
-        begin, end = indptr[d], indptr[d + 1]
+        begin, end = begins[documents[d]], begins[documents[d] + 1]
         num: Any = 0
-        for i in range(begin, end):
-            topic = uint64(z[i])
+        for token in range(begin, end):
+            topic = uint64(z[uint64(token)])
             if topic <= last:
                 if counts[topic] == 0.0:
                     active[uint64(num)], place[topic] = topic, num
@@ -70,8 +72,15 @@ def collapsed_documents(
                 counts[topic] += 1.0
         s0, s1 = stream(seed[0], seed[1], uint64(documents[d]))
         for _ in range(sweeps):
-            for i in range(begin, end):
-                w, old = uint64(tokens[i]), uint64(z[i])
+            entry, left, i = uint64(indptr[d]), 0, uint64(begin)
+            w = uint64(0)
+            while i < uint64(end):
+                if left == 0:
+                    w, left = uint64(words[entry]), repeats[entry]
+                    entry += uint64(1)
+                    continue  # an entry may be 0
+                left -= 1
+                old = uint64(z[i])
                 placed = old <= last
                 if placed:
                     counts[old] -= 1.0
@@ -138,6 +147,7 @@ def collapsed_documents(
                 table[w, topic] += 1
                 totals[topic] += 1
                 inverse[topic] = 1.0 / (prior + totals[topic])
+                i += uint64(1)
         for start in range(num):
             counts[uint64(active[uint64(start)])] = 0.0
     return refused
@@ -179,7 +189,21 @@ def scatter_runs(values: Any, starts: Any, ends: Any, into: Any) -> None:
 
 @kept
 def rename(topics: Any, names: Any) -> None:
-    """Topic k becomes names[k]; a token without a topic stays without."""
+    """Topic k becomes names[k], which may be -1, none; a token without a topic stays without."""
     for i in range(topics.size):
         if topics[i] >= 0:
             topics[i] = names[topics[i]]
+
+
+@kept
+def pairs_in_documents(topics: Any, begins: Any, pairs: Any) -> None:
+    """Adds Σ_d n_dk (n_dk - 1) for every topic."""
+    counts = np.zeros(pairs.size, np.int64)
+    for d in range(begins.size - 1):
+        for i in range(begins[d], begins[d + 1]):
+            if topics[i] >= 0:
+                pairs[topics[i]] += 2 * counts[topics[i]]
+                counts[topics[i]] += 1
+        for i in range(begins[d], begins[d + 1]):
+            if topics[i] >= 0:
+                counts[topics[i]] = 0

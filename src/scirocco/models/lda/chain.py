@@ -57,10 +57,6 @@ class TopicChain:
             self.engine.step(self.supply, self.step, self._words)
             self.step += 1
 
-    def finish_growth(self) -> None:
-        """All documents from now on, whatever was planned."""
-        self.supply.finish_growth()
-
     def _words(self, purpose: int) -> tuple[int, int]:
         """Seed words of this step, for one purpose."""
         return self.seed, (self.step << 3) + purpose

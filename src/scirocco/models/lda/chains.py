@@ -56,10 +56,12 @@ class TopicChains:
         nothing = np.full(len(self.chains), -1)
         return HostChunk({"topics": topics}, None, stats, {}, nothing, nothing)
 
-    def finish_growth(self) -> None:
-        """All documents from now on, in every chain."""
+    def finish_growth(self) -> bool:
+        """All documents from now on, in every chain; whether any had not come so far."""
+        under_way = any(chain.supply.growing for chain in self.chains)
         for chain in self.chains:
-            chain.finish_growth()
+            chain.supply.finish_growth()
+        return under_way
 
     def save(self) -> dict[str, np.ndarray]:
         """Everything needed to go on."""

@@ -29,10 +29,10 @@ class LDA(Conventions, Results):
     point estimates throw away: draws of every topic, credible intervals for every word.
 
     With memory the topic of every token is kept, and the topics are drawn given all of them: an exact Gibbs sampler at
-    the cost of a minibatch method. A chain begins with few documents, where passes are cheap, and some topics to spare,
-    which are merged once it has all documents; what it draws afterwards is from the posterior of all of them. Without
-    memory (a stream, or a sampler of the papers) batches estimate the counts of the corpus, and the sampler follows
-    them.
+    the cost of a minibatch method. A chain begins with few documents, where passes are cheap, and some topics to spare;
+    the worst are given up once it has all documents, and what it draws afterwards is from the posterior of all of them.
+    Without memory (a stream, or a sampler of the papers) batches estimate the counts of the corpus, and the sampler
+    follows them.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class LDA(Conventions, Results):
         words = tuple(loaded.extra["vocabulary"]) if loaded.extra["vocabulary"] else None
         num_words = loaded.draws.shape[-1]
         size = Size(
-            loaded.configuration.get("num_documents", 1),
+            loaded.configuration["num_rows"],
             num_words,
             streamed=loaded.configuration["memory"] == "none",
         )

@@ -122,7 +122,10 @@ def _chains(task: Task) -> TopicChains:
 
 def _plan(task: Task, num_steps: int) -> Plan:
     """Draws spread over the part of the run that is kept, the last at its end; none before all documents are used."""
-    growing_steps = -(-growing.visits(task.settings.growth) // task.settings.batch_size)
+    visits = growing.visits(task.settings.growth)
+    if visits:  # after it every token is visited once, as those of topics that were given up have none
+        visits += task.corpus.num_documents
+    growing_steps = -(-visits // task.settings.batch_size)
     left = max(1, min(int(num_steps * (1.0 - task.burn_in)), num_steps - growing_steps))
     draws = max(1, min(task.num_draws, left))
     thin = left // draws
@@ -145,19 +148,15 @@ def _measured_plan(
         session.drive()
     finally:
         bar.close()
-    chains.finish_growth()
     rate = max(session.step / max(first, 1e-9), 1e-9)
     left = max(1, int(rate * (seconds - first)))
-    draws = max(1, min(task.num_draws, left))
-    plan = Plan(
-        draws,
-        0,
-        max(1, left // draws),
-        task.num_chains,
-        task.seed,
-        Keeping.checked(False, True, None),
-        "threads",
-    )
+    again = 0
+    if chains.finish_growth():  # was still under way: one pass over all tokens before the first draw
+        again = min(-(-task.corpus.num_documents // task.settings.batch_size), left - 1)
+    draws = max(1, min(task.num_draws, left - again))
+    thin = max(1, (left - again) // draws)
+    keeping = Keeping.checked(False, True, None)
+    plan = Plan(draws, again, thin, task.num_chains, task.seed, keeping, "threads")
     return plan, (*callbacks, stop_after(seconds - first))
 
 
@@ -183,7 +182,8 @@ def _record(task: Task, plan: Plan, extra: dict[str, Any]) -> dict[str, Any]:
     configuration = {
         "model": "LDA",
         **task.settings.as_json(),
-        "num_documents": int(task.corpus.num_documents),
+        "num_rows": int(task.corpus.num_documents),
+        "dimension": int(task.settings.num_topics * task.corpus.vocabulary_size),
         "num_words": int(task.corpus.vocabulary_size),
         "data": task.corpus.fingerprint(),
         "num_samples": plan.num_samples,
@@ -296,7 +296,8 @@ def save(
     """Draws that were kept in memory, as a store that `load` and `sc.load` open."""
     chains, num_draws, num_topics, num_words = draws.shape
     topics = {"topics": jax.ShapeDtypeStruct((num_topics, num_words), np.float32)}
-    configuration = {"model": "LDA", **settings.as_json(), "num_words": num_words, "num_chains": chains}
+    size = {"num_words": num_words, "dimension": num_topics * num_words, "num_rows": 1, "num_chains": chains}
+    configuration = {"model": "LDA", **settings.as_json(), **size}
     counts = {"num_samples": num_draws, "num_burnin": 0, "thin": 1, "seed": 0}
     record = _document(topics, configuration | counts, extra)
     progress = {

@@ -131,21 +131,44 @@ class _WithMomentum(ExpandedMean):
         """Go on from what `state` gave."""
         self.theta, self.momentum = arrays["theta"].copy(), arrays["momentum"].copy()
 
-    def _thermostat(self, kept: Any, seed: tuple[int, int]) -> None:
-        """The exact step of friction and noise: r' = e^(-cε) r + √(1 - e^(-2cε)) ξ, with `kept` = e^(-cε)."""
+    def update(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
+    ) -> None:
+        """One step of all words: force, half the way, friction and noise, the other half."""
+        step = np.float32(time)
+        force = self._force(words, counts, scale, step)
+        force *= step
+        self.momentum += force
+        self._glide(0.5 * step)
+        kept = np.exp(-step * self._rate())
         noise = normals(seed, self.theta.shape)
-        noise *= np.sqrt(np.maximum(1.0 - kept * kept, 0.0))
+        noise *= np.sqrt(1.0 - kept * kept)
         self.momentum *= kept
         self.momentum += noise
+        self._glide(0.5 * step)
+
+    @abc.abstractmethod
+    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: Any) -> np.ndarray:
+        """What changes r, for each unit of time."""
+
+    @abc.abstractmethod
+    def _rate(self) -> Any:
+        """Of friction: r forgets itself as e^(-rate · time), and noise takes its place."""
+
+    @abc.abstractmethod
+    def _glide(self, time: Any) -> None:
+        """Move θ along r, which changes its sign where θ is mirrored."""
 
 
 class SGHMCTopics(_WithMomentum):
     r"""Hamiltonian dynamics with friction: D = C in r, Q = [[0, -1], [1, 0]].
 
-    .. math:: r^+ = r + ε\,g_{kw}, \quad r' = e^{-Cε} r^+ + \sqrt{1 - e^{-2Cε}}\,ξ, \quad θ' = |θ + ε r'|
+    .. math::
+        r^+ = r + ε\,g_{kw}, \quad θ^+ = |θ + ½ε r^+|, \quad r' = e^{-Cε} r^+ + \sqrt{1 - e^{-2Cε}}\,ξ, \quad
+        θ' = |θ^+ + ½ε r'|
 
-    (r' changes its sign where θ is mirrored; 1/max(θ, ε) for 1/θ in g.) Targets p(θ | n) N(r; 0, 1) as ε → 0. Its ε is
-    a time like the root of SGLD's.
+    (r changes its sign where θ is mirrored; 1/max(θ, ε) for 1/θ in g.) Targets p(θ | n) N(r; 0, 1) as ε → 0, for every
+    C: as Cε grows, it becomes SGLD with the step ε²/2. Its ε is a time like the root of SGLD's.
 
     Parameters
     ----------
@@ -154,14 +177,14 @@ class SGHMCTopics(_WithMomentum):
         1 + ε Var(ĝ)/(2C): C must be large against ε Var(ĝ)/2.
     """
 
-    def update(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
-        """One step of all words."""
-        step = np.float32(time)
-        self.momentum += step * self.gradient(words, counts, scale, step)
-        self._thermostat(np.exp(-self.friction * step), seed)
-        moved = self.theta + step * self.momentum
+    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: Any) -> np.ndarray:
+        return self.gradient(words, counts, scale, step)
+
+    def _rate(self) -> Any:
+        return self.friction
+
+    def _glide(self, time: Any) -> None:
+        moved = self.theta + time * self.momentum
         np.negative(self.momentum, out=self.momentum, where=moved < 0)
         self.theta = np.abs(moved, out=moved)
 
@@ -172,12 +195,12 @@ class SGRHMCTopics(_WithMomentum):
     In the recipe D = θ + C for r, Q = [[0, -√θ], [√θ, 0]] and Γ_r = 1/(2√θ):
 
     .. math::
-        r^+ = r + ε\,[(a_{kw} - ½)/\sqrt{θ} - \sqrt{θ}(1 + n_k/θ_k)], \quad
-        r' = e^{-(θ + C)ε} r^+ + \sqrt{1 - e^{-2(θ + C)ε}}\,ξ, \quad \sqrt{θ'} = |\sqrt{θ} + ½ε r'|
+        r^+ = r + ε\,[(a_{kw} - ½)/\sqrt{θ} - \sqrt{θ}(1 + n_k/θ_k)], \quad \sqrt{θ^+} = |\sqrt{θ} + ¼ε r^+|, \quad
+        r' = e^{-(θ^+ + C)ε} r^+ + \sqrt{1 - e^{-2(θ^+ + C)ε}}\,ξ, \quad \sqrt{θ'} = |\sqrt{θ^+} + ¼ε r'|
 
     The paper's Algorithm 1 with three changes that vanish with ε: the momentum moves first, friction and noise are
-    exact over a step, and θ' = θ + ε√θ r' + (ε r'/2)², which is never negative (r' changes its sign with the root).
-    Targets p(θ | n) N(r; 0, 1) as ε → 0.
+    exact and in the middle of a step, and θ' = θ + ε√θ r + (ε r/2)² (in two halves), which is never negative (r changes
+    its sign with the root). Targets p(θ | n) N(r; 0, 1) as ε → 0; as Cε grows, it becomes SGRLD with the step ε²/2.
 
     Parameters
     ----------
@@ -187,18 +210,18 @@ class SGRHMCTopics(_WithMomentum):
         step, heat them without limit.
     """
 
-    def update(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
-        """One step of all words."""
-        step = np.float32(time)
+    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: Any) -> np.ndarray:
         root = np.sqrt(self.theta)
         force = _over(self.beta - 0.5, words, np.float32(scale) * counts, np.maximum(root, step))
         force -= root * self._pull(counts, scale)
-        force *= step
-        self.momentum += force
-        self._thermostat(np.exp(-step * (self.theta + self.friction)), seed)
-        root += 0.5 * step * self.momentum
+        return force
+
+    def _rate(self) -> Any:
+        return self.theta + self.friction
+
+    def _glide(self, time: Any) -> None:
+        root = np.sqrt(self.theta)
+        root += 0.5 * time * self.momentum
         np.negative(self.momentum, out=self.momentum, where=root < 0)
         self.theta = np.square(root, out=root)
 

@@ -10,9 +10,8 @@ import numpy as np
 from scirocco.diffusions import host
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.models.lda import hyper, local
-from scirocco.models.lda.merging import merge_topics
 from scirocco.models.lda.settings import Settings
-from scirocco.models.lda.supply import CorpusSupply
+from scirocco.models.lda.supply import CorpusSupply, Delivery
 from scirocco.models.lda.topics import Arrays, normalise
 
 SeedWords = Callable[[int], tuple[int, int]]
@@ -60,12 +59,13 @@ class Remembered:
         collapsed = settings.sampler == "gibbs" or supply.growing
         before, grown = supply.epoch, not supply.growing
         if grown and len(self.totals) > settings.num_topics:
-            self._merge()
+            self._give_up_spare()
         self._prepare(collapsed, before - supply.growth_passes)
-        documents, rows = supply.next(settings.batch_size)
-        batch = local.from_counts(*rows, documents)
-        if len(batch.distinct):
-            (self._collapsed if collapsed else self._augmented)(batch, documents, seed, grown)
+        delivery = supply.next(settings.batch_size)
+        if collapsed:
+            self._collapsed(delivery, seed, grown)
+        else:
+            self._augmented(delivery, seed)
         if (settings.learn_alpha or settings.learn_beta) and supply.epoch > before and grown:
             self._learn(arguments.seed_words(seed(_HYPER), _HYPER))
 
@@ -86,12 +86,12 @@ class Remembered:
             if full_pass >= _AGEING_PASSES and full_pass & (full_pass - 1) == 0:
                 self._age[:] = 0
 
-    def _collapsed(self, batch: local.Batch, documents: np.ndarray, seed: SeedWords, grown: bool) -> None:
-        z = self._gather(documents)
+    def _collapsed(self, delivery: Delivery, seed: SeedWords, grown: bool) -> None:
         ageing = not grown or self._pass < _AGEING_PASSES
         _kernels().collapsed_documents(
-            (batch.indptr, batch.distinct.astype(np.int32)[batch.tokens], documents),
-            z,
+            (*delivery.rows, delivery.documents),
+            self.memory,
+            self.begins,
             self.table,
             self.totals,
             self._sums,
@@ -102,7 +102,6 @@ class Remembered:
             self.settings.sweeps,
             arguments.seed_words(seed(_COLLAPSED), _COLLAPSED_SEED),
         )
-        self._scatter(documents, z)
 
     def _spread_alpha(self) -> np.ndarray:
         """α, and while there are topics to spare the same sum for all of them alike."""
@@ -111,36 +110,44 @@ class Remembered:
             return self.alpha
         return np.full(width, self.alpha.sum() / width)
 
-    def _merge(self) -> None:
-        """From topics to spare to as many as are wanted."""
-        names = self._names()
+    def _give_up_spare(self) -> None:
+        """From topics to spare to as many as are wanted; tokens of the others have no topic until their next visit."""
+        kept = self._best()
+        names = np.full(len(self.totals), _UNSEEN, np.int32)
+        names[kept] = np.arange(len(kept))
         self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
-        self.table, self.totals = self._merged(names)
-        _kernels().rename(self.memory, names.astype(np.int32))
+        self.table, self.totals = np.ascontiguousarray(self.table[:, kept]), self.totals[kept]
+        _kernels().rename(self.memory, names)
 
-    def _names(self) -> np.ndarray:
-        """What each topic becomes: merged, and the larger the more α it gets."""
-        names = merge_topics(self.table, self.totals, self.beta, self.settings.num_topics)
-        sizes = np.bincount(names, self.totals, self.settings.num_topics)
-        renamed = np.empty(len(sizes), np.int64)
-        renamed[np.argsort(-sizes, kind="stable")] = np.argsort(-self.alpha, kind="stable")
-        out: np.ndarray = renamed[names]
+    def _best(self) -> np.ndarray:
+        """Topics to keep, the larger the more α they get.
+
+        A topic is worth keeping if its tokens come together: if a document with one of them has many. What mixes
+        leftovers of several topics is spread thinly, Σ_d n_dk (n_dk - 1) / n_k is small.
+        """
+        wanted = self.settings.num_topics
+        pairs = np.zeros(len(self.totals), np.int64)
+        _kernels().pairs_in_documents(self.memory, self.begins, pairs)
+        together = pairs / np.maximum(self.totals, 1)
+        best = np.argsort(-together, kind="stable")[:wanted]
+        out = np.empty(wanted, np.int64)
+        out[np.argsort(-self.alpha, kind="stable")] = best[np.argsort(-self.totals[best], kind="stable")]
         return out
-
-    def _merged(self, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        table = np.zeros((len(self.table), self.settings.num_topics), np.int32)
-        for old, new in enumerate(names):
-            table[:, new] += self.table[:, old]
-        return table, table.sum(axis=0, dtype=np.int64)
 
     def _counts(self) -> tuple[np.ndarray, np.ndarray]:
         """The table of as many topics as are wanted, and its sums over words."""
-        wanted = len(self.totals) == self.settings.num_topics
-        return (self.table, self.totals) if wanted else self._merged(self._names())
+        if len(self.totals) == self.settings.num_topics:
+            return self.table, self.totals
+        kept = self._best()
+        return self.table[:, kept], self.totals[kept]
 
     # -- augmented -----------------------------------------------------------------------------------------------------
 
-    def _augmented(self, batch: local.Batch, documents: np.ndarray, seed: SeedWords, grown: bool) -> None:
+    def _augmented(self, delivery: Delivery, seed: SeedWords) -> None:
+        documents = delivery.documents
+        batch = local.from_counts(*delivery.rows, documents)
+        if not len(batch.distinct):
+            return
         old = self._gather(documents)
         new, sweeps = old.copy(), self.settings.sweeps
         local.gibbs(

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco.errors import InvalidValueError
-from scirocco.models.lda.alignment import align, aligned_rhat
 from scirocco.models.lda.estimator import LDA
 from scirocco.store import open_stored
 
-_SIZES = ("topics.table", "topics.theta")
+_SIZES = ("table", "topics.theta")
 """Arrays of a chain's state, (words, topics), whose columns sum to the size of a topic in tokens."""
+_NATURAL = ("sgld_natural", "sgld_cv")
+"""Samplers whose θ is a logarithm."""
 
 
 class Word(NamedTuple):
@@ -54,20 +55,17 @@ def open_run(path: str | os.PathLike[str]) -> Opened:
         )
     model = LDA.load(path)
     chains, draws = stored.arrays["posterior"]["topics"].shape[:2]
-    return Opened(model, _shares(stored), str(stored.progress["status"]), chains, draws)
+    return Opened(model, _shares(stored, model), str(stored.progress["status"]), chains, draws)
 
 
-def _shares(stored: Any) -> np.ndarray | None:
+def _shares(stored: Any, model: LDA) -> np.ndarray | None:
     """Shares of the topics in the order of `components_`; None where the state does not say."""
-    state = stored.read_state()
+    state = {} if stored.record["configuration"]["sampler"] in _NATURAL else stored.read_state()
     found = next((state[name] for name in _SIZES if name in state), None)
     topics = stored.arrays["posterior"]["topics"]
     if found is None or found.shape[:1] + found.shape[2:] != (topics.shape[0], topics.shape[2]):
         return None
-    sizes = found.sum(axis=1, dtype=np.float64)
-    if len(sizes) > 1:
-        means = sum(topics[:, draw].astype(np.float64) for draw in range(topics.shape[1])) / topics.shape[1]
-        sizes[1:] = np.take_along_axis(sizes[1:], align(means[0], means[1:]), axis=1)
+    sizes = model._aligned(found.sum(axis=1, dtype=np.float64)[:, None])[:, 0]
     return np.mean(sizes / sizes.sum(axis=1, keepdims=True), axis=0)
 
 
@@ -78,7 +76,8 @@ def summarise(opened: Opened, num_words: int = 10, interval: float = 0.9) -> lis
     chain or fewer than four draws.
     """
     listed = opened.model.top_words(num_words, interval=interval)
-    rhat = word_rhat(opened.model, opened.num_chains, num_words)
+    known = opened.num_chains > 1 and opened.num_draws > 3
+    rhat = opened.model.rhat(num_words) if known else None
     shares = opened.shares
     order = range(len(listed)) if shares is None else np.argsort(-shares, kind="stable").tolist()
     return [
@@ -90,16 +89,3 @@ def summarise(opened: Opened, num_words: int = 10, interval: float = 0.9) -> lis
         )
         for k in order
     ]
-
-
-def word_rhat(model: LDA, num_chains: int, num_words: int = 10) -> np.ndarray | None:
-    """R-hat of each topic, the largest over its most probable words, after matching; None if it cannot be told."""
-    top = np.argsort(-model.components_, axis=1)[:, :num_words]
-    every = model.topics(draws=True)
-    if num_chains < 2 or len(every) // num_chains < 4:
-        return None
-    weights = np.take_along_axis(every, np.broadcast_to(top, (len(every), *top.shape)), axis=2)
-    weights = weights.reshape(num_chains, -1, *top.shape)
-    matched = np.tile(np.arange(len(top)), (num_chains - 1, 1))  # `topics` has matched them already
-    values = aligned_rhat(weights, matched)
-    return np.where(np.isnan(values), -np.inf, values).max(axis=1)

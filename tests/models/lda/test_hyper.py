@@ -1,0 +1,84 @@
+"""Learned α and β have their exact posterior, given the topics of all tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy.special import gammaln
+
+pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
+
+from scirocco.models import LDA
+from scirocco.models.lda import hyper
+
+COUNTS = np.array([[3, 0], [5, 1], [0, 2], [4, 0], [1, 1], [0, 0], [6, 2]])
+"""Tokens of each topic in documents, one of which is empty."""
+WORDS = np.array([[4, 0], [1, 3], [0, 0], [2, 7]])
+"""Tokens of words in topics."""
+
+
+def log_alpha(a, b):
+    total, lengths = a + b, COUNTS.sum(axis=1)
+    out = -total[..., 0] + np.sum(gammaln(total) - gammaln(total + lengths), axis=-1)
+    for value, column in ((a, COUNTS[:, 0]), (b, COUNTS[:, 1])):
+        out = out + np.sum(gammaln(value + column) - gammaln(value), axis=-1)
+    return out
+
+
+def log_beta(beta):
+    each = gammaln(beta + WORDS).sum() - WORDS.size * gammaln(beta)
+    return -beta + each + np.sum(gammaln(4 * beta) - gammaln(4 * beta + WORDS.sum(axis=0)))
+
+
+def z_score(values, exact):
+    """By means of blocks."""
+    blocks = np.asarray(values)[: len(values) // 50 * 50].reshape(50, -1, *np.shape(values)[1:]).mean(axis=1)
+    return (blocks.mean(axis=0) - exact) / (blocks.std(axis=0, ddof=1) / np.sqrt(50))
+
+
+def test_alpha_has_its_posterior(seed):
+    grid = np.exp(np.linspace(-6, 4, 400))
+    weights = np.exp(log_alpha(grid[:, None, None], grid[None, :, None]) + 10) * np.outer(grid, grid)
+    weights /= weights.sum()
+    exact = [weights.sum(axis=1) @ grid, weights.sum(axis=0) @ grid, weights.sum(axis=1) @ grid**2]
+    memory = np.concatenate([np.repeat([0, 1], row) for row in COUNTS]).astype(np.int16)
+    begins = np.concatenate([[0], np.cumsum(COUNTS.sum(axis=1))])
+    alpha, values = np.ones(2), []
+    for number in range(10_000):
+        alpha = hyper.draw_alpha(np.array([seed, number], np.uint64), memory, begins, alpha)
+        values.append([*alpha, alpha[0] ** 2])
+    assert np.abs(z_score(values, exact)).max() < 5
+
+
+def test_beta_has_its_posterior(seed):
+    total = integrate.quad(lambda b: np.exp(log_beta(b) + 20), 0, 60, limit=200)[0]
+    exact = [
+        integrate.quad(lambda b, p=p: b**p * np.exp(log_beta(b) + 20), 0, 60, limit=200)[0] / total
+        for p in (1, 2)
+    ]
+    beta, values = 1.0, []
+    for number in range(10_000):
+        beta = hyper.draw_beta(np.array([seed, number], np.uint64), WORDS, WORDS.sum(axis=0), beta)
+        values.append([beta, beta**2])
+    assert np.abs(z_score(values, exact)).max() < 5
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "scir"])
+def test_a_fit_learns_them(sampler, seed, tmp_path):
+    """Topics that have no word in common, so that z is known: α to within its posterior's width."""
+    rng = np.random.default_rng(seed)
+    topics = np.kron(np.eye(3), np.full(20, 1 / 20))
+    shares = rng.dirichlet([2.0, 0.5, 0.1], 400)
+    X = np.stack([rng.multinomial(60, share @ topics) for share in shares])
+    options = {"learn_alpha": True, "learn_beta": True, "alpha": 0.5, "beta": 0.5, "batch_size": 100}
+    model = LDA(3, sampler=sampler, seed=seed, **options).fit(X, num_epochs=60, progress=False)
+    order = np.argmax(model.components_ @ topics.T, axis=0)
+    ratio = model.alpha_[order] / [2.0, 0.5, 0.1]
+    assert np.all((0.5 < ratio) & (ratio < 2.0)), ratio
+    assert model.run_.stats["alpha"].shape == (1, 20, 3) and model.run_.stats["beta"].shape == (1, 20)
+    assert model.beta_ == pytest.approx(model.run_.stats["beta"].mean())
+    model.save(tmp_path / "model")
+    loaded = LDA.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.alpha_, model.alpha_)
+    assert loaded.beta_ == model.beta_

@@ -1,0 +1,146 @@
+"""Which documents a chain is given, how it grows, and fits on streams."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
+
+import scirocco as sc
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.lda import LDA, DocumentStream, as_corpus, growth
+from scirocco.models.lda.supply import CorpusSupply
+
+RNG = np.random.default_rng(0)
+X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0, 0], (60, 6)), RNG.poisson([0, 0, 0, 1, 4, 4], (60, 6))])
+WORDS = ["sun", "moon", "star", "cow", "horse", "sheep"]
+OPTIONS = {"beta": 0.5, "batch_size": 40, "seed": 1}
+
+
+def texts():
+    """The documents of X in a fixed random order, as words."""
+    for row in X[np.random.default_rng(1).permutation(len(X))]:
+        yield [word for word, count in zip(WORDS, row, strict=True) for _ in range(count)]
+
+
+def test_every_pass_has_every_document_once():
+    supply = CorpusSupply(as_corpus(X), 3)
+    for number in range(3):
+        seen = np.concatenate([supply.next(24).documents for _ in range(5)])
+        np.testing.assert_array_equal(np.sort(seen), np.arange(120))
+        assert supply.passes == number + 1
+
+
+def test_stages_are_nested_and_counted():
+    supply = CorpusSupply(as_corpus(X), 3, ((10, 2), (30, 3)))
+    first = {int(d) for _ in range(2) for d in supply.next(10).documents}
+    assert len(first) == 10 and supply.growing and supply.reach == 30
+    second = np.concatenate([supply.next(15).documents for _ in range(6)])
+    numbers, counts = np.unique(second, return_counts=True)
+    assert len(numbers) == 30 and set(counts) == {3} and first < set(numbers.tolist())
+    assert not supply.growing and supply.reach == 120
+    assert supply.passes == (2 * 10 + 3 * 30) / 120
+    supply.next(120)
+    assert supply.passes == 1 + (2 * 10 + 3 * 30) / 120
+
+
+def test_growth_ends_early_when_told():
+    supply = CorpusSupply(as_corpus(X), 3, ((10, 5),))
+    supply.next(7)
+    supply.finish_growth()
+    assert not supply.growing and len(supply.next(120).documents) == 120
+
+
+def test_stages_follow_from_the_corpus():
+    assert growth.automatic(20_000, 3_200_000, 100) == ((2000, 40), (6000, 10), (20000, 12))
+    assert growth.automatic(100, 5_000, 10) == ((100, 12),)
+    assert growth.visits(((10, 2), (30, 3))) == 110
+    assert growth.within(((10, 20), (30, 10)), 250) == ((10, 10), (30, 5))
+    assert growth.within(((10, 20), (30, 1)), 20) == ((10, 1),)
+    assert growth.within(((10, 20),), 1000) == ((10, 20),)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "phrase"),
+    [
+        ("slow", InvalidTypeError, '"auto", None or pairs'),
+        (3, InvalidTypeError, '"auto", None or pairs'),
+        ([5, 6], InvalidTypeError, "a pair (documents, passes), got 5"),
+        ([(500, 2)], InvalidValueError, "500 documents, but there are only 120"),
+        ([(50, 2), (20, 2)], InvalidValueError, "ever more documents"),
+        ([(50, 0)], InvalidValueError, "growth: passes"),
+    ],
+)
+def test_bad_stages(given, error, phrase):
+    with pytest.raises(error) as caught:
+        LDA(2, growth=given).fit(X, progress=False)
+    assert phrase in str(caught.value)
+
+
+def test_draws_come_after_the_growth():
+    """Every token has a topic by then."""
+    model = LDA(2, discard=0.0, growth=[(20, 5), (60, 2)], **OPTIONS).fit(X, num_epochs=3, progress=False)
+    assert model.run_.stats["passes"].min() >= (20 * 5 + 60 * 2 + 120) / 120
+    assert model._chains.chains[0].engine.memory.min() >= 0
+
+
+def test_a_short_run_grows_less():
+    model = LDA(2, growth=[(20, 10), (60, 10)], **OPTIONS).fit(X, num_steps=20, progress=False)
+    assert model.run_.configuration["growth"] == [[20, 5], [60, 5]]
+
+
+def test_a_stream_is_fitted():
+    stream = DocumentStream(texts, WORDS)
+    model = LDA(2, num_chains=2, **OPTIONS).fit(stream, num_epochs=60, progress=False)
+    found = {frozenset(words) for words in model.top_words(2)}
+    assert found == {frozenset({"sun", "moon"}), frozenset({"horse", "sheep"})}
+    assert model.run_.configuration["memory"] == "none" and model.run_.stats["passes"].max() == pytest.approx(
+        60
+    )
+    assert model.rhat(2).shape == (2,)
+
+
+def test_a_stream_that_runs_dry():
+    stream = DocumentStream(texts(), WORDS, num_documents=120)
+    with pytest.raises(InvalidValueError, match="the stream ran dry: 120 documents came in all"):
+        LDA(2, **OPTIONS).fit(stream, num_epochs=2, progress=False)
+
+
+def test_chains_do_not_share_an_iterator():
+    stream = DocumentStream(texts(), WORDS, num_documents=120)
+    with pytest.raises(InvalidValueError, match="2 chains cannot share one iterator"):
+        LDA(2, num_chains=2, **OPTIONS).fit(stream, num_epochs=1, progress=False)
+
+
+def test_a_stream_has_no_memory():
+    with pytest.raises(InvalidValueError, match="no stream"):
+        LDA(2, memory="documents", **OPTIONS).fit(DocumentStream(texts, WORDS), progress=False)
+    with pytest.raises(InvalidValueError, match='sampler="gibbs" remembers'):
+        LDA(2, sampler="gibbs", **OPTIONS).fit(DocumentStream(texts, WORDS), progress=False)
+
+
+@pytest.mark.parametrize("sampler", ["scir", "scir_cv"])
+def test_a_stored_fit_of_a_stream_goes_on(sampler, tmp_path):
+    def stop(report):
+        if report.step > 25:
+            report.stop()
+
+    options = {**OPTIONS, "sampler": sampler, "refresh_size": 50}
+    fit = {"num_epochs": 12, "progress": False}
+    whole = LDA(2, **options).fit(DocumentStream(texts, WORDS), **fit)
+    LDA(2, **options).fit(DocumentStream(texts, WORDS), store=tmp_path / "run", callbacks=[stop], **fit)
+    again = LDA(2, **options).fit(DocumentStream(texts, WORDS), store=tmp_path / "run", resume=True, **fit)
+    np.testing.assert_array_equal(whole.topics(draws=True), again.topics(draws=True))
+    assert sc.load(tmp_path / "run").num_draws == again.run_.num_draws
+
+
+def test_rhat_sees_chains_that_disagree():
+    model = LDA(2, num_chains=2, num_draws=20, **OPTIONS).fit(X, num_epochs=60, progress=False)
+    assert model.rhat(3).max() < 1.3
+    model._draws = np.array(model._draws)
+    model._draws[1] = 1 / 6
+    assert model.rhat(3).min() > 2
+    single = LDA(2, **OPTIONS).fit(X, num_epochs=2, progress=False)
+    with pytest.raises(InvalidValueError, match="R-hat needs 2 chains"):
+        single.rhat()
