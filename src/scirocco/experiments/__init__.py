@@ -12,6 +12,9 @@ from scirocco.experiments import (
     dks,
     gaussian_mixture,
     gaussian_scaling,
+    lda_cv,
+    lda_recipe,
+    lda_wikipedia,
     recipe_1d,
     recipe_2d,
     scir_variance,
@@ -31,6 +34,9 @@ ALL: dict[str, Experiment] = {
         sparse_dirichlet,
         dks,
         scir_variance,
+        lda_wikipedia,
+        lda_recipe,
+        lda_cv,
     )
 }
 

@@ -64,9 +64,15 @@ class Scorer:
 
 
 def wikipedia(
-    settings: Settings, num_training: int, num_held: int, num_words: int | None = None, split: int = 0
+    settings: Settings,
+    num_training: int,
+    num_held: int,
+    *,
+    num_words: int | None = None,
+    min_tokens: int = 50,
+    split: int = 0,
 ) -> Texts:
-    """Articles of 50 tokens or more, chosen at random, the same for all seeds.
+    """Articles chosen at random, the same for all seeds.
 
     Parameters
     ----------
@@ -75,15 +81,17 @@ def wikipedia(
     num_training, num_held
         Documents.
     num_words
-        Only the commonest words, and then articles with 50 of them; default: all words.
+        Only the commonest words; default: all.
+    min_tokens
+        Of these words in an article.
     split
         Another number, other documents.
     """
-    matrix = datasets.wikipedia(settings.data_dir).matrix
+    matrix = datasets.wikipedia(settings.data_dir, min_tokens).matrix
     if num_words is not None:
         totals = np.asarray(matrix.sum(axis=0)).ravel()
         matrix = matrix[:, np.sort(np.argsort(-totals, kind="stable")[:num_words])]
-        matrix = matrix[np.asarray(matrix.sum(axis=1)).ravel() >= 50]
+        matrix = matrix[np.asarray(matrix.sum(axis=1)).ravel() >= min_tokens]
     order = np.random.default_rng([_SPLIT, split]).permutation(matrix.shape[0])
     training = order[num_held : num_held + num_training]
     return Texts(as_corpus(matrix[np.sort(training)]), Scorer(matrix[np.sort(order[:num_held])]))

@@ -191,11 +191,15 @@ class LazySCIR:
             total += np.sum(2 * np.exp(-overdue) * moved * self._theta[part] + self._base * moved**2, axis=0)
         return np.sqrt(total)
 
-    def state(self) -> dict[str, Array]:
-        """All that the next step needs, as a dict of arrays (copies): `LazySCIR.restore` goes on bit for bit."""
+    def state(self, copy: bool = True) -> dict[str, Array]:
+        """All that the next step needs, as a dict of arrays: `LazySCIR.restore` goes on bit for bit.
+
+        Without copies they are valid until the next call of any other method.
+        """
         times = (self._ahead, self._when, self._span)
         values = (self._theta, *times, self._base, self._excess, self.now, self.step, self._seed)
-        return {name: np.array(value) for name, value in zip(_FIELDS, values, strict=True)}
+        make = np.array if copy else np.asarray
+        return {name: make(value) for name, value in zip(_FIELDS, values, strict=True)}
 
     @classmethod
     def restore(cls, state: dict[str, Array], *, num_threads: int | None = None) -> LazySCIR:

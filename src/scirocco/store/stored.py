@@ -72,7 +72,9 @@ class StoredArray:
         chain, draw, *rest = _full_index(index, self.shape)
         if not isinstance(draw, slice):
             number, within = divmod(draw, self._group.chunk_draws)
-            return self._native(self._chunk(number)[(chain, within, *rest)].copy())
+            chunk = self._chunk(number)
+            part = chunk[(chain, within, *rest)]
+            return self._native(part if part.size == chunk.size else part.copy())
         start, stop, step = draw.indices(self.shape[1])
         wanted = range(start, stop, step)
         ascending = wanted if step > 0 else wanted[::-1]

@@ -23,9 +23,15 @@ class GroupWriter:
         self._unsynced = unsynced
         self._dirty = False
         self._coordinate_chunks = 0
-        self._buffers = {
-            column.name: np.zeros(group.chunk_shape(column), column.dtype) for column in group.columns
-        }
+        self._held: dict[str, np.ndarray] = {}
+
+    @property
+    def _buffers(self) -> dict[str, np.ndarray]:
+        """Made when they are first needed: draws that fill whole chunks never are in them."""
+        if not self._held:
+            shape = self.group.chunk_shape
+            self._held = {c.name: np.zeros(shape(c), c.dtype) for c in self.group.columns}
+        return self._held
 
     def load_last(self, rescue: str) -> None:
         """Read the part-filled last chunk back, so that appending goes on where the commit ended."""
@@ -73,12 +79,17 @@ class GroupWriter:
         while taken < num_draws:
             used = self.num_draws % length
             count = min(length - used, num_draws - taken)
-            for name, array in arrays.items():
-                self._buffers[name][:, used : used + count] = array[:, taken : taken + count]
-            if used + count == length:
-                self._write_chunk()
+            part = {name: array[:, taken : taken + count] for name, array in arrays.items()}
+            if count == length:
+                kinds = {column.name: column.dtype for column in self.group.columns}
+                self._write_chunk({name: np.ascontiguousarray(a, kinds[name]) for name, a in part.items()})
             else:
-                self._dirty = True
+                for name, array in part.items():
+                    self._buffers[name][:, used : used + count] = array
+                if used + count == length:
+                    self._write_chunk(self._buffers)
+                else:
+                    self._dirty = True
             taken += count
             self.num_draws += count
 
@@ -88,15 +99,15 @@ class GroupWriter:
         if self._dirty:
             for buffer in self._buffers.values():
                 buffer[:, used:] = 0  # no reader looks there; equal runs shall have equal files
-            self._write_chunk()
+            self._write_chunk(self._buffers)
         for number, values in layout.coordinate_chunks(self._coordinate_chunks, self.num_draws):
             self._unsynced.write(self.group.coordinate_path(self._root, "draw", number), values.data)
             self._coordinate_chunks = number + 1
 
-    def _write_chunk(self) -> None:
+    def _write_chunk(self, arrays: dict[str, np.ndarray]) -> None:
         number = self.num_draws // self.group.chunk_draws
         for column in self.group.columns:
-            if self._buffers[column.name].size:
+            if arrays[column.name].size:
                 path = self.group.chunk_path(self._root, column, number)
-                self._unsynced.write(path, self._buffers[column.name].data)
+                self._unsynced.write(path, arrays[column.name].data)
         self._dirty = False

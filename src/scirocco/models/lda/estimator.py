@@ -188,7 +188,7 @@ class LDA(Conventions, Results):
         self.vocabulary_ = corpus.vocabulary
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
-        self.run_, self._chains = fitting.fit(
+        self.run_ = fitting.fit(
             task,
             store=store,
             resume=resume,

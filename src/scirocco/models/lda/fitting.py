@@ -88,7 +88,7 @@ def fit(
     callbacks: Sequence[Callback],
     progress: bool,
     extra: dict[str, Any],
-) -> tuple[Run, TopicChains]:
+) -> Run:
     """Run the chains; `extra` is remembered with a store."""
     clock = Clock()
     if store is not None and resume and holds_run(store):
@@ -218,7 +218,7 @@ def _drive(
     record: dict[str, Any],
     clock: Clock,
     reached: dict[str, Any] | None,
-) -> tuple[Run, TopicChains]:
+) -> Run:
     bar = Bar(plan.num_steps, progress)
     timing: dict[str, Any] = {"setup": clock.read()}
     try:
@@ -227,7 +227,7 @@ def _drive(
             session.take_up(reached)
         session.drive()
         kept = sink.collect()
-        run = Run(
+        return Run(
             kept.draws,
             None,
             kept.stats,
@@ -240,7 +240,6 @@ def _drive(
             {},
             sink.path,
         )
-        return run, chains
     finally:
         bar.close()
         sink.close()
@@ -252,7 +251,7 @@ def _go_on(
     callbacks: Sequence[Callback],
     progress: bool,
     clock: Clock,
-) -> tuple[Run, TopicChains]:
+) -> Run:
     """Take up a stored fit; refuses another corpus or other settings."""
     store = Store.open(path)
     try:

@@ -17,7 +17,7 @@ from scirocco.models.lda.topics import Arrays, normalise
 SeedWords = Callable[[int], tuple[int, int]]
 _READ, _LOCAL, _COLLAPSED, _HYPER = 1, 3, 6, 7  # purposes of random numbers
 _UNSEEN = -1
-_PIECE = 1 << 14
+_PIECE = 1 << 12
 _AGEING_PASSES = 2
 _COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different functions
 
@@ -116,7 +116,10 @@ class Remembered:
         names = np.full(len(self.totals), _UNSEEN, np.int32)
         names[kept] = np.arange(len(kept))
         self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
-        self.table, self.totals = np.ascontiguousarray(self.table[:, kept]), self.totals[kept]
+        table = np.empty((len(self.table), len(kept)), np.int32)
+        for begin in range(0, len(table), _PIECE):
+            table[begin : begin + _PIECE] = self.table[begin : begin + _PIECE, kept]
+        self.table, self.totals = table, self.totals[kept]
         _kernels().rename(self.memory, names)
 
     def _best(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from scirocco.models.lda.corpus import Corpus, as_corpus
 from scirocco.models.lda.pyldavis import to_pyldavis
 from scirocco.models.lda.remembered import document_lengths
 from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.topics import normalise
 
 _FOLD_DRAWS = 10
 
@@ -44,12 +45,11 @@ class Results:
         means = np.zeros((chains, num_topics, num_words), np.float32)
         for chain in range(chains):
             for number in range(draws):
-                means[chain] += np.asarray(self._draws[chain, number]) / np.float32(draws)
+                means[chain] += self._draws[chain, number]
         self._orders = align(means[0], means[1:]) if chains > 1 else np.empty((0, num_topics), int)
         for mean, order in zip(means[1:], self._orders, strict=True):
             means[0] += mean[order]
-        self.components_ = means[0]
-        self.components_ /= self.components_.sum(axis=1, dtype=np.float64, keepdims=True)
+        self.components_ = normalise(means[0])
         alpha, beta = self._stats.get("alpha"), self._stats.get("beta")
         self.alpha_ = settings.alpha if alpha is None else self._aligned(alpha).mean(axis=(0, 1))
         self.beta_ = settings.beta if beta is None else float(np.mean(beta))

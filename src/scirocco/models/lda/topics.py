@@ -15,6 +15,7 @@ from scirocco.simplex.lazy import LazySCIR
 from scirocco.simplex.scir_cv import control_is_stable
 
 Arrays = dict[str, np.ndarray]
+_PIECE = 1 << 12
 
 
 class Topics(abc.ABC):
@@ -36,7 +37,7 @@ class Topics(abc.ABC):
 
     @abc.abstractmethod
     def state(self) -> Arrays:
-        """All that the next step needs."""
+        """All that the next step needs; the arrays are the topics' own, valid until the next step."""
 
     @abc.abstractmethod
     def restore_state(self, arrays: Arrays) -> None:
@@ -52,6 +53,7 @@ class LazyTopics(Topics):
 
     def __init__(self, lazy: LazySCIR, beta: float, threads: int | None = None):
         self.lazy, self.beta, self._threads = lazy, np.float32(beta), threads
+        self._shape = lazy.state(copy=False)["theta"].shape
 
     @classmethod
     def begin(
@@ -74,12 +76,17 @@ class LazyTopics(Topics):
         self.lazy.advance(words, self.beta + np.float32(scale) * counts, time)
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
-        """All words are brought to the present."""
-        return normalised(self.lazy.catch_up())
+        """All words are brought to the present, by pieces for the sake of memory."""
+        num_words, num_topics = self._shape
+        out = np.empty((num_topics, num_words), np.float32)
+        for begin in range(0, num_words, _PIECE):
+            words = np.arange(begin, min(begin + _PIECE, num_words))
+            out[:, words[0] : words[-1] + 1] = self.lazy.read(words).T
+        return normalise(out)
 
     def state(self) -> Arrays:
         """That of `LazySCIR`."""
-        return self.lazy.state()
+        return self.lazy.state(copy=False)
 
     def restore_state(self, arrays: Arrays) -> None:
         """Go on from what `state` gave."""
@@ -137,7 +144,7 @@ class ControlledTopics(Topics):
 
     def state(self) -> Arrays:
         """θ and the reference."""
-        return {"theta": self.theta.copy(), "reference": self.reference.copy()}
+        return {"theta": self.theta, "reference": self.reference}
 
     def restore_state(self, arrays: Arrays) -> None:
         """Go on from what `state` gave."""

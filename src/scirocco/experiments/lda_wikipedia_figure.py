@@ -1,0 +1,50 @@
+"""The figure of `lda-wikipedia`: a panel for each paper, and one by processor time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scirocco.experiments.lda_runs import plot_band
+from scirocco.experiments.lda_wikipedia_claims import BAKER, BARILE, OURS
+
+COLOURS = {
+    "SCIR": "#d55e00",
+    "SCIR-CV": "#009e73",
+    "SCIR-CV, as SCIR": "#009e73",
+    "SGRLD": "#7b3294",
+    "SGRLD, prior of SCIR": "#b38bc4",
+    "Gibbs": "#666666",
+    "LDA()": "#0072b2",
+    "LDA(sampler='gibbs')": "#56b4e9",
+}
+
+
+def draw(figure: Any, numbers: dict[str, Any]) -> None:
+    """Means of the seeds, and bands from the lowest to the highest."""
+    figure.set_size_inches(13, 4.4)
+    left, middle, right = figure.subplots(1, 3, sharey=True)
+    curves = numbers["curves"]
+    for axes, group in ((left, BAKER), (middle, BARILE)):
+        for name, each in curves[group].items():
+            if name != "Gibbs":
+                plot_band(axes, each, "documents", color=COLOURS[name], label=name, **_style(name))
+        axes.set(title=f"settings of {group}", xlabel="documents in batches", xlim=(0, None))
+    gibbs = [curve["averaged"][-1] for curve in curves[BAKER]["Gibbs"]]
+    left.axhspan(
+        min(gibbs), max(gibbs), color=COLOURS["Gibbs"], alpha=0.5, linewidth=1, label="Gibbs, at its end"
+    )
+    for group in (BAKER, OURS):
+        for name, each in curves[group].items():
+            plot_band(right, each, "seconds", color=COLOURS[name], label=name, **_style(name))
+    right.set(title="by time, one thread each", xlabel="processor time, s", xscale="log")
+    left.set(ylabel="perplexity of held-out words", yscale="log")
+    low, high = left.get_ylim()
+    ticks = [tick for tick in (500, 700, 1000, 1200, 1400, 1600, 2000, 2500, 3000) if low <= tick <= high]
+    left.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+    left.minorticks_off()
+    for axes in (left, middle, right):
+        axes.legend(fontsize=8)
+
+
+def _style(name: str) -> dict[str, Any]:
+    return {"linestyle": "--"} if "," in name else {}
