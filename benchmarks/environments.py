@@ -15,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RIVALS_ENVIRONMENT = ROOT / ".venv-rivals"
 BLACKJAX = "blackjax==1.7.1"
+TOPICS_ENVIRONMENT = ROOT / ".venv-rivals-topics"
+TOPIC_RIVALS = ("gensim==4.4.0", "scikit-learn==1.9.1", "tomotopy==0.14.0")
 
 
 def pin_to_one_core() -> None:
@@ -41,12 +43,24 @@ def child_variables(quick: bool, repeats: int | None) -> dict[str, str]:
 
 def rivals_python() -> str:
     """The rivals' interpreter; its environment is made on first use, with the JAX version that ours has."""
-    python = RIVALS_ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp = RIVALS_ENVIRONMENT / ".installed"
-    wanted = " ".join([BLACKJAX, f"jax=={metadata.version('jax')}", f"numpy=={metadata.version('numpy')}"])
+    return _made(
+        RIVALS_ENVIRONMENT,
+        [BLACKJAX, f"jax=={metadata.version('jax')}", f"numpy=={metadata.version('numpy')}"],
+    )
+
+
+def topics_python() -> str:
+    """The interpreter of the rivals in topic models."""
+    return _made(TOPICS_ENVIRONMENT, list(TOPIC_RIVALS))
+
+
+def _made(folder: Path, packages: list[str]) -> str:
+    """The interpreter of an environment with these packages, made unless it is there."""
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    stamp, wanted = folder / ".installed", " ".join(packages)
     if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"making {RIVALS_ENVIRONMENT.name}: {wanted}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(RIVALS_ENVIRONMENT)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted.split()], check=True)
+        print(f"making {folder.name}: {wanted}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], check=True)
         stamp.write_text(wanted)
     return str(python)

@@ -13,8 +13,10 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 
 from scirocco import cli
 from scirocco.cli.topics_fit import usual_epochs
+from scirocco.cli.topics_tables import _bar
 from scirocco.models import LDA
 from scirocco.models.lda import embedded
+from scirocco.models.lda.summary import Word
 
 FIRST, SECOND = ["sun", "moon", "star", "comet"], ["cow", "horse", "sheep", "goat"]
 LENGTH = ("--topics", "2", "--batch-size", "20", "--epochs", "40", "--threads", "1")
@@ -86,7 +88,7 @@ def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
 
 
 def test_usual_length():
-    assert [usual_epochs(n) for n in (10, 500_000, 10**7, 10**9)] == [200, 100, 10, 10]
+    assert [usual_epochs(n) for n in (10, 500_000, 10**7, 10**9)] == [200, 100, 20, 20]
 
 
 def test_files_of_other_forms(tmp_path, capsys):
@@ -144,10 +146,10 @@ def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
     status, _, err = call(capsys, "fit", text, "--out", run, *LENGTH)
     assert status == 2 and "holds a run already. Add --resume to go on with it or --overwrite" in err
     status, _, err = call(capsys, "fit", text, "--out", run, "--resume", *LENGTH)
-    assert status == 2 and "cannot be resumed with these arguments" in err and "`num_chains`" in err
+    assert status == 2 and "cannot be resumed with these arguments" in err and "was 54 and is now 60" in err
     (tmp_path / "letter").write_text("keep me")
-    status, _, err = call(capsys, "fit", text, "--out", tmp_path, *LENGTH)
-    assert status == 2 and "is not a run that scirocco may replace" in err
+    status, out, err = call(capsys, "fit", text, "--out", tmp_path, *LENGTH)
+    assert status == 2 and not out and "is not a run that scirocco may replace" in err
 
 
 @pytest.mark.parametrize(
@@ -234,6 +236,12 @@ def test_show_one_topic(run, capsys):
     assert status == 2 and "there is no topic 2" in err and "they are 0..1." in err
     status, _, err = call(capsys, "show", run.parent)
     assert status == 2 and "is not a run of scirocco" in err
+
+
+def test_intervals_as_lines():
+    """From 10 of 29 to 29 of 29, the mean at 20."""
+    word = Word("sun", 20 / 29, 10 / 29, 1.0)
+    assert _bar(word, 1.0) == " " * 10 + "─" * 10 + "●" + "─" * 9
 
 
 def test_a_topic_model_is_listed_with_the_runs(run, capsys):

@@ -82,7 +82,6 @@ def test_draws_come_after_the_growth():
     """Every token has a topic by then."""
     model = LDA(2, discard=0.0, growth=[(20, 5), (60, 2)], **OPTIONS).fit(X, num_epochs=3, progress=False)
     assert model.run_.stats["passes"].min() >= (20 * 5 + 60 * 2 + 120) / 120
-    assert np.all(model.run_.stats["passes"] <= (20 * 5 + 60 * 2) / 120 + 3)
 
 
 def test_a_short_run_grows_less():
