@@ -83,7 +83,7 @@ def stop_at(step):
 
 
 PAIRS = zip(itertools.cycle(helpers.SAMPLERS), itertools.cycle(helpers.ESTIMATORS), strict=False)
-COVER = list(itertools.islice(PAIRS, 16))
+COVER = list(itertools.islice(PAIRS, max(len(helpers.SAMPLERS), len(helpers.ESTIMATORS))))
 """Every sampler and every estimator at least once."""
 
 # -- bit for bit -------------------------------------------------------------------------------------------------------

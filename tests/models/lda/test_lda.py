@@ -78,7 +78,15 @@ def test_perplexity_by_hand():
 
 @pytest.mark.parametrize(
     "options",
-    [{"memory": "none"}, {"sampler": "scir_cv"}, {"sampler": "sgrld", "step_size": 0.02}, {"local": "cvb0"}],
+    [
+        {"sampler": "gibbs"},
+        {"memory": "none"},
+        {"sampler": "scir_cv"},
+        {"sampler": "sgrld", "step_size": 0.02},
+        {"local": "cvb0"},
+        {"local": "parallel"},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_every_sampler_finds_them(options):
     model = LDA(2, **OPTIONS, **options).fit(X, num_epochs=60, progress=False)
