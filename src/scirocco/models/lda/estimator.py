@@ -10,7 +10,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
-from scirocco.models.lda import fitting, prediction
+from scirocco.models.lda import fitting, prediction, saved
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.conventions import Conventions
 from scirocco.models.lda.corpus import Corpus, as_corpus
@@ -240,12 +240,12 @@ class LDA(Conventions, Results):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model: draws as a Zarr group, settings and vocabulary; never pickles, never code."""
         self._check_fitted()
-        fitting.save(self._draws, self._stats, self._fitted, self._extra(), path, overwrite)
+        saved.save(self._draws, self._stats, self._fitted, self._extra(), path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LDA:
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
-        loaded = fitting.load(path)
+        loaded = saved.load(path)
         model = cls(**{name: decode(value, name) for name, value in loaded.extra["params"].items()})
         model.run_ = None
         model._keep({"topics": loaded.draws}, loaded.stats)

@@ -15,17 +15,18 @@ from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda import growth as growing
+from scirocco.models.lda import saved
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.chains import TopicChains, stat_shapes
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.streams import DocumentStream
-from scirocco.run import encoding, records
+from scirocco.run import records
 from scirocco.run.keeping import Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.sinks import Kept, MemorySink, Sink, StoreSink, store_groups
-from scirocco.store import Store, holds_run, open_stored, refuse_unless_free
+from scirocco.store import Store, holds_run, refuse_unless_free
 
 _ENDLESS = 1 << 30
 DEFAULT_EPOCHS = 20
@@ -193,20 +194,7 @@ def _record(task: Task, plan: Plan, extra: dict[str, Any]) -> dict[str, Any]:
         "seed": plan.seed,
         "versions": {"scirocco": __version__, "numpy": np.__version__},
     }
-    return _document(_spec(task).draws, configuration, extra)
-
-
-def _document(draws: Any, configuration: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """What a store must hold so that `sc.load` opens it, and what only topic models need."""
-    return {
-        "configuration": configuration,
-        "structure": encoding.structure(draws),
-        "report": {},
-        "traces": {},
-        "reducers": [],
-        "reduced": encoding.structure({}),
-        "lda": extra,
-    }
+    return saved.document(_spec(task).draws, configuration, extra)
 
 
 def _drive(
@@ -282,60 +270,3 @@ def _go_on(
         raise
     sink = StoreSink(store, _spec(task))
     return _drive(chains, plan, sink, callbacks, progress, record, clock, reached)
-
-
-def save(
-    draws: Any,
-    stats: dict[str, np.ndarray],
-    settings: Settings,
-    extra: dict[str, Any],
-    path: str | os.PathLike[str],
-    overwrite: bool,
-) -> None:
-    """Draws that were kept in memory, as a store that `load` and `sc.load` open."""
-    chains, num_draws, num_topics, num_words = draws.shape
-    topics = {"topics": jax.ShapeDtypeStruct((num_topics, num_words), np.float32)}
-    size = {"num_words": num_words, "dimension": num_topics * num_words, "num_rows": 1, "num_chains": chains}
-    configuration = {"model": "LDA", **settings.as_json(), **size}
-    counts = {"num_samples": num_draws, "num_burnin": 0, "thin": 1, "seed": 0}
-    record = _document(topics, configuration | counts, extra)
-    progress = {
-        "step": num_draws,
-        "draws": num_draws,
-        "num_samples": num_draws,
-        "status": "complete",
-        "steps_per_second": 0.0,
-        "scores": [],
-        "timing": {},
-        "diverged": None,
-    }
-    shapes = {name: jax.ShapeDtypeStruct(value.shape[2:], np.float64) for name, value in stats.items()}
-    groups = store_groups(Kept(topics, None, shapes, {}))
-    with Store.create(path, groups, chains, record, overwrite=overwrite) as store:
-        for number in range(num_draws):
-            part = slice(number, number + 1)
-            store.append("posterior", {"topics": np.asarray(draws[:, part])})
-            if stats:
-                store.append("sample_stats", {name: value[:, part] for name, value in stats.items()})
-        store.commit({}, progress)
-
-
-class Loaded(NamedTuple):
-    """A stored fit."""
-
-    draws: Any
-    """(chain, draw, topic, word), on disk."""
-    stats: dict[str, Any]
-    extra: dict[str, Any]
-    configuration: dict[str, Any]
-
-
-def load(path: str | os.PathLike[str]) -> Loaded:
-    """A stored fit, and what was remembered with it."""
-    stored = open_stored(path)
-    if "lda" not in stored.record:
-        raise InvalidTypeError(f"the run in {path} is not one of a topic model.")
-    stats = stored.arrays.get("sample_stats", {})
-    return Loaded(
-        stored.arrays["posterior"]["topics"], stats, stored.record["lda"], stored.record["configuration"]
-    )

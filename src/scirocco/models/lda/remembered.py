@@ -30,7 +30,7 @@ class Remembered:
     .. math:: P(z = k | all other tokens) ∝ (α_k + n_dk) (β + n_wk) / (βV + n_k).
 
     The part with α is drawn from partial sums that are somewhat old, and a Metropolis-Hastings step puts that right
-    (`_collapsed`). The sums are renewed when they are due in the first passes, and later in pass 2, 4, 8, 16, ...: an
+    (`_remembered`). The sums are renewed when they are due in the first passes, and later in pass 2, 4, 8, 16, ...: an
     adaptation that dies out, so the limit is the posterior itself.
 
     Augmented (sampler "scir"): θ_wk | z ~ Gamma(β + n_wk, 1), SCIR's law in the limit of long steps, is drawn afresh
@@ -43,15 +43,17 @@ class Remembered:
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
         lengths = document_lengths(corpus)
         self.begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        kind = np.int16 if settings.num_topics < 1 << 15 else np.int32
+        width = settings.num_topics + settings.spare_topics
+        kind = np.int16 if width < 1 << 15 else np.int32
         self.memory = np.full(self.begins[-1], _UNSEEN, kind)
         """The topic of every token of the corpus, document by document."""
-        self._begin_table(corpus.vocabulary_size, settings.num_topics + settings.spare_topics)
-        self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+        self.table = np.zeros((corpus.vocabulary_size, width), np.int32)
+        self.totals = np.zeros(width, np.int64)
+        self._sums: np.ndarray
+        """Partial sums of α_k φ_wk for each word, and how many visits they may still serve; empty if not needed."""
+        self._age: np.ndarray
+        self._drop_sums()
         self._pass = -1
-
-    def _begin_table(self, num_words: int, num_topics: int) -> None:
-        self.table, self.totals = np.zeros((num_words, num_topics), np.int32), np.zeros(num_topics, np.int64)
 
     def step(self, supply: CorpusSupply, number: int, seed: SeedWords) -> None:
         """One batch; at the end of a pass the hyper-parameters, if they are learned."""
@@ -74,17 +76,18 @@ class Remembered:
     def _prepare(self, collapsed: bool, full_pass: int) -> None:
         """Room for the partial sums while they are needed; all of them are due at passes 2, 4, 8, ..."""
         if not collapsed:
-            self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+            self._drop_sums()
             return
         if self._sums.shape != self.table.shape:
-            self._sums, self._age = (
-                np.zeros(self.table.shape, np.float32),
-                np.zeros(len(self.table), np.int32),
-            )
+            self._sums = np.zeros(self.table.shape, np.float32)
+            self._age = np.zeros(len(self.table), np.int32)
         if full_pass > self._pass:
             self._pass = full_pass
             if full_pass >= _AGEING_PASSES and full_pass & (full_pass - 1) == 0:
                 self._age[:] = 0
+
+    def _drop_sums(self) -> None:
+        self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
 
     def _collapsed(self, delivery: Delivery, seed: SeedWords, grown: bool) -> None:
         ageing = not grown or self._pass < _AGEING_PASSES
@@ -115,7 +118,7 @@ class Remembered:
         kept = self._best()
         names = np.full(len(self.totals), _UNSEEN, np.int32)
         names[kept] = np.arange(len(kept))
-        self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+        self._drop_sums()
         table = np.empty((len(self.table), len(kept)), np.int32)
         for begin in range(0, len(table), _PIECE):
             table[begin : begin + _PIECE] = self.table[begin : begin + _PIECE, kept]
@@ -125,13 +128,16 @@ class Remembered:
     def _best(self) -> np.ndarray:
         """Topics to keep, the larger the more α they get.
 
-        A topic is worth keeping if its tokens come together: if a document with one of them has many. What mixes
-        leftovers of several topics is spread thinly, Σ_d n_dk (n_dk - 1) / n_k is small.
+        A topic is worth keeping if its tokens come together: if a document with one of them has more of them than by
+        chance, Σ_d n_dk (n_dk - 1) / n_k against n_k / N times the same for all tokens. What mixes leftovers of several
+        topics is spread thinly, and so is each of two topics that share what is one.
         """
         wanted = self.settings.num_topics
         pairs = np.zeros(len(self.totals), np.int64)
         _kernels().pairs_in_documents(self.memory, self.begins, pairs)
-        together = pairs / np.maximum(self.totals, 1)
+        lengths = np.diff(self.begins).astype(np.float64)
+        by_chance = np.sum(lengths * (lengths - 1)) / lengths.sum() * self.totals / lengths.sum()
+        together = pairs / np.maximum(self.totals, 1) - by_chance
         best = np.argsort(-together, kind="stable")[:wanted]
         out = np.empty(wanted, np.int64)
         out[np.argsort(-self.alpha, kind="stable")] = best[np.argsort(-self.totals[best], kind="stable")]
