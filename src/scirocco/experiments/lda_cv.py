@@ -129,8 +129,8 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
         seconds = {name: np.mean([curve["seconds"][-1] for curve in curves[name]]) for name in COLOURS}
         notes.append(
             f"{label}: with p averaged over the later half of the marks SGLD-CV {averaged['SGLD-CV']:.1f}, SGLD "
-            f"{averaged['SGLD']:.1f}; processor time {seconds['SGLD-CV']:.0f} s and {seconds['SGLD']:.0f} s (SGLD-CV finds "
-            "the topics of a batch twice, and those of all documents once)."
+            f"{averaged['SGLD']:.1f}; processor time {seconds['SGLD-CV']:.0f} s and {seconds['SGLD']:.0f} s (SGLD-CV "
+            "finds the topics of a batch twice, and those of all documents once)."
         )
     return notes
 

@@ -75,7 +75,7 @@ def run(settings: Settings) -> Outcome:
             group: {name: found[f"{group}/{name}"] for name in members} for group, members in groups.items()
         },
     }
-    return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers), notes(numbers))
+    return Outcome(judge(numbers, quick), numbers, lambda figure: draw(figure, numbers), notes(numbers))
 
 
 EXPERIMENT = Experiment(
