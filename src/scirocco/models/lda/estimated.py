@@ -117,9 +117,10 @@ def _parallel(
 
     index, count = local_jax.padded(batch)
     rows = -(-len(weights) // 1024) * 1024
-    table = np.ones((rows, weights.shape[1]), np.float32)  # of words that are in no document
-    table[: len(weights)] = weights
-    key = jax.random.fold_in(jax.random.key(seed[0] & 0xFFFFFFFF), seed[1] & 0xFFFFFFFF)
+    table = np.empty((rows, weights.shape[1]), np.float32)
+    table[: len(weights)], table[len(weights) :] = weights, 1.0  # the rest are words of no document
+    words = jax.numpy.asarray(np.array(seed, np.uint64).astype(np.uint32))
+    key = jax.random.wrap_key_data(words, impl="threefry2x32")
     found: Any = local_jax.gibbs_parallel(
         key,
         index,

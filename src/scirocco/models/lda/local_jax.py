@@ -17,6 +17,9 @@ from scirocco.models.lda.local import Local
 from scirocco.types import Array, ArrayLike, Key
 
 
+_BLOCK = 16
+
+
 def padded(batch: Batch, multiple: int = 32) -> tuple[np.ndarray, np.ndarray]:
     """Tokens as a matrix with a row for each document: positions in `batch.distinct`, and 1 for a token, 0 for none.
 
@@ -104,7 +107,7 @@ def _gibbs_parallel(
     table = weights.astype(jnp.float32)
     high = table.max(1, keepdims=True)
     table = jnp.where(high > 0.0, table / high, 1.0)
-    rows = table[index]  # the only gather: every sweep reads the same rows
+    rows = _blocks(table)[index]  # the only gather: every sweep reads the same rows
     shapes = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), table.shape[1:])
 
     def sweep(held: Array, number: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -120,24 +123,47 @@ def _gibbs_parallel(
     # Σ over sweeps of η_dk ω_kw / Σ_j η_dj ω_jw is ω_kw times a product of matrices.
     inverse = jnp.where(count > 0, 1.0 / totals, 0.0)
     sums = jnp.einsum("sdl,sdk->dlk", inverse, mixtures, precision=jax.lax.Precision.HIGHEST)
-    means = sums * rows * (count[..., None] / (sweeps - burn_in)).astype(jnp.float32)
+    means = sums * table[index] * (count[..., None] / (sweeps - burn_in)).astype(jnp.float32)
     flat = means.reshape(-1, shapes.size)
     return jax.ops.segment_sum(flat, index.reshape(-1), table.shape[0]), means.sum(1)
 
 
 def _assign(key: Key, mixture: Array, rows: Array, count: Array, single: bool) -> tuple[Array, Array]:
-    """How many tokens of each document get each topic, and the sums Σ_k η_dk ω_kw."""
-    sums = jnp.cumsum(mixture[:, None, :] * rows, axis=-1)
+    """How many tokens of each document get each topic, and the sums Σ_k η_dk ω_kw.
+
+    `rows` are in blocks of topics, (documents, places, blocks, topics of a block). A draw picks the block by its sum,
+    then the topic: each sweep reads the rows once, and partial sums of all topics are never written.
+    """
+    shares = _blocks(mixture)
+    sums = jnp.cumsum(jnp.sum(shares[:, None] * rows, axis=-1), axis=-1)
     totals = sums[..., -1]
-    topics = jnp.arange(rows.shape[-1])
+    topics = jnp.arange(mixture.shape[-1])
 
     def one_each(number: Array | int, held: Array) -> Array:
         u = jax.random.uniform(jax.random.fold_in(key, number), totals.shape)
         x = jnp.minimum(u * totals, jnp.nextafter(totals, jnp.zeros_like(totals)))
-        z = jnp.sum(sums <= x[..., None], axis=-1)
+        block = jnp.sum(sums <= x[..., None], axis=-1)
+        before = jnp.where(block > 0, _pick(sums, jnp.maximum(block - 1, 0)), 0.0)
+        inside = jnp.take_along_axis(rows, block[..., None, None], axis=2)[:, :, 0]
+        inside = jnp.cumsum(inside * jnp.take_along_axis(shares, block[..., None], axis=1), axis=-1)
+        most = jnp.nextafter(inside[..., -1], jnp.zeros_like(totals))
+        place = jnp.sum(inside <= jnp.clip(x - before, 0.0, most)[..., None], axis=-1)
+        z = block * rows.shape[-1] + place
         chosen = (z[..., None] == topics) & (number < count)[..., None]
         return held + jnp.sum(chosen, axis=1, dtype=jnp.float32)
 
     held = jnp.zeros(mixture.shape, jnp.float32)
     held = one_each(0, held) if single else jax.lax.fori_loop(0, count.max(initial=0), one_each, held)
     return held, totals
+
+
+def _pick(values: Array, place: Array) -> Array:
+    return jnp.take_along_axis(values, place[..., None], axis=-1)[..., 0]
+
+
+def _blocks(values: Array) -> Array:
+    """The last axis in blocks, the last of them filled up with zeros."""
+    size = values.shape[-1]
+    short = -size % _BLOCK
+    padding = [(0, 0)] * (values.ndim - 1) + [(0, short)]
+    return jnp.pad(values, padding).reshape(*values.shape[:-1], -1, _BLOCK)
