@@ -3,7 +3,7 @@
 import numpy as np
 
 from scirocco.models import LDA
-from scirocco.models.lda.fitting import save
+from scirocco.models.lda.saved import save
 from scirocco.models.lda.settings import Size, resolve
 
 
@@ -12,5 +12,5 @@ def model_of(path, draws, words=None):
     draws = np.asarray(draws, np.float32)
     model = LDA(draws.shape[2])
     model.vocabulary_ = words
-    save(draws, {}, resolve(model.get_params(), Size(1, draws.shape[3])), model._extra(), path, False)
+    save(draws, {}, resolve(model.get_params(), Size(1, draws.shape[3])), model._extra(words), path, False)
     return LDA.load(path)

@@ -32,6 +32,11 @@ class StoredArray:
         self.dtype = column.dtype.newbyteorder("=")
 
     @property
+    def root(self) -> str:
+        """The folder of the run."""
+        return self._root
+
+    @property
     def name(self) -> str:
         """The variable's own name."""
         return self._column.name

@@ -79,7 +79,7 @@ def test_a_run_in_its_burn_in(tmp_path):
     def stop(report):
         report.stop()
 
-    with pytest.raises(InvalidValueError, match="before its first draw"):
+    with pytest.raises(InvalidValueError, match="no draw yet"):
         LDA(2, batch_size=40).fit(
             counts(1), num_epochs=50, store=tmp_path / "run", callbacks=[stop], progress=False
         )

@@ -42,7 +42,7 @@ def test_stages_are_nested_and_counted():
     assert not supply.growing and supply.reach == 120
     assert supply.passes == (2 * 10 + 3 * 30) / 120
     supply.next(120)
-    assert supply.passes == 1 + (2 * 10 + 3 * 30) / 120
+    assert supply.passes == (2 * 10 + 3 * 30 + 120) / 120
 
 
 def test_growth_ends_early_when_told():
@@ -55,10 +55,10 @@ def test_growth_ends_early_when_told():
 def test_stages_follow_from_the_corpus():
     assert growth.automatic(20_000, 3_200_000, 100) == ((2000, 40), (6000, 10), (20000, 12))
     assert growth.automatic(100, 5_000, 10) == ((100, 12),)
-    assert growth.visits(((10, 2), (30, 3))) == 110
-    assert growth.within(((10, 20), (30, 10)), 250) == ((10, 10), (30, 5))
-    assert growth.within(((10, 20), (30, 1)), 20) == ((10, 1),)
-    assert growth.within(((10, 20),), 1000) == ((10, 20),)
+    assert growth.steps(((10, 2), (30, 3)), 20) == 8
+    assert growth.within(((10, 20), (30, 10)), 20, 20) == ((10, 10), (30, 5))
+    assert growth.within(((10, 20), (30, 1)), 2, 20) == ((10, 1),)
+    assert growth.within(((10, 20),), 1000, 20) == ((10, 20),)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_draws_come_after_the_growth():
 
 def test_a_short_run_grows_less():
     model = LDA(2, growth=[(20, 10), (60, 10)], **OPTIONS).fit(X, num_steps=20, progress=False)
-    assert model.run_.configuration["growth"] == [[20, 5], [60, 5]]
+    assert model.run_.configuration["growth"] == [[20, 3], [60, 3]]
 
 
 def test_a_stream_is_fitted():

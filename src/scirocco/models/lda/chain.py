@@ -49,7 +49,7 @@ class TopicChain:
         """Go on with other documents, of a corpus of `total`; only without memory."""
         assert isinstance(self.engine, Estimated) and isinstance(self.supply, CorpusSupply)
         self.supply = CorpusSupply(corpus, self.seed, epoch=self.supply.epoch + 1)
-        self.supply.total = total
+        self.supply.total, self.supply.once = total, True
 
     def advance(self, num_steps: int) -> None:
         """Make steps."""

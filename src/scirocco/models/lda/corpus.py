@@ -43,7 +43,7 @@ class Corpus:
         What was left out or assumed, in sentences.
     """
 
-    source: CorpusSource
+    source: CorpusSource | NoWords
     vocabulary: tuple[str, ...] | None
     num_tokens: int
     num_empty: int = 0
@@ -75,7 +75,7 @@ class Corpus:
         )
 
 
-def as_corpus(X: Any, vocabulary: Any = None) -> Corpus:
+def as_corpus(X: Any, vocabulary: Any = None, *, may_be_empty: bool = False) -> Corpus:
     """Word counts in any usual form as a checked `Corpus`.
 
     Counts must be whole numbers >= 0, ids must lie in 0..V-1; anything else is an error that names the document, and
@@ -95,6 +95,8 @@ def as_corpus(X: Any, vocabulary: Any = None) -> Corpus:
         text file with one word a line; or just their number. In lists of words, those outside it are left out and
         counted in `notes`. Without it, words are learned from a list of documents (most frequent first), and pairs
         have as many words as the largest id says.
+    may_be_empty
+        Whether a corpus without any word is legal, as when documents are scored one by one.
 
     Examples
     --------
@@ -111,6 +113,11 @@ def as_corpus(X: Any, vocabulary: Any = None) -> Corpus:
     words, size = read_vocabulary(vocabulary)
     if isinstance(X, Corpus):
         _check_size(size, X.vocabulary_size)
+        if words is not None and X.vocabulary is not None and words != X.vocabulary:
+            raise InvalidValueError(
+                "the corpus has other words than are wanted, or in another order: "
+                f"{_first_other(X.vocabulary, words)}. Make it with the same vocabulary: as_corpus(X, vocabulary)."
+            )
         return X if words is None else replace(X, vocabulary=words)
     if isinstance(X, DocumentStream):
         raise InvalidTypeError("a DocumentStream is read in batches, not held: use its take() or batches().")
@@ -118,15 +125,20 @@ def as_corpus(X: Any, vocabulary: Any = None) -> Corpus:
         X = _open(Path(X).expanduser())
     notes: tuple[str, ...] = ()
     if isinstance(X, CorpusSource):
-        source = X
+        source: CorpusSource | NoWords = X
     elif require("scipy.sparse", "a corpus in memory").issparse(X) or _is_table(X):
-        source = _from_matrix(X, size)
+        source = _from_matrix(X, size, may_be_empty)
     elif isinstance(X, Iterable):
-        source, words, notes = _from_documents(X, words, size)
+        source, words, notes = _from_documents(X, words, size, may_be_empty)
     else:
         raise InvalidTypeError(f"`X` must be {_FORMS}; got {type(X).__name__}.")
     _check_size(size, source.vocabulary_size)
-    return _measured(source, words, notes)
+    return _measured(source, words, notes, may_be_empty)
+
+
+def _first_other(here: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+    place = next(i for i, pair in enumerate(zip(here, wanted, strict=True)) if pair[0] != pair[1])
+    return f"word {place} is {here[place]!r}, wanted {wanted[place]!r}"
 
 
 def _open(path: Path) -> Any:
@@ -155,7 +167,7 @@ def _is_table(X: Any) -> bool:
     return array.dtype.kind in "fiubc" or array.ndim == 0
 
 
-def _from_matrix(X: Any, num_words: int | None) -> CorpusSource:
+def _from_matrix(X: Any, num_words: int | None, may_be_empty: bool) -> CorpusSource | NoWords:
     sparse = require("scipy.sparse", "a corpus in memory")
     held: Any = X if sparse.issparse(X) else np.asarray(X)
     if held.ndim != 2:
@@ -175,7 +187,8 @@ def _from_matrix(X: Any, num_words: int | None) -> CorpusSource:
     counts = check_counts(
         matrix.data, lambda i: f"{_document(matrix.indptr, i)}, word id {matrix.indices[i]},"
     )
-    return _held((matrix.indptr, matrix.indices, counts.astype(np.int32)), *matrix.shape)
+    rows, (height, width) = (matrix.indptr, matrix.indices, counts.astype(np.int32)), matrix.shape
+    return _held(rows, height, width, may_be_empty)
 
 
 def _check_blocks(matrix: Any) -> None:
@@ -187,15 +200,35 @@ def _check_blocks(matrix: Any) -> None:
         ) from error
 
 
-def _held(rows: tuple[Any, Any, Any], num_documents: int, num_words: int) -> CorpusSource:
+def _held(
+    rows: tuple[Any, Any, Any], num_documents: int, num_words: int, may_be_empty: bool
+) -> CorpusSource | NoWords:
     sparse = require("scipy.sparse", "a corpus in memory")
     indptr, words, counts = rows
-    if not num_documents or not np.any(counts):
+    if not num_documents or not (may_be_empty or np.any(counts)):
         raise InvalidValueError(
             f"the corpus is empty: {num_documents:,} documents, none of which has a word. Look at the tokeniser or the "
             "vocabulary."
         )
+    if not np.any(counts):
+        return NoWords(num_documents, num_words)
     return CorpusSource(sparse.csr_array((counts, words, indptr), shape=(num_documents, num_words)))
+
+
+@dataclass(frozen=True)
+class NoWords:
+    """Documents that are all empty."""
+
+    num_rows: int
+    vocabulary_size: int
+
+    def take_csr(self, indices: Any) -> Rows:
+        """Nothing for each of them."""
+        return np.zeros(len(indices) + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
+
+    def fingerprint(self) -> str:
+        """How many."""
+        return f"{self.num_rows} empty documents"
 
 
 def _document(indptr: np.ndarray, entry: int) -> str:
@@ -203,8 +236,8 @@ def _document(indptr: np.ndarray, entry: int) -> str:
 
 
 def _from_documents(
-    X: Iterable[Any], words: tuple[str, ...] | None, size: int | None
-) -> tuple[CorpusSource, tuple[str, ...] | None, tuple[str, ...]]:
+    X: Iterable[Any], words: tuple[str, ...] | None, size: int | None, may_be_empty: bool
+) -> tuple[CorpusSource | NoWords, tuple[str, ...] | None, tuple[str, ...]]:
     reader = DocumentReader(words, size, learn=size is None)
     documents = []
     for document in X:
@@ -220,7 +253,7 @@ def _from_documents(
         notes.append(
             f"{reader.num_unknown:,} of {total:,} tokens are not in the vocabulary and were left out."
         )
-        if not reader.num_tokens:
+        if not reader.num_tokens and not may_be_empty:
             raise InvalidValueError(
                 f"the corpus is empty: {notes[0]} Was the text changed, e.g. to lower case?"
             )
@@ -231,7 +264,7 @@ def _from_documents(
     elif size is None and len(ids):
         size = int(ids.max()) + 1
         notes.append(f"No vocabulary was given: {size:,} words, because the largest id is {size - 1}.")
-    return _held((indptr, ids, counts), len(documents), size or 1), words, tuple(notes)
+    return _held((indptr, ids, counts), len(documents), size or 1, may_be_empty), words, tuple(notes)
 
 
 def _by_frequency(
@@ -245,7 +278,9 @@ def _by_frequency(
     return tuple(words), renumber[ids]
 
 
-def _measured(source: CorpusSource, words: tuple[str, ...] | None, notes: tuple[str, ...]) -> Corpus:
+def _measured(
+    source: CorpusSource | NoWords, words: tuple[str, ...] | None, notes: tuple[str, ...], may_be_empty: bool
+) -> Corpus:
     """One pass over the rows: ids and counts are legal, tokens and empty documents are counted."""
     num_tokens = num_empty = 0
     for start in range(0, source.num_rows, _CHUNK_DOCUMENTS):
@@ -257,7 +292,7 @@ def _measured(source: CorpusSource, words: tuple[str, ...] | None, notes: tuple[
         num_tokens += int(whole.sum())
         # a folder may hold zeros, so a document with entries can still be empty
         num_empty += int(np.sum(np.diff(np.concatenate([[0], np.cumsum(whole)])[indptr]) == 0))
-    if not num_tokens:
+    if not num_tokens and not may_be_empty:
         raise InvalidValueError(
             f"the corpus is empty: {source.num_rows:,} documents, none of which has a word."
         )

@@ -21,6 +21,8 @@ from scirocco.run.encoding import decode, encode
 from scirocco.run.progress import Callback
 from scirocco.run.result import Run
 
+_MANY = 1 << 40
+
 
 class LDA(Conventions, Results):
     r"""Latent Dirichlet allocation: ω_k ~ Dir(β), η_d ~ Dir(α), z ~ η_d, w ~ ω_z; posterior draws of the topics ω.
@@ -183,9 +185,8 @@ class LDA(Conventions, Results):
             _checks.positive_int(self.seed, "seed", minimum=0),
             length,
             self._discard(),
-            growth_is_open=isinstance(self.growth, str),
+            self.growth,
         )
-        self.vocabulary_ = corpus.vocabulary
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
         self.run_ = fitting.fit(
@@ -195,9 +196,10 @@ class LDA(Conventions, Results):
             overwrite=overwrite,
             callbacks=(*callbacks, *watch),
             progress=progress,
-            extra=self._extra(),
+            extra=self._extra(corpus.vocabulary),
         )
         assert self.run_ is not None
+        self.__dict__.pop("_online", None)
         self._keep(self.run_.draws, self.run_.stats)
         self._settle(corpus.vocabulary, corpus.vocabulary_size, settings)
         return self
@@ -207,24 +209,25 @@ class LDA(Conventions, Results):
     ) -> LDA:
         """Go on with some more documents, without memory; `total_documents` is the size of the corpus they come from.
 
-        Documents are seen once, in batches of `batch_size`. After each call the topics as they are then join the last
-        `num_draws` draws.
+        Documents are seen once, in batches of at most `batch_size`. After each call the topics as they are then join
+        the last `num_draws` draws. `fit` begins anew, and so does the first call after it.
         """
         known = self._known() if hasattr(self, "n_features_in_") else vocabulary
         corpus = as_corpus(X, known)
         if not hasattr(self, "_online"):
-            settings = self._settings(_size(corpus), memory="none")
+            settings = self._settings(Size(_MANY, corpus.vocabulary_size), memory="none")
             self._online = [TopicChain(corpus, settings, self.seed, c) for c in range(self.num_chains)]
             self._latest: list[list[np.ndarray]] = [[] for _ in self._online]
             self._seen = 0
         chains: list[TopicChain] = self._online
         self._seen += corpus.num_documents
         total = max(self._seen, total_documents or 0)
+        kept = _checks.positive_int(self.num_draws, "num_draws")
         for chain, latest in zip(chains, self._latest, strict=True):
             chain.take_over(corpus, total)
-            chain.advance(max(1, -(-corpus.num_documents // chain.settings.batch_size)))
+            chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
             latest.append(chain.draw())
-            del latest[: -self.num_draws]
+            del latest[:-kept]
         self.run_ = None
         self._draws, self._stats = np.stack([np.stack(latest) for latest in self._latest]), {}
         self._settle(corpus.vocabulary, corpus.vocabulary_size, chains[0].settings)
@@ -240,7 +243,7 @@ class LDA(Conventions, Results):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model: draws as a Zarr group, settings and vocabulary; never pickles, never code."""
         self._check_fitted()
-        saved.save(self._draws, self._stats, self._fitted, self._extra(), path, overwrite)
+        saved.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LDA:
@@ -251,17 +254,14 @@ class LDA(Conventions, Results):
         model._keep({"topics": loaded.draws}, loaded.stats)
         words = tuple(loaded.extra["vocabulary"]) if loaded.extra["vocabulary"] else None
         num_words = loaded.draws.shape[-1]
-        size = Size(
-            loaded.configuration["num_rows"],
-            num_words,
-            streamed=loaded.configuration["memory"] == "none",
-        )
-        model._settle(words, num_words, model._settings(size, growth=None))
+        size = Size(loaded.configuration["num_rows"], num_words)
+        remembers = loaded.configuration["memory"]
+        model._settle(words, num_words, model._settings(size, growth=None, memory=remembers))
         return model
 
-    def _extra(self) -> dict[str, Any]:
+    def _extra(self, vocabulary: tuple[str, ...] | None) -> dict[str, Any]:
         params = {name: encode(value) for name, value in self.get_params().items()}
-        return {"vocabulary": list(self.vocabulary_) if self.vocabulary_ else None, "params": params}
+        return {"vocabulary": list(vocabulary) if vocabulary else None, "params": params}
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -281,6 +281,7 @@ class LDA(Conventions, Results):
     def _watcher(self, validation: Any, corpus: Corpus | DocumentStream, settings: Settings) -> Callback:
         known = corpus.vocabulary or corpus.vocabulary_size
         seen, hidden = prediction.split(all_rows(as_corpus(validation, known)))
+        prediction.check_hidden(hidden)
         how = fold_in(settings.alpha, settings.num_threads, self.seed)
 
         def watch(report: Any) -> dict[str, float] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from scirocco.models.lda.chains import TopicChains, stat_shapes
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.run import records
+from scirocco.run.encoding import encode
 from scirocco.run.keeping import Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report
 from scirocco.run.result import Run
@@ -37,6 +38,8 @@ class Length(NamedTuple):
 
     num_steps: int | None
     max_seconds: float | None
+    is_default: bool = False
+    """Whether nothing was said."""
 
 
 def check_length(
@@ -61,8 +64,8 @@ def check_length(
         return Length(None, float(max_seconds))
     epochs = DEFAULT_EPOCHS if num_epochs is None else num_epochs
     _checks.positive(epochs, "num_epochs")
-    visits = float(epochs) * num_documents + growing.visits(growth)
-    return Length(max(1, math.ceil(visits / batch)), None)
+    steps = growing.steps(growth, batch) + math.ceil(float(epochs) * num_documents / batch)
+    return Length(max(1, steps), None, num_epochs is None)
 
 
 class Task(NamedTuple):
@@ -76,8 +79,8 @@ class Task(NamedTuple):
     length: Length
     burn_in: float
     """The share of the run that is thrown away."""
-    growth_is_open: bool = True
-    """Whether the growth was left to the library."""
+    growth_asked: Any = None
+    """As the user gave it."""
 
 
 def fit(
@@ -97,8 +100,7 @@ def fit(
     if store is not None:
         refuse_unless_free(store, overwrite)
     if task.length.num_steps is not None:  # at most half of a run of given length goes into its growth
-        most = task.length.num_steps * task.settings.batch_size / 2
-        grown = growing.within(task.settings.growth, most)
+        grown = growing.within(task.settings.growth, task.length.num_steps / 2, task.settings.batch_size)
         task = task._replace(settings=dataclasses.replace(task.settings, growth=grown))
     chains = _chains(task)
     if task.length.max_seconds is not None:
@@ -123,10 +125,9 @@ def _chains(task: Task) -> TopicChains:
 
 def _plan(task: Task, num_steps: int) -> Plan:
     """Draws spread over the part of the run that is kept, the last at its end; none before all documents are used."""
-    visits = growing.visits(task.settings.growth)
-    if visits:  # after it every token is visited once, as those of topics that were given up have none
-        visits += task.corpus.num_documents
-    growing_steps = -(-visits // task.settings.batch_size)
+    growing_steps = growing.steps(task.settings.growth, task.settings.batch_size)
+    if growing_steps:
+        growing_steps += _steps_of_a_pass(task)
     left = max(1, min(int(num_steps * (1.0 - task.burn_in)), num_steps - growing_steps))
     draws = max(1, min(task.num_draws, left))
     thin = left // draws
@@ -142,33 +143,48 @@ def _measured_plan(
     """For a run of given seconds: burn-in by the clock, then as many steps as its speed lets expect."""
     seconds = task.length.max_seconds or 0.0
     first = seconds * task.burn_in
-    long = Plan(1, _ENDLESS, 1, task.num_chains, task.seed, Keeping.checked(False, True, None), "threads")
-    bar = Bar(_ENDLESS, progress)
+    keeping = Keeping.checked(False, True, None)
+    long = Plan(1, _ENDLESS, 1, task.num_chains, task.seed, keeping, "threads")
+    bar, watch = Bar(_ENDLESS, progress), Stopwatch(first)
     try:
-        session = Session(chains, long, MemorySink(), (*callbacks, stop_after(first)), bar, None)
+        session = Session(chains, long, MemorySink(), (*callbacks, watch), bar, None)
         session.drive()
     finally:
         bar.close()
-    rate = max(session.step / max(first, 1e-9), 1e-9)
-    left = max(1, int(rate * (seconds - first)))
-    again = 0
-    if chains.finish_growth():  # was still under way: one pass over all tokens before the first draw
-        again = min(-(-task.corpus.num_documents // task.settings.batch_size), left - 1)
+    if not watch.stopped:
+        if session.status == "interrupted":
+            raise KeyboardInterrupt
+        raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+    rate = session.step / max(watch.elapsed, 1e-9)
+    left = max(1, int(rate * (seconds - watch.elapsed)))
+    again = _steps_of_a_pass(task) if chains.finish_growth() else 0  # its growth was cut short
     draws = max(1, min(task.num_draws, left - again))
     thin = max(1, (left - again) // draws)
-    keeping = Keeping.checked(False, True, None)
     plan = Plan(draws, again, thin, task.num_chains, task.seed, keeping, "threads")
-    return plan, (*callbacks, stop_after(seconds - first))
+    return plan, (*callbacks, Stopwatch(seconds - watch.elapsed, again + thin))
 
 
-def stop_after(seconds: float) -> Callable[[Report], None]:
-    """A callback that ends a run after so many seconds."""
+def _steps_of_a_pass(task: Task) -> int:
+    """After its growth a chain visits all documents once before the first draw.
 
-    def stop(report: Report) -> None:
-        if report.elapsed >= seconds:
+    Tokens of topics that were given up have none until then.
+    """
+    return -(-task.corpus.num_documents // task.settings.batch_size)
+
+
+class Stopwatch:
+    """A callback that ends a run after so many seconds, but not before a step."""
+
+    def __init__(self, seconds: float, least_steps: int = 0):
+        self.seconds, self.least_steps = seconds, least_steps
+        self.elapsed, self.stopped = 0.0, False
+
+    def __call__(self, report: Report) -> None:
+        """Look at the clock."""
+        self.elapsed = report.elapsed
+        if report.elapsed >= self.seconds and report.step >= self.least_steps:
+            self.stopped = True
             report.stop()
-
-    return stop
 
 
 def _spec(task: Task) -> Kept:
@@ -183,6 +199,7 @@ def _record(task: Task, plan: Plan, extra: dict[str, Any]) -> dict[str, Any]:
     configuration = {
         "model": "LDA",
         **task.settings.as_json(),
+        "growth_asked": encode(task.growth_asked),
         "num_rows": int(task.corpus.num_documents),
         "dimension": int(task.settings.num_topics * task.corpus.vocabulary_size),
         "num_words": int(task.corpus.vocabulary_size),
@@ -256,17 +273,30 @@ def _go_on(
             Keeping.checked(False, True, None),
             "threads",
         )
-        if task.growth_is_open:  # how it was cut depends on how long the run was to be
-            grown = tuple((size, passes) for size, passes in was["growth"])
-            task = task._replace(settings=dataclasses.replace(task.settings, growth=grown))
-        chains = _chains(task)
-        now = _record(task, plan, {})["configuration"]
+        if task.length.max_seconds is not None:
+            callbacks = (*callbacks, Stopwatch(task.length.max_seconds))
+        grown = tuple((size, passes) for size, passes in was["growth"])  # as it was cut
+        task = task._replace(settings=dataclasses.replace(task.settings, growth=grown))
+        _refuse_another_length(task, plan, path)
+        asked = plan._replace(num_chains=task.num_chains, seed=task.seed)
+        now = _record(task, asked, {})["configuration"]
         given = {name: now.get(name) for name in set(was) - {"versions"}}
         stored = {name: was[name] for name in given}
         records.refuse_differences(stored, given, store.path, "these arguments")
+        chains = _chains(task)
         chains.restore({k: v for k, v in store.read_state().items() if not k.startswith("result:")})
     except BaseException:
         store.close()
         raise
     sink = StoreSink(store, _spec(task))
     return _drive(chains, plan, sink, callbacks, progress, record, clock, reached)
+
+
+def _refuse_another_length(task: Task, plan: Plan, path: str | os.PathLike[str]) -> None:
+    if task.length.num_steps is None or task.length.is_default:
+        return
+    if _plan(task, task.length.num_steps)[:3] != plan[:3]:
+        raise InvalidValueError(
+            f"the run in {path} was planned as {plan.num_steps} steps for {plan.num_samples} draws, and it is gone on "
+            "with as planned: leave num_steps, num_epochs, num_draws and discard as they were, or begin another run."
+        )

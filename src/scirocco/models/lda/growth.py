@@ -36,14 +36,14 @@ def automatic(num_documents: int, num_tokens: int, num_topics: int) -> Growth:
     return (*stages, (num_documents, _LAST_PASSES))
 
 
-def visits(growth: Growth) -> int:
-    """Documents that the stages hand out in all."""
-    return sum(size * passes for size, passes in growth)
+def steps(growth: Growth, batch_size: int) -> int:
+    """Batches that they take; none has documents of two passes."""
+    return sum(passes * -(-size // batch_size) for size, passes in growth)
 
 
-def within(growth: Growth, most_visits: float) -> Growth:
+def within(growth: Growth, most_steps: float, batch_size: int) -> Growth:
     """The same stages with fewer passes, so that they take no more than this; nothing where that leaves no pass."""
-    share = min(1.0, most_visits / max(visits(growth), 1))
+    share = min(1.0, most_steps / max(steps(growth, batch_size), 1))
     return tuple((size, int(passes * share)) for size, passes in growth if int(passes * share))
 
 

@@ -16,7 +16,6 @@ from scirocco.models.lda._tokens import Batch
 from scirocco.models.lda.local import Local
 from scirocco.types import Array, ArrayLike, Key
 
-
 _BLOCK = 16
 
 

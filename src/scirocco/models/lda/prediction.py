@@ -24,9 +24,11 @@ class FoldIn(NamedTuple):
     seed: int
 
 
-def proportions(rows: tuple[Any, Any, Any], omega: np.ndarray, how: FoldIn, draw: int) -> np.ndarray:
+def proportions(
+    rows: tuple[Any, Any, Any], omega: np.ndarray, how: FoldIn, draw: int, documents: Any = None
+) -> np.ndarray:
     """E[η_d] = (α + n_d) / (Σα + N_d) for each document, with n_d averaged over Gibbs sweeps given one draw of ω."""
-    batch = local.from_counts(*rows)
+    batch = local.from_counts(*rows, documents)
     length = np.zeros(len(batch.indptr) - 1)
     topics = np.zeros((len(length), len(how.alpha)), np.float64)
     if len(batch.distinct):
@@ -66,7 +68,7 @@ def _each(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.
         out = np.empty((corpus.num_documents, len(omega)), np.float32)
         for begin in range(0, corpus.num_documents, _PIECE):
             rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
-            out[rows] = proportions(corpus.take_csr(rows), omega, how, number)
+            out[rows] = proportions(corpus.take_csr(rows), omega, how, number, rows)
         yield out
 
 
@@ -88,6 +90,14 @@ def _without_zeros(indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) ->
     return kept[indptr].astype(np.int64), words[keep], counts[keep].astype(np.int32)
 
 
+def check_hidden(hidden: Any) -> None:
+    """Refuse documents of which nothing can be scored."""
+    if hidden[2].sum() == 0:
+        raise InvalidValueError(
+            "there is no hidden word to score: the documents are too short (10 tokens or more)."
+        )
+
+
 def perplexity(seen: Any, hidden: Any, draws: Iterable[np.ndarray], how: FoldIn) -> float:
     """exp(-Σ log p / #words) of the hidden words, p averaged over the draws of ω; η from the seen ones.
 
@@ -98,10 +108,7 @@ def perplexity(seen: Any, hidden: Any, draws: Iterable[np.ndarray], how: FoldIn)
         raise InvalidValueError(
             f"the seen and the hidden part must have the same documents; got {len(seen[0]) - 1} and {len(indptr) - 1}."
         )
-    if counts.sum() == 0:
-        raise InvalidValueError(
-            "there is no hidden word to score: the documents are too short (10 tokens or more)."
-        )
+    check_hidden(hidden)
     document = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     chance, number = np.zeros(len(words)), -1
     for number, omega in enumerate(draws):

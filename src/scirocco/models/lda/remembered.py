@@ -181,7 +181,10 @@ class Remembered:
         rest = np.zeros(len(others))
         if left > 0:
             rest = host.gamma((seed[0], seed[1] ^ (1 << 62)), others + left, num_threads=1)
-        return theta / (theta.sum(axis=0, dtype=np.float64) + rest).astype(np.float32)
+        sums = (theta.sum(axis=0, dtype=np.float64) + rest).astype(np.float32)
+        theta[:, sums <= 0] = 1.0 / len(self.table)  # all underflow: uniform, as in `normalise`
+        theta /= np.where(sums > 0, sums, np.float32(1.0))
+        return theta
 
     # -- hyper-parameters ----------------------------------------------------------------------------------------------
 

@@ -40,7 +40,9 @@ class Results:
         """Match the topics of the chains, and average."""
         chains, draws, num_topics, _ = self._draws.shape
         if not draws:
-            raise InvalidValueError("the run ended before its first draw: give it more steps or seconds.")
+            raise InvalidValueError(
+                "the run has no draw yet: it is in its burn-in, or ended there. Give it more time."
+            )
         self._fitted, self.vocabulary_, self.n_features_in_ = settings, vocabulary, num_words
         means = np.zeros((chains, num_topics, num_words), np.float32)
         for chain in range(chains):
@@ -131,7 +133,7 @@ class Results:
     def transform(self, X: Any, *, interval: float | None = None) -> Any:
         """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high)."""
         self._check_fitted()
-        corpus = as_corpus(X, self._known())
+        corpus = as_corpus(X, self._known(), may_be_empty=True)
         if interval is None:
             return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
         tail = _tail(interval)

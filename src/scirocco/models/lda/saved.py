@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from scirocco.errors import InvalidTypeError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda.settings import Settings
 from scirocco.run import encoding
 from scirocco.run.sinks import Kept, store_groups
-from scirocco.store import Store, open_stored
+from scirocco.store import Store, StoredArray, open_stored
 
 
 def document(draws: Any, configuration: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
@@ -37,6 +37,8 @@ def save(
     overwrite: bool,
 ) -> None:
     """Draws that were kept in memory, as a store that `load` and `sc.load` open."""
+    if isinstance(draws, StoredArray) and os.path.realpath(draws.root) == os.path.realpath(path):
+        raise InvalidValueError(f"the model is stored in {path} already, and its draws are read from there.")
     chains, num_draws, num_topics, num_words = draws.shape
     topics = {"topics": jax.ShapeDtypeStruct((num_topics, num_words), np.float32)}
     size = {"num_words": num_words, "dimension": num_topics * num_words, "num_rows": 1, "num_chains": chains}

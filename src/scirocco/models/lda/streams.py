@@ -233,6 +233,11 @@ class DocumentStream:
         others = [DocumentStream(self._documents, words, num_documents=known) for _ in range(number - 1)]
         return [self, *others]
 
+    def begin_again(self) -> None:
+        """The next document is the first of a new pass (of an iterator: the next one that it has)."""
+        if not self._once:
+            self._pass = None
+
     def fingerprint(self) -> str:
         """What can be told of documents that are not at hand: how many, and how many words."""
         return f"stream of {self.num_documents} documents, {self.vocabulary_size} words"

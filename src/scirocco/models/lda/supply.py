@@ -32,7 +32,9 @@ class CorpusSupply:
         self.corpus, self.seed, self.growth = corpus, seed, growth
         self.num_documents = self.total = corpus.num_documents
         """Documents at hand, and documents of the corpus that batches speak for."""
-        self.epoch, self.place = epoch, 0
+        self.epoch, self.place, self.visits = epoch, 0, 0
+        self.once = False
+        """Whether every document is to be handed out once."""
         self._ends = np.cumsum([passes for _, passes in growth], dtype=np.int64)
         self._order = self._shuffled()
 
@@ -40,6 +42,11 @@ class CorpusSupply:
     def growing(self) -> bool:
         """Whether some documents are still kept back."""
         return self.epoch < self.growth_passes
+
+    @property
+    def fills(self) -> bool:
+        """Whether the last batch of a pass is filled from the next one."""
+        return not (self.growing or self.once)
 
     @property
     def growth_passes(self) -> int:
@@ -56,11 +63,7 @@ class CorpusSupply:
     @property
     def passes(self) -> float:
         """Documents handed out, over those that there are."""
-        sizes = np.array([size for size, _ in self.growth], np.int64)
-        numbers = np.array([passes for _, passes in self.growth], np.int64)
-        before = np.clip(self.epoch - (self._ends - numbers), 0, numbers)
-        whole = max(0, self.epoch - int(numbers.sum()))
-        return whole + float(before @ sizes + self.place) / self.num_documents
+        return self.visits / self.num_documents
 
     def finish_growth(self) -> None:
         """All documents from now on."""
@@ -76,8 +79,9 @@ class CorpusSupply:
         return order.permutation(first[: self.reach])
 
     def next(self, count: int) -> Delivery:
-        """The next documents; the last batch of a pass is filled from the next pass."""
-        count = min(count, self.num_documents)
+        """The next documents."""
+        count = min(count, self.num_documents if self.fills else len(self._order) - self.place)
+        self.visits += count
         parts = []
         while count:
             part = self._order[self.place : self.place + count]
@@ -98,11 +102,11 @@ class CorpusSupply:
 
     def state(self) -> np.ndarray:
         """Where it is."""
-        return np.array([self.epoch, self.place], np.int64)
+        return np.array([self.epoch, self.place, self.visits], np.int64)
 
     def restore(self, state: np.ndarray) -> None:
         """Go on there."""
-        self.epoch, self.place = (int(number) for number in state)
+        self.epoch, self.place, self.visits = (int(number) for number in state)
         self._order = self._shuffled()
 
 
@@ -114,6 +118,7 @@ class StreamSupply:
     def __init__(self, stream: DocumentStream):
         self.stream, self.total = stream, stream.num_documents
         self.handed_out = 0
+        stream.begin_again()
 
     @property
     def passes(self) -> float:
@@ -141,7 +146,7 @@ class StreamSupply:
 
     def state(self) -> np.ndarray:
         """How many documents have come."""
-        return np.array([self.handed_out, 0], np.int64)
+        return np.array([self.handed_out], np.int64)
 
     def restore(self, state: np.ndarray) -> None:
         """Read and drop what was handed out before."""
