@@ -158,6 +158,10 @@ def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, f
             resume=request.resume,
             overwrite=request.overwrite,
         )
+    except KeyboardInterrupt:
+        if not holds_run(folder):
+            print("Interrupted. A run by --seconds keeps nothing before its burn-in is over.")
+        raise
     except InvalidValueError:
         # interrupted in its burn-in, a run has no topics to show but can be gone on with
         if not holds_run(folder) or open_stored(folder).progress["status"] != "interrupted":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,11 @@ def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
     print_table(title, [*columns, heading], rows, right=tuple(range(len(columns))))
     apart = sum(topic.rhat is not None and topic.rhat > _AGREED for topic in topics)
     if apart:
-        print(
+        advice = (
             f"R-hat is above {_AGREED} in {apart} of these {len(topics)} topics: there the chains do not agree, and "
             "intervals span what each of them found. Longer chains (--epochs) or fewer topics may help."
         )
+        print(textwrap.fill(advice, _width()))
 
 
 def _unfinished(status: str) -> str:

@@ -105,7 +105,7 @@ def _drop(numbers: dict[str, Any], because: str) -> Claim:
         parts.append(f"{label}: {falls['SGLD-CV']:.1f}, SGLD {falls['SGLD']:.1f} there")
     return Claim(
         "the sudden drop in perplexity for SGLD-CV occurs at the switch from the optimisation to SGLD-CV",
-        f"fall from the last mark before the switch to the next, means of the seeds: {'; '.join(parts)}",
+        f"fall from the last mark before the switch to the first after it, means of the seeds: {'; '.join(parts)}",
         "SGLD-CV falls more than SGLD at the same documents, at every size",
         holds,
         because,
@@ -113,12 +113,10 @@ def _drop(numbers: dict[str, Any], because: str) -> Claim:
 
 
 def fall_at_switch(curves: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """How much the perplexity of the topics falls from the mark at the switch to the next one."""
+    """How much the perplexity of the topics falls from the mark before the one at the switch to the mark after it."""
     found = {name: np.array([curve["now"] for curve in each]) for name, each in curves.items()}
-    return {
-        name: float(np.mean(scores[:, last := scores.shape[1] // OPTIMISED - 1] - scores[:, last + 1]))
-        for name, scores in found.items()
-    }
+    at = len(found["SGLD-CV"][0]) // OPTIMISED - 1
+    return {name: float(np.mean(scores[:, at - 1] - scores[:, at + 1])) for name, scores in found.items()}
 
 
 def _notes(numbers: dict[str, Any]) -> list[str]:
@@ -144,14 +142,12 @@ def _draw(figure: Any, numbers: dict[str, Any]) -> None:
     panels = figure.subplots(1, len(sizes), squeeze=False)[0]
     for axes, (label, facts) in zip(panels, sizes.items(), strict=True):
         for name, each in facts["curves"].items():
-            across = np.array(each[0]["documents"]) / facts["num_documents"]
-            scores = np.array([curve["now"] for curve in each])
-            axes.plot(across, scores.mean(axis=0), color=COLOURS[name], label=name)
-            axes.fill_between(
-                across, scores.min(axis=0), scores.max(axis=0), color=COLOURS[name], alpha=0.25, linewidth=0
-            )
-        axes.axvline(facts["passes"] / OPTIMISED, color="black", linewidth=0.8, linestyle=":")
-        axes.set(title=f"{label} = {facts['num_documents']:,} documents", xlabel="passes")
+            runs.plot_band(axes, each, "documents", "now", color=COLOURS[name], label=name)
+        axes.axvline(
+            facts["passes"] * facts["num_documents"] / OPTIMISED, color="black", linewidth=0.8, linestyle=":"
+        )
+        axes.set(title=f"{label} = {facts['num_documents']:,} documents", xlabel="documents in batches")
+        axes.locator_params(axis="x", nbins=5)
     panels[0].set_ylabel("perplexity of held-out words")
     panels[-1].legend(title="dotted: SGLD-CV switches")
 

@@ -149,10 +149,10 @@ def ends(curves: Sequence[dict[str, Any]], score: str = "averaged") -> np.ndarra
     return np.array([curve[score][-1] for curve in curves])
 
 
-def plot_band(axes: Any, curves: Sequence[dict[str, Any]], x: str, **style: Any) -> None:
+def plot_band(axes: Any, curves: Sequence[dict[str, Any]], x: str, score: str, **style: Any) -> None:
     """The mean of several chains over `x` (averaged too), and a band from the lowest to the highest."""
     across = np.mean([curve[x] for curve in curves], axis=0)
-    scores = np.array([curve["averaged"] for curve in curves])
+    scores = np.array([curve[score] for curve in curves])
     line = axes.plot(across, scores.mean(axis=0), **style)[0]
     axes.fill_between(
         across, scores.min(axis=0), scores.max(axis=0), color=line.get_color(), alpha=0.25, linewidth=0

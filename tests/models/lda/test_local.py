@@ -87,6 +87,39 @@ def test_gibbs_has_the_listed_expectations(seed, text, kernel, rao_blackwell):
     assert_law(found, text, weights, alpha)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_first_two_draws_of_a_document_with_many_topics(seed, kernel):
+    """Their conditionals are known, and what `rao_blackwell` sums is known to the last digit."""
+    weights, alpha = problem(seed, num_topics=45)
+    weights[:, 8:24] *= np.arange(16) % 3 > 0
+    batch, rows = copies([0, 1] + 58 * [2], weights)
+    start = np.arange(60) * 7 % 30  # thirty topics, in some order
+    z = np.tile(start, COPIES).astype(np.int32)
+    options = {"kernel": kernel, "rao_blackwell": True}
+    found = local.gibbs(seed, batch, rows, 0.2 * alpha, sweeps=1, burn_in=0, z=z, **options)
+
+    def conditional(word, counts):
+        mass = (0.2 * alpha + counts) * weights[word]
+        return mass / mass.sum(-1, keepdims=True)
+
+    drawn = np.eye(45)[z.reshape(COPIES, 60)]
+    others = np.bincount(start[2:], minlength=45)
+    expected = conditional(0, others + np.eye(45)[start[1]]), conditional(1, others + drawn[:, 0])
+    for i in (0, 1):
+        assert np.allclose(found.counts.reshape(COPIES, 3, 45)[:, i], expected[i], atol=1e-6)
+        assert not drawn[:, i, weights[i] == 0.0].any()
+        often = np.atleast_2d(expected[i]).mean(0) > 1e-2  # the others' numbers are not near to normal ones
+        assert largest_z((drawn[:, i] - expected[i])[:, often], np.zeros(often.sum())) < LIMIT
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_many_sweeps_are_all_counted(seed, kernel):
+    batch, rows = larger(seed)
+    found = local.gibbs(seed, batch, rows, 0.1, sweeps=131, burn_in=1, kernel=kernel, keep_documents=True)
+    assert np.allclose(found.counts.sum(1), np.bincount(batch.tokens), rtol=1e-4)
+    assert np.allclose(found.document_topics.sum(1), np.diff(batch.indptr), rtol=1e-4)
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.uint16])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_chain_that_remembers(seed, kernel, kind):

@@ -53,8 +53,8 @@ def test_growth_ends_early_when_told():
 
 
 def test_stages_follow_from_the_corpus():
-    assert growth.automatic(20_000, 3_200_000, 100) == ((2000, 40), (6000, 10), (20000, 12))
-    assert growth.automatic(100, 5_000, 10) == ((100, 12),)
+    assert growth.automatic(20_000, 3_200_000, 100) == ((2000, 50), (6000, 12), (20000, 3))
+    assert growth.automatic(100, 5_000, 10) == ((100, 3),)
     assert growth.steps(((10, 2), (30, 3)), 20) == 8
     assert growth.within(((10, 20), (30, 10)), 20, 20) == ((10, 10), (30, 5))
     assert growth.within(((10, 20), (30, 1)), 2, 20) == ((10, 1),)

@@ -61,7 +61,7 @@ class LDA(Conventions, Results):
         remembered topics, and none is dropped.
     growth, spare_topics
         With memory: stages (documents, passes) that a chain begins with, such as [(1000, 60), (4000, 15)], "auto", or
-        None; and how many topics more it has in them (by default three tenths of `num_topics`).
+        None; and how many topics more it has in them (by default a fifth of `num_topics`).
     step_size
         h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`; not used with memory.
     refresh_every, refresh_size

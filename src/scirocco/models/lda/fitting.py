@@ -277,12 +277,12 @@ def _go_on(
             callbacks = (*callbacks, Stopwatch(task.length.max_seconds))
         grown = tuple((size, passes) for size, passes in was["growth"])  # as it was cut
         task = task._replace(settings=dataclasses.replace(task.settings, growth=grown))
-        _refuse_another_length(task, plan, path)
         asked = plan._replace(num_chains=task.num_chains, seed=task.seed)
         now = _record(task, asked, {})["configuration"]
         given = {name: now.get(name) for name in set(was) - {"versions"}}
         stored = {name: was[name] for name in given}
         records.refuse_differences(stored, given, store.path, "these arguments")
+        _refuse_another_length(task, plan, path)
         chains = _chains(task)
         chains.restore({k: v for k, v in store.read_state().items() if not k.startswith("result:")})
     except BaseException:

@@ -11,8 +11,8 @@ from scirocco.models.lda.supply import Growth
 
 _TOKENS_A_TOPIC = 3200
 _FACTOR = 3
-_PASSES = (40, 10, 6)  # of the first, the second and later stages
-_LAST_PASSES = 12  # over all documents, with topics to spare
+_PASSES = (50, 12, 6)  # of the first, the second and later stages
+_LAST_PASSES = 3  # over all documents, with topics to spare
 _LEAST_SHARE = 2.5  # that the next stage must be larger, for the last one before all documents
 
 
@@ -25,7 +25,7 @@ def automatic(num_documents: int, num_tokens: int, num_topics: int) -> Growth:
     Examples
     --------
     >>> automatic(20_000, 3_200_000, 100)
-    ((2000, 40), (6000, 10), (20000, 12))
+    ((2000, 50), (6000, 12), (20000, 3))
     """
     length = max(num_tokens / max(num_documents, 1), 1e-9)
     size = max(int(_TOKENS_A_TOPIC * num_topics / length), num_topics)

@@ -22,7 +22,7 @@ from scirocco.models.lda._tokens import Batch, from_counts
 __all__ = ["Batch", "Local", "cvb0", "from_counts", "gibbs"]
 
 _GIBBS = 11  # the same seed gives unrelated numbers to different functions
-_FEW_TOPICS = 2  # up to which the dense kernel is as fast; measured by benchmarks/lda_local.py
+_FEW_TOPICS = 25  # up to which the dense kernel is as fast; measured by benchmarks/lda_local.py
 _FEW_DRAWS = 20_000  # not worth waking a thread for: about a millisecond of work
 _UNPLACED = {np.dtype(np.int32): -1, np.dtype(np.uint16): 65535}
 
@@ -64,8 +64,8 @@ def gibbs(
         P(z = k | the document's other tokens) ∝ (α_k + n_dk) ω_kw,
 
     n_dk counted without the token. The chain has the invariant law p(z | words, ω, α) with the documents' mixtures
-    integrated out; what is returned are means over the sweeps after the burn-in. A sparse token costs
-    O(topics in the document + log K), a dense one O(K).
+    integrated out; what is returned are means over the sweeps after the burn-in. A dense token costs O(K), a sparse one
+    O(topics in the document), and K/8 comparisons when its topic is drawn from α_k ω_kw.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ def gibbs(
     Returns
     -------
     Local
-        Besides, the memory is 4 bytes for each word and topic of the batch (sparse kernel) and, for each thread, 4 more
-        (8 with `rao_blackwell`, or where sums need them).
+        Besides, the memory is 4 bytes for each word and topic of the batch and each thread (8 with `rao_blackwell`, or
+        where sums need them), and half a byte more with the sparse kernel.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def gibbs(
     wide = rao_blackwell or batch.num_tokens * kept >= 2**31
     slabs = _Slabs(table.shape, np.int64 if wide else np.int32, rao_blackwell and not dense)
     mixes = np.zeros((batch.num_documents, table.shape[1]) if keep_documents else (1, 1), np.float64)
-    texts, topics = batch[:2] + batch[3:], (table, concentration if dense else sums)
+    texts, topics = batch[:2] + batch[3:], (table, concentration) if dense else (table, concentration, sums)
     plan = (sweeps, burn_in, bool(rao_blackwell), bool(keep_documents))
     words = arguments.seed_words(seed, _GIBBS)
     sweep_some = kernels.dense_documents if dense else kernels.sparse_documents
@@ -251,7 +251,8 @@ def _topics(kernels: ModuleType, batch: Batch, weights: Any, alpha: Any) -> tupl
 
 
 def _cumulative(kernels: ModuleType, table: Array, alpha: Array, num_threads: int | None) -> Array:
-    sums = np.empty_like(table)
+    columns = 1 + 16 * -(-kernels.blocks(table.shape[1]) // 16)
+    sums = np.empty((table.shape[0], columns), np.float32)
     threads = 1 if table.size < 100 * _FEW_DRAWS and num_threads is None else num_threads
     run_blocks(lambda a, b: kernels.accumulate(table, alpha, sums, a, b), table.shape[0], threads)
     return sums

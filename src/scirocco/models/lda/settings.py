@@ -16,7 +16,7 @@ from scirocco.samplers import schedules
 SAMPLERS = ("scir", "scir_cv", "gibbs", *METHODS)
 REMEMBERING = ("scir", "gibbs")
 MEMORIES = ("auto", "documents", "none")
-_SPARE = 0.3
+_SPARE = 0.2
 LOCALS = ("auto", "gibbs", "parallel", "cvb0")
 
 

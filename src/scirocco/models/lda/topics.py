@@ -153,7 +153,7 @@ class ControlledTopics(Topics):
 
 def normalised(theta: np.ndarray) -> np.ndarray:
     """Rows of ω, (topics, words), of θ, (words, topics)."""
-    return normalise(np.ascontiguousarray(theta.T, np.float32))
+    return normalise(np.array(theta.T, np.float32, order="C"))
 
 
 def normalise(omega: np.ndarray) -> np.ndarray:
