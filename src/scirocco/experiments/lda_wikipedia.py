@@ -27,7 +27,7 @@ PASSES = {"Gibbs": 20, "LDA()": 20, "LDA(sampler='gibbs')": 20}
 QUICK = {"training": 1_500, "held": 200, "documents": 750, "marks": 3, "seeds": 2}
 SWEEPS = {"sweeps": 50, "burn_in": 25}
 TUNED = schedules.polynomial(0.02, 100.0, 0.6)
-"""For SGRLD with the prior of SCIR: the best of eight schedules on other documents."""
+"""For SGRLD with the prior of SCIR: the best of five schedules on other documents."""
 
 
 def models(num_topics: tuple[int, int], sweeps: dict[str, int]) -> dict[str, dict[str, LDA]]:
@@ -86,6 +86,6 @@ EXPERIMENT = Experiment(
     figure="Baker et al. (2018), figures 3a, 4a; Barile & Nemeth, figure 2",
     run=run,
     seed=0,
-    duration="about 8 min; quick 15 s",
+    duration="about 7 min; quick 15 s",
     needs=("scipy", "numba"),
 )
