@@ -43,11 +43,11 @@ def test_claims_hold_for_such_numbers(numbers):
 
 def test_each_claim_can_fail_at_one_size(numbers):
     curves = numbers["sizes"]["0.6 N"]["curves"]["SGLD-CV"]
-    for curve in curves:
-        curve["now"][-1] += 13.0
+    np.testing.assert_array_equal(lda_cv.late(curves), [575.0, 577.0])
+    curves[1]["now"][-1] += 26.0
     assert [claim.failed for claim in lda_cv.judge(numbers, quick=False)] == [True, False]
+    curves[1]["now"][-1] -= 26.0
     for curve in curves:
-        curve["now"][-1] -= 13.0
         curve["now"][2] += 40.0
     assert [claim.failed for claim in lda_cv.judge(numbers, quick=False)] == [False, True]
 

@@ -84,17 +84,22 @@ def judge(numbers: dict[str, Any], quick: bool) -> list[Claim]:
 def _better(numbers: dict[str, Any], because: str) -> Claim:
     parts, holds = [], True
     for label, facts in numbers["sizes"].items():
-        plain, control = (runs.ends(facts["curves"][name], "now") for name in ("SGLD", "SGLD-CV"))
+        plain, control = (late(facts["curves"][name]) for name in ("SGLD", "SGLD-CV"))
         error = np.sqrt((plain.var(ddof=1) + control.var(ddof=1)) / len(plain))
-        holds = holds and bool(control.mean() < plain.mean() - 2 * error)
+        holds = holds and bool(np.all(control < plain))
         parts.append(f"{label}: {control.mean():.1f} against {plain.mean():.1f} (± {error:.1f})")
     return Claim(
         "the scalability improvements of using SGLD-CV over SGLD are clear as the dataset size increases",
-        f"perplexity of the topics at the end, means of the seeds: {'; '.join(parts)}",
-        "SGLD-CV lower at every size, by two standard errors or more",
+        f"perplexity of the topics, mean over the last third of the marks and the seeds: {'; '.join(parts)}",
+        "SGLD-CV lower at every size, in every seed",
         holds,
         because,
     )
+
+
+def late(curves: list[dict[str, Any]]) -> np.ndarray:
+    """The perplexity of the topics as they are, averaged over the last third of the marks, of each chain."""
+    return np.array([np.mean(curve["now"][-(len(curve["now"]) // 3) :]) for curve in curves])
 
 
 def _drop(numbers: dict[str, Any], because: str) -> Claim:
@@ -158,6 +163,6 @@ EXPERIMENT = Experiment(
     figure="thesis, figure 3.5.5",
     run=run,
     seed=0,
-    duration="about 5 min; quick 15 s",
+    duration="about 3 min; quick 10 s",
     needs=("scipy", "numba"),
 )
