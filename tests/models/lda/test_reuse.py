@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 
 import numpy as np
@@ -82,10 +79,11 @@ def test_a_time_limit_holds_without_burn_in():
 
 
 def test_ctrl_c_in_the_burn_in_of_a_time_limit():
-    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    def interrupt(report):
+        raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt), pytest.warns(match="interrupted"):
-        LDA(2, **OPTIONS).fit(X, max_seconds=60.0, progress=False)
+        LDA(2, **OPTIONS).fit(X, max_seconds=60.0, callbacks=[interrupt], progress=False)
     with pytest.raises(InvalidValueError, match="stopped in its burn-in"):
         LDA(2, **OPTIONS).fit(X, max_seconds=60.0, callbacks=[stop_at(3)], progress=False)
 
