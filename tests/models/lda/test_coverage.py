@@ -37,3 +37,18 @@ def covered(sampler, seed):
 def test_intervals_cover_the_truth(sampler, seed):
     share = np.mean([covered(sampler, 10 * seed + corpus) for corpus in range(3)])
     assert 0.80 <= share <= 0.97
+
+
+def test_intervals_of_documents_cover_the_truth(seed):
+    """Proportions of new documents, topics known well."""
+    rng = np.random.default_rng([seed, 19])
+    truth = np.kron(np.eye(TOPICS), np.full(8, 1 / 8)) * 0.7 + 0.3 / (8 * TOPICS)
+    shares = rng.dirichlet(np.full(TOPICS, 1.0), 700)
+    X = np.stack([rng.multinomial(LENGTH, share @ truth) for share in shares])
+    model = LDA(TOPICS, alpha=1.0, beta=1.0, sampler="gibbs", seed=seed).fit(
+        X[300:], num_epochs=100, progress=False
+    )
+    mine, true = linear_sum_assignment(topic_distance(model.components_, truth))
+    _, low, high = model.transform(X[:300], interval=0.9)
+    wanted = shares[:300][:, true]
+    assert 0.8 <= np.mean((low[:, mine] <= wanted) & (wanted <= high[:, mine])) <= 0.97

@@ -11,6 +11,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.lda import local
 
 _PIECE = 4096
+_REPEATS = 10
 _WORDS_AT_ONCE = 1 << 16
 
 
@@ -25,7 +26,12 @@ class FoldIn(NamedTuple):
 
 
 def proportions(
-    rows: tuple[Any, Any, Any], omega: np.ndarray, how: FoldIn, draw: int, documents: Any = None
+    rows: tuple[Any, Any, Any],
+    omega: np.ndarray,
+    how: FoldIn,
+    draw: int,
+    documents: Any = None,
+    as_counts: bool = False,
 ) -> np.ndarray:
     """E[η_d] = (α + n_d) / (Σα + N_d) for each document, with n_d averaged over Gibbs sweeps given one draw of ω."""
     batch = local.from_counts(*rows, documents)
@@ -46,12 +52,34 @@ def proportions(
         assert found.document_topics is not None
         topics += found.document_topics
         length = np.diff(batch.indptr)
+    if as_counts:
+        return topics
     return (topics + how.alpha) / (length + how.alpha.sum())[:, None]
 
 
-def document_proportions(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
-    """η of all documents given each draw of ω: (draws, documents, topics)."""
-    return np.stack(list(_each(corpus, draws, how)))
+def interval_proportions(
+    corpus: Any, draws: Iterable[np.ndarray], how: FoldIn, tail: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and quantiles of η of all documents, each (documents, topics).
+
+    The draws of η are from its posterior: for every draw of ω, ten chains of z, and η ~ Dirichlet(α + n_d) given their
+    last states.
+    """
+    kept, shape = list(draws), (corpus.num_documents, len(how.alpha))
+    mean, low, high = (np.empty(shape, np.float32) for _ in range(3))
+    for begin in range(0, corpus.num_documents, _PIECE):
+        rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+        rng = np.random.default_rng([how.seed, 0xE7A, begin])
+        drawn = []
+        for number in range(_REPEATS * len(kept)):
+            last = how._replace(burn_in=how.sweeps - 1)
+            omega = kept[number % len(kept)]
+            counts = proportions(corpus.take_csr(rows), omega, last, number, rows, as_counts=True)
+            theta = rng.standard_gamma(counts + how.alpha)
+            drawn.append((theta / theta.sum(axis=1, keepdims=True)).astype(np.float32))
+        mean[rows] = np.mean(drawn, axis=0)
+        low[rows], high[rows] = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    return mean, low, high
 
 
 def mean_proportions(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:

@@ -136,10 +136,7 @@ class Results:
         corpus = as_corpus(X, self._known(), may_be_empty=True)
         if interval is None:
             return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
-        tail = _tail(interval)
-        eta = prediction.document_proportions(corpus, self._some_draws(), self._fold_in())
-        low, high = np.quantile(eta, [tail, 1 - tail], axis=0)
-        return eta.mean(axis=0), low, high
+        return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), _tail(interval))
 
     def perplexity(self, X: Any, X_hidden: Any = None) -> float:
         """exp(-mean log probability) of hidden words, given the others of their documents (document completion).
