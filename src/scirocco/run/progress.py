@@ -39,10 +39,21 @@ Callback = Callable[[Report], float | Mapping[str, float] | None]
 
 
 class Bar:
-    """A rich progress bar on stderr; silent where there is no terminal or no rich."""
+    """A rich progress bar on stderr; silent where there is no terminal or no rich.
 
-    def __init__(self, total: int, enabled: bool):
+    Parameters
+    ----------
+    total
+        Steps of the run.
+    enabled
+        Whether anything is shown.
+    seconds
+        A time limit, from now on: the bar is then full when it is reached, and steps are not counted.
+    """
+
+    def __init__(self, total: int, enabled: bool, seconds: float | None = None):
         self._progress: Any = None
+        self._seconds, self._began = seconds, time.perf_counter()
         if not enabled or importlib.util.find_spec("rich") is None:
             return
         from rich.console import Console
@@ -51,10 +62,14 @@ class Bar:
         console = Console(stderr=True)
         if not (console.is_terminal or console.is_jupyter):
             return
+        whole: float = total
+        shown = "{task.completed}/{task.total} steps"
+        if seconds is not None:
+            whole, shown = seconds, "{task.completed:.0f}/{task.total:g} s"
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed}/{task.total} steps"),
+            TextColumn(shown),
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
@@ -62,15 +77,16 @@ class Bar:
             TextColumn("{task.fields[score]}"),
             console=console,
         )
-        self._task = self._progress.add_task("setting up", total=total, rate="", score="")
+        self._task = self._progress.add_task("setting up", total=whole, rate="", score="")
         self._progress.start()
 
     def update(self, step: int, phase: str, rate: float, score: Mapping[str, float] | None) -> None:
         """Show where the run is."""
         if self._progress is not None:
             shown = "  ".join(f"{name} {value:.5g}" for name, value in (score or {}).items())
+            done = step if self._seconds is None else min(time.perf_counter() - self._began, self._seconds)
             self._progress.update(
-                self._task, completed=step, description=phase, rate=_per_second(rate), score=shown
+                self._task, completed=done, description=phase, rate=_per_second(rate), score=shown
             )
 
     def close(self) -> None:

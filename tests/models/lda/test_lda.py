@@ -155,6 +155,7 @@ def test_in_a_pipeline_of_scikit_learn():
     pipeline = make_pipeline(CountVectorizer(), LDA(2, beta=0.5, batch_size=20))
     pipeline.fit(texts)
     assert pipeline.transform(texts[:4]).shape == (4, 2)
+    assert list(pipeline.get_feature_names_out()) == ["topic0", "topic1"]
     twin = clone(LDA(7, alpha=0.3))
     assert twin.get_params() == LDA(7, alpha=0.3).get_params()
 

@@ -85,6 +85,10 @@ class TopicChain:
             out["beta"] = np.float64(self.engine.beta)
         return out
 
+    def kept(self) -> tuple[Arrays, dict[str, Any]]:
+        """A draw, and what is kept with it (`stat_shapes`)."""
+        return {"topics": self.draw()}, {"passes": self.passes, **self.hyper()}
+
     def state(self) -> Arrays:
         """Arrays from which `restore` goes on bit for bit; they are the chain's own, valid until its next step."""
         return {
@@ -98,3 +102,9 @@ class TopicChain:
         self.engine.restore(state)
         self.supply.restore(state["supply"])
         self.step = int(state["steps"][0])
+
+
+def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
+    """What is kept with every draw: how often the corpus has been seen, and what is learned besides the topics."""
+    alpha = {"alpha": (settings.num_topics,)} if settings.learn_alpha else {}
+    return {"passes": (), **alpha, **({"beta": ()} if settings.learn_beta else {})}

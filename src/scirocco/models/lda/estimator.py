@@ -10,9 +10,9 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
+from scirocco.models.fits import Conventions
 from scirocco.models.lda import fitting, prediction, saved
 from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.conventions import Conventions
 from scirocco.models.lda.corpus import Corpus, as_corpus
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve

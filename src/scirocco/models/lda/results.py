@@ -138,6 +138,11 @@ class Results:
             return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
         return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), _tail(interval))
 
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of `transform`: "topic0", "topic1", ..."""
+        self._check_fitted()
+        return np.array([f"topic{number}" for number in range(len(self.components_))], object)
+
     def perplexity(self, X: Any, X_hidden: Any = None) -> float:
         """exp(-mean log probability) of hidden words, given the others of their documents (document completion).
 

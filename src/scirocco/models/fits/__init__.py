@@ -1,0 +1,23 @@
+"""What models with chains of their own share: how long a fit is, its chains, its store, going on with it, saving it."""
+
+from scirocco.models.fits.chains import Chain, HostChains, Spec
+from scirocco.models.fits.conventions import Conventions
+from scirocco.models.fits.drive import run_fit
+from scirocco.models.fits.fit import Fit
+from scirocco.models.fits.length import Length, check_length
+from scirocco.models.fits.saved import Kind, Loaded, load, save
+
+__all__ = [
+    "Chain",
+    "Conventions",
+    "Fit",
+    "HostChains",
+    "Kind",
+    "Length",
+    "Loaded",
+    "Spec",
+    "check_length",
+    "load",
+    "run_fit",
+    "save",
+]

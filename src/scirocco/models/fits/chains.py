@@ -1,0 +1,177 @@
+"""Chains of a model, written in NumPy or compiled for the host, in the form that a session drives."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from scirocco.diffusions.host._threads import available_cores
+from scirocco.run.keeping import HostChunk
+from scirocco.run.sinks import Kept
+from scirocco.types import PyTree
+
+Arrays = dict[str, np.ndarray]
+
+_OF_ONE_CHAIN = re.compile(r"(.*)@(\d+)")
+
+
+class Chain(Protocol):
+    """One chain: it makes steps, gives what is kept of where it is, and can be taken up again."""
+
+    def advance(self, num_steps: int) -> None:
+        """Make steps; several chains do so at once, each in a thread."""
+
+    def kept(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """A posterior draw, and numbers that go with it; arrays that no later step changes."""
+
+    def state(self) -> Arrays:
+        """Arrays from which `restore` goes on bit for bit; the chain's own, read before its next step."""
+
+    def restore(self, state: Arrays) -> None:
+        """Take up where `state` was taken."""
+
+
+class Spec(NamedTuple):
+    """What one draw of one chain leaves, by name: shapes and types."""
+
+    draws: dict[str, jax.ShapeDtypeStruct]
+    stats: dict[str, jax.ShapeDtypeStruct]
+    """Numbers that go with a draw; at least one, by which draws are counted."""
+
+    @classmethod
+    def of(cls, draws: Mapping[str, tuple[int, ...]], stats: Mapping[str, tuple[int, ...]]) -> Spec:
+        """From shapes: draws in float32, the numbers in float64."""
+        return cls(
+            {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in draws.items()},
+            {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in stats.items()},
+        )
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a draw."""
+        return sum(math.prod(leaf.shape) for leaf in self.draws.values())
+
+    def kept(self) -> Kept:
+        """In the form that sinks and stores know."""
+        return Kept(self.draws, None, self.stats, {})
+
+
+class HostChains:
+    """Several chains, each in a thread of its own; kernels that release the interpreter's lock run at once.
+
+    Parameters
+    ----------
+    chains
+        They must differ in nothing but their random numbers.
+    spec
+        What one draw of one chain leaves.
+    capacity
+        Draws in a chunk: 1 where a draw is large, more where it is made in no time.
+    """
+
+    first_chunks = (1, 2)
+
+    def __init__(self, chains: Sequence[Chain], spec: Spec, capacity: int = 1):
+        self.chains, self.spec, self.capacity = chains, spec, capacity
+        self._pool: ThreadPoolExecutor | None = None
+
+    def _each(self, function: Any) -> list[Any]:
+        workers = min(len(self.chains), available_cores())
+        if workers == 1:
+            return [function(chain) for chain in self.chains]
+        if self._pool is None:  # also after `close`: a fit by the clock is two sessions
+            self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain")
+        return list(self._pool.map(function, self.chains))
+
+    def advance(self, num_steps: int, thin: int) -> HostChunk:
+        """Steps in every chain; a draw after each `thin` of them."""
+        num_draws = num_steps // thin
+        if not num_draws:
+            self._each(lambda chain: chain.advance(num_steps))
+            return self._chunk([[] for _ in self.chains])
+        return self._chunk(self._each(lambda chain: _draws(chain, num_draws, thin)))
+
+    def _chunk(self, parts: list[list[Drawn]]) -> HostChunk:
+        """`parts[chain][draw]`."""
+        draws = {
+            name: _joined([[drawn.draws[name] for drawn in part] for part in parts], like)
+            for name, like in self.spec.draws.items()
+        }
+        stats = {
+            name: _joined([[drawn.stats[name] for drawn in part] for part in parts], like)
+            for name, like in self.spec.stats.items()
+        }
+        nothing = np.full(len(self.chains), -1)
+        return HostChunk(draws, None, stats, {}, nothing, nothing)
+
+    def save(self) -> Arrays:
+        """Everything needed to go on.
+
+        Arrays of all chains are stacked under their name. Where their shapes differ (buffers grow as each chain needs
+        them) the array of chain `c` is `name@c`.
+        """
+        states, out = [chain.state() for chain in self.chains], {}
+        for name in states[0]:
+            arrays = [state[name] for state in states]
+            if len({array.shape for array in arrays}) == 1:
+                out[name] = _stacked(arrays)
+            else:
+                out |= {f"{name}@{number}": array for number, array in enumerate(arrays)}
+        return out
+
+    def restore(self, saved: Arrays) -> None:
+        """Go on from there."""
+        states: list[Arrays] = [{} for _ in self.chains]
+        for name, value in saved.items():
+            if own := _OF_ONE_CHAIN.fullmatch(name):
+                states[int(own[2])][own[1]] = value
+            else:
+                for number, state in enumerate(states):
+                    state[name] = value[number]
+        for chain, state in zip(self.chains, states, strict=True):
+            chain.restore(state)
+
+    def reduced(self) -> PyTree:
+        """There are no reducers."""
+        return {}
+
+    def close(self) -> None:
+        """Release threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
+
+class Drawn(NamedTuple):
+    """One draw of one chain."""
+
+    draws: Mapping[str, Any]
+    stats: Mapping[str, Any]
+
+
+def _draws(chain: Chain, num_draws: int, thin: int) -> list[Drawn]:
+    drawn = []
+    for _ in range(num_draws):
+        chain.advance(thin)
+        drawn.append(Drawn(*chain.kept()))
+    return drawn
+
+
+def _joined(parts: list[list[Any]], like: jax.ShapeDtypeStruct) -> np.ndarray:
+    """(chain, draw, ...) from what the chains gave; refuses another shape than was announced."""
+    if not parts[0]:
+        return np.empty((len(parts), 0, *like.shape), like.dtype)
+    joined = _stacked([_stacked([np.asarray(value, like.dtype) for value in part]) for part in parts])
+    assert joined.shape[2:] == like.shape, (joined.shape, like.shape)
+    return joined
+
+
+def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
+    """`np.stack`, of one array without a copy: draws may be gigabytes."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)

@@ -1,0 +1,116 @@
+"""A fitted model on disk: what a store holds besides draws, `save` and `load`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.fits.chains import Spec
+from scirocco.run import encoding
+from scirocco.run.sinks import store_groups
+from scirocco.store import Store, StoredArray, open_stored
+
+
+class Kind(NamedTuple):
+    """What a model is called."""
+
+    name: str
+    """In records, such as "LDA"."""
+    words: str
+    """In messages, such as "a topic model"."""
+    key: str
+    """Under which a record keeps what only this model needs, such as "lda"."""
+
+    def refuse(self, path: str | os.PathLike[str]) -> InvalidTypeError:
+        """The run in `path` is of another kind."""
+        return InvalidTypeError(f"the run in {path} is not one of {self.words}.")
+
+
+def document(
+    kind: Kind, draws: dict[str, Any], configuration: dict[str, Any], extra: dict[str, Any]
+) -> dict[str, Any]:
+    """What a store must hold so that `sc.load` opens it, and what only this model needs."""
+    return {
+        "configuration": configuration,
+        "structure": encoding.structure(draws),
+        "report": {},
+        "traces": {},
+        "reducers": [],
+        "reduced": encoding.structure({}),
+        kind.key: extra,
+    }
+
+
+def save(
+    kind: Kind,
+    draws: dict[str, Any],
+    stats: dict[str, np.ndarray],
+    configuration: dict[str, Any],
+    extra: dict[str, Any],
+    path: str | os.PathLike[str],
+    overwrite: bool,
+) -> None:
+    """Draws (chain, draw, ...) that were kept in memory, as a store that `load` and `sc.load` open.
+
+    `configuration` is the model's own settings; `extra` comes back from `load`.
+    """
+    for drawn in draws.values():
+        if isinstance(drawn, StoredArray) and os.path.realpath(drawn.root) == os.path.realpath(path):
+            raise InvalidValueError(
+                f"the model is stored in {path} already, and its draws are read from there."
+            )
+    spec = Spec(_shapes(draws), _shapes(stats))
+    num_chains, num_draws = next(iter(draws.values())).shape[:2]
+    size = {"dimension": spec.dimension, "num_rows": 1, "num_chains": num_chains}
+    counts = {"num_samples": num_draws, "num_burnin": 0, "thin": 1, "seed": 0}
+    record = document(kind, spec.draws, {"model": kind.name, **configuration, **size, **counts}, extra)
+    progress = {
+        "step": num_draws,
+        "draws": num_draws,
+        "num_samples": num_draws,
+        "status": "complete",
+        "steps_per_second": 0.0,
+        "scores": [],
+        "timing": {},
+        "diverged": None,
+    }
+    with Store.create(path, store_groups(spec.kept()), num_chains, record, overwrite=overwrite) as store:
+        for number in range(num_draws):  # one after the other, as each may be large
+            part = slice(number, number + 1)
+            store.append("posterior", {name: np.asarray(value[:, part]) for name, value in draws.items()})
+            if stats:
+                store.append("sample_stats", {name: value[:, part] for name, value in stats.items()})
+        store.commit({}, progress)
+
+
+def _shapes(arrays: dict[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    """Of one draw of one chain."""
+    return {name: jax.ShapeDtypeStruct(array.shape[2:], array.dtype) for name, array in arrays.items()}
+
+
+class Loaded(NamedTuple):
+    """A stored fit."""
+
+    draws: dict[str, Any]
+    """(chain, draw, ...), on disk."""
+    stats: dict[str, Any]
+    extra: dict[str, Any]
+    configuration: dict[str, Any]
+
+
+def load(kind: Kind, path: str | os.PathLike[str]) -> Loaded:
+    """A stored fit, and what was remembered with it."""
+    stored = open_stored(path)
+    if kind.key not in stored.record:
+        raise kind.refuse(path)
+    stats = stored.arrays.get("sample_stats", {})
+    return Loaded(
+        dict[str, Any](stored.arrays["posterior"]),
+        dict[str, Any](stats),
+        stored.record[kind.key],
+        stored.record["configuration"],
+    )

@@ -1,0 +1,63 @@
+"""What the bar shows where there is a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from scirocco.run import progress
+
+rich_console = pytest.importorskip("rich.console", reason="rich is not installed")
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """What is written to a terminal."""
+    written = io.StringIO()
+    terminal = rich_console.Console(file=written, force_terminal=True, width=160, color_system=None)
+    monkeypatch.setattr(rich_console, "Console", lambda **options: terminal)
+    return written
+
+
+def shown(screen):
+    """The last line, without control characters."""
+    return re.sub(r"\x1b\[[0-9?;]*[a-zA-Z]", "\r", screen.getvalue()).strip().split("\r")[-1]
+
+
+def test_steps_are_counted(screen):
+    bar = progress.Bar(200, True)
+    bar.update(50, "sampling", 2_500.0, {"perplexity": 12.5})
+    bar.close()
+    line = shown(screen)
+    assert line.startswith("sampling") and "50/200 steps" in line
+    assert "2.5k it/s" in line and "perplexity 12.5" in line
+
+
+def test_seconds_are_counted_where_there_is_a_limit(screen, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    bar = progress.Bar(1 << 30, True, 20.0)
+    now[0] += 5.0
+    bar.update(77, "burn-in", 15.0, None)
+    bar.close()
+    assert "5/20 s" in shown(screen) and "steps" not in screen.getvalue()
+    assert str(1 << 30) not in screen.getvalue()
+
+
+def test_the_bar_is_full_and_no_fuller_at_the_limit(screen, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    bar = progress.Bar(10, True, 2.5)
+    now[0] = 3.0
+    bar.update(4, "sampling", 1.0, None)
+    bar.close()
+    assert "2/2.5 s" in shown(screen)
+
+
+def test_nothing_is_shown_that_was_not_asked_for(screen):
+    bar = progress.Bar(10, False, 2.5)
+    bar.update(4, "sampling", 1.0, None)
+    bar.close()
+    assert screen.getvalue() == ""
