@@ -1,0 +1,196 @@
+"""Compiled collapsed Gibbs: labels given labels, everything else integrated out; and whole clusters split or merged.
+
+Clusters are slots. A slot without rows is free, and slot `used` is always free and stands for a new cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numpy import uint64
+
+from scirocco.diffusions.host._random import called, stream, uniform
+from scirocco.models.dp._families import clear, copy, evidence, move, weigh
+from scirocco.models.dp._order import kept
+
+
+@kept
+def begin_words(seed0: Any, seed1: Any, words: Any) -> None:
+    """Start a generator."""
+    words[0], words[1] = stream(seed0, seed1, uint64(0))
+
+
+@kept
+def count_all(data: Any, labels: Any, clusters: Any) -> None:
+    """Clusters from labels, once."""
+    for row in range(labels.size):
+        if labels[row] >= 0:
+            move(row, data, clusters, labels[row], 1)
+
+
+@kept
+def clear_all(data: Any, clusters: Any) -> None:
+    """All slots free."""
+    for k in range(clusters[0].size):
+        clear(data, clusters, k)
+
+
+@kept
+def sweep(
+    rows: Any,
+    begin: int,
+    data: Any,
+    labels: Any,
+    clusters: Any,
+    alpha: float,
+    used: int,
+    space: Any,
+    words: Any,
+) -> tuple[int, int]:
+    """Draw the labels of rows[begin:] one after another: m_k f(x | rows of k) for cluster k, α f(x) for a new one.
+
+    Returns where it stopped for want of slots (or the end), and the slots used. `words` hold the generator between
+    calls. A row without a label (-1) gets its first.
+    """
+    sizes, weights = clusters[0], space[2]
+    s0, s1 = words[0], words[1]
+    for place in range(begin, rows.size):
+        if used + 1 >= sizes.size:
+            words[0], words[1] = s0, s1
+            return place, used
+        row = rows[place]
+        if labels[row] >= 0:
+            move(row, data, clusters, labels[row], -1)
+        for k in range(used):
+            weights[k] = sizes[k]
+        weights[used] = alpha
+        weigh(row, data, clusters, used + 1, weights, space)
+        total = 0.0
+        for k in range(used + 1):
+            total += weights[k]
+        s0, s1, u = uniform(s0, s1)
+        left, chosen = u * total, used
+        for k in range(used + 1):
+            left -= weights[k]
+            if left <= 0.0 and weights[k] > 0.0:
+                chosen = k
+                break
+        if chosen == used:
+            chosen = 0
+            while sizes[chosen] > 0:
+                chosen += 1
+            used = max(used, chosen + 1)
+        labels[row] = chosen
+        move(row, data, clusters, chosen, 1)
+    while used > 0 and sizes[used - 1] == 0:
+        used -= 1
+    words[0], words[1] = s0, s1
+    return rows.size, used
+
+
+@called
+def _allocate(
+    members: Any, num: int, first: int, second: int, forced: bool, labels: Any, data: Any, pair: Any, space: Any, s0: Any, s1: Any
+) -> tuple[Any, Any, float]:
+    """Put rows one by one beside `first` (slot 0) or `second` (slot 1): the log probability of what came out.
+
+    `forced`: where labels say, slot 0 for the label of `first`. Else sides are written to `members` as ±(row + 1).
+    """
+    weights, log_probability = space[2], 0.0
+    clear(data, pair, 0)
+    clear(data, pair, 1)
+    move(first, data, pair, 0, 1)
+    move(second, data, pair, 1, 1)
+    for place in range(num):
+        row = members[place]
+        weights[0], weights[1] = pair[0][0], pair[0][1]
+        weigh(row, data, pair, 2, weights, space)
+        share = weights[0] / (weights[0] + weights[1])
+        if forced:
+            right = labels[row] != labels[first]
+        else:
+            s0, s1, u = uniform(s0, s1)
+            right = u >= share
+        log_probability += math.log(1.0 - share) if right else math.log(share)
+        move(row, data, pair, 1 if right else 0, 1)
+        if not forced:
+            members[place] = -(row + 1) if right else row + 1
+    return s0, s1, log_probability
+
+
+@kept
+def split_or_merge(
+    first: int,
+    second: int,
+    data: Any,
+    labels: Any,
+    members: Any,
+    clusters: Any,
+    pair: Any,
+    alpha: float,
+    used: int,
+    space: Any,
+    words: Any,
+) -> tuple[int, bool]:
+    """Propose to split the cluster of two rows, or to merge their two clusters; the slots used, and whether it was done.
+
+    Sequentially allocated (Dahl 2005): the other rows, in a random order, choose between the two by the same
+    probabilities as in `sweep`; a merge is weighed by the probability that a split would have given what is there.
+    Slot `used` must be free.
+    """
+    sizes = clusters[0]
+    left, right = labels[first], labels[second]
+    s0, s1 = words[0], words[1]
+    num = 0
+    for row in range(labels.size):
+        if (labels[row] == left or labels[row] == right) and row != first and row != second:
+            members[num] = row
+            num += 1
+    for place in range(num - 1, 0, -1):
+        s0, s1, u = uniform(s0, s1)
+        other = int(u * (place + 1))
+        members[place], members[other] = members[other], members[place]
+    splits = left == right
+    s0, s1, log_probability = _allocate(
+        members, num, first, second, not splits, labels, data, pair, space, s0, s1
+    )
+    apart = (
+        math.log(alpha)
+        + math.lgamma(pair[0][0])
+        + math.lgamma(pair[0][1])
+        + evidence(data, pair, 0)
+        + evidence(data, pair, 1)
+    )
+    s0, s1, u = uniform(s0, s1)
+    words[0], words[1] = s0, s1
+    if splits:
+        together = math.lgamma(sizes[left]) + evidence(data, clusters, left)
+        if math.log(u) >= apart - together - log_probability:
+            return used, False
+        copy(data, pair, 0, clusters, left)
+        slot = 0
+        while sizes[slot] > 0:
+            slot += 1
+        copy(data, pair, 1, clusters, slot)
+        labels[second] = slot
+        for place in range(num):
+            if members[place] < 0:
+                labels[-members[place] - 1] = slot
+        return max(used, slot + 1), True
+    for place in range(num):
+        if labels[members[place]] == right:
+            move(members[place], data, pair, 0, 1)
+    move(second, data, pair, 0, 1)
+    together = math.lgamma(pair[0][0]) + evidence(data, pair, 0)
+    if math.log(u) >= together - apart + log_probability:
+        return used, False
+    copy(data, pair, 0, clusters, left)
+    clear(data, clusters, right)
+    labels[second] = left
+    for place in range(num):
+        if labels[members[place]] == right:
+            labels[members[place]] = left
+    while used > 0 and sizes[used - 1] == 0:
+        used -= 1
+    return used, True

@@ -1,0 +1,127 @@
+"""Compiled arithmetic of clusters of count rows: x ~ Multinomial(L, θ_k), θ_k ~ Dir(a), with θ integrated out.
+
+A row x has in cluster k, given the rows that are in it, the probability (but for the multinomial coefficient)
+
+    ∏_w (a + S_wk)(a + S_wk + 1)...(a + S_wk + x_w - 1) / (Va + n_k)(Va + n_k + 1)...(Va + n_k + L - 1).
+
+`data` are the arrays of a CSR matrix. `clusters` are sizes m_k, totals n_k, the table S_wk, in which one category of all
+clusters lies together, and [a].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy import uint64
+
+from scirocco.diffusions.host._random import called
+
+_TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double
+_SMALL = 1e-100
+_MANY = 16  # counts above are handled by logarithms
+
+
+@called
+def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
+    """Multiply weights[k], k < num, by the probability of a row in each cluster; up to a common factor."""
+    indptr, indices, counts = data
+    totals, table, prior = clusters[1], clusters[2], clusters[3][0]
+    above, below = space[0], space[1]
+    whole = prior * table.shape[0]
+    begin, end = indptr[row], indptr[row + 1]
+    large = False
+    for entry in range(begin, end):
+        large |= counts[entry] > _MANY
+    if large:
+        _weigh_by_logarithms(row, data, clusters, num, weights, space)
+        return
+    for k in range(num):
+        above[uint64(k)] = below[uint64(k)] = 1.0
+    together, length = 0, 0
+    for entry in range(begin, end):
+        w = uint64(indices[entry])
+        for repeat in range(counts[entry]):
+            for k in range(num):
+                above[uint64(k)] *= prior + repeat + table[w, uint64(k)]
+                below[uint64(k)] *= whole + length + totals[uint64(k)]
+            length += 1
+            together += 1
+            if together == _TOGETHER:
+                _settle(num, weights, above, below)
+                together = 0
+    if together:
+        _settle(num, weights, above, below)
+
+
+@called
+def _settle(num: int, weights: Any, above: Any, below: Any) -> None:
+    highest = 0.0
+    for k in range(num):
+        weights[uint64(k)] *= above[uint64(k)] / below[uint64(k)]
+        above[uint64(k)] = below[uint64(k)] = 1.0
+        highest = max(highest, weights[uint64(k)])
+    if 0.0 < highest < _SMALL:
+        for k in range(num):
+            weights[k] /= highest
+
+
+@called
+def _weigh_by_logarithms(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
+    indptr, indices, counts = data
+    totals, table, prior = clusters[1], clusters[2], clusters[3][0]
+    whole, logs, highest = prior * table.shape[0], space[0], -np.inf
+    length = 0
+    for entry in range(indptr[row], indptr[row + 1]):
+        length += counts[entry]
+    for k in range(num):
+        total = whole + totals[k]
+        logs[k] = math.lgamma(total) - math.lgamma(total + length)
+    for entry in range(indptr[row], indptr[row + 1]):
+        w, count = indices[entry], counts[entry]
+        for k in range(num):
+            shape = prior + table[w, k]
+            logs[k] += math.lgamma(shape + count) - math.lgamma(shape)
+    for k in range(num):
+        if weights[k] > 0.0:
+            highest = max(highest, logs[k])
+    for k in range(num):
+        weights[k] *= math.exp(min(0.0, logs[k] - highest))
+
+
+@called
+def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
+    """A row joins a cluster (sign 1) or leaves it (-1)."""
+    indptr, indices, counts = data
+    clusters[0][k] += sign
+    for entry in range(indptr[row], indptr[row + 1]):
+        clusters[1][k] += sign * counts[entry]
+        clusters[2][indices[entry], k] += sign * counts[entry]
+
+
+@called
+def copy(source: Any, k: int, target: Any, slot: int) -> None:
+    """Cluster k of `source` becomes cluster `slot` of `target`."""
+    target[0][slot], target[1][slot] = source[0][k], source[1][k]
+    for w in range(source[2].shape[0]):
+        target[2][w, slot] = source[2][w, k]
+
+
+@called
+def clear(clusters: Any, k: int) -> None:
+    """A free slot."""
+    clusters[0][k] = clusters[1][k] = 0
+    for w in range(clusters[2].shape[0]):
+        clusters[2][w, k] = 0
+
+
+@called
+def evidence(clusters: Any, k: int) -> float:
+    """log of the probability of all rows of a cluster (but for the coefficients)."""
+    table, prior = clusters[2], clusters[3][0]
+    whole, total = prior * table.shape[0], 0.0
+    for w in range(table.shape[0]):
+        if table[w, k]:
+            total += math.lgamma(prior + table[w, k]) - math.lgamma(prior)
+    return total + math.lgamma(whole) - math.lgamma(whole + clusters[1][k])

@@ -1,0 +1,125 @@
+"""Compiled arithmetic of clusters of real rows: x_d ~ N(μ_kd, 1/τ_kd), normal-gamma prior, with μ and τ integrated out.
+
+μ | τ ~ N(0, 1/(κτ)), τ ~ Gamma(shape a, rate b_d), independent over coordinates; rows come centred at the prior mean.
+Given m rows of a cluster with sums s and q of x and x²,
+
+    κ' = κ + m,  μ' = s/κ',  a' = a + m/2,  b' = b + (q - κ' μ'²)/2,
+
+and a further x has the density ∏_d Γ(a'+½)/Γ(a') (r_d/π)^½ (1 + r_d (x - μ'_d)²)^-(a'+½),  r_d = κ'/(2 b'_d (κ'+1)).
+
+`data` is (values,). `clusters` are sizes, sums, squares, and what follows from them (μ', r, and by cluster the logarithm
+of the constant and a' + ½), then [κ, a] and b. All clusters of one coordinate lie together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy import uint64
+
+from scirocco.diffusions.host._random import called
+
+_TOGETHER = 8  # factors that are multiplied before a logarithm is taken
+_HALF_LOG_PI = 0.5 * math.log(math.pi)
+
+
+@called
+def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
+    """Multiply weights[k], k < num, by the density of a row in each cluster; up to a common factor."""
+    values = data[0]
+    means, rates, constants = clusters[3], clusters[4], clusters[5]
+    product, logs = space[0], space[1]
+    for k in range(num):
+        product[uint64(k)], logs[uint64(k)] = 1.0, 0.0
+    for d in range(values.shape[1]):
+        x = values[uint64(row), uint64(d)]
+        for k in range(num):
+            away = x - means[uint64(d), uint64(k)]
+            product[uint64(k)] *= 1.0 + rates[uint64(d), uint64(k)] * (away * away)
+        if d % _TOGETHER == _TOGETHER - 1 or d == values.shape[1] - 1:
+            for k in range(num):
+                logs[k] += math.log(product[k])
+                product[k] = 1.0
+    highest = -np.inf
+    for k in range(num):
+        logs[k] = constants[0, k] - constants[1, k] * logs[k]
+        if weights[k] > 0.0:
+            highest = max(highest, logs[k])
+    for k in range(num):
+        weights[k] *= math.exp(min(0.0, logs[k] - highest))
+
+
+@called
+def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
+    """A row joins a cluster (sign 1) or leaves it (-1)."""
+    values = data[0]
+    clusters[0][k] += sign
+    for d in range(values.shape[1]):
+        x = values[row, d]
+        clusters[1][d, k] += sign * x
+        clusters[2][d, k] += sign * (x * x)
+    if clusters[0][k] == 0:  # without what rounding left behind
+        for d in range(values.shape[1]):
+            clusters[1][d, k] = clusters[2][d, k] = 0.0
+    follow(clusters, k)
+
+
+@called
+def follow(clusters: Any, k: int) -> None:
+    """What follows from the sums of a cluster."""
+    sizes, sums, squares, means, rates, constants, prior, scale = clusters
+    kappa, shape = prior[0] + sizes[k], prior[1] + 0.5 * sizes[k]
+    total = 0.0
+    for d in range(sums.shape[0]):
+        mean = sums[d, k] / kappa
+        rate = _rate(scale[d], squares[d, k], kappa, mean)
+        means[d, k] = mean
+        rates[d, k] = kappa / (2.0 * rate * (kappa + 1.0))
+        total += 0.5 * math.log(rates[d, k])
+    each = math.lgamma(shape + 0.5) - math.lgamma(shape) - _HALF_LOG_PI
+    constants[0, k] = total + sums.shape[0] * each
+    constants[1, k] = shape + 0.5
+
+
+@called
+def _rate(scale: float, square: float, kappa: float, mean: float) -> float:
+    """b'; rounding must not take it below b."""
+    return scale + max(0.0, 0.5 * (square - kappa * mean * mean))
+
+
+@called
+def copy(source: Any, k: int, target: Any, slot: int) -> None:
+    """Cluster k of `source` becomes cluster `slot` of `target`."""
+    target[0][slot] = source[0][k]
+    for d in range(source[1].shape[0]):
+        target[1][d, slot], target[2][d, slot] = source[1][d, k], source[2][d, k]
+    follow(target, slot)
+
+
+@called
+def clear(clusters: Any, k: int) -> None:
+    """A free slot."""
+    clusters[0][k] = 0
+    for d in range(clusters[1].shape[0]):
+        clusters[1][d, k] = clusters[2][d, k] = 0.0
+    follow(clusters, k)
+
+
+@called
+def evidence(clusters: Any, k: int) -> float:
+    """log of the density of all rows of a cluster."""
+    sizes, sums, squares, prior, scale = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]
+    kappa, shape = prior[0] + sizes[k], prior[1] + 0.5 * sizes[k]
+    each = (
+        math.lgamma(shape)
+        - math.lgamma(prior[1])
+        + 0.5 * math.log(prior[0] / kappa)
+        - 0.5 * sizes[k] * math.log(2.0 * math.pi)
+    )
+    total = each * sums.shape[0]
+    for d in range(sums.shape[0]):
+        rate = _rate(scale[d], squares[d, k], kappa, sums[d, k] / kappa)
+        total += prior[1] * math.log(scale[d]) - shape * math.log(rate)
+    return total

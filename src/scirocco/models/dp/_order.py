@@ -1,0 +1,50 @@
+"""Which rows come next: a pass over all rows in a random order that nobody has to write down."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy import uint64
+
+from scirocco.diffusions.host._random import cached, called, stream
+
+_ROUNDS = 6
+
+
+def kept(function: Callable[..., Any]) -> Any:
+    """`cached`, under a name that changes with this folder's compiled code: installed files may all have one date."""
+    sources = sorted(Path(__file__).parent.glob("_*.py"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    function.__qualname__ += f"_{digest}"
+    return cached(function)
+
+
+@called
+def _shuffled(position: uint64, half: uint64, seed0: uint64, seed1: uint64) -> uint64:
+    """A bijection of the numbers of 2 * half bits: a Feistel network, whose rounds need not be invertible."""
+    mask = (uint64(1) << half) - uint64(1)
+    left, right = position >> half, position & mask
+    for number in range(_ROUNDS):
+        word, _ = stream(seed0, seed1, (right << uint64(3)) | uint64(number))
+        left, right = right, left ^ (word & mask)
+    return (left << half) | right
+
+
+@kept
+def rows_at(first: int, num_rows: int, seed0: Any, seed1: Any, out: Any) -> None:
+    """Fill `out` with the rows at the positions `first`, `first` + 1, ... of a random order of all rows.
+
+    A number beyond the last row is shuffled again until it is a row: a permutation stays one if some of the numbers
+    are left out in this way.
+    """
+    half = uint64(1)
+    while (uint64(1) << (uint64(2) * half)) < uint64(num_rows):
+        half += uint64(1)
+    for place in range(out.size):
+        row = _shuffled(uint64(first + place), half, seed0, seed1)
+        while row >= uint64(num_rows):
+            row = _shuffled(row, half, seed0, seed1)
+        out[place] = row

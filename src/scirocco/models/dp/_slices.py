@@ -1,0 +1,235 @@
+"""Compiled steps of the slice sampler of a Dirichlet-process mixture (Walker 2007, Papaspiliopoulos 2008).
+
+Component j has the weight ω_j = v_j ∏_{l<j} (1 - v_l), and v_j = g_j0/(g_j0 + g_j1) of two gamma numbers. A row is in
+component j with u_i < ω_j, which leaves finitely many. Components are numbered in the order of their sticks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy import uint64
+
+from scirocco.diffusions.host._cir import factors
+from scirocco.diffusions.host._gamma import gamma
+from scirocco.diffusions.host._random import stream, uniform
+from scirocco.models.dp._families import (
+    advance,
+    born,
+    clear,
+    density,
+    density_by_logarithms,
+    move,
+    rescale,
+    settle,
+)
+from scirocco.models.dp._gammas import moved
+from scirocco.models.dp._order import kept
+
+BLOCK = 256  # rows with one stream of random numbers: a part of the definition of the draws
+_FLOOR = 1e-300
+
+
+@kept
+def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
+    """Sums of a batch of rows by component."""
+    for k in range(num):
+        clear(data, clusters, k)
+    for place in range(rows.size):
+        move(rows[place], data, clusters, labels[rows[place]], 1)
+
+
+@kept
+def move_sticks(
+    sticks: Any,
+    sizes: Any,
+    scale: float,
+    reference: Any,
+    reference_scale: float,
+    num: int,
+    alpha: float,
+    method: int,
+    step: float,
+    fresh_sums: bool,
+    seed: Any,
+) -> float:
+    """The two numbers of each stick j < num, of shapes 1 + m_j and α + Σ_{l>j} m_l; returns Σ log(1 - v_j).
+
+    `fresh_sums`: the sum of the two, which v does not depend on, is drawn anew before the step.
+    """
+    plain = factors(max(step, 1e-300), 1.0)
+    after, reference_after, logs = 0.0, 0.0, 0.0
+    for j in range(num - 1, -1, -1):
+        here, there = scale * sizes[j], reference_scale * reference[j]
+        s0, s1 = stream(seed[0], seed[1], uint64(j))
+        if fresh_sums:
+            s0, s1, total = gamma(s0, s1, 1.0 + alpha + here + after)
+            factor = total / max(sticks[j, 0] + sticks[j, 1], _FLOOR)
+            sticks[j, 0] *= factor
+            sticks[j, 1] *= factor
+        pull = (here + after) / (sticks[j, 0] + sticks[j, 1])
+        s0, s1, one = moved(
+            s0, s1, sticks[j, 0], 1.0 + here, 1.0 + there, pull * sticks[j, 0], method, step, plain
+        )
+        s0, s1, two = moved(
+            s0, s1, sticks[j, 1], alpha + after, alpha + reference_after, pull * sticks[j, 1], method, step, plain
+        )
+        sticks[j, 0], sticks[j, 1] = max(one, _FLOOR), max(two, _FLOOR)
+        logs += math.log(sticks[j, 1]) - math.log(sticks[j, 0] + sticks[j, 1])
+        after += here
+        reference_after += there
+    return logs
+
+
+@kept
+def weigh_sticks(sticks: Any, weights: Any, num: int) -> float:
+    """ω_j for j < num, and what is left."""
+    rest = 1.0
+    for j in range(num):
+        total = sticks[j, 0] + sticks[j, 1]
+        weights[j] = rest * (sticks[j, 0] / total)
+        rest *= sticks[j, 1] / total
+    return rest
+
+
+@kept
+def extend(
+    data: Any,
+    sticks: Any,
+    weights: Any,
+    parameters: Any,
+    clusters: Any,
+    first: int,
+    rest: float,
+    lowest: float,
+    alpha: float,
+    seed: Any,
+    other: Any,
+) -> tuple[int, float]:
+    """Components from the prior, from number `first` on, until less than `lowest` is left (or there is no room)."""
+    j = first
+    while rest >= lowest and j < weights.size:
+        s0, s1 = stream(seed[0], seed[1], uint64(j))
+        s0, s1, one = gamma(s0, s1, 1.0)
+        s0, s1, two = gamma(s0, s1, alpha)
+        sticks[j, 0], sticks[j, 1] = max(one, _FLOOR), max(two, _FLOOR)
+        total = sticks[j, 0] + sticks[j, 1]
+        weights[j] = rest * (sticks[j, 0] / total)
+        rest *= sticks[j, 1] / total
+        born(data, parameters, clusters, j, other)
+        j += 1
+    settle(data, parameters, first, j)
+    return j, rest
+
+
+@kept
+def move_components(
+    data: Any,
+    parameters: Any,
+    clusters: Any,
+    scale: float,
+    reference: Any,
+    reference_scale: float,
+    num: int,
+    method: int,
+    step: float,
+    seed: Any,
+    first: int,
+    last: int,
+) -> None:
+    """A step of the parameters of components j < num, in some of their coordinates."""
+    advance(
+        data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last
+    )
+
+
+@kept
+def rescale_components(data: Any, parameters: Any, clusters: Any, num: int, seed: Any) -> None:
+    """Draw anew what the parameters do not depend on."""
+    rescale(data, parameters, clusters, num, seed)
+
+
+@kept
+def settle_components(data: Any, parameters: Any, first: int, last: int) -> None:
+    """What follows from the parameters."""
+    settle(data, parameters, first, last)
+
+
+@kept
+def slice_rows(rows: Any, labels: Any, weights: Any, bounds: Any, seed: Any) -> float:
+    """u_i ~ U(0, ω_{z_i}) for a batch; returns the lowest."""
+    lowest = 1.0
+    for block in range((rows.size + BLOCK - 1) // BLOCK):
+        s0, s1 = stream(seed[0], seed[1], uint64(block))
+        for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
+            s0, s1, u = uniform(s0, s1)
+            bounds[place] = u * weights[labels[rows[place]]]
+            lowest = min(lowest, bounds[place])
+    return lowest
+
+
+@kept
+def allocate(
+    rows: Any,
+    data: Any,
+    parameters: Any,
+    components: Any,
+    bounds: Any,
+    before: Any,
+    chosen: Any,
+    num: int,
+    seed: Any,
+    first: int,
+    last: int,
+) -> None:
+    """Draw labels: component j with probability proportional to f(x_i | θ_j) among those with ω_j > u_i.
+
+    Blocks `first` to `last` of the batch. If every density is 0 to a double a row stays where it was.
+    """
+    space, weights = np.empty((2, num)), np.empty(num)
+    for block in range(first, last):
+        s0, s1 = stream(seed[0], seed[1], uint64(block))
+        for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
+            row = rows[place]
+            for j in range(num):
+                weights[j] = 1.0 if components[j] > bounds[place] else 0.0
+            density(row, data, parameters, num, weights, space)
+            total = space[0, 0]
+            if not total > 0.0:
+                for j in range(num):
+                    weights[j] = 1.0 if components[j] > bounds[place] else 0.0
+                density_by_logarithms(row, data, parameters, num, weights, space)
+                total = 0.0
+                for j in range(num):
+                    total += weights[j]
+            s0, s1, u = uniform(s0, s1)
+            left, label = u * total, before[row]
+            for j in range(num):
+                if weights[j] > 0.0:
+                    left -= weights[j]
+                    label = j
+                    if left <= 0.0:
+                        break
+            chosen[place] = label
+
+
+@kept
+def relabel(rows: Any, data: Any, labels: Any, chosen: Any, clusters: Any, keeps: bool) -> int:
+    """Write new labels; sums of clusters (`keeps`) or only their sizes follow. Returns the components up to the last one."""
+    sizes = clusters[0]
+    for place in range(rows.size):
+        row, label = rows[place], chosen[place]
+        if labels[row] != label:
+            if keeps:
+                move(row, data, clusters, labels[row], -1)
+                move(row, data, clusters, label, 1)
+            else:
+                sizes[labels[row]] -= 1
+                sizes[label] += 1
+            labels[row] = label
+    num = sizes.size
+    while num > 1 and sizes[num - 1] == 0:
+        num -= 1
+    return num

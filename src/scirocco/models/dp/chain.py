@@ -1,0 +1,136 @@
+"""One chain of a mixture: which rows come next, what draws their labels, and how far it is."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from scirocco.errors import SciroccoWarning
+from scirocco.models.dp.collapsed import Collapsed
+from scirocco.models.dp.settings import Settings
+from scirocco.models.dp.slices import Slices
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_STREAMS = 16  # purposes of random numbers, in a step; slices use the first seven
+_DRAW, _ROWS, _REFRESH = 8, 9, 10
+
+
+class MixtureChain:
+    """All that a chain is: rows, an engine, the number of steps made.
+
+    Parameters
+    ----------
+    rows
+        `CountRows` or `RealRows`.
+    family
+        Their base measure.
+    settings
+        From `settings.resolve`.
+    seed, chain
+        The chain's random numbers follow from both.
+    """
+
+    def __init__(self, rows: Any, family: Any, settings: Settings, seed: int, chain: int):
+        self.family, self.settings = family, settings
+        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
+        self.step = 0
+        self.num_rows: int = rows.num_rows
+        engine = Collapsed if settings.sampler == "collapsed" else Slices
+        self.engine: Any = engine(rows, family, settings, np.random.default_rng([self.seed, _ROWS]))
+        self._warned = False
+
+    def advance(self, num_steps: int) -> None:
+        """Make steps."""
+        for _ in range(num_steps):
+            self._advance()
+            self.step += 1
+
+    def _advance(self) -> None:
+        size, num = self.settings.batch_size, self.num_rows
+        steps_a_pass = -(-num // size)
+        number, place = divmod(self.step, steps_a_pass)
+        batch = self._rows(place * size, min(size, num - place * size), number, _ROWS)
+        if isinstance(self.engine, Collapsed):
+            self.engine.step(batch, self._words(0), passes=number, pass_ended=place == steps_a_pass - 1)
+            return
+        refresh = None
+        if self.settings.sampler == "scir_cv" and self.step % self.settings.refresh_every == 0:
+            refresh = self._rows(0, self.settings.refresh_size, self.step, _REFRESH)
+        self.engine.step(batch, self._words, refresh, self.step)
+
+    def _rows(self, first: int, count: int, order: int, purpose: int) -> Array:
+        """Some rows of a random order of all."""
+        from scirocco.models.dp._order import rows_at
+
+        out = np.empty(count, np.int64)
+        rows_at(first, self.num_rows, np.uint64(self.seed), np.uint64(order * _STREAMS + purpose), out)
+        return out
+
+    def _words(self, purpose: int) -> tuple[int, int]:
+        """Seed words of this step, for one purpose."""
+        return self.seed, self.step * _STREAMS + purpose
+
+    @property
+    def passes(self) -> float:
+        """Labels drawn, over all rows."""
+        return self.step / -(-self.num_rows // self.settings.batch_size)
+
+    def kept(self) -> tuple[dict[str, Array], dict[str, float]]:
+        """A posterior draw: clusters by falling weight, then empty places; and numbers that go with it."""
+        rng = np.random.default_rng(list(self._words(_DRAW)))
+        weights, rest, parameters = self.engine.draw(rng)
+        capacity = self.settings.keep_clusters
+        order = np.argsort(-weights, kind="stable")[:capacity]
+        if len(weights) > capacity:
+            rest = max(rest, 1.0 - float(weights[order].sum()))
+            self._warn(len(weights))
+        draws: dict[str, Array] = {"weights": _padded(weights[order], capacity), "rest": np.float32(rest)}  # type: ignore[dict-item]
+        for name, values in parameters.items():
+            draws[name] = _padded(values[order], capacity)
+        stats = {
+            "num_clusters": float(self.engine.num_clusters),
+            "concentration": float(self.engine.alpha),
+            "passes": self.passes,
+        }
+        return draws, stats
+
+    def _warn(self, found: int) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"a draw has {found} clusters, and the {self.settings.keep_clusters} largest are kept; the others count "
+                f"as not yet seen. Give keep_clusters={2 * found} to keep them.",
+                SciroccoWarning,
+                stacklevel=2,
+            )
+
+    def take_in(self, rows: Any) -> None:
+        """Further rows, without labels: one pass over them, and over as many that were there."""
+        assert isinstance(self.engine, Collapsed)
+        before, self.num_rows = self.num_rows, self.num_rows + rows.num_rows
+        self.engine.take_in(rows)
+        rng = np.random.default_rng(list(self._words(_REFRESH)))
+        fresh = before + rng.permutation(rows.num_rows)
+        size = self.settings.batch_size
+        for first in range(0, len(fresh), size):
+            for batch in (fresh[first : first + size], rng.integers(0, before, min(size, before))):
+                self.engine.step(batch, self._words(0), passes=0, pass_ended=False)
+                self.step += 1
+
+    def state(self) -> dict[str, Array]:
+        """Arrays from which `restore` goes on bit for bit; they are the chain's own, valid until its next step."""
+        return {**self.engine.state(), "steps": np.array([self.step], np.int64)}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Take up where `state` was taken."""
+        self.engine.restore(state)
+        self.step = int(state["steps"][0])
+
+
+def _padded(values: Array, capacity: int) -> Array:
+    out = np.zeros((capacity, *values.shape[1:]), np.float32)
+    out[: len(values)] = values
+    return out

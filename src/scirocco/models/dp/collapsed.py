@@ -1,0 +1,177 @@
+r"""The collapsed Gibbs sampler, a batch of rows a step: exact, with no truncation and no step size.
+
+Given the labels of all other rows, row i belongs to cluster k with probability proportional to
+
+.. math:: m_k \, f(x_i | \text{rows of } k), \qquad \text{to a new one: } α \, ∫ f(x_i | θ) dG_0(θ).
+
+Labels are remembered and the sums of each cluster kept up to date as they change, so a step costs what its batch costs,
+whatever N is. Once a pass some pairs of rows propose to split or merge their clusters (`_collapsed.split_or_merge`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scirocco.models.dp import concentration
+from scirocco.models.dp.settings import Settings
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_SLOTS = 16  # at least
+_SETTLED = 20  # passes before the first split or merge: at the beginning clusters are alike, and most would be merged
+_SPARSE = 2  # so many slots for each cluster, and labels are renumbered
+
+
+class Collapsed:
+    """Labels, and what follows from them.
+
+    Parameters
+    ----------
+    rows
+        Rows that say something of their cluster.
+    family
+        Their base measure.
+    settings
+        From `settings.resolve`.
+    rng
+        For the labels to begin with: uniform over `initial_clusters`.
+    """
+
+    def __init__(self, rows: Any, family: Any, settings: Settings, rng: np.random.Generator):
+        self.family, self.settings = family, settings
+        self.data = family.kernel_data(rows)
+        self.alpha = concentration.start(settings.concentration)
+        self.labels = rng.integers(0, settings.initial_clusters, rows.num_rows).astype(np.int32)
+        self._members = np.empty(0, np.int64)
+        self.moves = np.zeros(2, np.int64)
+        """Splits and merges proposed, and accepted."""
+        self._count()
+
+    def _count(self) -> None:
+        """Clusters from labels."""
+        self.used = int(self.labels.max(initial=-1)) + 1
+        self._allocate(max(_SLOTS, 2 * self.used))
+        _kernels().count_all(self.data, self.labels, self.clusters)
+
+    def _allocate(self, capacity: int) -> None:
+        self.clusters = self.family.clusters(capacity)
+        _kernels().clear_all(self.data, self.clusters)
+        self._space = np.empty((3, capacity))
+
+    def _grow(self) -> None:
+        """Twice as many slots."""
+        before = self.clusters
+        self._allocate(2 * len(self._space[0]))
+        for old, new in zip(before, self.clusters, strict=True):
+            if old.shape != new.shape:
+                new[..., : old.shape[-1]] = old
+
+    def step(self, batch: Array, seed: tuple[int, int], *, passes: int, pass_ended: bool) -> None:
+        """Draw α, then the labels of a batch of rows; at the end of a pass propose splits and merges."""
+        rng = np.random.Generator(np.random.Philox(key=np.array(seed, np.uint64)))
+        self.alpha = concentration.given_partition(
+            rng, self.alpha, self.settings.concentration, self.num_clusters, int(self.clusters[0].sum())
+        )
+        words, place = np.empty(2, np.uint64), 0
+        _kernels().begin_words(*np.array(seed, np.uint64), words)
+        while place < batch.size:
+            place, self.used = _kernels().sweep(
+                batch, place, self.data, self.labels, self.clusters, self.alpha, self.used, self._space, words
+            )
+            if self.used + 1 >= len(self._space[0]):
+                self._grow()
+        if pass_ended:
+            for _ in range(self.settings.split_merge if passes >= _SETTLED else 0):
+                self._split_or_merge(rng, words)
+            if self.used > _SPARSE * self.num_clusters + _SLOTS:
+                self._renumber()
+
+    def _split_or_merge(self, rng: np.random.Generator, words: Array) -> None:
+        num_rows = self.labels.size
+        if num_rows < 2:
+            return
+        first = int(rng.integers(num_rows))
+        second = (first + 1 + int(rng.integers(num_rows - 1))) % num_rows
+        if self._members.size != num_rows:
+            self._members = np.empty(num_rows, np.int64)
+            self._pair = self.family.clusters(2)
+        self.used, done = _kernels().split_or_merge(
+            first,
+            second,
+            self.data,
+            self.labels,
+            self._members,
+            self.clusters,
+            self._pair,
+            self.alpha,
+            self.used,
+            self._space,
+            words,
+        )
+        self.moves += (1, done)
+        if self.used + 1 >= len(self._space[0]):
+            self._grow()
+
+    def _renumber(self) -> None:
+        """Clusters into the lowest slots: names mean nothing, and holes cost time."""
+        occupied = self.occupied
+        names = np.full(self.used, -1, np.int32)
+        names[occupied] = np.arange(occupied.size)
+        self.labels = names[self.labels]
+        before = self.clusters
+        self._allocate(max(_SLOTS, 2 * occupied.size))
+        for old, new in zip(before, self.clusters, strict=True):
+            if old.shape[-1] == len(before[0]):
+                new[..., : occupied.size] = old[..., occupied]
+        self.used = occupied.size
+
+    def take_in(self, rows: Any) -> None:
+        """Further rows, which have no label yet."""
+        self.data = self.family.joined(self.data, self.family.kernel_data(rows))
+        self.labels = np.append(self.labels, np.full(rows.num_rows, -1, np.int32))
+
+    @property
+    def occupied(self) -> Array:
+        """Slots of clusters that have rows."""
+        return np.flatnonzero(self.clusters[0][: self.used])
+
+    @property
+    def num_clusters(self) -> int:
+        """Clusters that have rows."""
+        return int(np.count_nonzero(self.clusters[0][: self.used]))
+
+    def draw(self, rng: np.random.Generator) -> tuple[Array, float, dict[str, Array]]:
+        """Weights of the clusters and of the rest, ~ Dir(m_1, ..., m_k, α), and their parameters, given the labels."""
+        slots = self.occupied
+        gammas = rng.standard_gamma(np.append(self.clusters[0][slots].astype(np.float64), self.alpha))
+        shares = gammas / gammas.sum()
+        return shares[:-1], float(shares[-1]), self.family.draw(rng, self.clusters, slots)
+
+    def state(self) -> dict[str, Array]:
+        """Arrays from which `restore` goes on bit for bit."""
+        return {
+            "labels": self.labels,
+            "concentration": np.array([self.alpha]),
+            "moves": self.moves,
+            "slots": np.array([len(self._space[0]), self.used], np.int64),
+            **{f"cluster{place}": part for place, part in enumerate(self.clusters)},
+        }
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Take up where `state` was taken."""
+        self.labels = np.array(state["labels"], np.int32)
+        self.alpha = float(state["concentration"][0])
+        self.moves = np.array(state["moves"], np.int64)
+        capacity, self.used = (int(value) for value in state["slots"])
+        self._allocate(capacity)
+        for place, part in enumerate(self.clusters):
+            part[...] = state[f"cluster{place}"]
+
+
+def _kernels() -> Any:
+    """The compiled part, imported when it is first needed."""
+    from scirocco.models.dp import _collapsed
+
+    return _collapsed

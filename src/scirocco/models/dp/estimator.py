@@ -1,0 +1,292 @@
+"""`sc.models.DPMixture`: mixtures with as many clusters as the data ask for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidValueError
+from scirocco.models import fits
+from scirocco.models.dp import prediction, saved
+from scirocco.models.dp import settings as given
+from scirocco.models.dp.chain import MixtureChain
+from scirocco.models.dp.results import Results
+from scirocco.models.dp.settings import Settings
+from scirocco.run.progress import Callback
+from scirocco.run.result import Run
+
+_DEFAULT_EPOCHS = 100
+_FIRST_EPOCHS = 20  # of `partial_fit`, over the rows of its first call
+_JUDGES = 300
+
+
+class DPMixture(fits.Conventions, Results):
+    r"""Dirichlet-process mixture: :math:`G ~ DP(α, G_0)`, :math:`θ_i ~ G`, :math:`x_i ~ f(· | θ_i)`; posterior draws.
+
+    The number of clusters is not given and not bounded: a chain opens and closes them as it goes. Labels of all rows are
+    remembered, and a step draws those of a batch, at a cost that does not depend on the number of rows.
+
+    Parameters
+    ----------
+    base
+        What rows are: "multinomial" (counts of categories, sparse or not), "gaussian" (real numbers), or a
+        `Multinomial(...)` or `Gaussian(...)` with a prior of your own.
+    sampler
+        "collapsed" (default): each label given all others, weights and parameters integrated out; exact, no step size.
+        "gibbs": the slice sampler over all rows a step; exact. "scir": the slice sampler over a batch of rows a step;
+        exact if counts are kept. "scir_cv" and "sgrld": the stochastic samplers of the papers; for counts of categories.
+    concentration
+        α: a number, or its prior as `Gamma(shape, rate)` (a pair will do).
+    batch_size
+        Rows in a step.
+    counts
+        What the slice samplers know of the clusters: "kept" counts of all rows, or "estimated" from those of the batch,
+        as in the papers. "auto": kept with "scir".
+    step_size, stick_step_size
+        h of "scir", "scir_cv" and "sgrld", for components and for sticks: a number or a schedule. With kept counts None
+        means an exact draw, the limit of a long step.
+    refresh_every, refresh_size
+        SCIR-CV: steps between two references, and rows for each.
+    initial_clusters
+        Rows begin with a label drawn uniformly from so many; 30 by default. A chain merges clusters easily and splits
+        them hardly: begin with more than you expect.
+    split_merge
+        "collapsed": proposals a pass to split or merge whole clusters.
+    keep_clusters
+        The clusters that a draw keeps, the largest first. It does not bound the chain.
+    num_draws
+        Posterior draws kept in each chain.
+    discard
+        The share of a run that is burn-in.
+    num_chains, seed, num_threads
+        Independent chains; the same seed gives the same draws whatever `num_threads` is.
+
+    Attributes
+    ----------
+    weights_, components_ (or means_, precisions_)
+        Posterior means of the clusters that `predict` names.
+    concentration_
+        Posterior mean of α.
+    run_
+        The run: `run_.draws["weights"]` has the axes (chain, draw, cluster), clusters by falling weight and then zeros;
+        `run_.stats` has "num_clusters" and "concentration".
+
+    Examples
+    --------
+    >>> import numpy as np, scirocco as sc
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.poisson([4, 4, 0, 0], (60, 4)), rng.poisson([0, 0, 4, 4], (60, 4))])
+    >>> mixture = sc.models.DPMixture("multinomial", seed=1).fit(X, num_epochs=200, progress=False)
+    >>> labels = mixture.predict(X)
+    >>> len(set(labels[:60])), len(set(labels[60:])), bool(labels[0] != labels[-1])
+    (1, 1, True)
+    """
+
+    def __init__(
+        self,
+        base: Any = "multinomial",
+        *,
+        sampler: str = "collapsed",
+        concentration: Any = (1.0, 1.0),
+        batch_size: int = 1000,
+        counts: str = "auto",
+        step_size: Any = None,
+        stick_step_size: Any = None,
+        refresh_every: int = 5,
+        refresh_size: int = 5000,
+        initial_clusters: int | None = None,
+        split_merge: int = 1,
+        keep_clusters: int = 100,
+        num_draws: int = 50,
+        discard: float = 0.5,
+        num_chains: int = 1,
+        seed: int = 0,
+        num_threads: int | None = None,
+    ):
+        self.base, self.sampler, self.concentration = base, sampler, concentration
+        self.batch_size, self.counts = batch_size, counts
+        self.step_size, self.stick_step_size = step_size, stick_step_size
+        self.refresh_every, self.refresh_size = refresh_every, refresh_size
+        self.initial_clusters, self.split_merge, self.keep_clusters = initial_clusters, split_merge, keep_clusters
+        self.num_draws, self.discard, self.num_chains = num_draws, discard, num_chains
+        self.seed, self.num_threads = seed, num_threads
+
+    @classmethod
+    def preset(cls, name: str, sampler: str = "scir", **changes: Any) -> DPMixture:
+        """The settings of a paper: "baker2018", for "scir", "scir_cv", "sgrld" or "gibbs"."""
+        return cls(**{**given.preset(name, sampler), **changes})
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        num_steps: int | None = None,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
+        validation: Any = None,
+        store: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+    ) -> DPMixture:
+        """Draw clusters given rows.
+
+        Parameters
+        ----------
+        X
+            One row for each observation: whole counts of categories (SciPy sparse or a table), or real numbers. A row
+            of counts that is empty says nothing of its cluster, and takes no part.
+        y
+            Ignored.
+        num_steps, num_epochs, max_seconds
+            One of them; a hundred passes by default.
+        validation
+            Rows to score while the chains run: the mean of their `log_predictive` given the latest draw is shown and
+            kept in `run_.scores`.
+        store, resume, overwrite, callbacks, progress
+            As for `sc.sample`.
+        """
+        family = given.base(self.base).resolve(X)
+        everything = family.rows(X)
+        rows = everything.take(_informative(family, everything))
+        settings = self._settings(family, rows)
+        fit = fits.Fit(
+            saved.KIND,
+            {**settings.as_json(), "family": family.as_json()},
+            lambda: saved.fingerprint(family, everything),
+            rows.num_rows,
+            saved.spec(family, settings),
+            lambda: [MixtureChain(rows, family, settings, self.seed, chain) for chain in range(self.num_chains)],
+            _checks.positive_int(self.num_chains, "num_chains"),
+            _checks.positive_int(self.num_draws, "num_draws"),
+            _checks.positive_int(self.seed, "seed", minimum=0),
+            fits.check_length(
+                num_steps,
+                num_epochs,
+                max_seconds,
+                num_rows=rows.num_rows,
+                batch_size=settings.batch_size,
+                default_epochs=_DEFAULT_EPOCHS,
+            ),
+            self._discard(),
+            capacity=8,
+        )
+        watch = () if validation is None else (_watcher(family, family.rows(validation)),)
+        judges = self._some(rows)
+        self.run_: Run | None
+        self.run_ = fits.run_fit(
+            fit,
+            store=store,
+            resume=resume,
+            overwrite=overwrite,
+            callbacks=(*callbacks, *watch),
+            progress=progress,
+            extra=saved.extra(self.get_params(), family, judges),
+        )
+        assert self.run_ is not None
+        self.__dict__.pop("_online", None)
+        self._settle(dict(self.run_.draws), self.run_.stats, family, judges)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
+        """`fit`, then `predict` of the same rows."""
+        labels: np.ndarray = self.fit(X, y, **options).predict(X)
+        return labels
+
+    def partial_fit(self, X: Any, y: Any = None) -> DPMixture:
+        """Go on with some more rows; with sampler="collapsed".
+
+        The rows join those of earlier calls, which are remembered: what is drawn tends to the posterior of all of them.
+        A call costs two passes over its own rows (the first call twenty). After it the clusters as they are then join the
+        last `num_draws` draws. `fit` begins anew, and so does the first call after it.
+        """
+        if self.sampler != "collapsed":
+            raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
+        family = self._family if hasattr(self, "_online") else given.base(self.base).resolve(X)
+        rows = family.rows(X)
+        rows = rows.take(_informative(family, rows))
+        if hasattr(self, "_online"):
+            for chain in self._online:
+                chain.take_in(rows)
+        else:
+            settings = self._settings(family, rows)
+            self._online = [MixtureChain(rows, family, settings, self.seed, c) for c in range(self.num_chains)]
+            self._latest: list[list[Any]] = [[] for _ in self._online]
+            for chain in self._online:
+                chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
+            self._judges = self._some(rows)
+        for chain, latest in zip(self._online, self._latest, strict=True):
+            latest.append(chain.kept())
+            del latest[: -_checks.positive_int(self.num_draws, "num_draws")]
+        self.run_ = None
+        draws, stats = (
+            {n: np.stack([[kept[part][n] for kept in latest] for latest in self._latest]) for n in names}
+            for part, names in enumerate(self._latest[0][0])
+        )
+        self._settle(draws, stats, family, self._judges)
+        return self
+
+    def chain(self, X: Any, chain: int = 0) -> MixtureChain:
+        """A chain of these settings, for those who drive it themselves."""
+        family = given.base(self.base).resolve(X)
+        rows = family.rows(X)
+        rows = rows.take(_informative(family, rows))
+        return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model: draws as a Zarr group, settings, the base measure; never pickles, never code."""
+        self._check_fitted()
+        configuration = {"sampler": self.sampler, "family": self._family.as_json()}
+        extra = saved.extra(self.get_params(), self._family, self._judges)
+        fits.save(saved.KIND, self._draws, self._stats, configuration, extra, path, overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> DPMixture:
+        """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
+        loaded = fits.load(saved.KIND, path)
+        params, family, judges = saved.opened(loaded.extra)
+        model = cls(**params)
+        model.run_ = None
+        model._settle(loaded.draws, loaded.stats, family, judges)
+        return model
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _settings(self, family: Any, rows: Any) -> Settings:
+        return given.resolve(self.get_params(), family.kind, rows.num_rows)
+
+    def _some(self, rows: Any) -> Any:
+        """Rows by which clusters of different draws are compared."""
+        rng = np.random.default_rng([_checks.positive_int(self.seed, "seed", minimum=0), rows.num_rows])
+        return rows.take(np.sort(rng.permutation(rows.num_rows)[:_JUDGES]))
+
+    def _discard(self) -> float:
+        _checks.positive(self.discard, "discard", allow_zero=True)
+        if float(self.discard) >= 1:
+            raise InvalidValueError(f"`discard` must be below 1, got {self.discard}.")
+        return float(self.discard)
+
+
+def _informative(family: Any, rows: Any) -> np.ndarray:
+    chosen: np.ndarray = family.informative(rows)
+    if not chosen.size:
+        raise InvalidValueError(f"all {rows.num_rows} rows are empty: there is nothing to learn clusters from.")
+    return chosen
+
+
+def _watcher(family: Any, rows: Any) -> Callback:
+    def watch(report: Any) -> dict[str, float] | None:
+        if report.draws is None or not report.draws["rest"].shape[1]:
+            return None
+        draw = {name: np.asarray(values[0, -1]) for name, values in report.draws.items()}
+        return {"log_predictive": float(prediction.log_predictive(family, rows, draw).mean())}
+
+    return watch

@@ -1,0 +1,211 @@
+"""What a fitted mixture tells: labels, predictive densities, how many clusters there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidValueError
+from scirocco.models.dp import prediction, reference
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_ROWS_AT_ONCE = 8192
+
+
+class Results:
+    """Everything that follows from the draws (chain, draw, ...), in memory or on disk."""
+
+    _draws: dict[str, Any]
+    _stats: dict[str, Array]
+    _family: Any
+    _judges: Any
+    """Rows by which a reference is chosen."""
+    n_features_in_: int
+
+    def _settle(self, draws: dict[str, Any], stats: dict[str, Any], family: Any, judges: Any) -> None:
+        if not draws["rest"].shape[1]:
+            raise InvalidValueError(
+                "the run has no draw yet: it is in its burn-in, or ended there. Give it more time."
+            )
+        self._draws, self._stats = draws, {name: np.asarray(value) for name, value in stats.items()}
+        self._family, self._judges, self.n_features_in_ = family, judges, family.width
+        self.__dict__.pop("_chosen", None)
+
+    # -- predictive density -------------------------------------------------------------------------------------------
+
+    def log_predictive(self, X: Any) -> Array:
+        """log p(x | data) of every row, the density averaged over all draws; one value a row.
+
+        Rows of counts: the probability of a row's events in their order (no multinomial coefficient); 0 if it is empty.
+        """
+        rows = self._rows(X)
+        out = np.empty(rows.num_rows)
+        for part in _parts(rows.num_rows):
+            some = rows.take(part)
+            logs = [prediction.log_predictive(self._family, some, self._draw(n)) for n in range(self._count)]
+            out[part] = prediction.log_sum(np.array(logs), axis=0) - np.log(self._count)
+        return out
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `log_predictive`."""
+        return float(self.log_predictive(X).mean())
+
+    # -- labels -------------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability that a row is in each cluster, (rows, clusters), averaged over draws; given that it is in a known one.
+
+        The clusters are those of a reference draw, see `scirocco.models.dp.reference`.
+        """
+        rows, chosen = self._rows(X), self._reference()
+        out = np.zeros((rows.num_rows, chosen.num_clusters))
+        for part in _parts(rows.num_rows):
+            some = rows.take(part)
+            for number, translation in enumerate(chosen.translations):
+                out[part] += reference.translated(self._family, some, self._draw(number), translation)
+        return out / self._count
+
+    def predict(self, X: Any) -> Array:
+        """The most probable cluster of every row."""
+        labels: Array = self.predict_proba(X).argmax(axis=1)
+        return labels
+
+    def co_clustering(self, X: Any, others: Any = None) -> Array:
+        """P(both rows are in one cluster | data), (rows, rows) or (rows, others); needs no labels.
+
+        Between different rows; given a draw they are independent, so that it is Σ_j p_ij p_kj, averaged over draws. A
+        row with itself has 1.
+        """
+        rows = self._rows(X)
+        second = rows if others is None else self._rows(others)
+        out = np.zeros((rows.num_rows, second.num_rows))
+        for number in range(self._count):
+            draw = self._draw(number)
+            left = prediction.memberships(self._family, rows, draw)[:, :-1]
+            right = left if others is None else prediction.memberships(self._family, second, draw)[:, :-1]
+            out += left @ right.T
+        out /= self._count
+        if others is None:
+            np.fill_diagonal(out, 1.0)
+        return out
+
+    # -- clusters -----------------------------------------------------------------------------------------------------
+
+    def num_clusters(self, interval: float | None = None) -> Any:
+        """Clusters that have rows: all draws (chain, draw), or (low, high) of a credible interval."""
+        self._check_fitted()
+        found = self._stats["num_clusters"].astype(int)
+        if interval is None:
+            return found
+        return tuple(int(value) for value in self._interval(found, interval))
+
+    @property
+    def concentration_(self) -> float:
+        """Posterior mean of α."""
+        self._check_fitted()
+        return float(self._stats["concentration"].mean())
+
+    @property
+    def weights_(self) -> Array:
+        """Posterior mean weights of the clusters that `predict` names."""
+        return self._means()["weights"]
+
+    @property
+    def components_(self) -> Array:
+        """Rows of counts: posterior mean probabilities of the categories in the clusters that `predict` names."""
+        return self._parameter("components")
+
+    @property
+    def means_(self) -> Array:
+        """Real rows: posterior means of the clusters that `predict` names."""
+        return self._parameter("means")
+
+    @property
+    def precisions_(self) -> Array:
+        """Real rows: posterior mean precisions."""
+        return self._parameter("precisions")
+
+    def _parameter(self, name: str) -> Array:
+        self._check_fitted()
+        if name not in self._family.parameters:
+            raise AttributeError(
+                f"a mixture with base={self._family.kind!r} has "
+                f"{' and '.join(other + '_' for other in self._family.parameters)}, not {name}_."
+            )
+        return self._means()[name]
+
+    def summary(self, interval: float = 0.9) -> list[dict[str, Any]]:
+        """The clusters that `predict` names, largest first: label, weight, and its credible interval."""
+        chosen, shares = self._reference(), []
+        for number, translation in enumerate(chosen.translations):
+            shares.append(self._weights(number) @ translation)
+        low, high = self._interval(np.array(shares), interval)
+        mean = np.mean(shares, axis=0)
+        return [
+            {"label": int(r), "weight": float(mean[r]), "low": float(low[r]), "high": float(high[r])}
+            for r in np.argsort(-mean, kind="stable")
+        ]
+
+    def _means(self) -> dict[str, Array]:
+        """Σ_c ω_c A_cr, and parameters averaged with these weights."""
+        chosen = self._reference()
+        weights = np.zeros(chosen.num_clusters)
+        sums = {
+            name: np.zeros((chosen.num_clusters, *shape)) for name, shape in self._family.shapes().items()
+        }
+        for number, translation in enumerate(chosen.translations):
+            shared = self._weights(number)[:, None] * translation
+            weights += shared.sum(axis=0)
+            draw = self._draw(number)
+            for name, total in sums.items():
+                total += shared.T @ np.asarray(draw[name][: len(shared)], np.float64)
+        out = {name: total / np.maximum(weights, 1e-300)[:, None] for name, total in sums.items()}
+        return {"weights": weights / self._count, **out}
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _count(self) -> int:
+        """Draws of all chains."""
+        chains, draws = self._draws["rest"].shape[:2]
+        return int(chains * draws)
+
+    def _draw(self, number: int) -> dict[str, Array]:
+        chain, draw = divmod(number, self._draws["rest"].shape[1])
+        return {name: np.asarray(values[chain, draw]) for name, values in self._draws.items()}
+
+    def _weights(self, number: int) -> Array:
+        weights = np.asarray(self._draw(number)["weights"], np.float64)
+        return weights[: np.count_nonzero(weights)]
+
+    def _reference(self) -> reference.Reference:
+        self._check_fitted()
+        if not hasattr(self, "_chosen"):
+            self._chosen = reference.choose(self._family, self._judges, self._draw, self._count)
+        return self._chosen
+
+    def _rows(self, X: Any) -> Any:
+        self._check_fitted()
+        return self._family.rows(X)
+
+    def _interval(self, values: Array, probability: float) -> Array:
+        _checks.positive(probability, "interval")
+        if probability >= 1:
+            raise InvalidValueError(f"`interval` must be below 1, got {probability}.")
+        tail = (1.0 - probability) / 2.0
+        flat = values.reshape(-1) if values.dtype.kind == "i" else values
+        method = "inverted_cdf" if values.dtype.kind == "i" else "linear"
+        return np.quantile(flat, [tail, 1.0 - tail], axis=0, method=method)
+
+    def _check_fitted(self) -> None:
+        if "_family" not in self.__dict__ or "_draws" not in self.__dict__:
+            raise InvalidValueError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
+
+
+def _parts(num_rows: int) -> Iterator[Array]:
+    for first in range(0, num_rows, _ROWS_AT_ONCE):
+        yield np.arange(first, min(first + _ROWS_AT_ONCE, num_rows))

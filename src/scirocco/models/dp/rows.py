@@ -1,0 +1,152 @@
+"""What users hand over, as arrays that compiled code reads; nothing is rounded, clamped or dropped."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class CountRows(NamedTuple):
+    """Whole counts of categories, a CSR matrix."""
+
+    indptr: Array
+    indices: Array
+    counts: Array
+    width: int
+
+    @property
+    def num_rows(self) -> int:
+        """All rows, empty ones included."""
+        return len(self.indptr) - 1
+
+    @property
+    def data(self) -> tuple[Array, Array, Array]:
+        """For compiled code."""
+        return self.indptr, self.indices, self.counts
+
+    def take(self, rows: Array) -> CountRows:
+        """Some rows."""
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        entries = np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return CountRows(indptr, self.indices[entries], self.counts[entries], self.width)
+
+    def lengths(self) -> Array:
+        """Σ_w x_w of every row."""
+        total = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
+        return total[self.indptr[1:]] - total[self.indptr[:-1]]
+
+
+class RealRows(NamedTuple):
+    """Real numbers, a matrix."""
+
+    values: Array
+
+    @property
+    def num_rows(self) -> int:
+        """Rows."""
+        return len(self.values)
+
+    @property
+    def width(self) -> int:
+        """Coordinates."""
+        return int(self.values.shape[1])
+
+    def take(self, rows: Array) -> RealRows:
+        """Some rows."""
+        return RealRows(self.values[rows])
+
+
+def count_rows(X: Any, width: int | None = None) -> CountRows:
+    """Counts of categories from a SciPy sparse matrix or a table of whole numbers.
+
+    `width`: as many categories as the model was fitted with; entries beyond are refused.
+    """
+    if hasattr(X, "tocsr"):
+        matrix = X.tocsr()
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        values = np.asarray(matrix.data)
+        indptr, indices, shape = matrix.indptr, matrix.indices, matrix.shape
+        place = np.repeat(np.arange(shape[0]), np.diff(indptr))
+    else:
+        table = _table(X, "counts")
+        place, indices = np.nonzero(table)
+        values, shape = table[place, indices], table.shape
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=shape[0]))])
+    _check_shape(shape, width, "categories")
+    values = _numbers(values)
+    wrong = np.flatnonzero(~((values >= 0) & (values == np.floor(values)) & np.isfinite(values)))
+    if wrong.size:
+        at = wrong[0]
+        raise InvalidValueError(
+            f"counts must be whole numbers >= 0; row {place[at]}, column {indices[at]} holds {values[at]}. "
+            'Real numbers go with base="gaussian".'
+        )
+    if values.size and values.max() > np.iinfo(np.int32).max:
+        raise InvalidValueError(f"counts must fit in 32 bits, got {values.max():g}.")
+    some = values > 0
+    if not some.all():  # zeros that a sparse matrix holds
+        kept = np.bincount(place[some], minlength=shape[0])
+        indptr = np.concatenate([[0], np.cumsum(kept)])
+        indices, values = indices[some], values[some]
+    return CountRows(
+        np.ascontiguousarray(indptr, np.int64),
+        np.ascontiguousarray(indices, np.int32),
+        np.ascontiguousarray(values, np.int32),
+        int(shape[1]),
+    )
+
+
+def real_rows(X: Any, width: int | None = None) -> RealRows:
+    """Real numbers from a table."""
+    if hasattr(X, "toarray"):
+        X = X.toarray()
+    values = np.array(_numbers(_table(X, "numbers")), np.float64, order="C")
+    _check_shape(values.shape, width, "columns")
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        row, column = wrong[0]
+        raise InvalidValueError(
+            f"rows must hold finite numbers; row {row}, column {column} holds {values[row, column]}. "
+            "Fill in or leave out what is missing."
+        )
+    return RealRows(values)
+
+
+def _table(X: Any, what: str) -> Array:
+    try:
+        table = np.asarray(X)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"`X` must be a table of {what}, got {type(X).__name__}.") from error
+    if table.ndim != 2:
+        raise InvalidValueError(
+            f"`X` must be a table of {what} with one row for each observation; got shape {table.shape}."
+        )
+    return _numbers(table)
+
+
+def _numbers(values: Array) -> Array:
+    if values.dtype == bool:
+        return values.astype(np.int32)
+    if values.dtype.kind not in "iuf":
+        raise InvalidTypeError(f"`X` must hold numbers, got dtype {values.dtype}.")
+    return values
+
+
+def _check_shape(shape: tuple[int, ...], width: int | None, what: str) -> None:
+    if not shape[0] or not shape[1]:
+        raise InvalidValueError(f"`X` is empty: {shape[0]} rows, {shape[1]} {what}.")
+    if width is not None and shape[1] != width:
+        raise InvalidValueError(
+            f"`X` has {shape[1]} {what}, the model was fitted with {width}. Categories that it has not seen have no "
+            "probability: build both tables with the same columns."
+            if shape[1] > width and what == "categories"
+            else f"`X` has {shape[1]} {what}, the model was fitted with {width}: build both tables with the same columns."
+        )

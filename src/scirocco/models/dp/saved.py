@@ -1,0 +1,76 @@
+"""A mixture on disk: what a store holds besides draws."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from scirocco.data.arrays import ArraySource
+from scirocco.models import fits
+from scirocco.models.dp.concentration import Gamma
+from scirocco.models.dp.gaussian import Gaussian, GaussianFamily
+from scirocco.models.dp.multinomial import Multinomial, MultinomialFamily
+from scirocco.models.dp.rows import CountRows, RealRows
+from scirocco.models.dp.settings import Settings
+from scirocco.run.encoding import decode, encode
+
+KIND = fits.Kind("DPMixture", "a Dirichlet-process mixture", "dp")
+_BASES = {"Multinomial": Multinomial, "Gaussian": Gaussian}
+
+
+def spec(family: Any, settings: Settings) -> fits.Spec:
+    """What one draw leaves."""
+    num = settings.keep_clusters
+    parameters = {name: (num, *shape) for name, shape in family.shapes().items()}
+    stats = dict.fromkeys(("num_clusters", "concentration", "passes"), ())
+    return fits.Spec.of({"weights": (num,), "rest": (), **parameters}, stats)
+
+
+def fingerprint(family: Any, rows: Any) -> str:
+    """Of the data."""
+    if isinstance(rows, RealRows):
+        return ArraySource({"values": rows.values}).fingerprint()
+    parts = [ArraySource({"part": part}).fingerprint() for part in rows.data]
+    return "-".join([str(family.width), *parts])
+
+
+def extra(params: dict[str, Any], family: Any, judges: Any) -> dict[str, Any]:
+    """What is needed to come back: arguments, the base measure, rows by which clusters are compared."""
+    arrays = {name: encode(value) for name, value in judges._asdict().items()}
+    return {
+        "params": {name: _written(value) for name, value in params.items()},
+        "family": family.as_json(),
+        "judges": arrays,
+    }
+
+
+def opened(written: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
+    """Arguments, family and rows again."""
+    params = {name: _read(value, name) for name, value in written["params"].items()}
+    kind = {**written["family"]}
+    name = kind.pop("kind")
+    arrays = {key: decode(value, key) for key, value in written["judges"].items()}
+    if name == "multinomial":
+        rows: Any = CountRows(*(np.asarray(arrays[key]) for key in ("indptr", "indices", "counts")), arrays["width"])
+        return params, MultinomialFamily(**kind), rows
+    family = GaussianFamily(
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in kind.items()}
+    )
+    return params, family, RealRows(np.asarray(arrays["values"]))
+
+
+def _written(value: Any) -> Any:
+    """`encode`, which does not know base measures or priors."""
+    if type(value).__name__ in _BASES and dataclasses.is_dataclass(value):
+        fields = dataclasses.asdict(value)  # type: ignore[arg-type]
+        return {"base": type(value).__name__, "fields": {name: encode(part) for name, part in fields.items()}}
+    return encode(tuple(value) if isinstance(value, Gamma) else value)
+
+
+def _read(written: Any, name: str) -> Any:
+    if isinstance(written, dict) and "base" in written:
+        fields = {key: decode(value, key) for key, value in written["fields"].items()}
+        return _BASES[written["base"]](**fields)
+    return decode(written, name)

@@ -1,0 +1,150 @@
+"""What a mixture is told: checked once, in words that name the fix; and the paper's settings by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.dp import concentration
+from scirocco.models.dp.gaussian import Gaussian
+from scirocco.models.dp.multinomial import Multinomial
+from scirocco.samplers import schedules
+
+SAMPLERS = ("collapsed", "gibbs", "scir", "scir_cv", "sgrld")
+COUNTS = ("auto", "kept", "estimated")
+ESTIMATING = ("scir", "scir_cv", "sgrld")
+_BASES: dict[str, Any] = {"multinomial": Multinomial, "gaussian": Gaussian}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that defines a chain, but for the base measure, the data and the seed."""
+
+    sampler: str
+    concentration: concentration.Gamma | float
+    batch_size: int
+    counts: str
+    """"kept" or "estimated"; "auto" has been resolved."""
+    step_size: schedules.Schedule | None
+    stick_step_size: schedules.Schedule | None
+    refresh_every: int
+    refresh_size: int
+    initial_clusters: int
+    split_merge: int
+    """Proposals a pass."""
+    keep_clusters: int
+    num_threads: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For records."""
+        out = dataclasses.asdict(self)
+        del out["num_threads"]
+        prior = self.concentration
+        out["concentration"] = list(prior) if isinstance(prior, concentration.Gamma) else prior
+        for name in ("step_size", "stick_step_size"):
+            out[name] = repr(out[name]) if out[name] is not None else None
+        return out
+
+
+def base(given: Any) -> Multinomial | Gaussian:
+    """A base measure, or the default one of a name."""
+    if isinstance(given, (Multinomial, Gaussian)):
+        return given
+    if not isinstance(given, str):
+        raise InvalidTypeError(
+            f'`base` must be "multinomial", "gaussian", a Multinomial or a Gaussian, got {type(given).__name__}.'
+        )
+    _checks.choice(given, "base", tuple(_BASES))
+    chosen: Multinomial | Gaussian = _BASES[given]()
+    return chosen
+
+
+def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
+    """The arguments of `DPMixture`, checked, with what was left open filled in."""
+    sampler = given["sampler"]
+    _checks.choice(sampler, "sampler", SAMPLERS)
+    if kind != "multinomial" and sampler in ("scir_cv", "sgrld"):
+        raise InvalidValueError(
+            f'sampler="{sampler}" moves probabilities of categories: it goes with base="multinomial". Real rows have '
+            '"collapsed", "gibbs" and "scir".'
+        )
+    counts = _counts(given, sampler)
+    batch = min(_checks.positive_int(given["batch_size"], "batch_size"), num_rows)
+    steps = _step_sizes(given, sampler, counts)
+    initial = 30 if given["initial_clusters"] is None else given["initial_clusters"]
+    return Settings(
+        sampler,
+        concentration.resolve(given["concentration"]),
+        num_rows if sampler == "gibbs" else batch,
+        counts,
+        *steps,
+        _checks.positive_int(given["refresh_every"], "refresh_every"),
+        min(_checks.positive_int(given["refresh_size"], "refresh_size"), num_rows),
+        min(_checks.positive_int(initial, "initial_clusters"), num_rows),
+        _checks.positive_int(given["split_merge"], "split_merge", minimum=0) if sampler == "collapsed" else 0,
+        _checks.positive_int(given["keep_clusters"], "keep_clusters"),
+        None if given["num_threads"] is None else _checks.positive_int(given["num_threads"], "num_threads"),
+    )
+
+
+def _counts(given: dict[str, Any], sampler: str) -> str:
+    wanted = given["counts"]
+    _checks.choice(wanted, "counts", COUNTS)
+    if wanted == "estimated" and sampler not in ESTIMATING:
+        raise InvalidValueError(
+            f'sampler="{sampler}" keeps the counts of all rows; counts="estimated" goes with {", ".join(ESTIMATING)}.'
+        )
+    if wanted == "kept" and sampler == "scir_cv":
+        raise InvalidValueError(
+            'sampler="scir_cv" reduces the noise of estimated counts; kept ones have none: take sampler="scir".'
+        )
+    if wanted == "auto":
+        return "estimated" if sampler in ("scir_cv", "sgrld") else "kept"
+    return str(wanted)
+
+
+def _step_sizes(
+    given: dict[str, Any], sampler: str, counts: str
+) -> tuple[schedules.Schedule | None, schedules.Schedule | None]:
+    """h of the components and of the sticks; None: an exact draw, which is the limit of a long step."""
+    if sampler in ("collapsed", "gibbs"):
+        for name in ("step_size", "stick_step_size"):
+            if given[name] is not None:
+                raise InvalidValueError(f'sampler="{sampler}" has no step size: leave `{name}` out.')
+        return None, None
+    step, stick = given["step_size"], given["stick_step_size"]
+    if step is None and counts == "estimated":
+        step = {"scir": 0.02, "scir_cv": 0.1, "sgrld": 0.001}[sampler]
+    if step is None and sampler == "sgrld":
+        step = 0.001
+    stick = step if stick is None else stick
+    return _schedule(step), _schedule(stick)
+
+
+def _schedule(given: Any) -> schedules.Schedule | None:
+    if given is None:
+        return None
+    made = schedules.normalise(given, "DPMixture")
+    return made if isinstance(made, schedules.Schedule) else schedules.constant(float(made))
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "baker2018": {
+        "scir": {"a": 0.5, "step_size": 0.1, "stick_step_size": 0.1, "initial_clusters": 20},
+        "scir_cv": {"a": 0.5, "step_size": 0.1, "stick_step_size": 0.1, "initial_clusters": 20},
+        "sgrld": {"a": 0.001, "step_size": 0.001, "stick_step_size": 0.005, "initial_clusters": 30},
+        "gibbs": {"a": 0.5, "initial_clusters": 20},
+    }
+}
+"""Table 3 of the supplement of Baker et al. (2018), by sampler. SCIR-CV, which came later, takes the settings of SCIR."""
+
+
+def preset(name: str, sampler: str) -> dict[str, Any]:
+    """The arguments of `DPMixture` that make a paper's setting: counts are estimated, as in the paper."""
+    _checks.choice(name, "preset", tuple(PRESETS))
+    _checks.choice(sampler, "sampler", tuple(PRESETS[name]))
+    found = dict(PRESETS[name][sampler])
+    estimated = {} if sampler == "gibbs" else {"counts": "estimated", "batch_size": 1000}
+    return {"base": Multinomial(found.pop("a")), "sampler": sampler, **found, **estimated}

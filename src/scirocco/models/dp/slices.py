@@ -1,0 +1,216 @@
+r"""The slice sampler on the sticks of a Dirichlet process: exact on all rows, stochastic on a batch of them.
+
+One step, given labels z (supplement D.3 of Baker et al. 2018, with ω_j = v_j ∏_{l<j} (1 - v_l)):
+
+1. sticks v_j | z ~ Beta(1 + m_j, α + Σ_{l>j} m_l), as two gamma numbers, for j up to the last component with rows;
+2. parameters θ_j | z; then α | v ~ Gamma(b₁ + J, b₂ - Σ_{j<=J} log(1 - v_j));
+3. slices u_i ~ U(0, ω_{z_i}) of the batch, and components from the prior until what is left of the stick is below all;
+4. z_i for the rows of the batch, ∝ f(x_i | θ_j) over ω_j > u_i.
+
+`gibbs`: the batch is all rows, and 1 and 2 are exact draws. The stochastic samplers move the numbers of 1 and 2 by a step
+of SCIR, SCIR-CV or SGRLD towards the same laws, with m_j and the sums of θ_j either kept for all rows, and then exact,
+or estimated by N/n times those of the batch, as in the paper.
+
+A gamma number that is moved only a little remembers the sum that it was divided by, and that sum depends on labels which
+have changed since. With kept counts the sums are drawn anew before each step: then SCIR is exact for any step size.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from scirocco.diffusions.host._threads import run_blocks
+from scirocco.models.dp import concentration
+from scirocco.models.dp.settings import Settings
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
+_MUCH = 20_000  # numbers to draw, below which threads cost more than they save
+_TOO_MANY = 1 << 16
+
+
+class Slices:
+    """Labels, sticks and components.
+
+    Parameters
+    ----------
+    rows
+        Rows that say something of their cluster.
+    family
+        Their base measure.
+    settings
+        From `settings.resolve`.
+    rng
+        For the labels to begin with: uniform over `initial_clusters`; sticks and components from the prior.
+    """
+
+    def __init__(self, rows: Any, family: Any, settings: Settings, rng: np.random.Generator):
+        self.family, self.settings = family, settings
+        self.data = family.kernel_data(rows)
+        self.keeps = settings.counts == "kept"
+        self.alpha = concentration.start(settings.concentration)
+        self.num = settings.initial_clusters
+        """Components up to the last one that has rows."""
+        self.labels = rng.integers(0, self.num, rows.num_rows).astype(np.int32)
+        self._allocate(2 * self.num + 8)
+        if self.keeps:
+            _compiled().count_all(self.data, self.labels, self.clusters)
+        else:
+            self.clusters[0][: self.num] = np.bincount(self.labels, minlength=self.num)
+        words = rng.integers(0, 1 << 63, 4, dtype=np.uint64)
+        _kernels().extend(
+            *(self.data, self.sticks, self.weights, self.parameters, self.clusters),
+            *(0, 1.0, 0.0, self.alpha, words[:2], words[2:]),
+        )
+
+    def _allocate(self, capacity: int) -> None:
+        """Room for components; all free."""
+        self.clusters = self.family.clusters(capacity)
+        self._batch = self.clusters if self.keeps else self.family.clusters(capacity)
+        self._reference = self.family.clusters(capacity if self.settings.sampler == "scir_cv" else 1)
+        for free in (self.clusters, self._batch, self._reference):
+            _compiled().clear_all(self.data, free)
+        self.sticks = np.ones((capacity, 2))
+        self.weights = np.zeros(capacity)
+        self.parameters = self.family.parameter_arrays(capacity)
+
+    def _grow(self) -> None:
+        """Twice as much room."""
+        before = (self.clusters, self._reference, self.parameters, self.sticks, self.weights)
+        capacity = len(self.weights)
+        if capacity >= _TOO_MANY:
+            raise FloatingPointError(
+                f"the chain has {capacity:,} components: it has diverged. Take a smaller step size."
+            )
+        self._allocate(2 * capacity)
+        for olds, news in zip(before[:3], (self.clusters, self._reference, self.parameters), strict=True):
+            for old, new in zip(olds, news, strict=True):
+                if old.shape != new.shape:
+                    new[..., : old.shape[-1]] = old
+        self.sticks[:capacity], self.weights[:capacity] = before[3:]
+
+    def step(self, batch: Array, words: Any, refresh: Array | None, step_number: int) -> None:
+        """One step; `words(purpose)` are seeds, `refresh` the rows of a new reference of SCIR-CV, if it is time."""
+        seeds = functools.cache(lambda purpose: np.array(words(purpose), np.uint64))
+        scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
+        if not self.keeps:
+            scale = self.labels.size / batch.size
+            _kernels().tally(batch, self.data, self.labels, self._batch, self.num)
+        if refresh is not None:
+            _kernels().tally(refresh, self.data, self.labels, self._reference, self.num)
+        self._move(scale, reference_scale, seeds, step_number)
+        rest = _kernels().weigh_sticks(self.sticks, self.weights, self.num)
+        bounds = np.empty(batch.size)
+        lowest = _kernels().slice_rows(batch, self.labels, self.weights, bounds, seeds(3))
+        known = self.num
+        while True:
+            known, rest = _kernels().extend(
+                *(self.data, self.sticks, self.weights, self.parameters, self.clusters),
+                *(known, rest, lowest, self.alpha, seeds(4), seeds(5)),
+            )
+            if rest < lowest:
+                break
+            self._grow()
+        self._label(batch, bounds, known, seeds(6))
+
+    def _move(self, scale: float, reference_scale: float, seeds: Any, step_number: int) -> None:
+        """Sticks, components and α given labels."""
+        settings, num = self.settings, self.num
+        by_sticks, stick_step = self._method(settings.stick_step_size, step_number)
+        by, step = self._method(settings.step_size, step_number)
+        has_reference = settings.sampler == "scir_cv"
+        reference = self._reference if has_reference else self._batch
+        logs = _kernels().move_sticks(
+            *(self.sticks, self._batch[0], scale, reference[0], reference_scale, num, self.alpha),
+            *(by_sticks, stick_step, self.keeps, seeds(0)),
+        )
+        if self.keeps and by != 0:
+            _kernels().rescale_components(self.data, self.parameters, self.clusters, num, seeds(1))
+        work = functools.partial(
+            _kernels().move_components,
+            *(self.data, self.parameters, self._batch, scale, reference, reference_scale, num, by, step),
+            seeds(1),
+        )
+        coordinates = self.family.width
+        if coordinates * num > _MUCH:
+            run_blocks(work, coordinates, settings.num_threads)
+        else:
+            work(0, coordinates)
+        _kernels().settle_components(self.data, self.parameters, 0, num)
+        prior = settings.concentration
+        if isinstance(prior, concentration.Gamma):
+            rng = np.random.Generator(np.random.Philox(key=seeds(2)))
+            self.alpha = max(float(rng.standard_gamma(prior.shape + num)) / (prior.rate - logs), 1e-10)
+
+    def _method(self, schedule: Any, step_number: int) -> tuple[int, float]:
+        """An exact draw if there is no step size."""
+        if schedule is None:
+            return _METHODS["gibbs"], 1.0
+        return _METHODS[self.settings.sampler], float(schedule(step_number))
+
+    def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
+        kernels = _kernels()
+        chosen = np.empty(batch.size, np.int32)
+        work = functools.partial(
+            kernels.allocate,
+            *(batch, self.data, self.parameters, self.weights, bounds, self.labels, chosen, known, seed),
+        )
+        blocks = -(-batch.size // kernels.BLOCK)
+        if blocks * kernels.BLOCK * known > _MUCH:
+            run_blocks(work, blocks, self.settings.num_threads)
+        else:
+            work(0, blocks)
+        self.num = kernels.relabel(batch, self.data, self.labels, chosen, self.clusters, self.keeps)
+
+    @property
+    def num_clusters(self) -> int:
+        """Components that have rows."""
+        return int(np.count_nonzero(self.clusters[0][: self.num]))
+
+    def draw(self, rng: np.random.Generator) -> tuple[Array, float, dict[str, Array]]:
+        """Weights of the components that have rows, of the rest, and parameters, as they are."""
+        _kernels().weigh_sticks(self.sticks, self.weights, self.num)
+        occupied = np.flatnonzero(self.clusters[0][: self.num])
+        weights = self.weights[occupied].copy()
+        rest = max(0.0, 1.0 - float(weights.sum()))
+        return weights, rest, self.family.named(self.parameters, occupied)
+
+    def state(self) -> dict[str, Array]:
+        """Arrays from which `restore` goes on bit for bit."""
+        parts = {"cluster": self.clusters, "reference": self._reference, "parameter": self.parameters}
+        return {
+            "labels": self.labels,
+            "concentration": np.array([self.alpha]),
+            "slots": np.array([len(self.weights), self.num], np.int64),
+            "sticks": self.sticks,
+            **{f"{name}{place}": part for name, some in parts.items() for place, part in enumerate(some)},
+        }
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Take up where `state` was taken."""
+        capacity, self.num = (int(value) for value in state["slots"])
+        self._allocate(capacity)
+        self.labels = np.array(state["labels"], np.int32)
+        self.alpha = float(state["concentration"][0])
+        self.sticks[...] = state["sticks"]
+        parts = {"cluster": self.clusters, "reference": self._reference, "parameter": self.parameters}
+        for name, some in parts.items():
+            for place, part in enumerate(some):
+                part[...] = state[f"{name}{place}"]
+
+
+def _kernels() -> Any:
+    """The compiled part, imported when it is first needed."""
+    from scirocco.models.dp import _slices
+
+    return _slices
+
+
+def _compiled() -> Any:
+    from scirocco.models.dp import _collapsed
+
+    return _collapsed

@@ -1,0 +1,68 @@
+"""Labels have the exact posterior law, by enumeration of all partitions of a few rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scirocco.models.dp import settings
+from scirocco.models.dp.chain import MixtureChain
+from scirocco.models.dp.gaussian import Gaussian
+from scirocco.models.dp.multinomial import Multinomial
+from tests.models.dp import partitions
+
+pytest.importorskip("numba")
+
+COUNTS = np.array([[2, 0, 0], [3, 1, 0], [0, 2, 0], [0, 1, 20], [0, 0, 1]])
+REAL = np.array([[0.1, 1.0], [0.4, 0.8], [-1.2, 0.1], [-0.9, -0.3], [2.0, 1.5]])
+GIVEN: dict[str, Any] = {
+    "sampler": "collapsed",
+    "concentration": (2.0, 1.5),
+    "batch_size": 3,
+    "counts": "auto",
+    "step_size": None,
+    "stick_step_size": None,
+    "refresh_every": 1,
+    "refresh_size": 5,
+    "initial_clusters": 2,
+    "split_merge": 2,
+    "keep_clusters": 10,
+    "num_threads": 1,
+}
+
+
+def chain(X: Any, base: Any, seed: int, **changes: Any) -> tuple[MixtureChain, Any, Any]:
+    family = base.resolve(X)
+    rows = family.rows(X)
+    chosen = settings.resolve({**GIVEN, **changes}, family.kind, rows.num_rows)
+    return MixtureChain(rows, family, chosen, seed, 0), family, rows
+
+
+SAMPLERS = {
+    "collapsed": {},
+    "collapsed, α given": {"concentration": 0.7},
+    "collapsed, no split": {"split_merge": 0},
+    "gibbs": {"sampler": "gibbs"},
+    "gibbs, α given": {"sampler": "gibbs", "concentration": 0.7},
+    "kept counts": {"sampler": "scir"},
+    "kept counts, short steps": {"sampler": "scir", "step_size": 0.7},
+}
+
+
+@pytest.mark.parametrize("base", ["multinomial", "gaussian"])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_partitions_have_the_posterior_law(name: str, base: str, seed: int) -> None:
+    changes = SAMPLERS[name]
+    X, measure = (COUNTS, Multinomial(0.6)) if base == "multinomial" else (REAL, Gaussian(strength=0.3, rate=0.4))
+    made, family, rows = chain(X, measure, seed, **changes)
+    law = partitions.posterior(family, rows, {**GIVEN, **changes}["concentration"])
+    seen = np.zeros((12_000, 52))
+    place = {labels: number for number, labels in enumerate(law)}
+    made.advance(50)
+    for draw in seen:
+        made.advance(1)
+        draw[place[partitions.canonical(made.engine.labels)]] = 1.0
+    likely = np.array(list(law.values())) > 2e-3  # rarer ones have no normal means
+    assert partitions.furthest(seen[:, likely], np.array(list(law.values()))[likely]) < 5.5
