@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import partitions
 from scirocco.models.dp import settings
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.gaussian import Gaussian
 from scirocco.models.dp.multinomial import Multinomial
-from tests.models.dp import partitions
 
 pytest.importorskip("numba")
 
@@ -55,14 +55,27 @@ SAMPLERS = {
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_partitions_have_the_posterior_law(name: str, base: str, seed: int) -> None:
     changes = SAMPLERS[name]
-    X, measure = (COUNTS, Multinomial(0.6)) if base == "multinomial" else (REAL, Gaussian(strength=0.3, rate=0.4))
+    X, measure = (
+        (COUNTS, Multinomial(0.6)) if base == "multinomial" else (REAL, Gaussian(strength=1.0, rate=0.8))
+    )
     made, family, rows = chain(X, measure, seed, **changes)
     law = partitions.posterior(family, rows, {**GIVEN, **changes}["concentration"])
-    seen = np.zeros((12_000, 52))
-    place = {labels: number for number, labels in enumerate(law)}
-    made.advance(50)
-    for draw in seen:
+    labels = np.array(list(law))
+    probabilities = np.array(list(law.values()))
+    pairs = np.triu_indices(labels.shape[1], 1)
+    # what a partition is asked: the number of clusters, which rows are together, and whether it is one of the likely
+    asked = np.concatenate(
+        [
+            labels.max(axis=1)[:, None] == np.arange(4),
+            labels[:, pairs[0]] == labels[:, pairs[1]],
+            (np.arange(len(labels))[:, None] == np.flatnonzero(probabilities > 0.04)),
+        ],
+        axis=1,
+    ).astype(float)
+    place = {found: number for number, found in enumerate(law)}
+    made.advance(100)
+    seen = np.empty(10_000, int)
+    for number in range(len(seen)):
         made.advance(1)
-        draw[place[partitions.canonical(made.engine.labels)]] = 1.0
-    likely = np.array(list(law.values())) > 2e-3  # rarer ones have no normal means
-    assert partitions.furthest(seen[:, likely], np.array(list(law.values()))[likely]) < 5.5
+        seen[number] = place[partitions.canonical(made.engine.labels)]
+    assert partitions.furthest(asked[seen], probabilities @ asked) < 5.5

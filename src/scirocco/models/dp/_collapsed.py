@@ -91,7 +91,17 @@ def sweep(
 
 @called
 def _allocate(
-    members: Any, num: int, first: int, second: int, forced: bool, labels: Any, data: Any, pair: Any, space: Any, s0: Any, s1: Any
+    members: Any,
+    num: int,
+    first: int,
+    second: int,
+    forced: bool,
+    labels: Any,
+    data: Any,
+    pair: Any,
+    space: Any,
+    s0: Any,
+    s1: Any,
 ) -> tuple[Any, Any, float]:
     """Put rows one by one beside `first` (slot 0) or `second` (slot 1): the log probability of what came out.
 
@@ -133,7 +143,7 @@ def split_or_merge(
     space: Any,
     words: Any,
 ) -> tuple[int, bool]:
-    """Propose to split the cluster of two rows, or to merge their two clusters; the slots used, and whether it was done.
+    """Propose to split the cluster of two rows, or merge their two clusters; the slots used, and whether it was done.
 
     Sequentially allocated (Dahl 2005): the other rows, in a random order, choose between the two by the same
     probabilities as in `sweep`; a merge is weighed by the probability that a split would have given what is there.

@@ -4,8 +4,8 @@ A row x has in cluster k, given the rows that are in it, the probability (but fo
 
     ∏_w (a + S_wk)(a + S_wk + 1)...(a + S_wk + x_w - 1) / (Va + n_k)(Va + n_k + 1)...(Va + n_k + L - 1).
 
-`data` are the arrays of a CSR matrix. `clusters` are sizes m_k, totals n_k, the table S_wk, in which one category of all
-clusters lies together, and [a].
+`data` are the arrays of a CSR matrix. `clusters` are sizes m_k, totals n_k, the table S_wk, in which one category of
+all clusters lies together, and [a].
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import called
+from scirocco.diffusions.host._random import called, inlined
 
 _TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double
 _SMALL = 1e-100
 _MANY = 16  # counts above are handled by logarithms
 
 
-@called
+@inlined
 def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
     """Multiply weights[k], k < num, by the probability of a row in each cluster; up to a common factor."""
     indptr, indices, counts = data
@@ -55,7 +55,7 @@ def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
         _settle(num, weights, above, below)
 
 
-@called
+@inlined
 def _settle(num: int, weights: Any, above: Any, below: Any) -> None:
     highest = 0.0
     for k in range(num):
@@ -90,7 +90,7 @@ def _weigh_by_logarithms(row: int, data: Any, clusters: Any, num: int, weights: 
         weights[k] *= math.exp(min(0.0, logs[k] - highest))
 
 
-@called
+@inlined
 def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
     """A row joins a cluster (sign 1) or leaves it (-1)."""
     indptr, indices, counts = data

@@ -1,4 +1,4 @@
-"""Compiled moves and densities of the probabilities θ_k of categories, kept as gamma numbers that have not been divided.
+"""Compiled moves and densities of the probabilities θ_k of categories, kept as gamma numbers not yet divided.
 
 `parameters` are those numbers, (categories, clusters), and the probabilities made of them.
 """
@@ -49,7 +49,7 @@ def advance(
 
 @called
 def rescale(parameters: Any, clusters: Any, num: int, seed: Any) -> None:
-    """Sums over categories drawn anew, ~ Gamma(Va + n_k): they say nothing of θ, but must have the law of the present n_k."""
+    """Sums over categories drawn anew, ~ Gamma(Va + n_k): nothing of θ, but of the present n_k."""
     gammas, totals, prior = parameters[0], clusters[1], clusters[3][0]
     for k in range(num):
         s0, s1 = stream(seed[0], seed[1], uint64(gammas.shape[0] + k))

@@ -8,7 +8,7 @@ from numba.extending import overload
 
 from scirocco.models.dp import _counts, _counts_parameters, _normal, _normal_parameters
 
-_PLAIN = {"nogil": True, "error_model": "numpy"}
+_PLAIN: Any = {"nogil": True, "error_model": "numpy"}
 
 
 def _of(data: Any) -> Any:
@@ -40,7 +40,20 @@ def evidence(data: Any, clusters: Any, k: Any) -> Any:
     """log of the density of all rows of a cluster."""
 
 
-def advance(data: Any, parameters: Any, clusters: Any, scale: Any, reference: Any, reference_scale: Any, num: Any, method: Any, step: Any, seed: Any, first: Any, last: Any) -> None:
+def advance(
+    data: Any,
+    parameters: Any,
+    clusters: Any,
+    scale: Any,
+    reference: Any,
+    reference_scale: Any,
+    num: Any,
+    method: Any,
+    step: Any,
+    seed: Any,
+    first: Any,
+    last: Any,
+) -> None:
     """A step of the parameters of clusters k < num, in some of their coordinates."""
 
 
@@ -95,9 +108,28 @@ def _evidence(data: Any, clusters: Any, k: Any) -> Any:
 
 
 @overload(advance, jit_options=_PLAIN, strict=False)
-def _advance(data: Any, parameters: Any, clusters: Any, scale: Any, reference: Any, reference_scale: Any, num: Any, method: Any, step: Any, seed: Any, first: Any, last: Any) -> Any:
+def _advance(
+    data: Any,
+    parameters: Any,
+    clusters: Any,
+    scale: Any,
+    reference: Any,
+    reference_scale: Any,
+    num: Any,
+    method: Any,
+    step: Any,
+    seed: Any,
+    first: Any,
+    last: Any,
+) -> Any:
     chosen = _parameters_of(data).advance
-    return lambda data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last: chosen(parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last)
+    return (
+        lambda data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last: (
+            chosen(
+                parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last
+            )
+        )
+    )
 
 
 @overload(rescale, jit_options=_PLAIN, strict=False)
@@ -121,10 +153,14 @@ def _settle(data: Any, parameters: Any, first: Any, last: Any) -> Any:
 @overload(density, jit_options=_PLAIN, strict=False)
 def _density(row: Any, data: Any, parameters: Any, num: Any, weights: Any, space: Any) -> Any:
     chosen = _parameters_of(data).density
-    return lambda row, data, parameters, num, weights, space: chosen(row, data, parameters, num, weights, space)
+    return lambda row, data, parameters, num, weights, space: chosen(
+        row, data, parameters, num, weights, space
+    )
 
 
 @overload(density_by_logarithms, jit_options=_PLAIN, strict=False)
 def _density_by_logarithms(row: Any, data: Any, parameters: Any, num: Any, weights: Any, space: Any) -> Any:
     chosen = _parameters_of(data).density_by_logarithms
-    return lambda row, data, parameters, num, weights, space: chosen(row, data, parameters, num, weights, space)
+    return lambda row, data, parameters, num, weights, space: chosen(
+        row, data, parameters, num, weights, space
+    )

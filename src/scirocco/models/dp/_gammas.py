@@ -14,15 +14,22 @@ GIBBS, SCIR, SCIR_CV, SGRLD = 0, 1, 2, 3
 
 @called
 def moved(
-    s0: Any, s1: Any, x: float, shape: float, reference: float, pull: float, method: int, step: float, plain: Any
+    s0: Any,
+    s1: Any,
+    x: float,
+    shape: float,
+    reference: float,
+    pull: float,
+    method: int,
+    step: float,
+    plain: Any,
 ) -> tuple[Any, Any, float]:
     """x after a step; `plain` are `factors(step, 1.0)`.
 
     GIBBS: x ~ Gamma(shape).  SCIR: dx = (shape - x) dt + sqrt(2x) dW, exactly, over the time `step`.
     SCIR_CV: dx = (shape - bx) dt + sqrt(2x) dW with b = (shape - 1)/(reference - 1), `reference` being the shape from
-    more rows; as SCIR if that is not above 1.  SGRLD: an Euler step of dx = (shape - x - pull) dt + sqrt(2x) dW, reflected
-    at 0, with the pull n x/Σx of the n counts that the shapes of all numbers divided by one sum share: this has the same
-    law after division, and a sum that does not depend on counts.
+    more rows; as SCIR if that is not above 1.  SGRLD: an Euler step of dx = (shape - x - pull) dt + sqrt(2x) dW,
+    reflected at 0, with the pull n x/Σx of all n counts: the same law after division, and a sum that no count changes.
     """
     if method == GIBBS:
         return gamma(s0, s1, shape)

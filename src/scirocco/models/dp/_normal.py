@@ -7,8 +7,8 @@ Given m rows of a cluster with sums s and q of x and x²,
 
 and a further x has the density ∏_d Γ(a'+½)/Γ(a') (r_d/π)^½ (1 + r_d (x - μ'_d)²)^-(a'+½),  r_d = κ'/(2 b'_d (κ'+1)).
 
-`data` is (values,). `clusters` are sizes, sums, squares, and what follows from them (μ', r, and by cluster the logarithm
-of the constant and a' + ½), then [κ, a] and b. All clusters of one coordinate lie together.
+`data` is (values,). `clusters` are sizes, sums, squares, and what follows from them (μ', r, and by cluster the
+logarithm of the constant and a' + ½), then [κ, a] and b. All clusters of one coordinate lie together.
 """
 
 from __future__ import annotations

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import cached, called, stream
+from scirocco.diffusions.host._random import cached, inlined, stream
 
-_ROUNDS = 6
+_ROUNDS = 5
+_LEAST = 5  # bits of half a number: networks of fewer make few of the permutations
 
 
 def kept(function: Callable[..., Any]) -> Any:
@@ -22,14 +24,15 @@ def kept(function: Callable[..., Any]) -> Any:
     return cached(function)
 
 
-@called
-def _shuffled(position: uint64, half: uint64, seed0: uint64, seed1: uint64) -> uint64:
+@inlined
+def _shuffled(position: uint64, half: uint64, keys: Any) -> uint64:
     """A bijection of the numbers of 2 * half bits: a Feistel network, whose rounds need not be invertible."""
     mask = (uint64(1) << half) - uint64(1)
     left, right = position >> half, position & mask
     for number in range(_ROUNDS):
-        word, _ = stream(seed0, seed1, (right << uint64(3)) | uint64(number))
-        left, right = right, left ^ (word & mask)
+        word = (right + keys[number]) * uint64(0x9E3779B97F4A7C15)
+        word = (word ^ (word >> uint64(29))) * uint64(0xBF58476D1CE4E5B9)
+        left, right = right, left ^ ((word >> uint64(32)) & mask)
     return (left << half) | right
 
 
@@ -40,11 +43,14 @@ def rows_at(first: int, num_rows: int, seed0: Any, seed1: Any, out: Any) -> None
     A number beyond the last row is shuffled again until it is a row: a permutation stays one if some of the numbers
     are left out in this way.
     """
-    half = uint64(1)
+    half = uint64(_LEAST)
     while (uint64(1) << (uint64(2) * half)) < uint64(num_rows):
         half += uint64(1)
+    keys = np.empty(_ROUNDS, np.uint64)
+    for number in range(_ROUNDS):
+        keys[number], _ = stream(seed0, seed1, uint64(number))
     for place in range(out.size):
-        row = _shuffled(uint64(first + place), half, seed0, seed1)
+        row = _shuffled(uint64(first + place), half, keys)
         while row >= uint64(num_rows):
-            row = _shuffled(row, half, seed0, seed1)
+            row = _shuffled(row, half, keys)
         out[place] = row

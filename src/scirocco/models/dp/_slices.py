@@ -74,7 +74,15 @@ def move_sticks(
             s0, s1, sticks[j, 0], 1.0 + here, 1.0 + there, pull * sticks[j, 0], method, step, plain
         )
         s0, s1, two = moved(
-            s0, s1, sticks[j, 1], alpha + after, alpha + reference_after, pull * sticks[j, 1], method, step, plain
+            s0,
+            s1,
+            sticks[j, 1],
+            alpha + after,
+            alpha + reference_after,
+            pull * sticks[j, 1],
+            method,
+            step,
+            plain,
         )
         sticks[j, 0], sticks[j, 1] = max(one, _FLOOR), max(two, _FLOOR)
         logs += math.log(sticks[j, 1]) - math.log(sticks[j, 0] + sticks[j, 1])
@@ -217,7 +225,7 @@ def allocate(
 
 @kept
 def relabel(rows: Any, data: Any, labels: Any, chosen: Any, clusters: Any, keeps: bool) -> int:
-    """Write new labels; sums of clusters (`keeps`) or only their sizes follow. Returns the components up to the last one."""
+    """Write new labels; sums of clusters (`keeps`) or only sizes follow. Returns the components up to the last."""
     sizes = clusters[0]
     for place in range(rows.size):
         row, label = rows[place], chosen[place]

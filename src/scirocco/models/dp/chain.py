@@ -9,6 +9,7 @@ import numpy as np
 
 from scirocco.errors import SciroccoWarning
 from scirocco.models.dp.collapsed import Collapsed
+from scirocco.models.dp.compiled import rows_at
 from scirocco.models.dp.settings import Settings
 from scirocco.models.dp.slices import Slices
 
@@ -63,10 +64,8 @@ class MixtureChain:
 
     def _rows(self, first: int, count: int, order: int, purpose: int) -> Array:
         """Some rows of a random order of all."""
-        from scirocco.models.dp._order import rows_at
-
         out = np.empty(count, np.int64)
-        rows_at(first, self.num_rows, np.uint64(self.seed), np.uint64(order * _STREAMS + purpose), out)
+        rows_at(first, self.num_rows, np.array([self.seed, order * _STREAMS + purpose], np.uint64), out)
         return out
 
     def _words(self, purpose: int) -> tuple[int, int]:
@@ -101,8 +100,8 @@ class MixtureChain:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"a draw has {found} clusters, and the {self.settings.keep_clusters} largest are kept; the others count "
-                f"as not yet seen. Give keep_clusters={2 * found} to keep them.",
+                f"a draw has {found} clusters, and the {self.settings.keep_clusters} largest are kept; the others "
+                f"count as not yet seen. Give keep_clusters={2 * found} to keep them.",
                 SciroccoWarning,
                 stacklevel=2,
             )

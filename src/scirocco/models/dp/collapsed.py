@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from scirocco.models.dp import concentration
+from scirocco.models.dp.compiled import collapsed_kernels as kernels
 from scirocco.models.dp.settings import Settings
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SLOTS = 16  # at least
 _SETTLED = 20  # passes before the first split or merge: at the beginning clusters are alike, and most would be merged
-_SPARSE = 2  # so many slots for each cluster, and labels are renumbered
+_SPARSE = 1.25  # so many slots for each cluster, and labels are renumbered
 
 
 class Collapsed:
@@ -53,11 +54,11 @@ class Collapsed:
         """Clusters from labels."""
         self.used = int(self.labels.max(initial=-1)) + 1
         self._allocate(max(_SLOTS, 2 * self.used))
-        _kernels().count_all(self.data, self.labels, self.clusters)
+        kernels().count_all(self.data, self.labels, self.clusters)
 
     def _allocate(self, capacity: int) -> None:
         self.clusters = self.family.clusters(capacity)
-        _kernels().clear_all(self.data, self.clusters)
+        kernels().clear_all(self.data, self.clusters)
         self._space = np.empty((3, capacity))
 
     def _grow(self) -> None:
@@ -75,9 +76,9 @@ class Collapsed:
             rng, self.alpha, self.settings.concentration, self.num_clusters, int(self.clusters[0].sum())
         )
         words, place = np.empty(2, np.uint64), 0
-        _kernels().begin_words(*np.array(seed, np.uint64), words)
+        kernels().begin_words(*np.array(seed, np.uint64), words)
         while place < batch.size:
-            place, self.used = _kernels().sweep(
+            place, self.used = kernels().sweep(
                 batch, place, self.data, self.labels, self.clusters, self.alpha, self.used, self._space, words
             )
             if self.used + 1 >= len(self._space[0]):
@@ -85,7 +86,7 @@ class Collapsed:
         if pass_ended:
             for _ in range(self.settings.split_merge if passes >= _SETTLED else 0):
                 self._split_or_merge(rng, words)
-            if self.used > _SPARSE * self.num_clusters + _SLOTS:
+            if self.used > _SPARSE * self.num_clusters + 4:
                 self._renumber()
 
     def _split_or_merge(self, rng: np.random.Generator, words: Array) -> None:
@@ -97,7 +98,7 @@ class Collapsed:
         if self._members.size != num_rows:
             self._members = np.empty(num_rows, np.int64)
             self._pair = self.family.clusters(2)
-        self.used, done = _kernels().split_or_merge(
+        self.used, done = kernels().split_or_merge(
             first,
             second,
             self.data,
@@ -168,10 +169,3 @@ class Collapsed:
         self._allocate(capacity)
         for place, part in enumerate(self.clusters):
             part[...] = state[f"cluster{place}"]
-
-
-def _kernels() -> Any:
-    """The compiled part, imported when it is first needed."""
-    from scirocco.models.dp import _collapsed
-
-    return _collapsed

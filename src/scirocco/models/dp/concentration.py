@@ -22,9 +22,7 @@ def resolve(given: Any) -> Gamma | float:
     """A number, or a prior given as `Gamma(shape, rate)` or a pair."""
     if isinstance(given, (tuple, list)):
         if len(given) != 2:
-            raise InvalidTypeError(
-                f"`concentration` must be a number or Gamma(shape, rate), got {given!r}."
-            )
+            raise InvalidTypeError(f"`concentration` must be a number or Gamma(shape, rate), got {given!r}.")
         for value, name in zip(given, ("shape", "rate"), strict=True):
             _checks.positive(value, f"concentration's {name}")
         return Gamma(float(given[0]), float(given[1]))

@@ -27,8 +27,8 @@ _JUDGES = 300
 class DPMixture(fits.Conventions, Results):
     r"""Dirichlet-process mixture: :math:`G ~ DP(α, G_0)`, :math:`θ_i ~ G`, :math:`x_i ~ f(· | θ_i)`; posterior draws.
 
-    The number of clusters is not given and not bounded: a chain opens and closes them as it goes. Labels of all rows are
-    remembered, and a step draws those of a batch, at a cost that does not depend on the number of rows.
+    The number of clusters is not given and not bounded: a chain opens and closes them as it goes. Labels of all rows
+    are remembered, and a step draws those of a batch, at a cost that does not depend on the number of rows.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class DPMixture(fits.Conventions, Results):
     sampler
         "collapsed" (default): each label given all others, weights and parameters integrated out; exact, no step size.
         "gibbs": the slice sampler over all rows a step; exact. "scir": the slice sampler over a batch of rows a step;
-        exact if counts are kept. "scir_cv" and "sgrld": the stochastic samplers of the papers; for counts of categories.
+        exact if counts are kept. "scir_cv" and "sgrld": stochastic samplers of the papers; for counts of categories.
     concentration
         α: a number, or its prior as `Gamma(shape, rate)` (a pair will do).
     batch_size
@@ -86,6 +86,10 @@ class DPMixture(fits.Conventions, Results):
     (1, 1, True)
     """
 
+    _online: list[MixtureChain]
+    """Chains of `partial_fit`."""
+    _latest: list[list[Any]]
+
     def __init__(
         self,
         base: Any = "multinomial",
@@ -111,7 +115,11 @@ class DPMixture(fits.Conventions, Results):
         self.batch_size, self.counts = batch_size, counts
         self.step_size, self.stick_step_size = step_size, stick_step_size
         self.refresh_every, self.refresh_size = refresh_every, refresh_size
-        self.initial_clusters, self.split_merge, self.keep_clusters = initial_clusters, split_merge, keep_clusters
+        self.initial_clusters, self.split_merge, self.keep_clusters = (
+            initial_clusters,
+            split_merge,
+            keep_clusters,
+        )
         self.num_draws, self.discard, self.num_chains = num_draws, discard, num_chains
         self.seed, self.num_threads = seed, num_threads
 
@@ -162,7 +170,9 @@ class DPMixture(fits.Conventions, Results):
             lambda: saved.fingerprint(family, everything),
             rows.num_rows,
             saved.spec(family, settings),
-            lambda: [MixtureChain(rows, family, settings, self.seed, chain) for chain in range(self.num_chains)],
+            lambda: [
+                MixtureChain(rows, family, settings, self.seed, chain) for chain in range(self.num_chains)
+            ],
             _checks.positive_int(self.num_chains, "num_chains"),
             _checks.positive_int(self.num_draws, "num_draws"),
             _checks.positive_int(self.seed, "seed", minimum=0),
@@ -203,27 +213,29 @@ class DPMixture(fits.Conventions, Results):
         """Go on with some more rows; with sampler="collapsed".
 
         The rows join those of earlier calls, which are remembered: what is drawn tends to the posterior of all of them.
-        A call costs two passes over its own rows (the first call twenty). After it the clusters as they are then join the
-        last `num_draws` draws. `fit` begins anew, and so does the first call after it.
+        A call costs two passes over its own rows (the first call twenty). After it the clusters as they are then join
+        the last `num_draws` draws. `fit` begins anew, and so does the first call after it.
         """
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
-        family = self._family if hasattr(self, "_online") else given.base(self.base).resolve(X)
+        online: list[MixtureChain] | None = getattr(self, "_online", None)
+        family = self._family if online is not None else given.base(self.base).resolve(X)
         rows = family.rows(X)
         rows = rows.take(_informative(family, rows))
-        if hasattr(self, "_online"):
-            for chain in self._online:
+        if online is not None:
+            for chain in online:
                 chain.take_in(rows)
         else:
             settings = self._settings(family, rows)
-            self._online = [MixtureChain(rows, family, settings, self.seed, c) for c in range(self.num_chains)]
-            self._latest: list[list[Any]] = [[] for _ in self._online]
-            for chain in self._online:
+            online = [MixtureChain(rows, family, settings, self.seed, c) for c in range(self.num_chains)]
+            self._online, self._latest = online, [[] for _ in online]
+            for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
             self._judges = self._some(rows)
-        for chain, latest in zip(self._online, self._latest, strict=True):
+        kept = _checks.positive_int(self.num_draws, "num_draws")
+        for chain, latest in zip(online, self._latest, strict=True):
             latest.append(chain.kept())
-            del latest[: -_checks.positive_int(self.num_draws, "num_draws")]
+            del latest[:-kept]
         self.run_ = None
         draws, stats = (
             {n: np.stack([[kept[part][n] for kept in latest] for latest in self._latest]) for n in names}
@@ -278,7 +290,9 @@ class DPMixture(fits.Conventions, Results):
 def _informative(family: Any, rows: Any) -> np.ndarray:
     chosen: np.ndarray = family.informative(rows)
     if not chosen.size:
-        raise InvalidValueError(f"all {rows.num_rows} rows are empty: there is nothing to learn clusters from.")
+        raise InvalidValueError(
+            f"all {rows.num_rows} rows are empty: there is nothing to learn clusters from."
+        )
     return chosen
 
 

@@ -15,7 +15,7 @@ from scirocco.models.dp.rows import Array, RealRows, real_rows
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian:
-    r"""Base measure of real rows: :math:`x_d ~ N(μ_d, 1/τ_d)`, :math:`μ_d | τ_d ~ N(m_d, 1/(κτ_d))`, :math:`τ_d ~ Gamma(a, b_d)`.
+    r"""Base measure of real rows: :math:`x ~ N(μ, 1/τ)`, :math:`μ ~ N(m, 1/(κτ))`, :math:`τ ~ Gamma(a, b)`.
 
     Parameters
     ----------
@@ -54,7 +54,9 @@ class Gaussian:
             rate = _columns(self.rate, "rate", width)
             if np.any(rate <= 0):
                 raise InvalidValueError(f"`rate` must be > 0, got {self.rate}.")
-        return GaussianFamily(tuple(mean.tolist()), float(self.strength), float(self.shape), tuple(rate.tolist()))
+        return GaussianFamily(
+            tuple(mean.tolist()), float(self.strength), float(self.shape), tuple(rate.tolist())
+        )
 
 
 def _columns(given: Any, name: str, width: int) -> Array:
@@ -163,4 +165,5 @@ class GaussianFamily:
 
     def as_json(self) -> dict[str, Any]:
         """For records."""
-        return {"kind": self.kind, **dataclasses.asdict(self)}
+        out = {"kind": self.kind, **dataclasses.asdict(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in out.items()}

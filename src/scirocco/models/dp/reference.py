@@ -1,8 +1,8 @@
 r"""One set of labels for all draws.
 
-Clusters have no names: cluster 3 of one draw may be cluster 5 of the next, two in one. So a draw is chosen as reference,
-the one whose co-clustering of some rows is nearest to the posterior mean in squares (Dahl 2006), and cluster c of any
-other draw is shared out among its clusters r as rows are,
+Clusters have no names: cluster 3 of one draw may be cluster 5 of the next, or two in one. So a draw is chosen as
+reference, the one whose co-clustering of some rows is nearest to the posterior mean in squares (Dahl 2006), and cluster
+c of any other draw is shared out among its clusters r as rows are,
 
 .. math:: A_{cr} = Σ_i p_{ic} p^{ref}_{ir} \big/ Σ_i p_{ic},
 

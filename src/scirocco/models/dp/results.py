@@ -57,9 +57,10 @@ class Results:
     # -- labels -------------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Array:
-        """Probability that a row is in each cluster, (rows, clusters), averaged over draws; given that it is in a known one.
+        """Probability that a row is in each cluster, (rows, clusters), averaged over draws.
 
-        The clusters are those of a reference draw, see `scirocco.models.dp.reference`.
+        Given that it is in a cluster that has rows. The clusters are those of a reference draw, see
+        `scirocco.models.dp.reference`.
         """
         rows, chosen = self._rows(X), self._reference()
         out = np.zeros((rows.num_rows, chosen.num_clusters))
@@ -198,8 +199,9 @@ class Results:
             raise InvalidValueError(f"`interval` must be below 1, got {probability}.")
         tail = (1.0 - probability) / 2.0
         flat = values.reshape(-1) if values.dtype.kind == "i" else values
-        method = "inverted_cdf" if values.dtype.kind == "i" else "linear"
-        return np.quantile(flat, [tail, 1.0 - tail], axis=0, method=method)
+        method: Any = "inverted_cdf" if values.dtype.kind == "i" else "linear"
+        ends: Array = np.quantile(flat, [tail, 1.0 - tail], axis=0, method=method)
+        return ends
 
     def _check_fitted(self) -> None:
         if "_family" not in self.__dict__ or "_draws" not in self.__dict__:

@@ -148,5 +148,5 @@ def _check_shape(shape: tuple[int, ...], width: int | None, what: str) -> None:
             f"`X` has {shape[1]} {what}, the model was fitted with {width}. Categories that it has not seen have no "
             "probability: build both tables with the same columns."
             if shape[1] > width and what == "categories"
-            else f"`X` has {shape[1]} {what}, the model was fitted with {width}: build both tables with the same columns."
+            else f"`X` has {shape[1]} {what}, the model was fitted with {width}: build both with the same columns."
         )

@@ -53,12 +53,11 @@ def opened(written: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
     name = kind.pop("kind")
     arrays = {key: decode(value, key) for key, value in written["judges"].items()}
     if name == "multinomial":
-        rows: Any = CountRows(*(np.asarray(arrays[key]) for key in ("indptr", "indices", "counts")), arrays["width"])
+        parts: Any = [np.asarray(arrays[key]) for key in ("indptr", "indices", "counts")]
+        rows: Any = CountRows(parts[0], parts[1], parts[2], int(arrays["width"]))
         return params, MultinomialFamily(**kind), rows
-    family = GaussianFamily(
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in kind.items()}
-    )
-    return params, family, RealRows(np.asarray(arrays["values"]))
+    known: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in kind.items()}
+    return params, GaussianFamily(**known), RealRows(np.asarray(arrays["values"]))
 
 
 def _written(value: Any) -> Any:

@@ -138,7 +138,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "gibbs": {"a": 0.5, "initial_clusters": 20},
     }
 }
-"""Table 3 of the supplement of Baker et al. (2018), by sampler. SCIR-CV, which came later, takes the settings of SCIR."""
+"""Table 3 of the supplement of Baker et al. (2018), by sampler. SCIR-CV, which came later, as SCIR."""
 
 
 def preset(name: str, sampler: str) -> dict[str, Any]:

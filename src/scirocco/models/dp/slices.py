@@ -7,12 +7,13 @@ One step, given labels z (supplement D.3 of Baker et al. 2018, with ω_j = v_j �
 3. slices u_i ~ U(0, ω_{z_i}) of the batch, and components from the prior until what is left of the stick is below all;
 4. z_i for the rows of the batch, ∝ f(x_i | θ_j) over ω_j > u_i.
 
-`gibbs`: the batch is all rows, and 1 and 2 are exact draws. The stochastic samplers move the numbers of 1 and 2 by a step
-of SCIR, SCIR-CV or SGRLD towards the same laws, with m_j and the sums of θ_j either kept for all rows, and then exact,
-or estimated by N/n times those of the batch, as in the paper.
+`gibbs`: the batch is all rows, and 1 and 2 are exact draws. The stochastic samplers move the numbers of 1 and 2 by a
+step of SCIR, SCIR-CV or SGRLD towards the same laws, with m_j and the sums of θ_j either kept for all rows, and then
+exact, or estimated by N/n times those of the batch, as in the paper.
 
-A gamma number that is moved only a little remembers the sum that it was divided by, and that sum depends on labels which
-have changed since. With kept counts the sums are drawn anew before each step: then SCIR is exact for any step size.
+A gamma number that is moved only a little remembers the sum that it was divided by, and that sum depends on labels
+which have changed since. With kept counts the sums are drawn anew before each step: then SCIR is exact for any step
+size.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ import numpy as np
 
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models.dp import concentration
+from scirocco.models.dp.compiled import collapsed_kernels
+from scirocco.models.dp.compiled import slice_kernels as kernels
 from scirocco.models.dp.settings import Settings
+from scirocco.models.dp.step_sizes import StepSizes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,16 +57,20 @@ class Slices:
         self.data = family.kernel_data(rows)
         self.keeps = settings.counts == "kept"
         self.alpha = concentration.start(settings.concentration)
+        self._steps = [
+            None if schedule is None else StepSizes(schedule)
+            for schedule in (settings.stick_step_size, settings.step_size)
+        ]
         self.num = settings.initial_clusters
         """Components up to the last one that has rows."""
         self.labels = rng.integers(0, self.num, rows.num_rows).astype(np.int32)
         self._allocate(2 * self.num + 8)
         if self.keeps:
-            _compiled().count_all(self.data, self.labels, self.clusters)
+            collapsed_kernels().count_all(self.data, self.labels, self.clusters)
         else:
             self.clusters[0][: self.num] = np.bincount(self.labels, minlength=self.num)
         words = rng.integers(0, 1 << 63, 4, dtype=np.uint64)
-        _kernels().extend(
+        kernels().extend(
             *(self.data, self.sticks, self.weights, self.parameters, self.clusters),
             *(0, 1.0, 0.0, self.alpha, words[:2], words[2:]),
         )
@@ -73,7 +81,7 @@ class Slices:
         self._batch = self.clusters if self.keeps else self.family.clusters(capacity)
         self._reference = self.family.clusters(capacity if self.settings.sampler == "scir_cv" else 1)
         for free in (self.clusters, self._batch, self._reference):
-            _compiled().clear_all(self.data, free)
+            collapsed_kernels().clear_all(self.data, free)
         self.sticks = np.ones((capacity, 2))
         self.weights = np.zeros(capacity)
         self.parameters = self.family.parameter_arrays(capacity)
@@ -99,16 +107,16 @@ class Slices:
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
         if not self.keeps:
             scale = self.labels.size / batch.size
-            _kernels().tally(batch, self.data, self.labels, self._batch, self.num)
+            kernels().tally(batch, self.data, self.labels, self._batch, self.num)
         if refresh is not None:
-            _kernels().tally(refresh, self.data, self.labels, self._reference, self.num)
+            kernels().tally(refresh, self.data, self.labels, self._reference, self.num)
         self._move(scale, reference_scale, seeds, step_number)
-        rest = _kernels().weigh_sticks(self.sticks, self.weights, self.num)
+        rest = kernels().weigh_sticks(self.sticks, self.weights, self.num)
         bounds = np.empty(batch.size)
-        lowest = _kernels().slice_rows(batch, self.labels, self.weights, bounds, seeds(3))
+        lowest = kernels().slice_rows(batch, self.labels, self.weights, bounds, seeds(3))
         known = self.num
         while True:
-            known, rest = _kernels().extend(
+            known, rest = kernels().extend(
                 *(self.data, self.sticks, self.weights, self.parameters, self.clusters),
                 *(known, rest, lowest, self.alpha, seeds(4), seeds(5)),
             )
@@ -120,18 +128,17 @@ class Slices:
     def _move(self, scale: float, reference_scale: float, seeds: Any, step_number: int) -> None:
         """Sticks, components and α given labels."""
         settings, num = self.settings, self.num
-        by_sticks, stick_step = self._method(settings.stick_step_size, step_number)
-        by, step = self._method(settings.step_size, step_number)
+        (by_sticks, stick_step), (by, step) = (self._method(sizes, step_number) for sizes in self._steps)
         has_reference = settings.sampler == "scir_cv"
         reference = self._reference if has_reference else self._batch
-        logs = _kernels().move_sticks(
+        logs = kernels().move_sticks(
             *(self.sticks, self._batch[0], scale, reference[0], reference_scale, num, self.alpha),
             *(by_sticks, stick_step, self.keeps, seeds(0)),
         )
         if self.keeps and by != 0:
-            _kernels().rescale_components(self.data, self.parameters, self.clusters, num, seeds(1))
+            kernels().rescale_components(self.data, self.parameters, self.clusters, num, seeds(1))
         work = functools.partial(
-            _kernels().move_components,
+            kernels().move_components,
             *(self.data, self.parameters, self._batch, scale, reference, reference_scale, num, by, step),
             seeds(1),
         )
@@ -140,31 +147,30 @@ class Slices:
             run_blocks(work, coordinates, settings.num_threads)
         else:
             work(0, coordinates)
-        _kernels().settle_components(self.data, self.parameters, 0, num)
+        kernels().settle_components(self.data, self.parameters, 0, num)
         prior = settings.concentration
         if isinstance(prior, concentration.Gamma):
             rng = np.random.Generator(np.random.Philox(key=seeds(2)))
             self.alpha = max(float(rng.standard_gamma(prior.shape + num)) / (prior.rate - logs), 1e-10)
 
-    def _method(self, schedule: Any, step_number: int) -> tuple[int, float]:
+    def _method(self, sizes: StepSizes | None, step_number: int) -> tuple[int, float]:
         """An exact draw if there is no step size."""
-        if schedule is None:
+        if sizes is None:
             return _METHODS["gibbs"], 1.0
-        return _METHODS[self.settings.sampler], float(schedule(step_number))
+        return _METHODS[self.settings.sampler], sizes(step_number)
 
     def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
-        kernels = _kernels()
         chosen = np.empty(batch.size, np.int32)
         work = functools.partial(
-            kernels.allocate,
+            kernels().allocate,
             *(batch, self.data, self.parameters, self.weights, bounds, self.labels, chosen, known, seed),
         )
-        blocks = -(-batch.size // kernels.BLOCK)
-        if blocks * kernels.BLOCK * known > _MUCH:
+        blocks = -(-batch.size // kernels().BLOCK)
+        if blocks * kernels().BLOCK * known > _MUCH:
             run_blocks(work, blocks, self.settings.num_threads)
         else:
             work(0, blocks)
-        self.num = kernels.relabel(batch, self.data, self.labels, chosen, self.clusters, self.keeps)
+        self.num = kernels().relabel(batch, self.data, self.labels, chosen, self.clusters, self.keeps)
 
     @property
     def num_clusters(self) -> int:
@@ -173,7 +179,7 @@ class Slices:
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, float, dict[str, Array]]:
         """Weights of the components that have rows, of the rest, and parameters, as they are."""
-        _kernels().weigh_sticks(self.sticks, self.weights, self.num)
+        kernels().weigh_sticks(self.sticks, self.weights, self.num)
         occupied = np.flatnonzero(self.clusters[0][: self.num])
         weights = self.weights[occupied].copy()
         rest = max(0.0, 1.0 - float(weights.sum()))
@@ -201,16 +207,3 @@ class Slices:
         for name, some in parts.items():
             for place, part in enumerate(some):
                 part[...] = state[f"{name}{place}"]
-
-
-def _kernels() -> Any:
-    """The compiled part, imported when it is first needed."""
-    from scirocco.models.dp import _slices
-
-    return _slices
-
-
-def _compiled() -> Any:
-    from scirocco.models.dp import _collapsed
-
-    return _collapsed

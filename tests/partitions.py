@@ -28,6 +28,29 @@ def canonical(labels: Any) -> tuple[int, ...]:
     return tuple(names.setdefault(int(label), len(names)) for label in labels)
 
 
+def law_of_num_clusters(num_rows: int, alpha: float) -> np.ndarray:
+    """P(k clusters of n rows | α), k = 0..n, row by row: a new one with probability α/(α + i)."""
+    law = np.zeros(num_rows + 1)
+    law[0] = 1.0
+    for i in range(num_rows):
+        new = alpha / (alpha + i)
+        law = law * (1.0 - new) + np.concatenate([[0.0], law[:-1]]) * new
+    return law
+
+
+def adjusted_rand_index(first: Any, second: Any) -> float:
+    """Agreement of two partitions, 1 if they are the same and 0 on average by chance (Hubert & Arabie 1985)."""
+    table = np.zeros((np.max(first) + 1, np.max(second) + 1))
+    np.add.at(table, (first, second), 1)
+
+    def pairs(counts: Any) -> float:
+        return float(np.sum(counts * (counts - 1)) / 2)
+
+    both, rows, columns = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    chance = rows * columns / pairs(np.array([table.sum()]))
+    return (both - chance) / ((rows + columns) / 2 - chance)
+
+
 def log_partition_prior(sizes: Any, concentration: Any) -> float:
     """log of α^k ∏ Γ(m_k) Γ(α)/Γ(α + N), α integrated over its prior if it has one."""
     k, num = len(sizes), sum(sizes)
@@ -59,7 +82,9 @@ def log_evidence(family: Any, rows: Any, members: Any) -> float:
         # one multivariate t density: x ~ t_{2a}(0, (b/a)(I + 11ᵀ/κ))
         cover = np.eye(m) + np.ones((m, m)) / family.strength
         total += float(
-            stats.multivariate_t(np.zeros(m), rate / family.shape * cover, df=2 * family.shape).logpdf(x[:, d])
+            stats.multivariate_t(np.zeros(m), rate / family.shape * cover, df=2 * family.shape).logpdf(
+                x[:, d]
+            )
         )
     assert kappa > 0 and shape > 0
     return total

@@ -1,0 +1,403 @@
+"""`sc.models.DPMixture` as its users meet it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+
+pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)")
+
+import partitions
+import scirocco as sc
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.dp import DPMixture, Gamma, Gaussian, Multinomial
+
+
+def clustered(rng: np.random.Generator, kind: str, num_rows: int = 600, num_clusters: int = 4) -> Any:
+    """Rows of well separated clusters, and their clusters."""
+    labels = rng.integers(0, num_clusters, num_rows)
+    if kind == "multinomial":
+        shares = np.full((num_clusters, 3 * num_clusters), 0.02)
+        for k in range(num_clusters):
+            shares[k, 3 * k : 3 * k + 3] = 1.0
+        shares /= shares.sum(axis=1, keepdims=True)
+        return np.array([rng.multinomial(12, shares[label]) for label in labels]), labels
+    centres = 12.0 * np.arange(num_clusters)[:, None] + np.array([[0.0, 5.0, -3.0]])
+    return centres[labels] + rng.standard_normal((num_rows, 3)), labels
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Any:
+    X, labels = clustered(np.random.default_rng(3), "multinomial")
+    return DPMixture(seed=2, batch_size=200).fit(X, num_epochs=60, progress=False), X, labels
+
+
+# -- clusters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
+@pytest.mark.parametrize("sampler", ["collapsed", "gibbs", "scir"])
+def test_finds_separated_clusters(kind: str, sampler: str, seed: int) -> None:
+    X, labels = clustered(np.random.default_rng(seed), kind)
+    mixture = DPMixture(kind, sampler=sampler, seed=seed, batch_size=150, initial_clusters=12)
+    found = mixture.fit_predict(X, num_epochs=120, progress=False)
+    assert partitions.adjusted_rand_index(found, labels) > 0.85
+    if sampler == "collapsed":
+        assert partitions.adjusted_rand_index(found, labels) > 0.97
+        low, high = mixture.num_clusters(interval=0.9)
+        assert low <= 4 <= high
+
+
+@pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
+def test_eight_clusters_of_twenty_thousand_rows(kind: str, seed: int) -> None:
+    X, labels = clustered(np.random.default_rng(seed), kind, 20_000, 8)
+    mixture = DPMixture(kind, seed=seed).fit(X, progress=False)
+    assert partitions.adjusted_rand_index(mixture.predict(X), labels) >= 0.95
+    low, high = mixture.num_clusters(interval=0.9)
+    assert low <= 8 <= high
+
+
+def test_draws_are_clusters_by_falling_weight(fitted: Any) -> None:
+    mixture = fitted[0]
+    weights, rest = mixture.run_.draws["weights"], mixture.run_.draws["rest"]
+    assert weights.shape == (1, 50, 100) and mixture.run_.draws["components"].shape == (1, 50, 100, 12)
+    assert np.all(np.diff(weights, axis=2) <= 0)
+    np.testing.assert_allclose(weights.sum(axis=2) + rest, 1.0, rtol=1e-5)
+    assert np.array_equal((weights > 0).sum(axis=2), mixture.num_clusters())
+    sums = mixture.run_.draws["components"].sum(axis=3)
+    np.testing.assert_allclose(sums[weights > 0], 1.0, rtol=1e-5)
+
+
+def test_means_are_of_the_clusters_that_predict_names(fitted: Any) -> None:
+    mixture, X, labels = fitted
+    found = mixture.predict(X)
+    for label in np.unique(labels):
+        name = found[labels == label][0]
+        share = X[labels == label].sum(axis=0) / X[labels == label].sum()
+        np.testing.assert_allclose(mixture.components_[name], share, atol=0.02)
+        assert abs(mixture.weights_[name] - np.mean(labels == label)) < 0.06
+    with pytest.raises(AttributeError, match="components_, not means_"):
+        mixture.means_  # noqa: B018
+
+
+def test_summary_has_intervals(fitted: Any) -> None:
+    table = fitted[0].summary(interval=0.8)
+    assert [row["weight"] for row in table] == sorted((row["weight"] for row in table), reverse=True)
+    assert all(row["low"] <= row["weight"] <= row["high"] for row in table[:4])
+    assert len({row["label"] for row in table}) == len(table)
+
+
+def test_co_clustering_is_of_labels(fitted: Any) -> None:
+    mixture, X, labels = fitted
+    together = mixture.co_clustering(X[:50])
+    assert np.array_equal(together > 0.5, np.equal.outer(labels[:50], labels[:50]))
+    np.testing.assert_allclose(mixture.co_clustering(X[:5], X[5:50]), together[:5, 5:], atol=1e-12)
+
+
+def test_probabilities(fitted: Any) -> None:
+    mixture, X, _ = fitted
+    shares = mixture.predict_proba(sp.csr_array(X))
+    assert shares.min() >= 0
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert np.array_equal(shares.argmax(axis=1), mixture.predict(X))
+
+
+# -- predictive density ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["collapsed", "gibbs", "scir"])
+@pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
+def test_predictive_density_is_the_exact_one(kind: str, sampler: str, seed: int) -> None:
+    """Against the sum over all partitions of four rows."""
+    rng, alpha = np.random.default_rng(seed), 0.8
+    base: Any = Multinomial(0.7) if kind == "multinomial" else Gaussian(mean=0.2, strength=0.4, rate=0.5)
+    X, new = rng.poisson(1.0, (4, 3)) + np.eye(4, 3, dtype=int), np.array([[1, 2, 0], [0, 0, 3]])
+    if kind == "gaussian":
+        X, new = rng.standard_normal((4, 2)), rng.standard_normal((2, 2))
+    mixture = DPMixture(
+        base, sampler=sampler, concentration=alpha, batch_size=3, seed=seed, initial_clusters=2
+    )
+    family = base.resolve(X)
+    rows, others = family.rows(X), family.rows(np.concatenate([X, new]))
+    exact = np.zeros(2)
+    for labels, probability in partitions.posterior(family, rows, alpha).items():
+        groups = [[i for i in range(4) if labels[i] == k] for k in range(max(labels) + 1)]
+        for place in range(2):
+            parts = [alpha * math.exp(partitions.log_evidence(family, others, [4 + place]))]
+            for group in groups:
+                ratio = partitions.log_evidence(family, others, [*group, 4 + place])
+                parts.append(len(group) * math.exp(ratio - partitions.log_evidence(family, others, group)))
+            exact[place] += probability * sum(parts) / (4 + alpha)
+    chain, found = mixture.chain(X), []
+    chain.advance(50)
+    wanted = family.rows(new)
+    for _ in range(4000):
+        chain.advance(1)
+        draw, _ = chain.kept()
+        found.append(np.exp(sc.models.dp.prediction.log_predictive(family, wanted, draw)))
+    assert partitions.furthest(found, exact) < 5.5
+
+
+def test_log_predictive_averages_densities(fitted: Any) -> None:
+    mixture, X, _ = fitted
+    from scirocco.models.dp.prediction import log_predictive
+
+    rows = mixture._family.rows(X[:20])
+    each = [log_predictive(mixture._family, rows, mixture._draw(number)) for number in range(50)]
+    np.testing.assert_allclose(mixture.log_predictive(X[:20]), np.log(np.mean(np.exp(each), axis=0)))
+    assert mixture.score(X) == pytest.approx(mixture.log_predictive(X).mean())
+
+
+def test_empty_rows_take_no_part(seed: int) -> None:
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 200)
+    some = np.insert(X, [0, 50, 200], 0, axis=0)
+    how: dict[str, Any] = {"num_epochs": 10, "progress": False}
+    plain, with_empty = DPMixture(seed=seed).fit(X, **how), DPMixture(seed=seed).fit(some, **how)
+    assert np.array_equal(plain.run_.draws["components"], with_empty.run_.draws["components"])
+    assert with_empty.log_predictive(np.zeros((1, 12), int))[0] == pytest.approx(0.0, abs=1e-6)
+    assert with_empty.predict(some).shape == (203,)
+
+
+# -- runs ------------------------------------------------------------------------------------------------------------
+
+KINDS = [
+    {"sampler": "collapsed"},
+    {"sampler": "gibbs"},
+    {"sampler": "scir"},
+    {"sampler": "scir", "counts": "estimated"},
+    {"sampler": "scir_cv", "refresh_size": 100},
+    {"sampler": "sgrld"},
+    {"base": "gaussian", "sampler": "collapsed"},
+    {"base": "gaussian", "sampler": "scir", "counts": "estimated"},
+]
+
+
+def names(options: dict[str, Any]) -> str:
+    return "-".join(map(str, options.values()))
+
+
+@pytest.mark.parametrize("options", KINDS, ids=names)
+def test_gone_on_with_is_as_never_stopped(options: dict[str, Any], tmp_path: Any, seed: int) -> None:
+    X, _ = clustered(np.random.default_rng(seed), options.get("base", "multinomial"), 150)
+    made = {"batch_size": 40, "num_draws": 20, "num_chains": 2, "seed": seed, "keep_clusters": 40, **options}
+    whole = DPMixture(**made).fit(X, num_steps=80, progress=False)
+
+    def stop(report: Any) -> None:
+        if report.step >= 44:
+            report.stop()
+
+    where = tmp_path / "run"
+    part = DPMixture(**made).fit(X, num_steps=80, progress=False, store=where, callbacks=[stop])
+    assert 0 < part.run_.num_draws < 20
+    again = DPMixture(**made).fit(X, num_steps=80, progress=False, store=where, resume=True)
+    for name, values in whole.run_.draws.items():
+        assert np.array_equal(np.asarray(again.run_.draws[name]), values), name
+    loaded = DPMixture.load(where)
+    np.testing.assert_array_equal(loaded.log_predictive(X[:9]), whole.log_predictive(X[:9]))
+    assert loaded.get_params() == whole.get_params()
+    with pytest.raises(InvalidValueError, match="data"):
+        DPMixture(**made).fit(X[:-1], num_steps=80, progress=False, store=where, resume=True)
+
+
+@pytest.mark.parametrize("options", KINDS[1:4], ids=names)
+def test_the_same_bits_for_any_number_of_threads(
+    options: dict[str, Any], monkeypatch: Any, seed: int
+) -> None:
+    from scirocco.models.dp import slices
+
+    monkeypatch.setattr(slices, "_MUCH", 0)
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 700)
+    how: dict[str, Any] = {"num_steps": 8, "progress": False}
+    made = [
+        DPMixture(seed=seed, num_threads=n, **options).fit(X, **how).run_.draws["components"] for n in (1, 2)
+    ]
+    assert np.array_equal(*made)
+
+
+def test_chains_differ_and_arviz_reads_them(seed: int) -> None:
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 100)
+    run = DPMixture(num_chains=2, seed=seed).fit(X, num_epochs=20, progress=False).run_
+    assert not np.array_equal(run.draws["components"][0], run.draws["components"][1])
+    assert run.to_arviz()["sample_stats"]["num_clusters"].shape == (2, 10)
+
+
+def test_saved_and_loaded(fitted: Any, tmp_path: Any) -> None:
+    mixture, X, _ = fitted
+    mixture.save(tmp_path / "model")
+    loaded = DPMixture.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict(X), mixture.predict(X))
+    assert repr(loaded) == repr(mixture)
+    real = DPMixture(Gaussian(shape=1.5), concentration=Gamma(2.0, 3.0)).fit(
+        np.random.default_rng(0).standard_normal((40, 2)), num_epochs=3, progress=False
+    )
+    real.save(tmp_path / "real")
+    again = DPMixture.load(tmp_path / "real")
+    assert again.base == real.base and tuple(again.concentration) == (2.0, 3.0)
+    np.testing.assert_array_equal(again.means_, real.means_)
+
+
+def test_rows_that_come_later(seed: int) -> None:
+    X, labels = clustered(np.random.default_rng(seed), "multinomial", 900)
+    mixture = DPMixture(seed=seed, batch_size=100, num_draws=5)
+    for part in np.split(np.arange(900), [300, 500, 700]):
+        mixture.partial_fit(X[part])
+    for _ in range(5):
+        mixture.partial_fit(X[:1])
+    chain = mixture._online[0].engine
+    assert chain.labels.shape == (905,) and chain.labels.min() >= 0
+    assert mixture._draws["rest"].shape == (1, 5)
+    assert partitions.adjusted_rand_index(mixture.predict(X), labels) > 0.9
+    sizes = np.bincount(chain.labels, minlength=len(chain.clusters[0]))
+    assert np.array_equal(sizes, chain.clusters[0][: len(sizes)])
+    assert chain.clusters[2].sum() == X.sum() + 5 * X[0].sum()
+
+
+def test_more_clusters_than_a_draw_keeps(seed: int) -> None:
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 200)
+    with pytest.warns(sc.errors.SciroccoWarning, match="keep_clusters="):
+        mixture = DPMixture(seed=seed, keep_clusters=2).fit(X, num_epochs=20, progress=False)
+    weights, rest = (mixture.run_.draws[name] for name in ("weights", "rest"))
+    np.testing.assert_allclose(weights.sum(axis=2) + rest, 1.0, rtol=1e-5)
+
+
+def test_room_for_clusters_grows(seed: int) -> None:
+    """Far more clusters than slots at the beginning, and the counts stay those of the labels."""
+    rng = np.random.default_rng(seed)
+    X = np.eye(60, dtype=int)[rng.integers(0, 60, 400)] * 9
+    for options in ({"sampler": "collapsed"}, {"sampler": "scir"}):
+        mixture = DPMixture(Multinomial(0.05), concentration=20.0, initial_clusters=1, seed=seed, **options)
+        chain = mixture.chain(X)
+        chain.advance(30)
+        engine = chain.engine
+        assert engine.num_clusters > 20
+        table = np.zeros_like(engine.clusters[2])
+        np.add.at(table.T, engine.labels, X)
+        assert np.array_equal(table, engine.clusters[2])
+
+
+def test_validation_is_scored(seed: int) -> None:
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 100)
+    run = DPMixture(seed=seed).fit(X, num_epochs=10, validation=X[:20], progress=False).run_
+    assert run.scores and math.isfinite(run.scores[-1][1]["log_predictive"])
+
+
+def test_works_in_scikit_learn(seed: int) -> None:
+    base = pytest.importorskip("sklearn.base")
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 100)
+    copy = base.clone(DPMixture(batch_size=50, concentration=2.0))
+    assert copy.get_params()["concentration"] == 2.0
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    steps = make_pipeline(StandardScaler(), DPMixture("gaussian"))
+    steps.fit(X, dpmixture__num_epochs=5, dpmixture__progress=False)
+    assert steps.predict(X).shape == (100,)
+
+
+# -- priors ----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_say_nothing_leave_the_law_of_the_process(seed: int) -> None:
+    """One category: every row is alike in every cluster, so labels have the prior law of a Chinese restaurant."""
+    X, alpha = np.ones((12, 1), int), 1.7
+    chain = DPMixture(concentration=alpha, batch_size=5, seed=seed, initial_clusters=3).chain(X)
+    found = []
+    for _ in range(6000):
+        chain.advance(1)
+        found.append(chain.engine.num_clusters == np.arange(1, 8))
+    assert partitions.furthest(found, partitions.law_of_num_clusters(12, alpha)[1:8]) < 5.5
+
+
+def test_concentration_has_its_posterior(seed: int) -> None:
+    """Given the partition: p(α | k, N) ∝ p(α) α^k Γ(α)/Γ(α + N)."""
+    from scirocco.models.dp.concentration import Gamma, given_partition
+
+    rng, alpha, found = np.random.default_rng(seed), 1.0, []
+    for _ in range(20_000):
+        alpha = given_partition(rng, alpha, Gamma(2.0, 0.5), 7, 100)
+        found.append([alpha, math.log(alpha), alpha > 2.0])
+    grid = np.exp(np.linspace(-8, 5, 20_000))
+    logs = stats.gamma(2.0, scale=2.0).logpdf(grid) + 7 * np.log(grid)
+    logs += np.array([math.lgamma(a) - math.lgamma(a + 100) for a in grid]) + np.log(grid)  # log-spaced
+    law = np.exp(logs - logs.max())
+    law /= law.sum()
+    assert partitions.furthest(found, [law @ grid, law @ np.log(grid), law @ (grid > 2.0)]) < 5.5
+
+
+# -- wrong inputs ----------------------------------------------------------------------------------------------------
+
+GOOD = np.array([[1, 0, 2], [0, 3, 1], [2, 2, 0]])
+WRONG_ROWS = {
+    "negative": (np.array([[1, -1, 0]]), "row 0, column 1 holds -1"),
+    "fractional": (np.array([[1.0, 0.5, 0]]), "holds 0.5"),
+    "not a number": (np.array([[1.0, np.nan, 0]]), "holds nan"),
+    "infinite": (np.array([[1.0, np.inf, 0]]), "holds inf"),
+    "sparse and negative": (sp.csr_array(np.array([[0, 0, -2.0]])), "row 0, column 2 holds -2"),
+    "one dimension": (np.array([1, 2]), "one row for each observation"),
+    "words": (np.array([["a", "b"]]), "must hold numbers"),
+    "no rows": (np.empty((0, 3)), "is empty"),
+    "all empty": (np.zeros((4, 3), int), "all 4 rows are empty"),
+    "huge": (np.array([[1, 2.0**40, 0]]), "32 bits"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_wrong_rows(name: str) -> None:
+    X, words = WRONG_ROWS[name]
+    with pytest.raises((InvalidValueError, InvalidTypeError), match=words):
+        DPMixture().fit(X, num_steps=1, progress=False)
+
+
+WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "base": ({"base": "poisson"}, "multinomial"),
+    "base of another type": ({"base": 3}, "`base` must be"),
+    "sampler": ({"sampler": "hmc"}, "collapsed"),
+    "concentration": ({"concentration": -1.0}, "concentration"),
+    "prior": ({"concentration": (1.0, 0.0)}, "concentration"),
+    "three numbers": ({"concentration": (1, 2, 3)}, "Gamma"),
+    "batch": ({"batch_size": 0}, "batch_size"),
+    "clusters": ({"initial_clusters": 0}, "initial_clusters"),
+    "step of an exact sampler": ({"step_size": 0.1}, "no step size"),
+    "estimated and exact": ({"counts": "estimated"}, "keeps the counts"),
+    "kept and reduced": ({"sampler": "scir_cv", "counts": "kept"}, "scir"),
+    "step": ({"sampler": "sgrld", "step_size": -0.1}, "step"),
+    "discard": ({"discard": 1.0}, "discard"),
+    "draws": ({"num_draws": 0}, "num_draws"),
+    "prior of components": ({"base": Multinomial(0.0)}, "concentration"),
+    "threads": ({"num_threads": 0}, "num_threads"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_OPTIONS)
+def test_wrong_options(name: str) -> None:
+    options, words = WRONG_OPTIONS[name]
+    with pytest.raises((InvalidValueError, InvalidTypeError), match=words):
+        DPMixture(**options).fit(GOOD, num_steps=2, progress=False)
+
+
+def test_other_wrong_uses(fitted: Any) -> None:
+    mixture, X, _ = fitted
+    with pytest.raises(InvalidValueError, match="13 categories, the model was fitted with 12"):
+        mixture.log_predictive(np.ones((2, 13), int))
+    with pytest.raises(InvalidValueError, match="fitted with 12"):
+        mixture.predict(np.ones((2, 11), int))
+    with pytest.raises(InvalidValueError, match=r"call fit\(X\) first"):
+        DPMixture().predict(X)
+    with pytest.raises(InvalidValueError, match="interval"):
+        mixture.num_clusters(interval=1.5)
+    with pytest.raises(InvalidValueError, match="collapsed"):
+        DPMixture(sampler="gibbs").partial_fit(X)
+    for sampler in ("scir_cv", "sgrld"):
+        with pytest.raises(InvalidValueError, match="multinomial"):
+            DPMixture("gaussian", sampler=sampler).fit(np.eye(3), num_steps=1, progress=False)
+    with pytest.raises(InvalidValueError, match="column 1 holds one value"):
+        DPMixture("gaussian").fit(np.array([[1.0, 2.0], [2.0, 2.0]]), num_steps=1, progress=False)
+    with pytest.raises(InvalidValueError, match="holds nan"):
+        DPMixture("gaussian").fit(np.array([[1.0, np.nan], [2.0, 2.0]]), num_steps=1, progress=False)
+    with pytest.raises(InvalidValueError, match="baker2018"):
+        DPMixture.preset("baker")
