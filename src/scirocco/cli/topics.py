@@ -74,7 +74,7 @@ def topics_fit_command(
     ] = None,
     step_size: Annotated[
         float | None,
-        typer.Option("--step-size", help="Of a sampler without memory; presets have a schedule."),
+        typer.Option("--step-size", help="Of a sampler without memory; by default it follows the corpus."),
     ] = None,
     epochs: Annotated[
         float | None,

@@ -118,7 +118,7 @@ GOES_ON = [
     {"sampler": "gibbs", "learn_alpha": True, "learn_beta": True, "growth": [(30, 2)]},
     {"memory": "none"},
     {"sampler": "scir_cv"},
-    *({"sampler": name, "step_size": 0.001} for name in METHODS),
+    *({"sampler": name} for name in METHODS),
 ]
 
 

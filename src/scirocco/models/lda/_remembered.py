@@ -118,7 +118,7 @@ def collapsed_documents(
                     while partial[j] <= x:
                         j += uint64(1)
                     topic = uint64(active[j])
-                else:  # the first k with a partial sum above x, by halving without branches to mispredict
+                else:  # the first k with a partial sum above x, by halving
                     x, topic, span = min(x - mass, total * _BELOW), uint64(0), last + uint64(1)
                     while span > uint64(1):
                         half = span >> uint64(1)

@@ -10,6 +10,7 @@ import numpy as np
 from scirocco.models.lda import langevin, local
 from scirocco.models.lda.langevin_natural import CentredTopics
 from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.steps import Steps
 from scirocco.models.lda.supply import Delivery, Supply
 from scirocco.models.lda.topics import Arrays, ControlledTopics, LazyTopics, Topics
 
@@ -31,6 +32,7 @@ class Estimated:
         else:
             options: dict[str, Any] = dict(settings.options)
             self.topics = langevin.begin(settings.sampler, *size, settings.beta, seed, threads, **options)
+        self.steps = Steps(settings.sampler, settings.step_size, *size)
 
     def step(self, supply: Supply, number: int, seed: SeedWords) -> None:
         """Renew the reference if it is time, then one batch."""
@@ -47,8 +49,9 @@ class Estimated:
             topics.control(
                 batch.distinct, self._local(batch, topics.read_centre(batch.distinct), seed(_LOCAL))
             )
-        scale = supply.total / len(delivery.documents)
-        topics.update(batch.distinct, found, scale, float(settings.step_size(number)), seed(_UPDATE))
+        num_documents = len(delivery.documents)
+        time = self.steps.time(number, found, num_documents, supply.total)
+        topics.update(batch.distinct, found, supply.total / num_documents, time, seed(_UPDATE))
 
     def _refers(self, number: int) -> bool:
         if isinstance(self.topics, CentredTopics):
@@ -94,13 +97,15 @@ class Estimated:
 
     def state(self) -> Arrays:
         """Arrays from which `restore` goes on bit for bit."""
-        return {f"topics.{name}": value for name, value in self.topics.state().items()}
+        topics = {f"topics.{name}": value for name, value in self.topics.state().items()}
+        return {**topics, **self.steps.state()}
 
     def restore(self, state: Arrays) -> None:
         """Take up where `state` was taken."""
         self.topics.restore_state(
             {name.partition(".")[2]: value for name, value in state.items() if name.startswith("topics.")}
         )
+        self.steps.restore_state(state)
 
 
 def _tokens(delivery: Delivery) -> local.Batch:

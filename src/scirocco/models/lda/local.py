@@ -119,7 +119,7 @@ def gibbs(
     table, concentration = _topics(kernels, batch, weights, alpha)
     state = _state(z, batch, table.shape[1])
     dense = kernel == "dense" or (kernel == "auto" and table.shape[1] <= _FEW_TOPICS)
-    sums = table[:0] if dense else _cumulative(kernels, table, concentration, num_threads)
+    sums = table[:0] if dense else _cumulative(table, concentration, num_threads)
     kept = sweeps - burn_in
     wide = rao_blackwell or batch.num_tokens * kept >= 2**31
     slabs = _Slabs(table.shape, np.int64 if wide else np.int32, rao_blackwell and not dense)
@@ -127,7 +127,7 @@ def gibbs(
     texts, topics = batch[:2] + batch[3:], (table, concentration) if dense else (table, concentration, sums)
     plan = (sweeps, burn_in, bool(rao_blackwell), bool(keep_documents))
     words = arguments.seed_words(seed, _GIBBS)
-    sweep_some = kernels.dense_documents if dense else kernels.sparse_documents
+    sweep_some = kernels.dense_documents if dense else _sparse_kernels().sparse_documents
 
     def work(first: int, last: int) -> None:
         slab, rest = slabs.take()
@@ -229,6 +229,12 @@ def _kernels() -> ModuleType:
     return _gibbs
 
 
+def _sparse_kernels() -> ModuleType:
+    from scirocco.models.lda import _sparse
+
+    return _sparse
+
+
 def _topics(kernels: ModuleType, batch: Batch, weights: Any, alpha: Any) -> tuple[Array, Array]:
     """ω as the kernels want it, checked and without rows of zeros, and α for each topic."""
     table = np.require(weights, np.float32, ["C", "W"])
@@ -250,7 +256,8 @@ def _topics(kernels: ModuleType, batch: Batch, weights: Any, alpha: Any) -> tupl
     return (kernels.scaled(table) if small else table), full.copy()
 
 
-def _cumulative(kernels: ModuleType, table: Array, alpha: Array, num_threads: int | None) -> Array:
+def _cumulative(table: Array, alpha: Array, num_threads: int | None) -> Array:
+    kernels = _sparse_kernels()
     columns = 1 + 16 * -(-kernels.blocks(table.shape[1]) // 16)
     sums = np.empty((table.shape[0], columns), np.float32)
     threads = 1 if table.size < 100 * _FEW_DRAWS and num_threads is None else num_threads

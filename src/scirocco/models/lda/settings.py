@@ -11,6 +11,7 @@ from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda import growth as growing
 from scirocco.models.lda.langevin import METHODS, check_options
+from scirocco.models.lda.steps import DEFAULT
 from scirocco.samplers import schedules
 
 SAMPLERS = ("scir", "scir_cv", "gibbs", *METHODS)
@@ -48,7 +49,8 @@ class Settings:
     """Stages (documents, passes) before all documents are used (with memory)."""
     spare_topics: int
     """Topics more in those stages."""
-    step_size: schedules.Schedule
+    step_size: schedules.Schedule | None
+    """In the sampler's own unit; None: `steps` finds it by the corpus."""
     refresh_every: int
     refresh_size: int
     options: tuple[tuple[str, float], ...]
@@ -96,8 +98,6 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
     if _checks.positive_int(burn_in, "burn_in", minimum=0) >= sweeps:
         raise InvalidValueError(f"`burn_in` ({burn_in}) must be less than `sweeps` ({sweeps}).")
     stages = _growth(given["growth"], size, num_topics) if with_memory else ()
-    step = schedules.polynomial(1.0, 5.0, 0.4) if given["step_size"] is None else given["step_size"]
-    schedule = schedules.normalise(step, "LDA")
     return Settings(
         num_topics,
         check_alpha(given["alpha"], num_topics),
@@ -110,7 +110,7 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         burn_in,
         stages,
         _spare(given["spare_topics"], num_topics) if stages else 0,
-        schedule if isinstance(schedule, schedules.Schedule) else schedules.constant(float(schedule)),
+        _step_size(given),
         _checks.positive_int(given["refresh_every"], "refresh_every"),
         _checks.positive_int(given["refresh_size"], "refresh_size"),
         check_options(given["sampler"], given["options"]),
@@ -154,6 +154,13 @@ def _growth(given: Any, size: Size, num_topics: int) -> growing.Growth:
     if isinstance(given, str) and given == "auto":
         return growing.automatic(size.num_documents, size.num_tokens, num_topics)
     return growing.checked(given, size.num_documents)
+
+
+def _step_size(given: dict[str, Any]) -> schedules.Schedule | None:
+    if given["step_size"] is None:
+        return None if given["sampler"] in METHODS else DEFAULT
+    schedule = schedules.normalise(given["step_size"], "LDA")
+    return schedule if isinstance(schedule, schedules.Schedule) else schedules.constant(float(schedule))
 
 
 def _spare(given: Any, num_topics: int) -> int:
