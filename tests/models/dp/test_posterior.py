@@ -78,4 +78,7 @@ def test_partitions_have_the_posterior_law(name: str, base: str, seed: int) -> N
     for number in range(len(seen)):
         made.advance(1)
         seen[number] = place[partitions.canonical(made.engine.labels)]
-    assert partitions.furthest(asked[seen], probabilities @ asked) < 5.5
+    expected = probabilities @ asked
+    usual = (expected > 0.05) & (expected < 0.95)  # means of rarer answers are not normal
+    assert usual.sum() > 8
+    assert partitions.furthest(asked[seen][:, usual], expected[usual]) < 5.5

@@ -1,0 +1,119 @@
+"""What makes the stochastic slice sampler better on msweb: one change at a time, two seeds, a thousand steps each.
+
+    python benchmarks/dp_variants.py            # needs the data set, see `scirocco data`
+    python benchmarks/dp_variants.py --seeds 1
+
+Scores are mean -log predictive of the test users (one component: 11.917): of a state, averaged over the second half of
+the run, and of the average of these states' densities. All but the last three estimate the counts of clusters from the
+batch, as the paper does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from typing import Any
+
+import dp_data
+import numpy as np
+
+import scirocco as sc
+from scirocco.models.dp import prediction
+
+STEPS, EVERY = 1000, 20
+
+
+def paper(**changes: Any) -> Any:
+    """The paper's SCIR with something else."""
+    return sc.models.DPMixture.preset("baker2018", "scir", **{"num_threads": 1, **changes})
+
+
+def warm(chain: Any, X: Any, seed: int) -> None:
+    """Begin where fifty passes over 3,000 rows have come to."""
+    few = np.random.default_rng(seed).permutation(X.shape[0])[:3000]
+    short = sc.models.DPMixture(seed=seed, num_draws=1, initial_clusters=20).fit(
+        X[few], num_epochs=50, progress=False
+    )
+    draw, engine = short._draw(0), chain.engine
+    rows = short._family.rows(X)
+    shares = prediction.memberships(short._family, rows, draw)[:, :-1]
+    limits = np.cumsum(shares, axis=1)
+    chosen = (np.random.default_rng(seed).random(len(limits))[:, None] * limits[:, -1:] > limits).sum(axis=1)
+    engine.labels[:] = chosen
+    sizes = np.bincount(chosen, minlength=len(engine.weights))
+    engine.clusters[0][:] = sizes
+    engine.num = int(np.flatnonzero(sizes).max()) + 1
+    after = sizes.sum() - np.cumsum(sizes)
+    engine.sticks[:] = np.stack([1.0 + sizes, engine.alpha + after], axis=1)
+    num = engine.num
+    engine.parameters[0][:, :num] = np.asarray(draw["components"][:num]).T * (147.0 + 3.0 * sizes[:num])
+
+
+def growing(chain: Any) -> None:
+    """Batches of 1,000 rows, then 2,000, 4,000 and 8,000."""
+    size = 1000 * 2 ** min(3, 4 * chain.step // STEPS)
+    chain.settings = chain.engine.settings = dataclasses.replace(chain.settings, batch_size=size)
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "paper: h = 0.1, n = 1,000": {},
+    "h = 0.02": {"step_size": 0.02, "stick_step_size": 0.02},
+    "h falls from 0.1 as (1 + m/100)^-0.75": {"step_size": "falls", "stick_step_size": "falls"},
+    "n = 3,000": {"batch_size": 3000},
+    "batches grow to 8,000": {},
+    "begun from 3,000 rows": {},
+    "K = 30 at the beginning": {"initial_clusters": 30},
+    "kept counts, h = 0.1": {"counts": "kept"},
+    "kept counts, exact draws": {"counts": "kept", "step_size": None, "stick_step_size": None},
+    "collapsed, no splits": {"sampler": "collapsed", "split_merge": 0},
+    "collapsed, 5 splits or merges a pass": {"sampler": "collapsed", "split_merge": 5},
+}
+
+
+def run(name: str, seed: int, data: Any) -> tuple[float, float, float, float]:
+    """CPU seconds, score of states, score of their average, clusters."""
+    changes = dict(VARIANTS[name])
+    for key, value in changes.items():
+        changes[key] = sc.schedules.polynomial(0.1, 100.0, 0.75) if value == "falls" else value
+    if changes.get("sampler") == "collapsed":
+        mixture = sc.models.DPMixture(seed=seed, **changes)
+    else:
+        mixture = paper(seed=seed, **changes)
+    chain = mixture.chain(data.train)
+    test = chain.family.rows(data.test)
+    spent, found, clusters = 0.0, [], []
+    begin = time.process_time()
+    if name.startswith("begun"):
+        warm(chain, data.train, seed)
+    for mark in range(STEPS // EVERY):
+        if name.startswith("batches"):
+            growing(chain)
+        chain.advance(EVERY)
+        spent += time.process_time() - begin
+        if mark >= STEPS // EVERY // 2:
+            draw, stats = chain.kept()
+            found.append(prediction.log_predictive(chain.family, test, draw))
+            clusters.append(stats["num_clusters"])
+        begin = time.process_time()
+    average = prediction.log_sum(np.array(found), axis=0) - np.log(len(found))
+    return spent, -float(np.mean(found)), -float(average.mean()), float(np.mean(clusters))
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12])
+    seeds, data = parser.parse_args().seeds, dp_data.msweb()
+    for name in ("paper: h = 0.1, n = 1,000", "collapsed, no splits", "begun from 3,000 rows"):
+        run(name, 0, data)  # compiles
+    print(f"{'':44}{'CPU s':>8}{'state':>9}{'average':>9}{'clusters':>10}")
+    for name in VARIANTS:
+        spent, state, average, clusters = np.mean([run(name, seed, data) for seed in seeds], axis=0)
+        print(f"{name:44}{spent:8.2f}{state:9.3f}{average:9.3f}{clusters:10.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
