@@ -18,10 +18,10 @@ test pages minimal: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pages lint format types contracts minimal bench benchtopics clean
+.PHONY: help demo test pages lint format types contracts minimal bench benchtopics benchmixtures clean
 
 help:  ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a minute
 	$(BIN)/scirocco demo
@@ -56,6 +56,9 @@ bench: $(STAMP)  ## speed, side by side with the rivals
 
 benchtopics: $(STAMP)  ## topic models, side by side with gensim, scikit-learn and tomotopy
 	$(BIN)/python benchmarks/lda.py
+
+benchmixtures: $(STAMP)  ## Dirichlet-process mixtures, side by side with plain NumPy
+	$(BIN)/python benchmarks/dp.py
 
 clean:  ## remove the environments, caches and outputs
 	rm -rf $(VENV) $(VENV_MINIMAL) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

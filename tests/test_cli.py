@@ -49,7 +49,7 @@ def test_version():
 
 @pytest.mark.parametrize(
     "command",
-    ["demo", "reproduce", "version", "sample", "resume", "runs", "data convert", "data info"],
+    ["demo", "reproduce", "version", "sample", "resume", "runs", "data convert", "data info", "data list"],
 )
 def test_help_has_an_example(command):
     result = CliRunner().invoke(cli.app, [*command.split(), "--help"])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from scirocco import datasets
-from scirocco.datasets.corpora import ENTRIES
 from shared_data import data_folder
 
 FACTS = [
@@ -45,9 +44,3 @@ def test_short_rows_take_their_extras_with_them():
     every, long = datasets.wikipedia(folder, 0), datasets.wikipedia(folder, 500)
     place = np.searchsorted(every.extras["page_id"], long.extras["page_id"][7])
     assert (every.matrix[place] != long.matrix[7]).nnz == 0
-
-
-def test_every_entry_says_what_is_needed_to_make_it():
-    for entry in ENTRIES.values():
-        assert entry.origin and entry.preparation.endswith(".") and entry.licence.endswith(".")
-        assert all(len(file.sha256) == 64 and file.size > 0 for file in entry.files)

@@ -76,3 +76,24 @@ def data_info(
     if verify:
         source.verify()
         print("all checksums hold")
+
+
+@data_app.command("list")
+def data_list(
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Where to look, instead of SCIROCCO_DATA and the cache."),
+    ] = None,
+) -> None:
+    """List the data sets of the papers, and say which are on this machine.
+
+    Example: scirocco data list --data ~/data
+    """
+    from scirocco import datasets
+    from scirocco.experiments.tables import print_table
+
+    rows = []
+    for entry in datasets.ENTRIES.values():
+        size = sum(file.size for file in entry.files) / 1e6
+        rows.append([entry.name, f"{size:,.1f} MB", datasets.state(entry, data), entry.origin])
+    print_table("Data sets", ["name", "size", "here", "made from"], rows)

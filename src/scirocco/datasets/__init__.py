@@ -1,4 +1,4 @@
-"""Data sets of the papers and of topic models, found on this machine and checked; none of them is in the package.
+"""Data sets of the papers, found on this machine and checked; none of them is in the package.
 
 A data set is looked for in the folder that is given; without one in the folder that the environment variable
 SCIROCCO_DATA names, and then in the user's cache (`$XDG_CACHE_HOME/scirocco/data`, by default
@@ -6,7 +6,24 @@ SCIROCCO_DATA names, and then in the user's cache (`$XDG_CACHE_HOME/scirocco/dat
 with its sha256, once for each state of the file.
 """
 
+from scirocco.datasets.corpora import ENTRIES as _CORPORA
 from scirocco.datasets.corpora import acl_abstracts, ap, kos, newsgroups20, wikipedia
-from scirocco.datasets.files import Dataset
+from scirocco.datasets.files import Dataset, Entry, state
+from scirocco.datasets.msweb import ENTRY as _MSWEB
+from scirocco.datasets.msweb import Visits, msweb
 
-__all__ = ["Dataset", "acl_abstracts", "ap", "kos", "newsgroups20", "wikipedia"]
+__all__ = [
+    "ENTRIES",
+    "Dataset",
+    "Visits",
+    "acl_abstracts",
+    "ap",
+    "kos",
+    "msweb",
+    "newsgroups20",
+    "state",
+    "wikipedia",
+]
+
+ENTRIES: dict[str, Entry] = {**_CORPORA, _MSWEB.name: _MSWEB}
+"""What is known of each data set, by its name."""

@@ -98,6 +98,20 @@ def find(entry: Entry, folder: Folder = None) -> dict[str, Path]:
     return out
 
 
+def state(entry: Entry, folder: Folder = None) -> str:
+    """Whether its files are on this machine: "yes", "no", or "damaged" where one is not what it should be."""
+    places = _places(folder)
+    for file in entry.files:
+        path = next((p for p in _candidates(entry, file, places) if p.is_file()), None)
+        if path is None:
+            return "no"
+        try:
+            check(path, file)
+        except InvalidValueError:
+            return "damaged"
+    return "yes"
+
+
 def _places(folder: Folder) -> list[Path]:
     """A folder that is given is the only place, so that a wrong one does not go unnoticed."""
     if folder is not None:

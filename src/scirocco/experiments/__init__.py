@@ -10,6 +10,7 @@ import difflib
 from scirocco.errors import InvalidValueError
 from scirocco.experiments import (
     dks,
+    dp_msweb,
     gaussian_mixture,
     gaussian_scaling,
     lda_cv,
@@ -37,6 +38,7 @@ ALL: dict[str, Experiment] = {
         lda_wikipedia,
         lda_recipe,
         lda_cv,
+        dp_msweb,
     )
 }
 
