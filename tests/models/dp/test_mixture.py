@@ -276,7 +276,8 @@ def test_room_for_clusters_grows(seed: int) -> None:
         engine = chain.engine
         assert engine.num_clusters > 20
         table = np.zeros_like(engine.clusters[2])
-        np.add.at(table.T, engine.labels, X)
+        indptr, indices, counts = engine.data
+        np.add.at(table, (indices, np.repeat(engine.labels, np.diff(indptr))), counts)
         assert np.array_equal(table, engine.clusters[2])
 
 

@@ -129,10 +129,41 @@ def _allocate(
     return s0, s1, log_probability
 
 
+@called
+def _members(label: int, num: int, labels: Any, members: Any) -> int:
+    """Append the rows of a cluster to those that are listed."""
+    for row in range(labels.size):
+        if labels[row] == label:
+            members[num] = row
+            num += 1
+    return num
+
+
+@called
+def _shuffle(members: Any, first: int, last: int, s0: Any, s1: Any) -> tuple[Any, Any]:
+    for place in range(last - 1, first, -1):
+        s0, s1, u = uniform(s0, s1)
+        other = first + int(u * (place + 1 - first))
+        members[place], members[other] = members[other], members[place]
+    return s0, s1
+
+
+@called
+def _apart(alpha: float, data: Any, pair: Any) -> float:
+    """log probability of two clusters, but for what all partitions share."""
+    return (
+        math.log(alpha)
+        + math.lgamma(pair[0][0])
+        + math.lgamma(pair[0][1])
+        + evidence(data, pair, 0)
+        + evidence(data, pair, 1)
+    )
+
+
 @kept
-def split_or_merge(
-    first: int,
-    second: int,
+def split(
+    label: int,
+    num_clusters: int,
     data: Any,
     labels: Any,
     members: Any,
@@ -143,64 +174,88 @@ def split_or_merge(
     space: Any,
     words: Any,
 ) -> tuple[int, bool]:
-    """Propose to split the cluster of two rows, or merge their two clusters; the slots used, and whether it was done.
+    """Propose to split a cluster that was chosen among all; the slots used, and whether it was done.
 
-    Sequentially allocated (Dahl 2005): the other rows, in a random order, choose between the two by the same
-    probabilities as in `sweep`; a merge is weighed by the probability that a split would have given what is there.
-    Slot `used` must be free.
+    Sequentially allocated (Dahl 2005): two of its rows are the first of two clusters, and the others, in a random
+    order, join one of them by the same probabilities as in `sweep`. Slot `used` must be free. One of K clusters and two
+    of its m rows were chosen here, two of K + 1 clusters and a row of each would be in `merge`: the chances are as
+
+        [2/((K + 1)K m_1 m_2)] / [2/(K m(m - 1))] = m(m - 1)/((K + 1) m_1 m_2).
     """
     sizes = clusters[0]
-    left, right = labels[first], labels[second]
+    if sizes[label] < 2:
+        return used, False
     s0, s1 = words[0], words[1]
-    num = 0
-    for row in range(labels.size):
-        if (labels[row] == left or labels[row] == right) and row != first and row != second:
-            members[num] = row
-            num += 1
-    for place in range(num - 1, 0, -1):
-        s0, s1, u = uniform(s0, s1)
-        other = int(u * (place + 1))
-        members[place], members[other] = members[other], members[place]
-    splits = left == right
+    num = _members(label, 0, labels, members)
+    s0, s1 = _shuffle(members, 0, num, s0, s1)
+    first, second = members[num - 2], members[num - 1]
     s0, s1, log_probability = _allocate(
-        members, num, first, second, not splits, labels, data, pair, space, s0, s1
-    )
-    apart = (
-        math.log(alpha)
-        + math.lgamma(pair[0][0])
-        + math.lgamma(pair[0][1])
-        + evidence(data, pair, 0)
-        + evidence(data, pair, 1)
+        members, num - 2, first, second, False, labels, data, pair, space, s0, s1
     )
     s0, s1, u = uniform(s0, s1)
     words[0], words[1] = s0, s1
-    if splits:
-        together = math.lgamma(sizes[left]) + evidence(data, clusters, left)
-        if math.log(u) >= apart - together - log_probability:
-            return used, False
-        copy(data, pair, 0, clusters, left)
-        slot = 0
-        while sizes[slot] > 0:
-            slot += 1
-        copy(data, pair, 1, clusters, slot)
-        labels[second] = slot
-        for place in range(num):
-            if members[place] < 0:
-                labels[-members[place] - 1] = slot
-        return max(used, slot + 1), True
+    together = math.lgamma(sizes[label]) + evidence(data, clusters, label)
+    chances = math.log(num) + math.log(num - 1.0) - math.log(num_clusters + 1.0)
+    chances -= math.log(pair[0][0]) + math.log(pair[0][1])
+    if not math.log(u) < _apart(alpha, data, pair) - together - log_probability + chances:
+        return used, False
+    slot = 0
+    while sizes[slot] > 0:
+        slot += 1
+    copy(data, pair, 0, clusters, label)
+    copy(data, pair, 1, clusters, slot)
+    labels[second] = slot
+    for place in range(num - 2):
+        if members[place] < 0:
+            labels[-members[place] - 1] = slot
+    return max(used, slot + 1), True
+
+
+@kept
+def merge(
+    left: int,
+    right: int,
+    num_clusters: int,
+    data: Any,
+    labels: Any,
+    members: Any,
+    clusters: Any,
+    pair: Any,
+    alpha: float,
+    used: int,
+    space: Any,
+    words: Any,
+) -> tuple[int, bool]:
+    """Propose to merge two clusters that were chosen among all: the reverse of `split`."""
+    sizes = clusters[0]
+    s0, s1 = words[0], words[1]
+    num = _members(left, 0, labels, members)
+    s0, s1 = _shuffle(members, 0, num, s0, s1)
+    first = members[num - 1]
+    begin = num - 1
+    num = _members(right, begin, labels, members)
+    s0, s1 = _shuffle(members, begin, num, s0, s1)
+    second = members[num - 1]
+    s0, s1 = _shuffle(members, 0, num - 1, s0, s1)
+    s0, s1, log_probability = _allocate(
+        members, num - 1, first, second, True, labels, data, pair, space, s0, s1
+    )
+    s0, s1, u = uniform(s0, s1)
+    words[0], words[1] = s0, s1
+    whole = num + 1.0
+    chances = math.log(whole) + math.log(whole - 1.0) - math.log(num_clusters)
+    chances -= math.log(pair[0][0]) + math.log(pair[0][1])
+    apart = _apart(alpha, data, pair)
     for place in range(num):
         if labels[members[place]] == right:
             move(members[place], data, pair, 0, 1)
-    move(second, data, pair, 0, 1)
     together = math.lgamma(pair[0][0]) + evidence(data, pair, 0)
-    if math.log(u) >= together - apart + log_probability:
+    if not math.log(u) < together - apart + log_probability - chances:
         return used, False
     copy(data, pair, 0, clusters, left)
     clear(data, clusters, right)
-    labels[second] = left
     for place in range(num):
-        if labels[members[place]] == right:
-            labels[members[place]] = left
+        labels[members[place]] = left
     while used > 0 and sizes[used - 1] == 0:
         used -= 1
     return used, True

@@ -13,7 +13,7 @@ from numpy import uint64
 
 from scirocco.diffusions.host._cir import factors
 from scirocco.diffusions.host._gamma import gamma
-from scirocco.diffusions.host._random import called, stream
+from scirocco.diffusions.host._random import called, inlined, stream
 from scirocco.models.dp._gammas import moved
 
 _SMALL = 1e-100
@@ -75,15 +75,22 @@ def born(parameters: Any, clusters: Any, k: int, seed: Any) -> None:
 def settle(parameters: Any, first: int, last: int) -> None:
     """Probabilities of the clusters `first` to `last`."""
     gammas, shares = parameters[0], parameters[1]
+    totals = np.zeros(last)
+    for w in range(gammas.shape[0]):
+        for k in range(first, last):
+            totals[uint64(k)] += gammas[uint64(w), uint64(k)]
     for k in range(first, last):
-        total = 0.0
-        for w in range(gammas.shape[0]):
-            total += gammas[w, k]
-        for w in range(gammas.shape[0]):
-            shares[w, k] = gammas[w, k] / total if total > 0.0 else 1.0 / gammas.shape[0]
+        totals[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
+    for w in range(gammas.shape[0]):
+        for k in range(first, last):
+            shares[uint64(w), uint64(k)] = gammas[uint64(w), uint64(k)] * totals[uint64(k)]
+    for k in range(first, last):
+        if totals[k] == 0.0 or totals[k] == np.inf:  # all underflowed: flat
+            for w in range(gammas.shape[0]):
+                shares[w, k] = 1.0 / gammas.shape[0]
 
 
-@called
+@inlined
 def density(row: int, data: Any, parameters: Any, num: int, weights: Any, space: Any) -> None:
     """Multiply weights[k], k < num, by f(x | θ_k); up to a common factor."""
     indptr, indices, counts = data

@@ -7,12 +7,12 @@ from typing import Any
 
 from scirocco.diffusions.host._cir import factors, transition
 from scirocco.diffusions.host._gamma import gamma
-from scirocco.diffusions.host._random import called, normal
+from scirocco.diffusions.host._random import inlined, normal
 
 GIBBS, SCIR, SCIR_CV, SGRLD = 0, 1, 2, 3
 
 
-@called
+@inlined
 def moved(
     s0: Any,
     s1: Any,

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import called
+from scirocco.diffusions.host._random import called, inlined
 
 _TOGETHER = 8  # factors that are multiplied before a logarithm is taken
 _HALF_LOG_PI = 0.5 * math.log(math.pi)
 
 
-@called
+@inlined
 def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
     """Multiply weights[k], k < num, by the density of a row in each cluster; up to a common factor."""
     values = data[0]

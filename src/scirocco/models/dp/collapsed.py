@@ -5,7 +5,7 @@ Given the labels of all other rows, row i belongs to cluster k with probability 
 .. math:: m_k \, f(x_i | \text{rows of } k), \qquad \text{to a new one: } α \, ∫ f(x_i | θ) dG_0(θ).
 
 Labels are remembered and the sums of each cluster kept up to date as they change, so a step costs what its batch costs,
-whatever N is. Once a pass some pairs of rows propose to split or merge their clusters (`_collapsed.split_or_merge`).
+whatever N is. At the end of a pass some clusters are proposed to be split or merged (`_collapsed.split`, `merge`).
 """
 
 from __future__ import annotations
@@ -90,27 +90,23 @@ class Collapsed:
                 self._renumber()
 
     def _split_or_merge(self, rng: np.random.Generator, words: Array) -> None:
-        num_rows = self.labels.size
-        if num_rows < 2:
-            return
-        first = int(rng.integers(num_rows))
-        second = (first + 1 + int(rng.integers(num_rows - 1))) % num_rows
-        if self._members.size != num_rows:
-            self._members = np.empty(num_rows, np.int64)
+        """One proposal: with probability a half to split a cluster, else to merge two."""
+        occupied = self.occupied
+        if self._members.size != self.labels.size:
+            self._members = np.empty(self.labels.size, np.int64)
             self._pair = self.family.clusters(2)
-        self.used, done = kernels().split_or_merge(
-            first,
-            second,
-            self.data,
-            self.labels,
-            self._members,
-            self.clusters,
-            self._pair,
-            self.alpha,
-            self.used,
-            self._space,
-            words,
+        rest = (
+            *(self.data, self.labels, self._members, self.clusters, self._pair),
+            *(self.alpha, self.used, self._space, words),
         )
+        if rng.random() < 0.5:
+            chosen = int(occupied[rng.integers(occupied.size)])
+            self.used, done = kernels().split(chosen, occupied.size, *rest)
+        elif occupied.size > 1:
+            left, right = rng.choice(occupied, 2, replace=False)
+            self.used, done = kernels().merge(int(left), int(right), occupied.size, *rest)
+        else:
+            return
         self.moves += (1, done)
         if self.used + 1 >= len(self._space[0]):
             self._grow()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from scirocco import _extras
 
 
+@functools.cache
 def collapsed_kernels() -> Any:
     """Labels given labels."""
     _extras.require("numba", "a Dirichlet-process mixture")
@@ -15,6 +17,7 @@ def collapsed_kernels() -> Any:
     return _collapsed
 
 
+@functools.cache
 def slice_kernels() -> Any:
     """Sticks, components and slices."""
     _extras.require("numba", "a Dirichlet-process mixture")
@@ -23,9 +26,10 @@ def slice_kernels() -> Any:
     return _slices
 
 
-def rows_at(first: int, num_rows: int, seed: Any, out: Any) -> None:
-    """Fill `out` with rows of a random order of all, see `_order`."""
+@functools.cache
+def order_kernels() -> Any:
+    """Random orders of rows."""
     _extras.require("numba", "a Dirichlet-process mixture")
     from scirocco.models.dp import _order
 
-    _order.rows_at(first, num_rows, *seed, out)
+    return _order

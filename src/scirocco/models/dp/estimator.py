@@ -19,9 +19,10 @@ from scirocco.models.dp.settings import Settings
 from scirocco.run.progress import Callback
 from scirocco.run.result import Run
 
-_DEFAULT_EPOCHS = 100
+_DEFAULT_EPOCHS = 100  # at least; few rows have more, up to so many labels drawn, and at most a thousand
+_DEFAULT_LABELS = 2_000_000
 _FIRST_EPOCHS = 20  # of `partial_fit`, over the rows of its first call
-_JUDGES = 300
+_JUDGES = 300  # rows by which clusters of different draws are compared
 
 
 class DPMixture(fits.Conventions, Results):
@@ -52,8 +53,8 @@ class DPMixture(fits.Conventions, Results):
     refresh_every, refresh_size
         SCIR-CV: steps between two references, and rows for each.
     initial_clusters
-        Rows begin with a label drawn uniformly from so many; 30 by default. A chain merges clusters easily and splits
-        them hardly: begin with more than you expect.
+        Rows begin with a label drawn uniformly from so many; by default 30 for counts, 10 for real rows. Of sparse
+        counts a chain merges clusters easily and splits them hardly: begin with more than you expect.
     split_merge
         "collapsed": proposals a pass to split or merge whole clusters.
     keep_clusters
@@ -103,7 +104,7 @@ class DPMixture(fits.Conventions, Results):
         refresh_every: int = 5,
         refresh_size: int = 5000,
         initial_clusters: int | None = None,
-        split_merge: int = 1,
+        split_merge: int = 5,
         keep_clusters: int = 100,
         num_draws: int = 50,
         discard: float = 0.5,
@@ -153,7 +154,7 @@ class DPMixture(fits.Conventions, Results):
         y
             Ignored.
         num_steps, num_epochs, max_seconds
-            One of them; a hundred passes by default.
+            One of them; a hundred passes by default, up to a thousand if rows are few.
         validation
             Rows to score while the chains run: the mean of their `log_predictive` given the latest draw is shown and
             kept in `run_.scores`.
@@ -162,7 +163,7 @@ class DPMixture(fits.Conventions, Results):
         """
         family = given.base(self.base).resolve(X)
         everything = family.rows(X)
-        rows = everything.take(_informative(family, everything))
+        rows = self._shuffled(family, everything)
         settings = self._settings(family, rows)
         fit = fits.Fit(
             saved.KIND,
@@ -182,13 +183,13 @@ class DPMixture(fits.Conventions, Results):
                 max_seconds,
                 num_rows=rows.num_rows,
                 batch_size=settings.batch_size,
-                default_epochs=_DEFAULT_EPOCHS,
+                default_epochs=min(1000, max(_DEFAULT_EPOCHS, _DEFAULT_LABELS // rows.num_rows)),
             ),
             self._discard(),
             capacity=8,
         )
         watch = () if validation is None else (_watcher(family, family.rows(validation)),)
-        judges = self._some(rows)
+        judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
         self.run_: Run | None
         self.run_ = fits.run_fit(
             fit,
@@ -220,8 +221,7 @@ class DPMixture(fits.Conventions, Results):
             raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
         online: list[MixtureChain] | None = getattr(self, "_online", None)
         family = self._family if online is not None else given.base(self.base).resolve(X)
-        rows = family.rows(X)
-        rows = rows.take(_informative(family, rows))
+        rows = self._shuffled(family, family.rows(X))
         if online is not None:
             for chain in online:
                 chain.take_in(rows)
@@ -231,7 +231,7 @@ class DPMixture(fits.Conventions, Results):
             self._online, self._latest = online, [[] for _ in online]
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
-            self._judges = self._some(rows)
+            self._judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
         kept = _checks.positive_int(self.num_draws, "num_draws")
         for chain, latest in zip(online, self._latest, strict=True):
             latest.append(chain.kept())
@@ -247,8 +247,7 @@ class DPMixture(fits.Conventions, Results):
     def chain(self, X: Any, chain: int = 0) -> MixtureChain:
         """A chain of these settings, for those who drive it themselves."""
         family = given.base(self.base).resolve(X)
-        rows = family.rows(X)
-        rows = rows.take(_informative(family, rows))
+        rows = self._shuffled(family, family.rows(X))
         return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
@@ -275,25 +274,21 @@ class DPMixture(fits.Conventions, Results):
     def _settings(self, family: Any, rows: Any) -> Settings:
         return given.resolve(self.get_params(), family.kind, rows.num_rows)
 
-    def _some(self, rows: Any) -> Any:
-        """Rows by which clusters of different draws are compared."""
-        rng = np.random.default_rng([_checks.positive_int(self.seed, "seed", minimum=0), rows.num_rows])
-        return rows.take(np.sort(rng.permutation(rows.num_rows)[:_JUDGES]))
+    def _shuffled(self, family: Any, rows: Any) -> Any:
+        """The rows that say something, in a random order."""
+        chosen = family.informative(rows)
+        if not chosen.size:
+            raise InvalidValueError(
+                f"all {rows.num_rows} rows are empty: there is nothing to learn clusters from."
+            )
+        rng = np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0))
+        return rows.take(chosen[rng.permutation(chosen.size)])
 
     def _discard(self) -> float:
         _checks.positive(self.discard, "discard", allow_zero=True)
         if float(self.discard) >= 1:
             raise InvalidValueError(f"`discard` must be below 1, got {self.discard}.")
         return float(self.discard)
-
-
-def _informative(family: Any, rows: Any) -> np.ndarray:
-    chosen: np.ndarray = family.informative(rows)
-    if not chosen.size:
-        raise InvalidValueError(
-            f"all {rows.num_rows} rows are empty: there is nothing to learn clusters from."
-        )
-    return chosen
 
 
 def _watcher(family: Any, rows: Any) -> Callback:

@@ -73,7 +73,9 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
     counts = _counts(given, sampler)
     batch = min(_checks.positive_int(given["batch_size"], "batch_size"), num_rows)
     steps = _step_sizes(given, sampler, counts)
-    initial = 30 if given["initial_clusters"] is None else given["initial_clusters"]
+    initial = given["initial_clusters"]
+    if initial is None:
+        initial = min(num_rows, 30 if kind == "multinomial" else 10)
     return Settings(
         sampler,
         concentration.resolve(given["concentration"]),
