@@ -11,21 +11,28 @@ pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)"
 from scirocco.models.dp._order import rows_at
 
 
-def order(num_rows: int, seed: int, number: int = 0) -> np.ndarray:
+def order(num_rows: int, seed: int, number: int = 0, chunk: int = 1) -> np.ndarray:
     out = np.empty(num_rows, np.int64)
-    rows_at(0, num_rows, np.uint64(seed), np.uint64(number), out)
+    rows_at(0, num_rows, chunk, np.uint64(seed), np.uint64(number), out)
     return out
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 4, 5, 16, 17, 1000, 65537])
 def test_every_row_once(num_rows, seed):
-    assert np.array_equal(np.sort(order(num_rows, seed)), np.arange(num_rows))
+    for chunk in (1, 2, 16):
+        assert np.array_equal(np.sort(order(num_rows, seed, chunk=chunk)), np.arange(num_rows))
 
 
 def test_parts_are_parts_of_the_whole(seed):
     part = np.empty(30, np.int64)
-    rows_at(40, 100, np.uint64(seed), np.uint64(0), part)
-    assert np.array_equal(part, order(100, seed)[40:70])
+    for chunk in (1, 7):
+        rows_at(40, 100, chunk, np.uint64(seed), np.uint64(0), part)
+        assert np.array_equal(part, order(100, seed, chunk=chunk)[40:70])
+
+
+def test_neighbours_stay_together(seed):
+    chunks = order(83, seed, chunk=8)[:80].reshape(10, 8)
+    assert np.array_equal(chunks, chunks[:, :1] + np.arange(8)) and np.all(chunks[:, 0] % 8 == 0)
 
 
 def test_places_and_neighbours_are_as_in_a_random_order(seed):

@@ -70,12 +70,10 @@ def sweep(
         for k in range(used + 1):
             total += weights[k]
         s0, s1, u = uniform(s0, s1)
-        left, chosen = u * total, used
-        for k in range(used + 1):
-            left -= weights[k]
-            if left <= 0.0 and weights[k] > 0.0:
-                chosen = k
-                break
+        left, chosen = u * total, 0
+        while chosen < used and left > weights[uint64(chosen)]:
+            left -= weights[uint64(chosen)]
+            chosen += 1
         if chosen == used:
             chosen = 0
             while sizes[chosen] > 0:

@@ -37,20 +37,30 @@ def _shuffled(position: uint64, half: uint64, keys: Any) -> uint64:
 
 
 @kept
-def rows_at(first: int, num_rows: int, seed0: Any, seed1: Any, out: Any) -> None:
+def rows_at(first: int, num_rows: int, chunk: int, seed0: Any, seed1: Any, out: Any) -> None:
     """Fill `out` with the rows at the positions `first`, `first` + 1, ... of a random order of all rows.
 
-    A number beyond the last row is shuffled again until it is a row: a permutation stays one if some of the numbers
-    are left out in this way.
+    Chunks of neighbours stay together, which are read faster than as many single rows; rows that make no whole chunk
+    come last. A number beyond the last chunk is shuffled again until it is one: a permutation stays one if some of the
+    numbers are left out in this way.
     """
+    num_chunks = num_rows // chunk
     half = uint64(_LEAST)
-    while (uint64(1) << (uint64(2) * half)) < uint64(num_rows):
+    while (uint64(1) << (uint64(2) * half)) < uint64(num_chunks):
         half += uint64(1)
     keys = np.empty(_ROUNDS, np.uint64)
     for number in range(_ROUNDS):
         keys[number], _ = stream(seed0, seed1, uint64(number))
+    last, found = -1, uint64(0)
     for place in range(out.size):
-        row = _shuffled(uint64(first + place), half, keys)
-        while row >= uint64(num_rows):
-            row = _shuffled(row, half, keys)
-        out[place] = row
+        position = first + place
+        wanted = position // chunk
+        if wanted >= num_chunks:
+            out[place] = position
+            continue
+        if wanted != last:
+            last = wanted
+            found = _shuffled(uint64(wanted), half, keys)
+            while found >= uint64(num_chunks):
+                found = _shuffled(found, half, keys)
+        out[place] = np.int64(found) * chunk + position % chunk

@@ -103,6 +103,53 @@ def weigh_sticks(sticks: Any, weights: Any, num: int) -> float:
 
 
 @kept
+def slice_rows(rows: Any, labels: Any, weights: Any, bounds: Any, seed: Any) -> float:
+    """u_i ~ U(0, ω_{z_i}) for a batch; returns the lowest."""
+    lowest = 1.0
+    for block in range((rows.size + BLOCK - 1) // BLOCK):
+        s0, s1 = stream(seed[0], seed[1], uint64(block))
+        for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
+            s0, s1, u = uniform(s0, s1)
+            bounds[place] = u * weights[labels[rows[place]]]
+            lowest = min(lowest, bounds[place])
+    return lowest
+
+
+@kept
+def given_labels(
+    rows: Any,
+    labels: Any,
+    sticks: Any,
+    weights: Any,
+    bounds: Any,
+    sizes: Any,
+    scale: float,
+    reference: Any,
+    reference_scale: float,
+    num: int,
+    alpha: float,
+    prior: Any,
+    method: int,
+    step: float,
+    fresh_sums: bool,
+    seeds: Any,
+) -> tuple[float, float, float]:
+    """Sticks, α, weights of the components j < num, and slices of a batch: returns α, the rest and the lowest slice.
+
+    α | v ~ Gamma(b₁ + num, b₂ - Σ log(1 - v_j)), if it has a prior (b₁ > 0).
+    """
+    logs = move_sticks(
+        sticks, sizes, scale, reference, reference_scale, num, alpha, method, step, fresh_sums, seeds[0]
+    )
+    if prior[0] > 0.0:
+        s0, s1 = stream(seeds[1, 0], seeds[1, 1], uint64(0))
+        s0, s1, alpha = gamma(s0, s1, prior[0] + num)
+        alpha = max(alpha / (prior[1] - logs), 1e-10)
+    rest = weigh_sticks(sticks, weights, num)
+    return alpha, rest, slice_rows(rows, labels, weights, bounds, seeds[2])
+
+
+@kept
 def extend(
     data: Any,
     sticks: Any,
@@ -154,6 +201,27 @@ def move_components(
 
 
 @kept
+def move_all_components(
+    data: Any,
+    parameters: Any,
+    clusters: Any,
+    scale: float,
+    reference: Any,
+    reference_scale: float,
+    num: int,
+    method: int,
+    step: float,
+    seed: Any,
+    coordinates: int,
+) -> None:
+    """In all their coordinates."""
+    advance(
+        data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, 0, coordinates
+    )
+    settle(data, parameters, 0, num)
+
+
+@kept
 def rescale_components(data: Any, parameters: Any, clusters: Any, num: int, seed: Any) -> None:
     """Draw anew what the parameters do not depend on."""
     rescale(data, parameters, clusters, num, seed)
@@ -163,19 +231,6 @@ def rescale_components(data: Any, parameters: Any, clusters: Any, num: int, seed
 def settle_components(data: Any, parameters: Any, first: int, last: int) -> None:
     """What follows from the parameters."""
     settle(data, parameters, first, last)
-
-
-@kept
-def slice_rows(rows: Any, labels: Any, weights: Any, bounds: Any, seed: Any) -> float:
-    """u_i ~ U(0, ω_{z_i}) for a batch; returns the lowest."""
-    lowest = 1.0
-    for block in range((rows.size + BLOCK - 1) // BLOCK):
-        s0, s1 = stream(seed[0], seed[1], uint64(block))
-        for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
-            s0, s1, u = uniform(s0, s1)
-            bounds[place] = u * weights[labels[rows[place]]]
-            lowest = min(lowest, bounds[place])
-    return lowest
 
 
 @kept
@@ -213,14 +268,13 @@ def allocate(
                 for j in range(num):
                     total += weights[j]
             s0, s1, u = uniform(s0, s1)
-            left, label = u * total, before[row]
-            for j in range(num):
-                if weights[j] > 0.0:
-                    left -= weights[j]
-                    label = j
-                    if left <= 0.0:
-                        break
-            chosen[place] = label
+            left, j = u * total, 0
+            while j < num and left > 0.0:
+                left -= weights[uint64(j)]
+                j += 1
+            while j > 0 and weights[j - 1] == 0.0:  # rounding went past the last one
+                j -= 1
+            chosen[place] = j - 1 if j > 0 else before[row]
 
 
 @kept

@@ -16,7 +16,9 @@ from scirocco.models.dp.slices import Slices
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _STREAMS = 16  # purposes of random numbers, in a step; slices use the first seven
-_DRAW, _BLOCKS, _REFRESH = 8, 9, 10
+_DRAW, _ROWS, _REFRESH = 8, 9, 10
+_CHUNK = 16  # neighbours that stay together in batches: their labels are a line of a processor's cache
+_MANY_ROWS = 4096
 
 
 class MixtureChain:
@@ -25,7 +27,7 @@ class MixtureChain:
     Parameters
     ----------
     rows
-        `CountRows` or `RealRows`, in a random order: a batch is a block of neighbours, which are read fast.
+        `CountRows` or `RealRows`, in a random order: a batch is made of chunks of neighbours.
     family
         Their base measure.
     settings
@@ -40,7 +42,7 @@ class MixtureChain:
         self.step = 0
         self.num_rows: int = rows.num_rows
         engine = Collapsed if settings.sampler == "collapsed" else Slices
-        self.engine: Any = engine(rows, family, settings, np.random.default_rng([self.seed, _BLOCKS]))
+        self.engine: Any = engine(rows, family, settings, np.random.default_rng([self.seed, _ROWS]))
         self._warned = False
 
     def advance(self, num_steps: int) -> None:
@@ -53,23 +55,22 @@ class MixtureChain:
         size, num = self.settings.batch_size, self.num_rows
         steps_a_pass = -(-num // size)
         number, place = divmod(self.step, steps_a_pass)
-        block = self._block(place, steps_a_pass, number)
-        batch = np.arange(block * size, min((block + 1) * size, num))
+        batch = self._rows(place * size, min(size, num - place * size), number, _ROWS)
         if isinstance(self.engine, Collapsed):
             self.engine.step(batch, self._words(0), passes=number, pass_ended=place == steps_a_pass - 1)
             return
         refresh = None
         if self.settings.sampler == "scir_cv" and self.step % self.settings.refresh_every == 0:
-            begin = int(np.random.default_rng(list(self._words(_REFRESH))).integers(num))
-            refresh = (begin + np.arange(self.settings.refresh_size)) % num
+            refresh = self._rows(0, self.settings.refresh_size, self.step, _REFRESH)
         self.engine.step(batch, self._words, refresh, self.step)
 
-    def _block(self, place: int, num_blocks: int, number: int) -> int:
-        """The block of rows that comes at a place of a pass: all of them once, in an order of its own for each pass."""
-        out = np.empty(1, np.int64)
-        seed = np.array([self.seed, number * _STREAMS + _BLOCKS], np.uint64)
-        order_kernels().rows_at(place, num_blocks, *seed, out)
-        return int(out[0])
+    def _rows(self, first: int, count: int, order: int, purpose: int) -> Array:
+        """Some rows of a random order of all."""
+        out = np.empty(count, np.int64)
+        seed = np.array([self.seed, order * _STREAMS + purpose], np.uint64)
+        chunk = _CHUNK if self.num_rows >= _MANY_ROWS else 1
+        order_kernels().rows_at(first, self.num_rows, chunk, *seed, out)
+        return out
 
     def _words(self, purpose: int) -> tuple[int, int]:
         """Seed words of this step, for one purpose."""

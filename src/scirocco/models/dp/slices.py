@@ -57,6 +57,8 @@ class Slices:
         self.data = family.kernel_data(rows)
         self.keeps = settings.counts == "kept"
         self.alpha = concentration.start(settings.concentration)
+        prior = settings.concentration
+        self._prior = np.array(prior if isinstance(prior, concentration.Gamma) else (0.0, 1.0))
         self._steps = [
             None if schedule is None else StepSizes(schedule)
             for schedule in (settings.stick_step_size, settings.step_size)
@@ -103,55 +105,50 @@ class Slices:
 
     def step(self, batch: Array, words: Any, refresh: Array | None, step_number: int) -> None:
         """One step; `words(purpose)` are seeds, `refresh` the rows of a new reference of SCIR-CV, if it is time."""
-        seeds = functools.cache(lambda purpose: np.array(words(purpose), np.uint64))
+        seeds = np.array([words(purpose) for purpose in range(7)], np.uint64)
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
         if not self.keeps:
             scale = self.labels.size / batch.size
             kernels().tally(batch, self.data, self.labels, self._batch, self.num)
         if refresh is not None:
             kernels().tally(refresh, self.data, self.labels, self._reference, self.num)
-        self._move(scale, reference_scale, seeds, step_number)
-        rest = kernels().weigh_sticks(self.sticks, self.weights, self.num)
+        reference = self._reference if self.settings.sampler == "scir_cv" else self._batch
+        (by_sticks, stick_step), how = (self._method(sizes, step_number) for sizes in self._steps)
+        self._move_components(scale, reference, reference_scale, how, seeds[3])
         bounds = np.empty(batch.size)
-        lowest = kernels().slice_rows(batch, self.labels, self.weights, bounds, seeds(3))
+        self.alpha, rest, lowest = kernels().given_labels(
+            *(batch, self.labels, self.sticks, self.weights, bounds),
+            *(self._batch[0], scale, reference[0], reference_scale, self.num),
+            *(self.alpha, self._prior, by_sticks, stick_step, self.keeps, seeds[:3]),
+        )
         known = self.num
         while True:
             known, rest = kernels().extend(
                 *(self.data, self.sticks, self.weights, self.parameters, self.clusters),
-                *(known, rest, lowest, self.alpha, seeds(4), seeds(5)),
+                *(known, rest, lowest, self.alpha, seeds[4], seeds[5]),
             )
             if rest < lowest:
                 break
             self._grow()
-        self._label(batch, bounds, known, seeds(6))
+        self._label(batch, bounds, known, seeds[6])
 
-    def _move(self, scale: float, reference_scale: float, seeds: Any, step_number: int) -> None:
-        """Sticks, components and α given labels."""
-        settings, num = self.settings, self.num
-        (by_sticks, stick_step), (by, step) = (self._method(sizes, step_number) for sizes in self._steps)
-        has_reference = settings.sampler == "scir_cv"
-        reference = self._reference if has_reference else self._batch
-        logs = kernels().move_sticks(
-            *(self.sticks, self._batch[0], scale, reference[0], reference_scale, num, self.alpha),
-            *(by_sticks, stick_step, self.keeps, seeds(0)),
+    def _move_components(
+        self, scale: float, reference: Any, reference_scale: float, how: tuple[int, float], seed: Array
+    ) -> None:
+        """Parameters given labels."""
+        num, coordinates = self.num, self.family.width
+        if self.keeps and how[0] != _METHODS["gibbs"]:
+            kernels().rescale_components(self.data, self.parameters, self.clusters, num, seed)
+        given = (
+            *(self.data, self.parameters, self._batch, scale, reference, reference_scale),
+            *(num, *how, seed),
         )
-        if self.keeps and by != 0:
-            kernels().rescale_components(self.data, self.parameters, self.clusters, num, seeds(1))
-        work = functools.partial(
-            kernels().move_components,
-            *(self.data, self.parameters, self._batch, scale, reference, reference_scale, num, by, step),
-            seeds(1),
-        )
-        coordinates = self.family.width
         if coordinates * num > _MUCH:
-            run_blocks(work, coordinates, settings.num_threads)
+            work = functools.partial(kernels().move_components, *given)
+            run_blocks(work, coordinates, self.settings.num_threads)
+            kernels().settle_components(self.data, self.parameters, 0, num)
         else:
-            work(0, coordinates)
-        kernels().settle_components(self.data, self.parameters, 0, num)
-        prior = settings.concentration
-        if isinstance(prior, concentration.Gamma):
-            rng = np.random.Generator(np.random.Philox(key=seeds(2)))
-            self.alpha = max(float(rng.standard_gamma(prior.shape + num)) / (prior.rate - logs), 1e-10)
+            kernels().move_all_components(*given, coordinates)
 
     def _method(self, sizes: StepSizes | None, step_number: int) -> tuple[int, float]:
         """An exact draw if there is no step size."""
