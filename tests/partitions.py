@@ -109,4 +109,5 @@ def furthest(indicators: Any, truth: Any, num_batches: int = 40) -> float:
     means = draws.reshape(num_batches, -1, draws.shape[1]).mean(axis=1)
     error = means.std(axis=0, ddof=1) / math.sqrt(num_batches)
     away = np.abs(means.mean(axis=0) - np.asarray(truth))
-    return float(np.max(np.where(error > 0, away / np.maximum(error, 1e-300), 0.0)))
+    stuck = np.where(away > 1e-12, np.inf, 0.0)  # a chain that never moves has no error of its own
+    return float(np.max(np.where(error > 0, away / np.maximum(error, 1e-300), stuck)))

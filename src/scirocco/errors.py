@@ -20,6 +20,10 @@ class BadStartError(InvalidValueError):
     """The log density is not finite where a chain or an optimiser is to begin."""
 
 
+class NotFittedError(InvalidValueError, AttributeError):
+    """A model was asked for what only a fit gives; `hasattr` says no, as scikit-learn expects."""
+
+
 class InvalidTypeError(SciroccoError, TypeError):
     """An argument is of a kind that cannot work."""
 

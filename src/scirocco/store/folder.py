@@ -164,8 +164,8 @@ def refuse_unless_free(path: str | os.PathLike[str], overwrite: bool) -> None:
         ) from error
     if has_commit(root) and not overwrite:
         raise InvalidValueError(
-            f"{root} holds a run already ({_progress(root, header)}); use `sc.resume({root!r}, ...)` to go on, or "
-            f"overwrite=True to delete it."
+            f"{root} holds a run already ({_progress(root, header)}); use `sc.resume({root!r}, ...)` to go on (a "
+            f"model: fit with resume=True), or overwrite=True to delete it."
         )
 
 

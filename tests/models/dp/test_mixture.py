@@ -232,12 +232,17 @@ def test_saved_and_loaded(fitted: Any, tmp_path: Any) -> None:
     loaded = DPMixture.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(X), mixture.predict(X))
     assert repr(loaded) == repr(mixture)
-    real = DPMixture(Gaussian(shape=1.5), concentration=Gamma(2.0, 3.0)).fit(
+    real = DPMixture(Gaussian(shape=1.5), concentration=Gamma(2.0, 3.0), seed=np.int64(3)).fit(
         np.random.default_rng(0).standard_normal((40, 2)), num_epochs=3, progress=False
     )
     real.save(tmp_path / "real")
     again = DPMixture.load(tmp_path / "real")
-    assert again.base == real.base and tuple(again.concentration) == (2.0, 3.0)
+    assert (
+        again.base == real.base
+        and again.seed == 3
+        and isinstance(again.seed, int)
+        and tuple(again.concentration) == (2.0, 3.0)
+    )
     np.testing.assert_array_equal(again.means_, real.means_)
 
 
@@ -248,6 +253,7 @@ def test_rows_that_come_later(seed: int) -> None:
         mixture.partial_fit(X[part])
     for _ in range(5):
         mixture.partial_fit(X[:1])
+    mixture.partial_fit(np.zeros((2, 12), int))  # says nothing
     chain = mixture._online[0].engine
     assert chain.labels.shape == (905,) and chain.labels.min() >= 0
     assert mixture._draws["rest"].shape == (1, 5)
@@ -255,6 +261,19 @@ def test_rows_that_come_later(seed: int) -> None:
     sizes = np.bincount(chain.labels, minlength=len(chain.clusters[0]))
     assert np.array_equal(sizes, chain.clusters[0][: len(sizes)])
     assert chain.clusters[2].sum() == X.sum() + 5 * X[0].sum()
+
+
+def test_interrupted_in_burn_in_leaves_the_older_fit(seed: int) -> None:
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 100)
+    mixture = DPMixture(seed=seed).fit(X, num_epochs=10, progress=False)
+    before = mixture.log_predictive(X[:3])
+
+    def stop(report: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), pytest.warns(match="interrupted"):
+        mixture.fit(X, num_epochs=500, progress=False, callbacks=[stop])
+    np.testing.assert_array_equal(mixture.log_predictive(X[:3]), before)
 
 
 def test_more_clusters_than_a_draw_keeps(seed: int) -> None:
@@ -300,6 +319,127 @@ def test_works_in_scikit_learn(seed: int) -> None:
     assert steps.predict(X).shape == (100,)
 
 
+# -- numbers that are hard -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["collapsed", "gibbs"])
+def test_long_rows_find_their_cluster(sampler: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.full(400, 0.5), 2)
+    X = np.concatenate([rng.multinomial(3000, share, 20) for share in shares])
+    mixture = DPMixture(sampler=sampler, seed=seed, initial_clusters=2, concentration=1.0)
+    found = mixture.fit_predict(X, num_epochs=60, progress=False)
+    assert len(set(found[:20])) == len(set(found[20:])) == 1 and found[0] != found[-1]
+
+
+def test_long_rows_are_labelled_by_their_whole_length(seed: int) -> None:
+    """Of two components the second is behind by 10⁻⁴⁰⁰ in the first columns, and ahead by 10⁴⁰⁰ in the end."""
+    from scirocco.models.dp.compiled import slice_kernels
+
+    shares = np.full((40, 2), 1.0)
+    shares[:20, 1], shares[20:, 0] = 1e-5, 1e-5
+    X = np.concatenate([np.full(20, 4), np.full(20, 8)])[None]
+    family = Multinomial().resolve(X)
+    chosen = np.empty(1, np.int32)
+    slice_kernels().allocate(
+        *(np.array([0]), family.rows(X).data, (shares, shares / shares.sum(axis=0)), np.array([0.5, 0.4])),
+        *(np.array([0.1]), np.zeros(1, np.int32), chosen, 2, np.array([seed, 1], np.uint64), 0, 1),
+    )
+    assert chosen[0] == 1
+
+
+def test_long_rows_have_the_weights_of_logarithms(seed: int) -> None:
+    from scirocco.models.dp._counts import weigh
+    from scirocco.models.dp.compiled import collapsed_kernels
+
+    rng = np.random.default_rng(seed)
+    family = Multinomial(0.3).resolve(np.ones((1, 50), int))
+    for size in (3, 40, 60, 2000, 10**6):
+        X = rng.multinomial(size, rng.dirichlet(np.full(50, 0.3)), 7)
+        rows, clusters = family.rows(X), family.clusters(4)
+        labels = np.array([0, 0, 0, 1, 1, 2, -1], np.int32)
+        collapsed_kernels().count_all(rows.data, labels, clusters)
+        weights, space = np.array([3.0, 2.0, 1.0, 0.7]), np.empty((3, 4))
+        weigh(6, rows.data, clusters, 4, weights, space)
+        logs = []
+        for k, group in enumerate(([0, 1, 2], [3, 4], [5], [])):
+            both = partitions.log_evidence(family, rows, [*group, 6]) - partitions.log_evidence(
+                family, rows, group
+            )
+            logs.append(both + math.log([3.0, 2.0, 1.0, 0.7][k]))
+        shares = np.exp(np.array(logs) - max(logs))
+        np.testing.assert_allclose(weights / weights.sum(), shares / shares.sum(), rtol=1e-5, atol=1e-12)
+
+
+def test_real_rows_far_from_zero(seed: int) -> None:
+    X, labels = clustered(np.random.default_rng(seed), "gaussian", 300)
+    near, far = (
+        DPMixture("gaussian", seed=seed).fit(X + away, num_epochs=60, progress=False) for away in (0, 1e7)
+    )
+    assert far.score(X + 1e7) == pytest.approx(near.score(X), abs=0.1)
+    assert partitions.adjusted_rand_index(far.predict(X + 1e7), labels) > 0.97
+
+
+def test_a_small_cluster_has_its_own_label(seed: int) -> None:
+    X, _ = clustered(np.random.default_rng(seed), "gaussian", 8000)
+    X = np.concatenate([X, np.random.default_rng(seed + 1).standard_normal((12, 3)) + 200.0])
+    mixture = DPMixture("gaussian", seed=seed).fit(X, num_epochs=40, progress=False)
+    found = mixture.predict(X)
+    assert len(set(found[-12:])) == 1 and found[-1] not in found[:-12]
+    assert mixture.weights_[found[-1]] == pytest.approx(12 / 8012, abs=0.003)
+
+
+def test_means_follow_their_precisions(seed: int) -> None:
+    """SCIR of real rows with labels held: κ'τ(μ - μ')² has the mean 1 for any step size."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3, 400))
+    base = Gaussian(mean=0.0, strength=0.5, shape=0.5, rate=1.0)
+    chain = DPMixture(base, sampler="scir", step_size=0.3, initial_clusters=1, seed=seed).chain(X)
+    engine = chain.engine
+    kappa, mean, _, _ = engine.family.posterior(engine.clusters, np.array([0]))
+    found = []
+    for number in range(400):
+        engine._move_components(1.0, engine._batch, 1.0, (1, 0.3), np.array([seed, number], np.uint64))
+        means, precisions = engine.parameters[0][:, 0], engine.parameters[1][:, 0]
+        found.append([np.mean(kappa * precisions * (means - mean[:, 0]) ** 2)])
+    assert partitions.furthest(found[40:], [1.0]) < 5.5
+
+
+def test_concentration_near_zero_is_as_by_the_collapsed_sampler(seed: int) -> None:
+    """A prior that allows tiny α: quartiles of log α from both exact samplers."""
+    X, found = np.full((6, 1), 2), {}
+    for sampler in ("collapsed", "gibbs"):
+        chain = DPMixture(sampler=sampler, concentration=(0.2, 1.0), initial_clusters=1, seed=seed).chain(X)
+        draws = []
+        for _ in range(6000):
+            chain.advance(1)
+            draws.append(chain.engine.alpha)
+        found[sampler] = np.log(draws)
+    limits = np.quantile(found["collapsed"], [0.25, 0.5, 0.75])
+    shares = [np.array([value < limits for value in draws], float) for draws in found.values()]
+    spread = [share.reshape(40, -1, 3).mean(axis=1).std(axis=0, ddof=1) / np.sqrt(40) for share in shares]
+    away = np.abs(shares[0].mean(axis=0) - shares[1].mean(axis=0))
+    assert np.all(away < 5.5 * np.hypot(*spread))
+
+
+def test_batches_are_of_one_size(seed: int) -> None:
+    chain = DPMixture(batch_size=50, seed=seed).chain(np.ones((101, 2), int))
+    sizes, seen = [], []
+    chain.engine.step = lambda batch, *rest, **more: (sizes.append(len(batch)), seen.extend(batch))
+    chain.advance(3)
+    assert sizes == [33, 34, 34] and sorted(seen) == list(range(101))
+
+
+def test_reference_of_control_variates_is_of_its_rows(seed: int) -> None:
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 400)
+    chain = DPMixture(sampler="scir_cv", refresh_every=1, refresh_size=90, batch_size=50, seed=seed).chain(X)
+    for _ in range(20):
+        chain.advance(1)
+        engine = chain.engine
+        assert engine._reference[0][: engine.num].sum() <= 90
+        assert engine._reference[0].sum() <= 90
+
+
 # -- priors ----------------------------------------------------------------------------------------------------------
 
 
@@ -343,7 +483,8 @@ WRONG_ROWS = {
     "words": (np.array([["a", "b"]]), "must hold numbers"),
     "no rows": (np.empty((0, 3)), "is empty"),
     "all empty": (np.zeros((4, 3), int), "all 4 rows are empty"),
-    "huge": (np.array([[1, 2.0**40, 0]]), "32 bits"),
+    "huge": (np.array([[1, 2.0**40, 0]]), "column 1 sum to"),
+    "huge in all": (np.array([[2**30, 1], [2**30, 1]]), "column 0 sum to"),
 }
 
 
@@ -370,6 +511,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "discard": ({"discard": 1.0}, "discard"),
     "draws": ({"num_draws": 0}, "num_draws"),
     "prior of components": ({"base": Multinomial(0.0)}, "concentration"),
+    "flat": ({"base": Multinomial(1e12)}, "at most"),
     "threads": ({"num_threads": 0}, "num_threads"),
 }
 
@@ -389,6 +531,7 @@ def test_other_wrong_uses(fitted: Any) -> None:
         mixture.predict(np.ones((2, 11), int))
     with pytest.raises(InvalidValueError, match=r"call fit\(X\) first"):
         DPMixture().predict(X)
+    assert not hasattr(DPMixture(), "weights_")
     with pytest.raises(InvalidValueError, match="interval"):
         mixture.num_clusters(interval=1.5)
     with pytest.raises(InvalidValueError, match="collapsed"):
@@ -397,7 +540,11 @@ def test_other_wrong_uses(fitted: Any) -> None:
         with pytest.raises(InvalidValueError, match="multinomial"):
             DPMixture("gaussian", sampler=sampler).fit(np.eye(3), num_steps=1, progress=False)
     with pytest.raises(InvalidValueError, match="column 1 holds one value"):
-        DPMixture("gaussian").fit(np.array([[1.0, 2.0], [2.0, 2.0]]), num_steps=1, progress=False)
+        DPMixture("gaussian").fit(np.array([[1.0, 0.1], [2.0, 0.1], [3.0, 0.1]]), num_steps=1, progress=False)
+    with pytest.raises(InvalidValueError, match=r"collapsed"):
+        DPMixture(sampler="gibbs", concentration=1e5).fit(X, num_steps=1, progress=False)
+    with pytest.warns(sc.errors.SciroccoWarning, match="GiB of memory"):
+        DPMixture(keep_clusters=500_000).fit(X[:2], num_steps=1, progress=False)
     with pytest.raises(InvalidValueError, match="holds nan"):
         DPMixture("gaussian").fit(np.array([[1.0, np.nan], [2.0, 2.0]]), num_steps=1, progress=False)
     with pytest.raises(InvalidValueError, match="baker2018"):

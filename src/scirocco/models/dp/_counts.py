@@ -20,7 +20,9 @@ from scirocco.diffusions.host._random import called, inlined
 
 _TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double
 _SMALL = 1e-100
-_MANY = 16  # counts above are handled by logarithms
+_LONG = (
+    48  # events above are handled by logarithms: a cluster that is behind by 10⁻³⁰⁰ cannot catch up in fewer
+)
 
 
 @inlined
@@ -31,11 +33,11 @@ def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
     above, below = space[0], space[1]
     whole = prior * table.shape[0]
     begin, end = indptr[row], indptr[row + 1]
-    large = False
+    total = 0
     for entry in range(begin, end):
-        large |= counts[entry] > _MANY
-    if large:
-        _weigh_by_logarithms(row, data, clusters, num, weights, space)
+        total += counts[entry]
+    if total > _LONG:
+        _weigh_by_logarithms(row, total, data, clusters, num, weights, space)
         return
     for k in range(num):
         above[uint64(k)] = below[uint64(k)] = 1.0
@@ -68,22 +70,36 @@ def _settle(num: int, weights: Any, above: Any, below: Any) -> None:
 
 
 @called
-def _weigh_by_logarithms(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
+def _weigh_by_logarithms(
+    row: int, length: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
+) -> None:
+    """For long rows, in which a cluster may be behind by more than a double can tell and come first in the end."""
     indptr, indices, counts = data
     totals, table, prior = clusters[1], clusters[2], clusters[3][0]
-    whole, logs, highest = prior * table.shape[0], space[0], -np.inf
-    length = 0
-    for entry in range(indptr[row], indptr[row + 1]):
-        length += counts[entry]
+    whole, above, logs = prior * table.shape[0], space[0], space[1]
     for k in range(num):
-        total = whole + totals[k]
-        logs[k] = math.lgamma(total) - math.lgamma(total + length)
+        above[k] = 1.0
+        logs[k] = math.lgamma(whole + totals[k]) - math.lgamma(whole + totals[k] + length)
+    together = 0
     for entry in range(indptr[row], indptr[row + 1]):
         w, count = indices[entry], counts[entry]
-        for k in range(num):
-            shape = prior + table[w, k]
-            logs[k] += math.lgamma(shape + count) - math.lgamma(shape)
+        if count > _TOGETHER:
+            for k in range(num):
+                shape = prior + table[w, k]
+                logs[k] += math.lgamma(shape + count) - math.lgamma(shape)
+            continue
+        for repeat in range(count):
+            for k in range(num):
+                above[uint64(k)] *= prior + repeat + table[uint64(w), uint64(k)]
+            together += 1
+            if together == _TOGETHER:
+                together = 0
+                for k in range(num):
+                    logs[k] += math.log(above[k])
+                    above[k] = 1.0
+    highest = -np.inf
     for k in range(num):
+        logs[k] += math.log(above[k])
         if weights[k] > 0.0:
             highest = max(highest, logs[k])
     for k in range(num):

@@ -16,8 +16,8 @@ from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import called, inlined, stream
 from scirocco.models.dp._gammas import moved
 
-_SMALL = 1e-100
-_TOGETHER = 16
+_SMALL = 1e-200  # below this products are not to be trusted
+_LONG = 64  # events in a product
 _FLOOR = 1e-300
 
 
@@ -92,32 +92,26 @@ def settle(parameters: Any, first: int, last: int) -> None:
 
 @inlined
 def density(row: int, data: Any, parameters: Any, num: int, weights: Any, space: Any) -> None:
-    """Multiply weights[k], k < num, by f(x | θ_k); up to a common factor."""
+    """Multiply weights[k], k < num, by f(x | θ_k); up to a factor. Their sum is 0 where logarithms are needed."""
     indptr, indices, counts = data
     shares = parameters[1]
-    together, total = 0, 0.0
+    length, total = 0, 0.0
     for entry in range(indptr[row], indptr[row + 1]):
-        w = uint64(indices[entry])
-        for _ in range(counts[entry]):
-            for k in range(num):
-                weights[uint64(k)] *= shares[w, uint64(k)]
-            together += 1
-            if together == _TOGETHER:
-                together = 0
-                highest = 0.0
+        length += counts[entry]
+    if length <= _LONG:
+        for entry in range(indptr[row], indptr[row + 1]):
+            w = uint64(indices[entry])
+            for _ in range(counts[entry]):
                 for k in range(num):
-                    highest = max(highest, weights[k])
-                if 0.0 < highest < _SMALL:
-                    for k in range(num):
-                        weights[k] /= highest
-    for k in range(num):
-        total += weights[k]
-    space[0, 0] = total
+                    weights[uint64(k)] *= shares[w, uint64(k)]
+        for k in range(num):
+            total += weights[k]
+    space[0, 0] = total if total > _SMALL else 0.0
 
 
 @called
 def density_by_logarithms(row: int, data: Any, parameters: Any, num: int, weights: Any, space: Any) -> None:
-    """The same where all products have become 0."""
+    """The same for long rows, and where products have become 0."""
     indptr, indices, counts = data
     shares, logs, highest = parameters[1], space[0], -np.inf
     for k in range(num):

@@ -53,7 +53,11 @@ def advance(
             precision = max(g / rate, 1e-300)
             s0, s1, z = normal(s0, s1)
             spread = math.sqrt((1.0 - stays * stays) / (kappa * precision))
-            means[d, k] = mean + (means[d, k] - mean) * stays + spread * z
+            # the old mean belongs to the old precision: what is standard normal of it is carried over
+            away = 0.0
+            if stays > 0.0:
+                away = (means[d, k] - mean) * math.sqrt(precisions[d, k] / precision)
+            means[d, k] = mean + away * stays + spread * z
             precisions[d, k] = precision
 
 

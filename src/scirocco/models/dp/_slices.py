@@ -25,7 +25,7 @@ from scirocco.models.dp._families import (
     rescale,
     settle,
 )
-from scirocco.models.dp._gammas import moved
+from scirocco.models.dp._gammas import GIBBS, moved
 from scirocco.models.dp._order import kept
 
 BLOCK = 256  # rows with one stream of random numbers: a part of the definition of the draws
@@ -39,6 +39,13 @@ def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
         clear(data, clusters, k)
     for place in range(rows.size):
         move(rows[place], data, clusters, labels[rows[place]], 1)
+
+
+@kept
+def forget(data: Any, clusters: Any, first: int, last: int) -> None:
+    """Sums of some components are 0."""
+    for k in range(first, last):
+        clear(data, clusters, k)
 
 
 @kept
@@ -84,8 +91,16 @@ def move_sticks(
             step,
             plain,
         )
+        log_two = math.log(max(two, _FLOOR))
+        if (
+            method == GIBBS and alpha + after < 1.0
+        ):  # may be below all doubles, and α depends on its logarithm
+            s0, s1, two = gamma(s0, s1, alpha + after + 1.0)
+            s0, s1, u = uniform(s0, s1)
+            log_two = math.log(two) + math.log(u) / (alpha + after)
+            two = math.exp(log_two)
         sticks[j, 0], sticks[j, 1] = max(one, _FLOOR), max(two, _FLOOR)
-        logs += math.log(sticks[j, 1]) - math.log(sticks[j, 0] + sticks[j, 1])
+        logs += log_two - math.log(sticks[j, 0] + sticks[j, 1])
         after += here
         reference_after += there
     return logs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.errors import SciroccoWarning
-from scirocco.models.dp.collapsed import Collapsed
+from scirocco.models.dp.collapsed import SETTLED, Collapsed
 from scirocco.models.dp.compiled import order_kernels
 from scirocco.models.dp.settings import Settings
 from scirocco.models.dp.slices import Slices
@@ -52,10 +52,11 @@ class MixtureChain:
             self.step += 1
 
     def _advance(self) -> None:
-        size, num = self.settings.batch_size, self.num_rows
-        steps_a_pass = -(-num // size)
+        num = self.num_rows
+        steps_a_pass = -(-num // self.settings.batch_size)
         number, place = divmod(self.step, steps_a_pass)
-        batch = self._rows(place * size, min(size, num - place * size), number, _ROWS)
+        begin, end = place * num // steps_a_pass, (place + 1) * num // steps_a_pass
+        batch = self._rows(begin, end - begin, number, _ROWS)
         if isinstance(self.engine, Collapsed):
             self.engine.step(batch, self._words(0), passes=number, pass_ended=place == steps_a_pass - 1)
             return
@@ -90,9 +91,9 @@ class MixtureChain:
         if len(weights) > capacity:
             rest = max(rest, 1.0 - float(weights[order].sum()))
             self._warn(len(weights))
-        draws: dict[str, Array] = {"weights": _padded(weights[order], capacity), "rest": np.float32(rest)}  # type: ignore[dict-item]
-        for name, values in parameters.items():
-            draws[name] = _padded(values[order], capacity)
+        draws = {"weights": weights[order], **{name: part[order] for name, part in parameters.items()}}
+        draws = {name: _padded(part, capacity, self.family.dtype) for name, part in draws.items()}
+        draws["rest"] = np.asarray(rest, self.family.dtype)
         stats = {
             "num_clusters": float(self.engine.num_clusters),
             "concentration": float(self.engine.alpha),
@@ -119,8 +120,10 @@ class MixtureChain:
         fresh = before + rng.permutation(rows.num_rows)
         size = self.settings.batch_size
         for first in range(0, len(fresh), size):
-            for batch in (fresh[first : first + size], rng.integers(0, before, min(size, before))):
-                self.engine.step(batch, self._words(0), passes=0, pass_ended=False)
+            new = fresh[first : first + size]
+            for batch in (new, rng.integers(0, before, len(new))):
+                ends = first + size >= len(fresh) and batch is not new
+                self.engine.step(batch, self._words(0), passes=SETTLED, pass_ended=ends)
                 self.step += 1
 
     def state(self) -> dict[str, Array]:
@@ -133,7 +136,7 @@ class MixtureChain:
         self.step = int(state["steps"][0])
 
 
-def _padded(values: Array, capacity: int) -> Array:
-    out = np.zeros((capacity, *values.shape[1:]), np.float32)
+def _padded(values: Array, capacity: int, dtype: Any) -> Array:
+    out = np.zeros((capacity, *values.shape[1:]), dtype)
     out[: len(values)] = values
     return out

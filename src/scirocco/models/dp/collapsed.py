@@ -21,7 +21,7 @@ from scirocco.models.dp.settings import Settings
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SLOTS = 16  # at least
-_SETTLED = 20  # passes before the first split or merge: at the beginning clusters are alike, and most would be merged
+SETTLED = 20  # passes before the first split or merge: at the beginning clusters are alike, and most would be merged
 _SPARSE = 1.25  # so many slots for each cluster, and labels are renumbered
 
 
@@ -44,7 +44,8 @@ class Collapsed:
         self.family, self.settings = family, settings
         self.data = family.kernel_data(rows)
         self.alpha = concentration.start(settings.concentration)
-        self.labels = rng.integers(0, settings.initial_clusters, rows.num_rows).astype(np.int32)
+        initial = min(settings.initial_clusters, rows.num_rows)
+        self.labels = rng.integers(0, initial, rows.num_rows).astype(np.int32)
         self._members = np.empty(0, np.int64)
         self.moves = np.zeros(2, np.int64)
         """Splits and merges proposed, and accepted."""
@@ -84,7 +85,7 @@ class Collapsed:
             if self.used + 1 >= len(self._space[0]):
                 self._grow()
         if pass_ended:
-            for _ in range(self.settings.split_merge if passes >= _SETTLED else 0):
+            for _ in range(self.settings.split_merge if passes >= SETTLED else 0):
                 self._split_or_merge(rng, words)
             if self.used > _SPARSE * self.num_clusters + 4:
                 self._renumber()

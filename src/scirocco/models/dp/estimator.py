@@ -22,6 +22,7 @@ from scirocco.run.result import Run
 _DEFAULT_EPOCHS = 100  # at least; few rows have more, up to so many labels drawn, and at most a thousand
 _DEFAULT_LABELS = 2_000_000
 _FIRST_EPOCHS = 20  # of `partial_fit`, over the rows of its first call
+_MANY = 1 << 40
 _JUDGES = 300  # rows by which clusters of different draws are compared
 
 
@@ -48,8 +49,8 @@ class DPMixture(fits.Conventions, Results):
         What the slice samplers know of the clusters: "kept" counts of all rows, or "estimated" from those of the batch,
         as in the papers. "auto": kept with "scir".
     step_size, stick_step_size
-        h of "scir", "scir_cv" and "sgrld", for components and for sticks: a number or a schedule. With kept counts None
-        means an exact draw, the limit of a long step.
+        h of "scir", "scir_cv" and "sgrld", for components and for sticks (by default the same): a number or a schedule.
+        With kept counts None means an exact draw, the limit of a long step.
     refresh_every, refresh_size
         SCIR-CV: steps between two references, and rows for each.
     initial_clusters
@@ -87,6 +88,7 @@ class DPMixture(fits.Conventions, Results):
     (1, 1, True)
     """
 
+    run_: Run | None
     _online: list[MixtureChain]
     """Chains of `partial_fit`."""
     _latest: list[list[Any]]
@@ -188,10 +190,11 @@ class DPMixture(fits.Conventions, Results):
             self._discard(),
             capacity=8,
         )
+        if store is None:
+            saved.warn_if_large(fit)
         watch = () if validation is None else (_watcher(family, family.rows(validation)),)
         judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
-        self.run_: Run | None
-        self.run_ = fits.run_fit(
+        run = fits.run_fit(
             fit,
             store=store,
             resume=resume,
@@ -200,9 +203,13 @@ class DPMixture(fits.Conventions, Results):
             progress=progress,
             extra=saved.extra(self.get_params(), family, judges),
         )
-        assert self.run_ is not None
+        if run.draws is None:
+            if run.status == "interrupted":
+                raise KeyboardInterrupt
+            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+        self._settle(dict(run.draws), run.stats, family, judges)
+        self.run_ = run
         self.__dict__.pop("_online", None)
-        self._settle(dict(self.run_.draws), self.run_.stats, family, judges)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
@@ -213,21 +220,26 @@ class DPMixture(fits.Conventions, Results):
     def partial_fit(self, X: Any, y: Any = None) -> DPMixture:
         """Go on with some more rows; with sampler="collapsed".
 
-        The rows join those of earlier calls, which are remembered: what is drawn tends to the posterior of all of them.
-        A call costs two passes over its own rows (the first call twenty). After it the clusters as they are then join
+        The rows join those of earlier calls, which are remembered (and copied once a call): what is drawn tends to the
+        posterior of all of them. A call draws each of its own labels once, and as many of the others; the first makes
+        twenty passes, and settles a base measure that follows the data. After a call the clusters as they are then join
         the last `num_draws` draws. `fit` begins anew, and so does the first call after it.
         """
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
         online: list[MixtureChain] | None = getattr(self, "_online", None)
-        family = self._family if online is not None else given.base(self.base).resolve(X)
-        rows = self._shuffled(family, family.rows(X))
+        family: Any = self._family if online is not None else given.base(self.base).resolve(X)
+        new = family.rows(X)
+        if online is not None and not family.informative(new).size:
+            return self
+        rows = self._shuffled(family, new)
         if online is not None:
             for chain in online:
                 chain.take_in(rows)
         else:
-            settings = self._settings(family, rows)
-            online = [MixtureChain(rows, family, settings, self.seed, c) for c in range(self.num_chains)]
+            settings = given.resolve(self.get_params(), family.kind, _MANY)
+            number = _checks.positive_int(self.num_chains, "num_chains")
+            online = [MixtureChain(rows, family, settings, self.seed, chain) for chain in range(number)]
             self._online, self._latest = online, [[] for _ in online]
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
@@ -245,7 +257,7 @@ class DPMixture(fits.Conventions, Results):
         return self
 
     def chain(self, X: Any, chain: int = 0) -> MixtureChain:
-        """A chain of these settings, for those who drive it themselves."""
+        """A chain of these settings, for those who drive it themselves; its rows are in a random order."""
         family = given.base(self.base).resolve(X)
         rows = self._shuffled(family, family.rows(X))
         return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)

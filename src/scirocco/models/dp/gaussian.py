@@ -43,11 +43,11 @@ class Gaussian:
         width = values.shape[1]
         mean = values.mean(axis=0) if self.mean is None else _columns(self.mean, "mean", width)
         if self.rate is None:
-            variance = values.var(axis=0)
-            if np.any(variance <= 0):
+            variance, width_of = values.var(axis=0), np.ptp(values, axis=0)
+            if np.any((width_of == 0) | (variance <= np.finfo(np.float64).tiny)):
                 raise InvalidValueError(
-                    f"column {int(np.argmin(variance))} holds one value only, which says nothing of clusters: leave it "
-                    "out, or give Gaussian(rate=...)."
+                    f"column {int(np.argmin(width_of))} holds one value only (in {len(values):,} rows), which says "
+                    "nothing of clusters: leave it out, or give Gaussian(rate=...)."
                 )
             rate = 0.1 * float(self.shape) * variance
         else:
@@ -81,6 +81,7 @@ class GaussianFamily:
     rate: tuple[float, ...]
 
     kind = "gaussian"
+    dtype = np.float64
     parameters = ("means", "precisions")
 
     @property
@@ -149,6 +150,16 @@ class GaussianFamily:
         for k, (mean, precision) in enumerate(zip(means, precisions, strict=True)):
             constant = 0.5 * float(np.sum(np.log(precision / (2.0 * math.pi))))
             out[:, k] = constant - 0.5 * ((rows.values - mean) ** 2 @ precision)
+        return out
+
+    def expected_log_density(self, rows: RealRows, of: dict[str, Array], under: dict[str, Array]) -> Array:
+        """E log f of a row of cluster c under cluster r; (c, r)."""
+        (means, precisions), (others, theirs) = (
+            [np.asarray(part[name], np.float64) for name in self.parameters] for part in (of, under)
+        )
+        spread = (means**2 + 1.0 / precisions) @ theirs.T - 2.0 * means @ (others * theirs).T
+        constant = np.sum(np.log(theirs) - theirs * others**2, axis=1)
+        out: Array = 0.5 * (constant - spread)
         return out
 
     def log_marginal(self, rows: RealRows) -> Array:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
-from scirocco.models.dp.rows import Array, CountRows, count_rows
+from scirocco.errors import InvalidValueError
+from scirocco.models.dp.rows import Array, CountRows, check_sums, count_rows
 
 _TINY = 1e-300
+_MUCH = 1e8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Multinomial:
     def resolve(self, X: Any) -> MultinomialFamily:
         """For this table of counts."""
         _checks.positive(self.concentration, "concentration")
+        if self.concentration > _MUCH:
+            raise InvalidValueError(
+                f"Multinomial's `concentration` must be at most {_MUCH:g}, got {self.concentration:g}: beyond it all "
+                "clusters are flat."
+            )
         rows = count_rows(X)
         return MultinomialFamily(float(self.concentration), rows.width)
 
@@ -44,6 +51,7 @@ class MultinomialFamily:
     width: int
 
     kind = "multinomial"
+    dtype = np.float32
     parameters = ("components",)
 
     def rows(self, X: Any) -> CountRows:
@@ -70,7 +78,9 @@ class MultinomialFamily:
     def joined(self, data: tuple[Array, ...], more: tuple[Array, ...]) -> tuple[Array, ...]:
         """Rows after rows."""
         indptr = np.concatenate([data[0], more[0][1:] + data[0][-1]])
-        return indptr, np.concatenate([data[1], more[1]]), np.concatenate([data[2], more[2]])
+        indices, counts = np.concatenate([data[1], more[1]]), np.concatenate([data[2], more[2]])
+        check_sums(indices, counts)
+        return indptr, indices, counts
 
     def draw(self, rng: np.random.Generator, clusters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
         """θ_k | rows of k ~ Dir(a + S_k), one row for each slot."""
@@ -96,14 +106,20 @@ class MultinomialFamily:
         out: Array = np.asarray(matrix @ np.ascontiguousarray(logs.T))
         return out
 
+    def expected_log_density(self, rows: CountRows, of: dict[str, Array], under: dict[str, Array]) -> Array:
+        """log f of a typical row of cluster c, as long as these rows are, under cluster r; (c, r)."""
+        logs = np.log(np.maximum(np.asarray(under["components"], np.float64), _TINY))
+        out: Array = float(rows.lengths().mean()) * (np.asarray(of["components"], np.float64) @ logs.T)
+        return out
+
     def log_marginal(self, rows: CountRows) -> Array:
         """log ∫ f(x | θ) dG₀(θ), one number a row."""
         from scipy.special import gammaln
 
         terms = gammaln(self.prior + rows.counts) - math.lgamma(self.prior)
-        sums = np.concatenate([[0.0], np.cumsum(terms)])
+        sums = np.bincount(np.repeat(np.arange(rows.num_rows), np.diff(rows.indptr)), terms, rows.num_rows)
         whole = self.prior * self.width
-        out: Array = np.diff(sums[rows.indptr]) + math.lgamma(whole) - gammaln(whole + rows.lengths())
+        out: Array = sums + math.lgamma(whole) - gammaln(whole + rows.lengths())
         return out
 
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -20,6 +20,8 @@ from scirocco.models.dp.prediction import memberships
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_FEW = 3.0
+
 
 class Reference(NamedTuple):
     """A draw whose clusters give the labels, and how others are translated."""
@@ -33,10 +35,16 @@ class Reference(NamedTuple):
 def choose(family: Any, rows: Any, draws: Callable[[int], dict[str, Array]], num_draws: int) -> Reference:
     """The reference among draws, judged by some rows."""
     known = [_known(memberships(family, rows, draws(number))) for number in range(num_draws)]
-    mean = np.mean([shares @ shares.T for shares in known], axis=0)
-    distances = [float(np.sum((shares @ shares.T - mean) ** 2)) for shares in known]
-    best = int(np.argmin(distances))
-    return Reference(best, known[best].shape[1], [_translation(shares, known[best]) for shares in known])
+    mean = np.zeros((rows.num_rows, rows.num_rows))
+    for shares in known:
+        mean += (shares @ shares.T) / num_draws
+    best = int(np.argmin([float(np.sum((shares @ shares.T - mean) ** 2)) for shares in known]))
+    reference = draws(best)
+    made = [
+        _translation(family, rows, draws(number), reference, shares, known[best])
+        for number, shares in enumerate(known)
+    ]
+    return Reference(best, known[best].shape[1], made)
 
 
 def _known(shares: Array) -> Array:
@@ -45,10 +53,21 @@ def _known(shares: Array) -> Array:
     return out
 
 
-def _translation(shares: Array, reference: Array) -> Array:
+def _translation(
+    family: Any, rows: Any, draw: dict[str, Array], reference: dict[str, Array], shares: Array, known: Array
+) -> Array:
+    """A; clusters that hardly any of the rows is in are shared out as a typical row of theirs would be."""
     totals = shares.sum(axis=0)
-    usual = np.broadcast_to(reference.mean(axis=0), (shares.shape[1], reference.shape[1])).copy()
-    return np.divide(shares.T @ reference, totals[:, None], out=usual, where=totals[:, None] > 1e-6)
+    out: Array = (shares.T @ known) / np.maximum(totals, 1e-300)[:, None]
+    rare = np.flatnonzero(totals < _FEW)
+    if rare.size:
+        of = {name: np.asarray(draw[name])[rare] for name in family.parameters}
+        under = {name: np.asarray(reference[name])[: known.shape[1]] for name in family.parameters}
+        weights = np.asarray(reference["weights"], np.float64)[: known.shape[1]]
+        logs = family.expected_log_density(rows, of, under) + np.log(weights)
+        typical = np.exp(logs - logs.max(axis=1, keepdims=True))
+        out[rare] = typical / typical.sum(axis=1, keepdims=True)
+    return out
 
 
 def translated(family: Any, rows: Any, draw: dict[str, Array], translation: Array) -> Array:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.dp import prediction, reference
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_ROWS_AT_ONCE = 8192
+_ROWS_AT_ONCE = 32_768
 
 
 class Results:
@@ -33,7 +33,8 @@ class Results:
             )
         self._draws, self._stats = draws, {name: np.asarray(value) for name, value in stats.items()}
         self._family, self._judges, self.n_features_in_ = family, judges, family.width
-        self.__dict__.pop("_chosen", None)
+        for name in ("_chosen", "_averages"):
+            self.__dict__.pop(name, None)
 
     # -- predictive density -------------------------------------------------------------------------------------------
 
@@ -43,12 +44,13 @@ class Results:
         Rows of counts: the probability of a row's events in their order (no multinomial coefficient); 0 if it is empty.
         """
         rows = self._rows(X)
-        out = np.empty(rows.num_rows)
-        for part in _parts(rows.num_rows):
-            some = rows.take(part)
-            logs = [prediction.log_predictive(self._family, some, self._draw(n)) for n in range(self._count)]
-            out[part] = prediction.log_sum(np.array(logs), axis=0) - np.log(self._count)
-        return out
+        out = np.full(rows.num_rows, -np.inf)
+        for number in range(self._count):
+            draw = self._draw(number)
+            for part in _parts(rows.num_rows):
+                logs = prediction.log_predictive(self._family, rows.take(part), draw)
+                out[part] = np.logaddexp(out[part], logs)
+        return out - np.log(self._count)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean of `log_predictive`."""
@@ -64,10 +66,10 @@ class Results:
         """
         rows, chosen = self._rows(X), self._reference()
         out = np.zeros((rows.num_rows, chosen.num_clusters))
-        for part in _parts(rows.num_rows):
-            some = rows.take(part)
-            for number, translation in enumerate(chosen.translations):
-                out[part] += reference.translated(self._family, some, self._draw(number), translation)
+        for number, translation in enumerate(chosen.translations):
+            draw = self._draw(number)
+            for part in _parts(rows.num_rows):
+                out[part] += reference.translated(self._family, rows.take(part), draw, translation)
         return out / self._count
 
     def predict(self, X: Any) -> Array:
@@ -79,7 +81,8 @@ class Results:
         """P(both rows are in one cluster | data), (rows, rows) or (rows, others); needs no labels.
 
         Between different rows; given a draw they are independent, so that it is Σ_j p_ij p_kj, averaged over draws. A
-        row with itself has 1.
+        row with itself has 1. Two rows that are both in clusters without rows count as apart, which matters only for
+        very few rows.
         """
         rows = self._rows(X)
         second = rows if others is None else self._rows(others)
@@ -153,6 +156,11 @@ class Results:
 
     def _means(self) -> dict[str, Array]:
         """Σ_c ω_c A_cr, and parameters averaged with these weights."""
+        if "_averages" not in self.__dict__:
+            self._averages = self._averaged()
+        return self._averages
+
+    def _averaged(self) -> dict[str, Array]:
         chosen = self._reference()
         weights = np.zeros(chosen.num_clusters)
         sums = {
@@ -180,7 +188,8 @@ class Results:
         return {name: np.asarray(values[chain, draw]) for name, values in self._draws.items()}
 
     def _weights(self, number: int) -> Array:
-        weights = np.asarray(self._draw(number)["weights"], np.float64)
+        chain, draw = divmod(number, self._draws["rest"].shape[1])
+        weights = np.asarray(self._draws["weights"][chain, draw], np.float64)
         return weights[: np.count_nonzero(weights)]
 
     def _reference(self) -> reference.Reference:
@@ -205,7 +214,7 @@ class Results:
 
     def _check_fitted(self) -> None:
         if "_family" not in self.__dict__ or "_draws" not in self.__dict__:
-            raise InvalidValueError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
 
 
 def _parts(num_rows: int) -> Iterator[Array]:

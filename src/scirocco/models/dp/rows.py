@@ -10,6 +10,9 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_FITS = 2**31 - 1
+_HUGE = 1e150
+
 
 class CountRows(NamedTuple):
     """Whole counts of categories, a CSR matrix."""
@@ -89,13 +92,12 @@ def count_rows(X: Any, width: int | None = None) -> CountRows:
             f"counts must be whole numbers >= 0; row {place[at]}, column {indices[at]} holds {values[at]}. "
             'Real numbers go with base="gaussian".'
         )
-    if values.size and values.max() > np.iinfo(np.int32).max:
-        raise InvalidValueError(f"counts must fit in 32 bits, got {values.max():g}.")
     some = values > 0
     if not some.all():  # zeros that a sparse matrix holds
         kept = np.bincount(place[some], minlength=shape[0])
         indptr = np.concatenate([[0], np.cumsum(kept)])
         indices, values = indices[some], values[some]
+    check_sums(indices, values)
     return CountRows(
         np.ascontiguousarray(indptr, np.int64),
         np.ascontiguousarray(indices, np.int32),
@@ -104,17 +106,29 @@ def count_rows(X: Any, width: int | None = None) -> CountRows:
     )
 
 
+def check_sums(indices: Array, counts: Array) -> None:
+    """Sums over all rows must fit in the 32 bits of a cluster's table."""
+    if not counts.size or counts.sum(dtype=np.float64) < _FITS:
+        return
+    sums = np.bincount(indices, counts)
+    if sums.max() > _FITS:
+        raise InvalidValueError(
+            f"the counts of column {int(sums.argmax())} sum to {sums.max():g}, more than {_FITS:,}: scale them "
+            "down, or leave out rows."
+        )
+
+
 def real_rows(X: Any, width: int | None = None) -> RealRows:
     """Real numbers from a table."""
     if hasattr(X, "toarray"):
         X = X.toarray()
     values = np.array(_numbers(_table(X, "numbers")), np.float64, order="C")
     _check_shape(values.shape, width, "columns")
-    wrong = np.argwhere(~np.isfinite(values))
+    wrong = np.argwhere(~(np.abs(values) < _HUGE))
     if len(wrong):
         row, column = wrong[0]
         raise InvalidValueError(
-            f"rows must hold finite numbers; row {row}, column {column} holds {values[row, column]}. "
+            f"rows must hold finite numbers (below {_HUGE:g}); row {row}, column {column} holds {values[row, column]}. "
             "Fill in or leave out what is missing."
         )
     return RealRows(values)
@@ -125,6 +139,11 @@ def _table(X: Any, what: str) -> Array:
         table = np.asarray(X)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"`X` must be a table of {what}, got {type(X).__name__}.") from error
+    if table.dtype == object:  # such as pandas' nullable integers
+        try:
+            table = np.asarray(X, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"`X` must hold numbers, got objects: {error}.") from error
     if table.ndim != 2:
         raise InvalidValueError(
             f"`X` must be a table of {what} with one row for each observation; got shape {table.shape}."

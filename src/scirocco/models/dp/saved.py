@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import warnings
 from typing import Any
 
+import jax
 import numpy as np
 
 from scirocco.data.arrays import ArraySource
+from scirocco.errors import SciroccoWarning
 from scirocco.models import fits
 from scirocco.models.dp.concentration import Gamma
 from scirocco.models.dp.gaussian import Gaussian, GaussianFamily
@@ -16,6 +20,7 @@ from scirocco.models.dp.rows import CountRows, RealRows
 from scirocco.models.dp.settings import Settings
 from scirocco.run.encoding import decode, encode
 
+_LARGE = 2**30
 KIND = fits.Kind("DPMixture", "a Dirichlet-process mixture", "dp")
 _BASES = {"Multinomial": Multinomial, "Gaussian": Gaussian}
 
@@ -25,7 +30,24 @@ def spec(family: Any, settings: Settings) -> fits.Spec:
     num = settings.keep_clusters
     parameters = {name: (num, *shape) for name, shape in family.shapes().items()}
     stats = dict.fromkeys(("num_clusters", "concentration", "passes"), ())
-    return fits.Spec.of({"weights": (num,), "rest": (), **parameters}, stats)
+    shapes = {"weights": (num,), "rest": (), **parameters}
+    return fits.Spec(
+        {name: jax.ShapeDtypeStruct(shape, family.dtype) for name, shape in shapes.items()},
+        {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in stats.items()},
+    )
+
+
+def warn_if_large(fit: fits.Fit) -> None:
+    """Draws that are kept in memory hold room for many clusters."""
+    each = sum(np.dtype(leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in fit.spec.draws.values())
+    total = each * fit.num_draws * fit.num_chains
+    if total > _LARGE:
+        warnings.warn(
+            f"the draws will take {total / 2**30:.1f} GiB of memory: {fit.num_chains} × {fit.num_draws} of "
+            f"{each / 2**20:.0f} MiB. Give fewer `keep_clusters` or `num_draws`, or a `store`.",
+            SciroccoWarning,
+            stacklevel=3,
+        )
 
 
 def fingerprint(family: Any, rows: Any) -> str:
@@ -65,6 +87,8 @@ def _written(value: Any) -> Any:
     if type(value).__name__ in _BASES and dataclasses.is_dataclass(value):
         fields = dataclasses.asdict(value)  # type: ignore[arg-type]
         return {"base": type(value).__name__, "fields": {name: encode(part) for name, part in fields.items()}}
+    if isinstance(value, np.generic):
+        value = value.item()
     return encode(tuple(value) if isinstance(value, Gamma) else value)
 
 

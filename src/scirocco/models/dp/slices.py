@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.diffusions.host._threads import run_blocks
+from scirocco.errors import InvalidValueError
 from scirocco.models.dp import concentration
 from scirocco.models.dp.compiled import collapsed_kernels
 from scirocco.models.dp.compiled import slice_kernels as kernels
@@ -93,8 +94,10 @@ class Slices:
         before = (self.clusters, self._reference, self.parameters, self.sticks, self.weights)
         capacity = len(self.weights)
         if capacity >= _TOO_MANY:
-            raise FloatingPointError(
-                f"the chain has {capacity:,} components: it has diverged. Take a smaller step size."
+            advice = "a smaller step size" if self._steps[1] else 'sampler="collapsed"'
+            raise InvalidValueError(
+                f"the slice sampler needs more than {capacity:,} components, with α = {self.alpha:.3g}: take "
+                f"{advice}, or a prior of smaller concentrations."
             )
         self._allocate(2 * capacity)
         for olds, news in zip(before[:3], (self.clusters, self._reference, self.parameters), strict=True):
@@ -111,7 +114,7 @@ class Slices:
             scale = self.labels.size / batch.size
             kernels().tally(batch, self.data, self.labels, self._batch, self.num)
         if refresh is not None:
-            kernels().tally(refresh, self.data, self.labels, self._reference, self.num)
+            kernels().tally(refresh, self.data, self.labels, self._reference, len(self.weights))
         reference = self._reference if self.settings.sampler == "scir_cv" else self._batch
         (by_sticks, stick_step), how = (self._method(sizes, step_number) for sizes in self._steps)
         self._move_components(scale, reference, reference_scale, how, seeds[3])
@@ -130,6 +133,8 @@ class Slices:
             if rest < lowest:
                 break
             self._grow()
+        if self.settings.sampler == "scir_cv":  # nothing is known of components that are new
+            kernels().forget(self.data, self._reference, self.num, known)
         self._label(batch, bounds, known, seeds[6])
 
     def _move_components(

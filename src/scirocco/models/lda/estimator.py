@@ -63,8 +63,8 @@ class LDA(Conventions, Results):
         With memory: stages (documents, passes) that a chain begins with, such as [(1000, 60), (4000, 15)], "auto", or
         None; and how many topics more it has in them (by default a fifth of `num_topics`).
     step_size
-        h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the sampler's own unit; not used
-        with memory. By default SCIR's schedule, and for the others as long a step as the corpus allows
+        h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the sampler's own unit; not
+        used with memory. By default SCIR's schedule, and for the others as long a step as the corpus allows
         (`scirocco.models.lda.steps`).
     refresh_every, refresh_size
         SCIR-CV: steps between two references, and documents for each.

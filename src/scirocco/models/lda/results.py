@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.models.lda import prediction
 from scirocco.models.lda.alignment import align, aligned_rhat, topic_distance
 from scirocco.models.lda.coherence import coherence as _coherence
@@ -196,7 +196,7 @@ class Results:
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "components_"):
-            raise InvalidValueError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
 
 
 def fold_in(alpha: np.ndarray, num_threads: int | None, seed: int) -> prediction.FoldIn:
