@@ -22,7 +22,7 @@ def clustered(rng: np.random.Generator, kind: str, num_rows: int = 600, num_clus
     """Rows of well separated clusters, and their clusters."""
     labels = rng.integers(0, num_clusters, num_rows)
     if kind == "multinomial":
-        shares = np.full((num_clusters, 3 * num_clusters), 0.02)
+        shares = np.full((num_clusters, 3 * num_clusters), 0.002)
         for k in range(num_clusters):
             shares[k, 3 * k : 3 * k + 3] = 1.0
         shares /= shares.sum(axis=1, keepdims=True)

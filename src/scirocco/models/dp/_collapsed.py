@@ -12,7 +12,7 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco.models.dp._families import clear, copy, evidence, move, weigh
-from scirocco.models.dp._order import kept
+from scirocco.models.dp._order import kept, total_of
 
 
 @kept
@@ -62,13 +62,13 @@ def sweep(
         row = rows[place]
         if labels[row] >= 0:
             move(row, data, clusters, labels[row], -1)
-        for k in range(used):
-            weights[k] = sizes[k]
+        # A few slots more, which are free and get the weight 0: loops are then made of whole vectors.
+        wide = min((used + 8) // 8 * 8, sizes.size)
+        for k in range(wide):
+            weights[uint64(k)] = sizes[uint64(k)]
         weights[used] = alpha
-        weigh(row, data, clusters, used + 1, weights, space)
-        total = 0.0
-        for k in range(used + 1):
-            total += weights[k]
+        weigh(row, data, clusters, wide, weights, space)
+        total = total_of(weights, wide)
         s0, s1, u = uniform(s0, s1)
         left, chosen = u * total, 0
         while chosen < used and left > weights[uint64(chosen)]:

@@ -18,9 +18,9 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import called, inlined
 
-_TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double
+TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double
 _SMALL = 1e-100
-_LONG = (
+LONG = (
     48  # events above are handled by logarithms: a cluster that is behind by 10⁻³⁰⁰ cannot catch up in fewer
 )
 
@@ -36,8 +36,8 @@ def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
     total = 0
     for entry in range(begin, end):
         total += counts[entry]
-    if total > _LONG:
-        _weigh_by_logarithms(row, total, data, clusters, num, weights, space)
+    if total > LONG:
+        weigh_by_logarithms(row, total, data, clusters, num, weights, space)
         return
     for k in range(num):
         above[uint64(k)] = below[uint64(k)] = 1.0
@@ -50,15 +50,15 @@ def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
                 below[uint64(k)] *= whole + length + totals[uint64(k)]
             length += 1
             together += 1
-            if together == _TOGETHER:
-                _settle(num, weights, above, below)
+            if together == TOGETHER:
+                settle_at(num, weights, above, below)
                 together = 0
     if together:
-        _settle(num, weights, above, below)
+        settle_at(num, weights, above, below)
 
 
 @inlined
-def _settle(num: int, weights: Any, above: Any, below: Any) -> None:
+def settle_at(num: int, weights: Any, above: Any, below: Any) -> None:
     highest = 0.0
     for k in range(num):
         weights[uint64(k)] *= above[uint64(k)] / below[uint64(k)]
@@ -70,7 +70,7 @@ def _settle(num: int, weights: Any, above: Any, below: Any) -> None:
 
 
 @called
-def _weigh_by_logarithms(
+def weigh_by_logarithms(
     row: int, length: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
 ) -> None:
     """For long rows, in which a cluster may be behind by more than a double can tell and come first in the end."""
@@ -83,7 +83,7 @@ def _weigh_by_logarithms(
     together = 0
     for entry in range(indptr[row], indptr[row + 1]):
         w, count = indices[entry], counts[entry]
-        if count > _TOGETHER:
+        if count > TOGETHER:
             for k in range(num):
                 shape = prior + table[w, k]
                 logs[k] += math.lgamma(shape + count) - math.lgamma(shape)
@@ -92,7 +92,7 @@ def _weigh_by_logarithms(
             for k in range(num):
                 above[uint64(k)] *= prior + repeat + table[uint64(w), uint64(k)]
             together += 1
-            if together == _TOGETHER:
+            if together == TOGETHER:
                 together = 0
                 for k in range(num):
                     logs[k] += math.log(above[k])
@@ -130,6 +130,16 @@ def clear(clusters: Any, k: int) -> None:
     clusters[0][k] = clusters[1][k] = 0
     for w in range(clusters[2].shape[0]):
         clusters[2][w, k] = 0
+
+
+@called
+def clear_first(clusters: Any, num: int) -> None:
+    """Slots k < num free."""
+    clusters[0][:num] = 0
+    clusters[1][:num] = 0
+    for w in range(clusters[2].shape[0]):
+        for k in range(num):
+            clusters[2][uint64(w), uint64(k)] = 0
 
 
 @called

@@ -15,6 +15,7 @@ from scirocco.diffusions.host._cir import factors
 from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import called, inlined, stream
 from scirocco.models.dp._gammas import moved
+from scirocco.models.dp._order import total_of
 
 _SMALL = 1e-200  # below this products are not to be trusted
 _LONG = 64  # events in a product
@@ -104,8 +105,7 @@ def density(row: int, data: Any, parameters: Any, num: int, weights: Any, space:
             for _ in range(counts[entry]):
                 for k in range(num):
                     weights[uint64(k)] *= shares[w, uint64(k)]
-        for k in range(num):
-            total += weights[k]
+        total = total_of(weights, num)
     space[0, 0] = total if total > _SMALL else 0.0
 
 

@@ -36,6 +36,10 @@ def clear(data: Any, clusters: Any, k: Any) -> None:
     """A free slot."""
 
 
+def clear_first(data: Any, clusters: Any, num: Any) -> None:
+    """The first slots free."""
+
+
 def evidence(data: Any, clusters: Any, k: Any) -> Any:
     """log of the density of all rows of a cluster."""
 
@@ -99,6 +103,12 @@ def _copy(data: Any, source: Any, k: Any, target: Any, slot: Any) -> Any:
 def _clear(data: Any, clusters: Any, k: Any) -> Any:
     chosen = _of(data).clear
     return lambda data, clusters, k: chosen(clusters, k)
+
+
+@overload(clear_first, jit_options=_PLAIN, strict=False)
+def _clear_first(data: Any, clusters: Any, num: Any) -> Any:
+    chosen = _of(data).clear_first
+    return lambda data, clusters, num: chosen(clusters, num)
 
 
 @overload(evidence, jit_options=_PLAIN, strict=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy import uint64
 
 from scirocco.diffusions.host._random import cached, inlined, stream
@@ -22,6 +23,20 @@ def kept(function: Callable[..., Any]) -> Any:
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     function.__qualname__ += f"_{digest}"
     return cached(function)
+
+
+_reordered = njit(
+    nogil=True, error_model="numpy", forceinline=True, fastmath={"reassoc", "contract"}
+)  # sums may become vectors
+
+
+@_reordered
+def total_of(weights: Any, num: int) -> float:
+    """Σ_k weights[k], k < num; in an order that a processor likes, always the same."""
+    total = 0.0
+    for k in range(num):
+        total += weights[uint64(k)]
+    return total
 
 
 @inlined

@@ -19,6 +19,7 @@ from scirocco.models.dp._families import (
     advance,
     born,
     clear,
+    clear_first,
     density,
     density_by_logarithms,
     move,
@@ -28,6 +29,7 @@ from scirocco.models.dp._families import (
 from scirocco.models.dp._gammas import GIBBS, moved
 from scirocco.models.dp._order import kept
 
+VECTOR = 8
 BLOCK = 256  # rows with one stream of random numbers: a part of the definition of the draws
 _FLOOR = 1e-300
 
@@ -35,8 +37,7 @@ _FLOOR = 1e-300
 @kept
 def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
     """Sums of a batch of rows by component."""
-    for k in range(num):
-        clear(data, clusters, k)
+    clear_first(data, clusters, num)
     for place in range(rows.size):
         move(rows[place], data, clusters, labels[rows[place]], 1)
 
@@ -191,6 +192,8 @@ def extend(
         born(data, parameters, clusters, j, other)
         j += 1
     settle(data, parameters, first, j)
+    for beyond in range(j, min(j + VECTOR, weights.size)):
+        weights[beyond] = 0.0
     return j, rest
 
 
@@ -266,18 +269,21 @@ def allocate(
 
     Blocks `first` to `last` of the batch. If every density is 0 to a double a row stays where it was.
     """
+    # A few components more, of weight 0, so that loops are made of whole vectors.
+    num = min((num + VECTOR - 1) // VECTOR * VECTOR, components.size)
     space, weights = np.empty((2, num)), np.empty(num)
     for block in range(first, last):
         s0, s1 = stream(seed[0], seed[1], uint64(block))
         for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
             row = rows[place]
+            bound = bounds[place]
             for j in range(num):
-                weights[j] = 1.0 if components[j] > bounds[place] else 0.0
+                weights[uint64(j)] = 1.0 if components[uint64(j)] > bound else 0.0
             density(row, data, parameters, num, weights, space)
             total = space[0, 0]
             if not total > 0.0:
                 for j in range(num):
-                    weights[j] = 1.0 if components[j] > bounds[place] else 0.0
+                    weights[j] = 1.0 if components[j] > bound else 0.0
                 density_by_logarithms(row, data, parameters, num, weights, space)
                 total = 0.0
                 for j in range(num):

@@ -16,6 +16,7 @@ import numpy as np
 
 from scirocco.models.dp import concentration
 from scirocco.models.dp.compiled import collapsed_kernels as kernels
+from scirocco.models.dp.compiled import row_kernels
 from scirocco.models.dp.settings import Settings
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -79,7 +80,7 @@ class Collapsed:
         words, place = np.empty(2, np.uint64), 0
         kernels().begin_words(*np.array(seed, np.uint64), words)
         while place < batch.size:
-            place, self.used = kernels().sweep(
+            place, self.used = row_kernels(self.family.kind).sweep(
                 batch, place, self.data, self.labels, self.clusters, self.alpha, self.used, self._space, words
             )
             if self.used + 1 >= len(self._space[0]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 from scirocco import _extras
 
@@ -24,6 +24,23 @@ def slice_kernels() -> Any:
     from scirocco.models.dp import _slices
 
     return _slices
+
+
+@functools.cache
+def row_kernels(kind: str) -> Any:
+    """`sweep`, `tally` and `allocate`, the loops over rows of a family: of counts they are written out."""
+    if kind == "multinomial":
+        slice_kernels()
+        from scirocco.models.dp import _counts_rows
+
+        return _counts_rows
+    return _Loops(collapsed_kernels().sweep, slice_kernels().tally, slice_kernels().allocate)
+
+
+class _Loops(NamedTuple):
+    sweep: Any
+    tally: Any
+    allocate: Any
 
 
 @functools.cache

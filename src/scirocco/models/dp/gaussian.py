@@ -134,7 +134,7 @@ class GaussianFamily:
     def parameter_arrays(self, capacity: int) -> tuple[Array, ...]:
         """For compiled code: means of centred rows, precisions, constants."""
         shape = (self.width, capacity)
-        return np.zeros(shape), np.ones(shape), np.empty(capacity)
+        return np.zeros(shape), np.ones(shape), np.zeros(capacity)
 
     def named(self, parameters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
         """Of some components, one row each."""

@@ -89,7 +89,7 @@ class MultinomialFamily:
 
     def parameter_arrays(self, capacity: int) -> tuple[Array, ...]:
         """For compiled code: gamma numbers, and probabilities."""
-        return np.ones((self.width, capacity)), np.empty((self.width, capacity))
+        return np.ones((self.width, capacity)), np.zeros((self.width, capacity))
 
     def named(self, parameters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
         """Of some components, one row each."""

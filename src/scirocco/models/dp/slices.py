@@ -26,7 +26,7 @@ import numpy as np
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
 from scirocco.models.dp import concentration
-from scirocco.models.dp.compiled import collapsed_kernels
+from scirocco.models.dp.compiled import collapsed_kernels, row_kernels
 from scirocco.models.dp.compiled import slice_kernels as kernels
 from scirocco.models.dp.settings import Settings
 from scirocco.models.dp.step_sizes import StepSizes
@@ -112,9 +112,11 @@ class Slices:
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
         if not self.keeps:
             scale = self.labels.size / batch.size
-            kernels().tally(batch, self.data, self.labels, self._batch, self.num)
+            row_kernels(self.family.kind).tally(batch, self.data, self.labels, self._batch, self.num)
         if refresh is not None:
-            kernels().tally(refresh, self.data, self.labels, self._reference, len(self.weights))
+            row_kernels(self.family.kind).tally(
+                refresh, self.data, self.labels, self._reference, len(self.weights)
+            )
         reference = self._reference if self.settings.sampler == "scir_cv" else self._batch
         (by_sticks, stick_step), how = (self._method(sizes, step_number) for sizes in self._steps)
         self._move_components(scale, reference, reference_scale, how, seeds[3])
@@ -164,7 +166,7 @@ class Slices:
     def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
         chosen = np.empty(batch.size, np.int32)
         work = functools.partial(
-            kernels().allocate,
+            row_kernels(self.family.kind).allocate,
             *(batch, self.data, self.parameters, self.weights, bounds, self.labels, chosen, known, seed),
         )
         blocks = -(-batch.size // kernels().BLOCK)

@@ -1,0 +1,167 @@
+"""The loops over rows of counts, as `_collapsed.sweep`, `_slices.tally` and `allocate` have them for any family.
+
+They are written out because a compiled function that is handed arrays counts its references to them, by operations that
+other threads must see: for a row of three events that takes longer than the arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy import uint64
+
+from scirocco.diffusions.host._random import stream, uniform
+from scirocco.models.dp._counts import LONG, TOGETHER, clear_first, settle_at, weigh_by_logarithms
+from scirocco.models.dp._counts_parameters import density_by_logarithms
+from scirocco.models.dp._order import kept
+from scirocco.models.dp._slices import BLOCK, VECTOR
+
+_SMALL = 1e-200  # below this a product is not to be trusted
+
+
+@kept
+def sweep(
+    rows: Any,
+    begin: int,
+    data: Any,
+    labels: Any,
+    clusters: Any,
+    alpha: float,
+    used: int,
+    space: Any,
+    words: Any,
+) -> tuple[int, int]:
+    """See `_collapsed.sweep`."""
+    indptr, indices, counts = data
+    sizes, totals, table, prior = clusters[0], clusters[1], clusters[2], clusters[3][0]
+    above, below, weights = space[0], space[1], space[2]
+    whole = prior * table.shape[0]
+    s0, s1 = words[0], words[1]
+    for place in range(begin, rows.size):
+        if used + 1 >= sizes.size:
+            words[0], words[1] = s0, s1
+            return place, used
+        row = rows[place]
+        first, last = uint64(indptr[row]), uint64(indptr[row + 1])
+        was, length = labels[row], 0
+        for entry in range(first, last):
+            length += counts[uint64(entry)]
+        if was >= 0:
+            sizes[was] -= 1
+            totals[was] -= length
+            for entry in range(first, last):
+                table[uint64(indices[uint64(entry)]), uint64(was)] -= counts[uint64(entry)]
+        # A few slots more, which are free and get the weight 0: loops are then made of whole vectors.
+        wide = min((used + VECTOR) // VECTOR * VECTOR, sizes.size)
+        for k in range(wide):
+            weights[uint64(k)] = sizes[uint64(k)]
+        weights[used] = alpha
+        if length > LONG:
+            weigh_by_logarithms(row, length, data, clusters, wide, weights, space)
+        else:
+            for k in range(wide):
+                above[uint64(k)] = below[uint64(k)] = 1.0
+            done = 0
+            for entry in range(first, last):
+                w = uint64(indices[uint64(entry)])
+                for repeat in range(counts[uint64(entry)]):
+                    more, shift = prior + repeat, whole + done
+                    for k in range(wide):
+                        above[uint64(k)] *= more + table[w, uint64(k)]
+                        below[uint64(k)] *= shift + totals[uint64(k)]
+                    done += 1
+                    if done % TOGETHER == 0:
+                        settle_at(wide, weights, above, below)
+            for k in range(wide):
+                weights[uint64(k)] *= above[uint64(k)] / below[uint64(k)]
+        total = 0.0
+        for k in range(wide):
+            total += weights[uint64(k)]
+        s0, s1, u = uniform(s0, s1)
+        left, chosen = u * total, 0
+        while chosen < used and left > weights[uint64(chosen)]:
+            left -= weights[uint64(chosen)]
+            chosen += 1
+        if chosen == used:
+            chosen = 0
+            while sizes[chosen] > 0:
+                chosen += 1
+            used = max(used, chosen + 1)
+        labels[row] = chosen
+        sizes[chosen] += 1
+        totals[chosen] += length
+        for entry in range(first, last):
+            table[uint64(indices[uint64(entry)]), uint64(chosen)] += counts[uint64(entry)]
+    while used > 0 and sizes[used - 1] == 0:
+        used -= 1
+    words[0], words[1] = s0, s1
+    return rows.size, used
+
+
+@kept
+def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
+    """See `_slices.tally`."""
+    indptr, indices, counts = data
+    sizes, totals, table = clusters[0], clusters[1], clusters[2]
+    clear_first(clusters, num)
+    for place in range(rows.size):
+        row = rows[place]
+        k = uint64(labels[row])
+        sizes[k] += 1
+        for entry in range(indptr[row], indptr[row + 1]):
+            count = counts[uint64(entry)]
+            totals[k] += count
+            table[uint64(indices[uint64(entry)]), k] += count
+
+
+@kept
+def allocate(
+    rows: Any,
+    data: Any,
+    parameters: Any,
+    components: Any,
+    bounds: Any,
+    before: Any,
+    chosen: Any,
+    num: int,
+    seed: Any,
+    first: int,
+    last: int,
+) -> None:
+    """See `_slices.allocate`."""
+    indptr, indices, counts = data
+    shares = parameters[1]
+    num = min((num + VECTOR - 1) // VECTOR * VECTOR, components.size)
+    space, weights = np.empty((2, num)), np.empty(num)
+    for block in range(first, last):
+        s0, s1 = stream(seed[0], seed[1], uint64(block))
+        for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
+            row, bound, total, length = rows[place], bounds[place], 0.0, 0
+            for j in range(num):
+                weights[uint64(j)] = 1.0 if components[uint64(j)] > bound else 0.0
+            for entry in range(indptr[row], indptr[row + 1]):
+                length += counts[uint64(entry)]
+            if length <= LONG:
+                for entry in range(indptr[row], indptr[row + 1]):
+                    w = uint64(indices[uint64(entry)])
+                    for _ in range(counts[uint64(entry)]):
+                        for j in range(num):
+                            weights[uint64(j)] *= shares[w, uint64(j)]
+                for j in range(num):
+                    total += weights[uint64(j)]
+            if not total > _SMALL:
+                for j in range(num):
+                    weights[j] = 1.0 if components[j] > bound else 0.0
+                density_by_logarithms(row, data, parameters, num, weights, space)
+                total = 0.0
+                for j in range(num):
+                    total += weights[j]
+            s0, s1, u = uniform(s0, s1)
+            left, j = u * total, 0
+            while j < num and left > 0.0:
+                left -= weights[uint64(j)]
+                j += 1
+            while j > 0 and weights[j - 1] == 0.0:  # rounding went past the last one
+                j -= 1
+            chosen[place] = j - 1 if j > 0 else before[row]
