@@ -88,9 +88,9 @@ def beside_numpy(visits: Any, quick: bool) -> dict[str, float]:
 
 
 def by_size(quick: bool) -> dict[str, dict[str, float]]:
-    """Milliseconds of a step of 1,000 users, for several numbers of users, after one pass over all of them."""
+    """Milliseconds of a step of 1,000 users, for several numbers of users, after thirty passes over all of them."""
     sizes = SIZES[:2] if quick else SIZES
-    steps = 10 if quick else 50
+    steps = 10 if quick else 1000  # a whole pass over the largest, splits and merges included
     out = {}
     for name, make in (
         ("collapsed (the default)", lambda: DPMixture(num_threads=1)),
@@ -98,9 +98,9 @@ def by_size(quick: bool) -> dict[str, dict[str, float]]:
     ):
         chains = {str(size): make().chain(dp_data.synthetic(size)) for size in sizes}
         for size, chain in chains.items():
-            chain.advance(20 if quick else max(300, int(size) // 1_000))
+            chain.advance(20 if quick else max(300, 30 * int(size) // 1_000))  # clusters have settled
         seconds = best_times(
-            {size: advancing(chain, steps) for size, chain in chains.items()}, 2 if quick else 10
+            {size: advancing(chain, steps) for size, chain in chains.items()}, 2 if quick else 4
         )
         out[name] = {size: 1e3 * value / steps for size, value in seconds.items()}
         listed = ", ".join(

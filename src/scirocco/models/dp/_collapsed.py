@@ -112,6 +112,8 @@ def _allocate(
     move(second, data, pair, 1, 1)
     for place in range(num):
         row = members[place]
+        if row == first or row == second:
+            continue
         weights[0], weights[1] = pair[0][0], pair[0][1]
         weigh(row, data, pair, 2, weights, space)
         share = weights[0] / (weights[0] + weights[1])
@@ -128,22 +130,26 @@ def _allocate(
 
 
 @called
-def _members(label: int, num: int, labels: Any, members: Any) -> int:
-    """Append the rows of a cluster to those that are listed."""
+def _members(left: int, right: int, labels: Any, members: Any) -> int:
+    """List the rows of two clusters (or of one, twice) in the order in which they lie, which no label has a part in."""
+    num = 0
     for row in range(labels.size):
-        if labels[row] == label:
+        if labels[row] == left or labels[row] == right:
             members[num] = row
             num += 1
     return num
 
 
 @called
-def _shuffle(members: Any, first: int, last: int, s0: Any, s1: Any) -> tuple[Any, Any]:
-    for place in range(last - 1, first, -1):
-        s0, s1, u = uniform(s0, s1)
-        other = first + int(u * (place + 1 - first))
-        members[place], members[other] = members[other], members[place]
-    return s0, s1
+def _one_of(label: int, size: int, labels: Any, members: Any, s0: Any, s1: Any) -> tuple[Any, Any, int]:
+    """A row of a cluster, chosen among its `size`."""
+    s0, s1, u = uniform(s0, s1)
+    left, place = int(u * size), -1
+    while left >= 0:
+        place += 1
+        if labels[members[place]] == label:
+            left -= 1
+    return s0, s1, members[place]
 
 
 @called
@@ -174,9 +180,10 @@ def split(
 ) -> tuple[int, bool]:
     """Propose to split a cluster that was chosen among all; the slots used, and whether it was done.
 
-    Sequentially allocated (Dahl 2005): two of its rows are the first of two clusters, and the others, in a random
-    order, join one of them by the same probabilities as in `sweep`. Slot `used` must be free. One of K clusters and two
-    of its m rows were chosen here, two of K + 1 clusters and a row of each would be in `merge`: the chances are as
+    Sequentially allocated (Dahl 2005): two of its rows are the first of two clusters, and the others, in an order that
+    depends on no label, join one of them by the same probabilities as in `sweep`. Slot `used` must be free. One of K
+    clusters and two of its m rows were chosen here, two of K + 1 clusters and a row of each would be in `merge`: the
+    chances are as
 
         [2/((K + 1)K m_1 m_2)] / [2/(K m(m - 1))] = m(m - 1)/((K + 1) m_1 m_2).
     """
@@ -184,12 +191,12 @@ def split(
     if sizes[label] < 2:
         return used, False
     s0, s1 = words[0], words[1]
-    num = _members(label, 0, labels, members)
-    s0, s1 = _shuffle(members, 0, num, s0, s1)
-    first, second = members[num - 2], members[num - 1]
-    s0, s1, log_probability = _allocate(
-        members, num - 2, first, second, False, labels, data, pair, space, s0, s1
-    )
+    num = _members(label, label, labels, members)
+    s0, s1, first = _one_of(label, num, labels, members, s0, s1)
+    s0, s1, second = _one_of(label, num, labels, members, s0, s1)
+    while second == first:
+        s0, s1, second = _one_of(label, num, labels, members, s0, s1)
+    s0, s1, log_probability = _allocate(members, num, first, second, False, labels, data, pair, space, s0, s1)
     s0, s1, u = uniform(s0, s1)
     words[0], words[1] = s0, s1
     together = math.lgamma(sizes[label]) + evidence(data, clusters, label)
@@ -203,7 +210,7 @@ def split(
     copy(data, pair, 0, clusters, label)
     copy(data, pair, 1, clusters, slot)
     labels[second] = slot
-    for place in range(num - 2):
+    for place in range(num):
         if members[place] < 0:
             labels[-members[place] - 1] = slot
     return max(used, slot + 1), True
@@ -227,21 +234,13 @@ def merge(
     """Propose to merge two clusters that were chosen among all: the reverse of `split`."""
     sizes = clusters[0]
     s0, s1 = words[0], words[1]
-    num = _members(left, 0, labels, members)
-    s0, s1 = _shuffle(members, 0, num, s0, s1)
-    first = members[num - 1]
-    begin = num - 1
-    num = _members(right, begin, labels, members)
-    s0, s1 = _shuffle(members, begin, num, s0, s1)
-    second = members[num - 1]
-    s0, s1 = _shuffle(members, 0, num - 1, s0, s1)
-    s0, s1, log_probability = _allocate(
-        members, num - 1, first, second, True, labels, data, pair, space, s0, s1
-    )
+    num = _members(left, right, labels, members)
+    s0, s1, first = _one_of(left, sizes[left], labels, members, s0, s1)
+    s0, s1, second = _one_of(right, sizes[right], labels, members, s0, s1)
+    s0, s1, log_probability = _allocate(members, num, first, second, True, labels, data, pair, space, s0, s1)
     s0, s1, u = uniform(s0, s1)
     words[0], words[1] = s0, s1
-    whole = num + 1.0
-    chances = math.log(whole) + math.log(whole - 1.0) - math.log(num_clusters)
+    chances = math.log(num) + math.log(num - 1.0) - math.log(num_clusters)
     chances -= math.log(pair[0][0]) + math.log(pair[0][1])
     apart = _apart(alpha, data, pair)
     for place in range(num):
