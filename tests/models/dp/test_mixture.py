@@ -97,6 +97,9 @@ def test_co_clustering_is_of_labels(fitted: Any) -> None:
     together = mixture.co_clustering(X[:50])
     assert np.array_equal(together > 0.5, np.equal.outer(labels[:50], labels[:50]))
     np.testing.assert_allclose(mixture.co_clustering(X[:5], X[5:50]), together[:5, 5:], atol=1e-12)
+    np.testing.assert_array_equal(mixture.co_clustering(np.arange(50)), together)
+    with pytest.raises(InvalidValueError, match="0 to 599"):
+        mixture.co_clustering([1, 600])
 
 
 def test_probabilities(fitted: Any) -> None:
@@ -105,6 +108,7 @@ def test_probabilities(fitted: Any) -> None:
     assert shares.min() >= 0
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     assert np.array_equal(shares.argmax(axis=1), mixture.predict(X))
+    assert np.array_equal(mixture.labels_, mixture.predict(X))
 
 
 # -- predictive density ----------------------------------------------------------------------------------------------
@@ -232,6 +236,8 @@ def test_saved_and_loaded(fitted: Any, tmp_path: Any) -> None:
     loaded = DPMixture.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(X), mixture.predict(X))
     assert repr(loaded) == repr(mixture)
+    with pytest.raises(InvalidValueError, match="give the rows themselves"):
+        loaded.co_clustering([0, 1])
     real = DPMixture(Gaussian(shape=1.5), concentration=Gamma(2.0, 3.0), seed=np.int64(3)).fit(
         np.random.default_rng(0).standard_normal((40, 2)), num_epochs=3, progress=False
     )

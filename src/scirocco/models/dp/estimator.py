@@ -71,6 +71,8 @@ class DPMixture(fits.Conventions, Results):
     ----------
     weights_, components_ (or means_, precisions_)
         Posterior means of the clusters that `predict` names.
+    labels_
+        The most probable cluster of every row of the fit.
     concentration_
         Posterior mean of α.
     run_
@@ -89,6 +91,8 @@ class DPMixture(fits.Conventions, Results):
     """
 
     run_: Run | None
+    _training: Any
+    """Rows of the last fit."""
     _online: list[MixtureChain]
     """Chains of `partial_fit`."""
     _latest: list[list[Any]]
@@ -208,6 +212,7 @@ class DPMixture(fits.Conventions, Results):
                 raise KeyboardInterrupt
             raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
         self._settle(dict(run.draws), run.stats, family, judges)
+        self._training = everything
         self.run_ = run
         self.__dict__.pop("_online", None)
         return self

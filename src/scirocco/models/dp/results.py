@@ -33,7 +33,7 @@ class Results:
             )
         self._draws, self._stats = draws, {name: np.asarray(value) for name, value in stats.items()}
         self._family, self._judges, self.n_features_in_ = family, judges, family.width
-        for name in ("_chosen", "_averages"):
+        for name in ("_chosen", "_averages", "_labels", "_training"):
             self.__dict__.pop(name, None)
 
     # -- predictive density -------------------------------------------------------------------------------------------
@@ -64,7 +64,10 @@ class Results:
         Given that it is in a cluster that has rows. The clusters are those of a reference draw, see
         `scirocco.models.dp.reference`.
         """
-        rows, chosen = self._rows(X), self._reference()
+        return self._shares(self._rows(X))
+
+    def _shares(self, rows: Any) -> Array:
+        chosen = self._reference()
         out = np.zeros((rows.num_rows, chosen.num_clusters))
         for number, translation in enumerate(chosen.translations):
             draw = self._draw(number)
@@ -74,18 +77,31 @@ class Results:
 
     def predict(self, X: Any) -> Array:
         """The most probable cluster of every row."""
-        labels: Array = self.predict_proba(X).argmax(axis=1)
+        return self._predicted(self._rows(X))
+
+    def _predicted(self, rows: Any) -> Array:
+        labels: Array = self._shares(rows).argmax(axis=1)
         return labels
+
+    @property
+    def labels_(self) -> Array:
+        """The most probable cluster of every row of the fit; found when it is first asked for."""
+        self._check_fitted()
+        if "_labels" not in self.__dict__:
+            self._labels = self._predicted(self._fitted_rows(None))
+        return self._labels
 
     def co_clustering(self, X: Any, others: Any = None) -> Array:
         """P(both rows are in one cluster | data), (rows, rows) or (rows, others); needs no labels.
+
+        Rows are given as a table, or by their numbers in the table of the fit.
 
         Between different rows; given a draw they are independent, so that it is Σ_j p_ij p_kj, averaged over draws. A
         row with itself has 1. Two rows that are both in clusters without rows count as apart, which matters only for
         very few rows.
         """
-        rows = self._rows(X)
-        second = rows if others is None else self._rows(others)
+        rows = self._rows_or_numbers(X)
+        second = rows if others is None else self._rows_or_numbers(others)
         out = np.zeros((rows.num_rows, second.num_rows))
         for number in range(self._count):
             draw = self._draw(number)
@@ -201,6 +217,27 @@ class Results:
     def _rows(self, X: Any) -> Any:
         self._check_fitted()
         return self._family.rows(X)
+
+    def _rows_or_numbers(self, X: Any) -> Any:
+        numbers = X if hasattr(X, "tocsr") else np.asarray(X)
+        if getattr(numbers, "ndim", 2) == 1 and numbers.dtype.kind in "iu":
+            return self._fitted_rows(numbers)
+        return self._rows(X)
+
+    def _fitted_rows(self, numbers: Array | None) -> Any:
+        """Rows of the fit; a loaded model does not have them."""
+        self._check_fitted()
+        rows = self.__dict__.get("_training")
+        if rows is None:
+            raise NotFittedError(
+                "the rows of the fit are not at hand (they are not saved, and partial_fit does not keep their order): "
+                "give the rows themselves."
+            )
+        if numbers is None:
+            return rows
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < rows.num_rows:
+            raise InvalidValueError(f"row numbers must be from 0 to {rows.num_rows - 1}, got {numbers}.")
+        return rows.take(numbers)
 
     def _interval(self, values: Array, probability: float) -> Array:
         _checks.positive(probability, "interval")
