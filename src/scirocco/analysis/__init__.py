@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from scirocco.analysis.distances import ks_dirichlet
+from scirocco.analysis.stein import Stein, ksd
 
-__all__ = ["ks_dirichlet"]
+__all__ = ["Stein", "ks_dirichlet", "ksd"]
