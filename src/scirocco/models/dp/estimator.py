@@ -191,7 +191,7 @@ class DPMixture(fits.Conventions, Results):
                 batch_size=settings.batch_size,
                 default_epochs=min(1000, max(_DEFAULT_EPOCHS, _DEFAULT_LABELS // rows.num_rows)),
             ),
-            self._discard(),
+            fits.check_discard(self.discard),
             capacity=8,
         )
         if store is None:
@@ -300,12 +300,6 @@ class DPMixture(fits.Conventions, Results):
             )
         rng = np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0))
         return rows.take(chosen[rng.permutation(chosen.size)])
-
-    def _discard(self) -> float:
-        _checks.positive(self.discard, "discard", allow_zero=True)
-        if float(self.discard) >= 1:
-            raise InvalidValueError(f"`discard` must be below 1, got {self.discard}.")
-        return float(self.discard)
 
 
 def _watcher(family: Any, rows: Any) -> Callback:

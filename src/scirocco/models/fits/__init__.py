@@ -4,7 +4,7 @@ from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.conventions import Conventions
 from scirocco.models.fits.drive import run_fit
 from scirocco.models.fits.fit import Fit
-from scirocco.models.fits.length import Length, check_length
+from scirocco.models.fits.length import Length, check_discard, check_length
 from scirocco.models.fits.saved import Kind, Loaded, load, save
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Length",
     "Loaded",
     "Spec",
+    "check_discard",
     "check_length",
     "load",
     "run_fit",

@@ -54,6 +54,14 @@ def check_length(
     return Length(max(1, steps), None, num_epochs is None)
 
 
+def check_discard(given: Any) -> float:
+    """The share of a run that is burn-in."""
+    _checks.positive(given, "discard", allow_zero=True)
+    if float(given) >= 1:
+        raise InvalidValueError(f"`discard` must be below 1, got {given}.")
+    return float(given)
+
+
 class Spread(NamedTuple):
     """Where the draws of a run are."""
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidValueError
-from scirocco.models.fits import Conventions
+from scirocco.models import fits
 from scirocco.models.lda import fitting, prediction, saved
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus, as_corpus
@@ -24,7 +23,7 @@ from scirocco.run.result import Run
 _MANY = 1 << 40
 
 
-class LDA(Conventions, Results):
+class LDA(fits.Conventions, Results):
     r"""Latent Dirichlet allocation: ω_k ~ Dir(β), η_d ~ Dir(α), z ~ η_d, w ~ ω_z; posterior draws of the topics ω.
 
     Follows scikit-learn's conventions (`fit`, `transform`, `components_`, `get_params`, pipelines), and keeps what
@@ -186,7 +185,7 @@ class LDA(Conventions, Results):
             _checks.positive_int(self.num_draws, "num_draws"),
             _checks.positive_int(self.seed, "seed", minimum=0),
             length,
-            self._discard(),
+            fits.check_discard(self.discard),
             self.growth,
         )
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
@@ -273,12 +272,6 @@ class LDA(Conventions, Results):
 
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)
-
-    def _discard(self) -> float:
-        _checks.positive(self.discard, "discard", allow_zero=True)
-        if float(self.discard) >= 1:
-            raise InvalidValueError(f"`discard` must be below 1, got {self.discard}.")
-        return float(self.discard)
 
     def _watcher(self, validation: Any, corpus: Corpus | DocumentStream, settings: Settings) -> Callback:
         known = corpus.vocabulary or corpus.vocabulary_size
