@@ -340,14 +340,14 @@ def test_long_rows_find_their_cluster(sampler: str, seed: int) -> None:
 
 def test_long_rows_are_labelled_by_their_whole_length(seed: int) -> None:
     """Of two components the second is behind by 10⁻⁴⁰⁰ in the first columns, and ahead by 10⁴⁰⁰ in the end."""
-    from scirocco.models.dp.compiled import slice_kernels
+    from scirocco.models.dp.compiled import row_kernels
 
     shares = np.full((40, 2), 1.0)
     shares[:20, 1], shares[20:, 0] = 1e-5, 1e-5
     X = np.concatenate([np.full(20, 4), np.full(20, 8)])[None]
     family = Multinomial().resolve(X)
     chosen = np.empty(1, np.int32)
-    slice_kernels().allocate(
+    row_kernels("multinomial").allocate(
         *(np.array([0]), family.rows(X).data, (shares, shares / shares.sum(axis=0)), np.array([0.5, 0.4])),
         *(np.array([0.1]), np.zeros(1, np.int32), chosen, 2, np.array([seed, 1], np.uint64), 0, 1),
     )

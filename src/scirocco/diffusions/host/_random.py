@@ -75,8 +75,19 @@ def cached(function: Callable[..., Any]) -> Any:
     return njit(nogil=True, cache=True, error_model="numpy")(function)
 
 
-def _digest() -> str:
-    sources = sorted(Path(__file__).parent.glob("_*.py"))
+def cached_for(file: str) -> Callable[[Callable[..., Any]], Any]:
+    """`cached` for the compiled code in the folder of `file`: the name holds a digest of that folder as well."""
+    digest = _digest(file)
+
+    def keep(function: Callable[..., Any]) -> Any:
+        function.__qualname__ += f"_{digest}"
+        return cached(function)
+
+    return keep
+
+
+def _digest(file: str = __file__) -> str:
+    sources = sorted(Path(file).parent.glob("_*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

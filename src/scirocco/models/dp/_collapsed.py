@@ -12,7 +12,7 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco.models.dp._families import clear, copy, evidence, move, weigh
-from scirocco.models.dp._order import kept, total_of
+from scirocco.models.dp._order import kept
 
 
 @kept
@@ -34,57 +34,6 @@ def clear_all(data: Any, clusters: Any) -> None:
     """All slots free."""
     for k in range(clusters[0].size):
         clear(data, clusters, k)
-
-
-@kept
-def sweep(
-    rows: Any,
-    begin: int,
-    data: Any,
-    labels: Any,
-    clusters: Any,
-    alpha: float,
-    used: int,
-    space: Any,
-    words: Any,
-) -> tuple[int, int]:
-    """Draw the labels of rows[begin:] one after another: m_k f(x | rows of k) for cluster k, α f(x) for a new one.
-
-    Returns where it stopped for want of slots (or the end), and the slots used. `words` hold the generator between
-    calls. A row without a label (-1) gets its first.
-    """
-    sizes, weights = clusters[0], space[2]
-    s0, s1 = words[0], words[1]
-    for place in range(begin, rows.size):
-        if used + 1 >= sizes.size:
-            words[0], words[1] = s0, s1
-            return place, used
-        row = rows[place]
-        if labels[row] >= 0:
-            move(row, data, clusters, labels[row], -1)
-        # A few slots more, which are free and get the weight 0: loops are then made of whole vectors.
-        wide = min((used + 8) // 8 * 8, sizes.size)
-        for k in range(wide):
-            weights[uint64(k)] = sizes[uint64(k)]
-        weights[used] = alpha
-        weigh(row, data, clusters, wide, weights, space)
-        total = total_of(weights, wide)
-        s0, s1, u = uniform(s0, s1)
-        left, chosen = u * total, 0
-        while chosen < used and left > weights[uint64(chosen)]:
-            left -= weights[uint64(chosen)]
-            chosen += 1
-        if chosen == used:
-            chosen = 0
-            while sizes[chosen] > 0:
-                chosen += 1
-            used = max(used, chosen + 1)
-        labels[row] = chosen
-        move(row, data, clusters, chosen, 1)
-    while used > 0 and sizes[used - 1] == 0:
-        used -= 1
-    words[0], words[1] = s0, s1
-    return rows.size, used
 
 
 @called

@@ -13,12 +13,9 @@ from numpy import uint64
 
 from scirocco.diffusions.host._cir import factors
 from scirocco.diffusions.host._gamma import gamma
-from scirocco.diffusions.host._random import called, inlined, stream
+from scirocco.diffusions.host._random import called, stream
 from scirocco.models.dp._gammas import moved
-from scirocco.models.dp._order import total_of
 
-_SMALL = 1e-200  # below this products are not to be trusted
-_LONG = 64  # events in a product
 _FLOOR = 1e-300
 
 
@@ -91,27 +88,9 @@ def settle(parameters: Any, first: int, last: int) -> None:
                 shares[w, k] = 1.0 / gammas.shape[0]
 
 
-@inlined
-def density(row: int, data: Any, parameters: Any, num: int, weights: Any, space: Any) -> None:
-    """Multiply weights[k], k < num, by f(x | θ_k); up to a factor. Their sum is 0 where logarithms are needed."""
-    indptr, indices, counts = data
-    shares = parameters[1]
-    length, total = 0, 0.0
-    for entry in range(indptr[row], indptr[row + 1]):
-        length += counts[entry]
-    if length <= _LONG:
-        for entry in range(indptr[row], indptr[row + 1]):
-            w = uint64(indices[entry])
-            for _ in range(counts[entry]):
-                for k in range(num):
-                    weights[uint64(k)] *= shares[w, uint64(k)]
-        total = total_of(weights, num)
-    space[0, 0] = total if total > _SMALL else 0.0
-
-
 @called
 def density_by_logarithms(row: int, data: Any, parameters: Any, num: int, weights: Any, space: Any) -> None:
-    """The same for long rows, and where products have become 0."""
+    """Multiply weights[k], k < num, by f(x | θ_k), up to a factor: for long rows, and where products have become 0."""
     indptr, indices, counts = data
     shares, logs, highest = parameters[1], space[0], -np.inf
     for k in range(num):

@@ -1,4 +1,4 @@
-"""The loops over rows of counts, as `_collapsed.sweep`, `_slices.tally` and `allocate` have them for any family.
+"""The loops over rows of counts, as `_normal_rows` has them for real rows.
 
 They are written out because a compiled function that is handed arrays counts its references to them, by operations that
 other threads must see: for a row of three events that takes longer than the arithmetic.
@@ -32,7 +32,7 @@ def sweep(
     space: Any,
     words: Any,
 ) -> tuple[int, int]:
-    """See `_collapsed.sweep`."""
+    """See `_normal_rows.sweep`."""
     indptr, indices, counts = data
     sizes, totals, table, prior = clusters[0], clusters[1], clusters[2], clusters[3][0]
     above, below, weights = space[0], space[1], space[2]
@@ -101,7 +101,7 @@ def sweep(
 
 @kept
 def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
-    """See `_slices.tally`."""
+    """See `_normal_rows.tally`."""
     indptr, indices, counts = data
     sizes, totals, table = clusters[0], clusters[1], clusters[2]
     clear_first(clusters, num)
@@ -129,7 +129,7 @@ def allocate(
     first: int,
     last: int,
 ) -> None:
-    """See `_slices.allocate`."""
+    """See `_normal_rows.allocate`."""
     indptr, indices, counts = data
     shares = parameters[1]
     num = min((num + VECTOR - 1) // VECTOR * VECTOR, components.size)

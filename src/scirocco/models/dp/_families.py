@@ -36,10 +36,6 @@ def clear(data: Any, clusters: Any, k: Any) -> None:
     """A free slot."""
 
 
-def clear_first(data: Any, clusters: Any, num: Any) -> None:
-    """The first slots free."""
-
-
 def evidence(data: Any, clusters: Any, k: Any) -> Any:
     """log of the density of all rows of a cluster."""
 
@@ -73,14 +69,6 @@ def settle(data: Any, parameters: Any, first: Any, last: Any) -> None:
     """What follows from the parameters of the clusters `first` to `last`."""
 
 
-def density(row: Any, data: Any, parameters: Any, num: Any, weights: Any, space: Any) -> None:
-    """Multiply weights[k], k < num, by f(x | θ_k), up to a common factor; space[0, 0] becomes their sum."""
-
-
-def density_by_logarithms(row: Any, data: Any, parameters: Any, num: Any, weights: Any, space: Any) -> None:
-    """The same where all products have become 0."""
-
-
 @overload(weigh, jit_options=_PLAIN, strict=False)
 def _weigh(row: Any, data: Any, clusters: Any, num: Any, weights: Any, space: Any) -> Any:
     chosen = _of(data).weigh
@@ -103,12 +91,6 @@ def _copy(data: Any, source: Any, k: Any, target: Any, slot: Any) -> Any:
 def _clear(data: Any, clusters: Any, k: Any) -> Any:
     chosen = _of(data).clear
     return lambda data, clusters, k: chosen(clusters, k)
-
-
-@overload(clear_first, jit_options=_PLAIN, strict=False)
-def _clear_first(data: Any, clusters: Any, num: Any) -> Any:
-    chosen = _of(data).clear_first
-    return lambda data, clusters, num: chosen(clusters, num)
 
 
 @overload(evidence, jit_options=_PLAIN, strict=False)
@@ -158,19 +140,3 @@ def _born(data: Any, parameters: Any, clusters: Any, k: Any, seed: Any) -> Any:
 def _settle(data: Any, parameters: Any, first: Any, last: Any) -> Any:
     chosen = _parameters_of(data).settle
     return lambda data, parameters, first, last: chosen(parameters, first, last)
-
-
-@overload(density, jit_options=_PLAIN, strict=False)
-def _density(row: Any, data: Any, parameters: Any, num: Any, weights: Any, space: Any) -> Any:
-    chosen = _parameters_of(data).density
-    return lambda row, data, parameters, num, weights, space: chosen(
-        row, data, parameters, num, weights, space
-    )
-
-
-@overload(density_by_logarithms, jit_options=_PLAIN, strict=False)
-def _density_by_logarithms(row: Any, data: Any, parameters: Any, num: Any, weights: Any, space: Any) -> Any:
-    chosen = _parameters_of(data).density_by_logarithms
-    return lambda row, data, parameters, num, weights, space: chosen(
-        row, data, parameters, num, weights, space
-    )

@@ -108,13 +108,6 @@ def clear(clusters: Any, k: int) -> None:
 
 
 @called
-def clear_first(clusters: Any, num: int) -> None:
-    """Slots k < num free."""
-    for k in range(num):
-        clear(clusters, k)
-
-
-@called
 def evidence(clusters: Any, k: int) -> float:
     """log of the density of all rows of a cluster."""
     sizes, sums, squares, prior, scale = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]

@@ -112,8 +112,3 @@ def density(row: int, data: Any, parameters: Any, num: int, weights: Any, space:
             weights[k] *= math.exp(min(0.0, logs[k] - highest))
             total += weights[k]
     space[0, 0] = total
-
-
-@called
-def density_by_logarithms(row: int, data: Any, parameters: Any, num: int, weights: Any, space: Any) -> None:
-    """Never needed: `density` works with logarithms."""

@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy import uint64
 
-from scirocco.diffusions.host._random import cached, inlined, stream
+from scirocco.diffusions.host._random import cached_for, inlined, stream
 
 _ROUNDS = 5
 _LEAST = 5  # bits of half a number: networks of fewer make few of the permutations
 
 
-def kept(function: Callable[..., Any]) -> Any:
-    """`cached`, under a name that changes with this folder's compiled code: installed files may all have one date."""
-    sources = sorted(Path(__file__).parent.glob("_*.py"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
-    function.__qualname__ += f"_{digest}"
-    return cached(function)
-
-
-_reordered = njit(
-    nogil=True, error_model="numpy", forceinline=True, fastmath={"reassoc", "contract"}
-)  # sums may become vectors
-
-
-@_reordered
-def total_of(weights: Any, num: int) -> float:
-    """Σ_k weights[k], k < num; in an order that a processor likes, always the same."""
-    total = 0.0
-    for k in range(num):
-        total += weights[uint64(k)]
-    return total
+kept = cached_for(__file__)
 
 
 @inlined

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._cir import factors
@@ -19,9 +18,6 @@ from scirocco.models.dp._families import (
     advance,
     born,
     clear,
-    clear_first,
-    density,
-    density_by_logarithms,
     move,
     rescale,
     settle,
@@ -32,14 +28,6 @@ from scirocco.models.dp._order import kept
 VECTOR = 8
 BLOCK = 256  # rows with one stream of random numbers: a part of the definition of the draws
 _FLOOR = 1e-300
-
-
-@kept
-def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
-    """Sums of a batch of rows by component."""
-    clear_first(data, clusters, num)
-    for place in range(rows.size):
-        move(rows[place], data, clusters, labels[rows[place]], 1)
 
 
 @kept
@@ -249,53 +237,6 @@ def rescale_components(data: Any, parameters: Any, clusters: Any, num: int, seed
 def settle_components(data: Any, parameters: Any, first: int, last: int) -> None:
     """What follows from the parameters."""
     settle(data, parameters, first, last)
-
-
-@kept
-def allocate(
-    rows: Any,
-    data: Any,
-    parameters: Any,
-    components: Any,
-    bounds: Any,
-    before: Any,
-    chosen: Any,
-    num: int,
-    seed: Any,
-    first: int,
-    last: int,
-) -> None:
-    """Draw labels: component j with probability proportional to f(x_i | θ_j) among those with ω_j > u_i.
-
-    Blocks `first` to `last` of the batch. If every density is 0 to a double a row stays where it was.
-    """
-    # A few components more, of weight 0, so that loops are made of whole vectors.
-    num = min((num + VECTOR - 1) // VECTOR * VECTOR, components.size)
-    space, weights = np.empty((2, num)), np.empty(num)
-    for block in range(first, last):
-        s0, s1 = stream(seed[0], seed[1], uint64(block))
-        for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
-            row = rows[place]
-            bound = bounds[place]
-            for j in range(num):
-                weights[uint64(j)] = 1.0 if components[uint64(j)] > bound else 0.0
-            density(row, data, parameters, num, weights, space)
-            total = space[0, 0]
-            if not total > 0.0:
-                for j in range(num):
-                    weights[j] = 1.0 if components[j] > bound else 0.0
-                density_by_logarithms(row, data, parameters, num, weights, space)
-                total = 0.0
-                for j in range(num):
-                    total += weights[j]
-            s0, s1, u = uniform(s0, s1)
-            left, j = u * total, 0
-            while j < num and left > 0.0:
-                left -= weights[uint64(j)]
-                j += 1
-            while j > 0 and weights[j - 1] == 0.0:  # rounding went past the last one
-                j -= 1
-            chosen[place] = j - 1 if j > 0 else before[row]
 
 
 @kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 from scirocco import _extras
 
@@ -28,19 +28,11 @@ def slice_kernels() -> Any:
 
 @functools.cache
 def row_kernels(kind: str) -> Any:
-    """`sweep`, `tally` and `allocate`, the loops over rows of a family: of counts they are written out."""
-    if kind == "multinomial":
-        slice_kernels()
-        from scirocco.models.dp import _counts_rows
+    """`sweep`, `tally` and `allocate`, the loops over rows of a family."""
+    _extras.require("numba", "a Dirichlet-process mixture")
+    from scirocco.models.dp import _counts_rows, _normal_rows
 
-        return _counts_rows
-    return _Loops(collapsed_kernels().sweep, slice_kernels().tally, slice_kernels().allocate)
-
-
-class _Loops(NamedTuple):
-    sweep: Any
-    tally: Any
-    allocate: Any
+    return _counts_rows if kind == "multinomial" else _normal_rows
 
 
 @functools.cache

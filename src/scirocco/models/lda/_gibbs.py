@@ -11,15 +11,12 @@ Conditional probabilities are summed as whole multiples of 2⁻³², which keeps
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import cached, called, stream, uniform
+from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 
 UNIT = 2.0**32  # of summed probabilities: 2³¹ tokens times sweeps fit in 64 bits with sign
 BLOCK = 8  # topics in a block of the sparse kernel
@@ -28,12 +25,7 @@ _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 _TINY = 1e-20  # rows below are scaled up, so that products with α stay in the range of single precision
 
 
-def kept(function: Callable[..., Any]) -> Any:
-    """`cached`, under a name that changes with this folder's compiled code: installed files may all have one date."""
-    sources = sorted(Path(__file__).parent.glob("_*.py"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
-    function.__qualname__ += f"_{digest}"
-    return cached(function)
+kept = cached_for(__file__)
 
 
 @called
