@@ -51,6 +51,14 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
     return cls
 
 
+def rebuilt(node: T, **fields: Any) -> T:
+    """A copy of a pytree dataclass with other fields, made without its constructor: fields may be tracers or stacks."""
+    copy = object.__new__(type(node))
+    for field in dataclasses.fields(node):  # type: ignore[arg-type]
+        object.__setattr__(copy, field.name, fields.get(field.name, getattr(node, field.name)))
+    return copy
+
+
 def leaf_names(tree: PyTree, is_leaf: Any = None) -> list[str]:
     """A readable name for each leaf: `beta`, `layers[0].weight`, or `params` for a bare array."""
     paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf)[0]

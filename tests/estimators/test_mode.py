@@ -94,7 +94,7 @@ def test_newton_alone_repairs_an_optimiser_that_did_nothing(seed):
     centre, _, report = centre_of(data, lazy, seed)
     start = rms_distance(np.zeros(COLUMNS), mode, hessian)
     assert rms_distance(centre, mode, hessian) < 0.2 * start
-    assert report["passes"] <= 3.1
+    assert report["passes"] <= 6.1  # one look, and five corrections at most
 
 
 def test_an_optimiser_that_blows_up_is_told(seed):

@@ -1,8 +1,45 @@
-"""How far draws are from the law they should have."""
+"""What draws are worth: distances to the law they should have, better estimates from them, diagnosis, tuning, scores."""
 
 from __future__ import annotations
 
+from scirocco.analysis.bounds import sgld_bound, sgld_cv_bound
+from scirocco.analysis.cost import LangevinSettings, sgld_cv_cost, sgld_cv_settings, sgld_settings
 from scirocco.analysis.distances import ks_dirichlet
+from scirocco.analysis.neighbours import kl_knn
+from scirocco.analysis.predictive import LogPredictive, log_predictive
+from scirocco.analysis.scores import Bin, Calibration, accuracy, brier, calibration, log_loss, perplexity
 from scirocco.analysis.stein import Stein, ksd
+from scirocco.analysis.tuning import tune
+from scirocco.analysis.wasserstein import sliced_wasserstein, wasserstein
+from scirocco.analysis.zv_theory import Reduction, zv_reduction, zv_reduction_bound
+from scirocco.run.tuning import Trial, Tuning
 
-__all__ = ["Stein", "ks_dirichlet", "ksd"]
+__all__ = [
+    "Bin",
+    "Calibration",
+    "LangevinSettings",
+    "LogPredictive",
+    "Reduction",
+    "Stein",
+    "Trial",
+    "Tuning",
+    "accuracy",
+    "brier",
+    "calibration",
+    "kl_knn",
+    "ks_dirichlet",
+    "ksd",
+    "log_loss",
+    "log_predictive",
+    "perplexity",
+    "sgld_bound",
+    "sgld_cv_bound",
+    "sgld_cv_cost",
+    "sgld_cv_settings",
+    "sgld_settings",
+    "sliced_wasserstein",
+    "tune",
+    "wasserstein",
+    "zv_reduction",
+    "zv_reduction_bound",
+]

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _checks
+from scirocco._stein import KERNELS, stein_kernel
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_KERNELS = ("imq", "gaussian")
 _BLOCK = 1024  # rows of a block: a few matrices of 8 MB
 _FOR_SCALE = 1000  # draws by which the scale is chosen
 
@@ -87,7 +87,7 @@ def ksd(
     (True, True)
     """
     x, s = _pairs(draws, gradients)
-    _checks.choice(kernel, "kernel", _KERNELS)
+    _checks.choice(kernel, "kernel", KERNELS)
     x = x - x.mean(axis=0)
     if standardise:
         spread = x.std(axis=0)
@@ -101,7 +101,7 @@ def ksd(
         rows = slice(first, min(first + _BLOCK, num))
         for begin in range(first, num, _BLOCK):
             columns = slice(begin, min(begin + _BLOCK, num))
-            block = _stein_kernel(x[rows], s[rows], x[columns], s[columns], c, kernel)
+            block = stein_kernel(np, x[rows], s[rows], x[columns], s[columns], c, kernel)
             if begin == first:
                 diagonal += float(np.trace(block))
                 if unbiased:
@@ -115,21 +115,6 @@ def ksd(
     squared = float(means.mean())
     error = 2.0 * float(means.std(ddof=1)) / math.sqrt(num)
     return Stein(math.sqrt(max(0.0, squared)), squared, error, c)
-
-
-def _stein_kernel(x: Array, s: Array, y: Array, t: Array, c: float, kernel: str) -> Array:
-    """k₀ for all pairs of rows (x, s) and (y, t), by products of matrices."""
-    dimension = x.shape[1]
-    square = np.maximum((x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2.0 * (x @ y.T), 0.0)
-    # (s - t)·(x - y)
-    along = (s * x).sum(axis=1)[:, None] + (t * y).sum(axis=1) - s @ y.T - x @ t.T
-    both = s @ t.T
-    if kernel == "gaussian":
-        value = np.exp(square * (-0.5 / c**2))
-        return np.asarray(value * (both + along / c**2 + dimension / c**2 - square / c**4))
-    inverse = 1.0 / (c**2 + square)  # k = inverse^½; k' = -½ inverse^(3/2), and so on
-    value = np.sqrt(inverse)
-    return np.asarray(value * (both + inverse * (along + dimension - 3.0 * square * inverse)))
 
 
 def _median_distance(x: Array) -> float:

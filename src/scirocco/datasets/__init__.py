@@ -8,16 +8,20 @@ with its sha256, once for each state of the file.
 
 from scirocco.datasets.corpora import ENTRIES as _CORPORA
 from scirocco.datasets.corpora import acl_abstracts, ap, kos, newsgroups20, wikipedia
+from scirocco.datasets.covertype import ENTRY as _COVERTYPE
+from scirocco.datasets.covertype import Covertype, covertype
 from scirocco.datasets.files import Dataset, Entry, state
 from scirocco.datasets.msweb import ENTRY as _MSWEB
 from scirocco.datasets.msweb import Visits, msweb
 
 __all__ = [
     "ENTRIES",
+    "Covertype",
     "Dataset",
     "Visits",
     "acl_abstracts",
     "ap",
+    "covertype",
     "kos",
     "msweb",
     "newsgroups20",
@@ -25,5 +29,5 @@ __all__ = [
     "wikipedia",
 ]
 
-ENTRIES: dict[str, Entry] = {**_CORPORA, _MSWEB.name: _MSWEB}
+ENTRIES: dict[str, Entry] = {**_CORPORA, _MSWEB.name: _MSWEB, _COVERTYPE.name: _COVERTYPE}
 """What is known of each data set, by its name."""

@@ -9,6 +9,7 @@ import difflib
 
 from scirocco.errors import InvalidValueError
 from scirocco.experiments import (
+    cost_in_n,
     dks,
     dp_msweb,
     gaussian_mixture,
@@ -39,6 +40,7 @@ ALL: dict[str, Experiment] = {
         lda_recipe,
         lda_cv,
         dp_msweb,
+        cost_in_n,
     )
 }
 

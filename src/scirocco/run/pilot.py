@@ -9,17 +9,21 @@ from __future__ import annotations
 import importlib.util
 import math
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco.data import Table
 from scirocco.errors import BadStartError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.model import Model
+from scirocco.run import metric
 from scirocco.run.loop import Parts
 from scirocco.samplers import Scales
+from scirocco.samplers.preconditioned import times
 from scirocco.types import Array, Key, Params, PyTree
 
 _ROWS = 1_024
@@ -30,15 +34,32 @@ _TAG = 0xFFFFFFFD  # a run's key is folded with chain numbers elsewhere: far fro
 
 
 def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key) -> Scales:
-    """Curvature and noise where the posterior has its mass.
+    """Curvature and noise where the posterior has its mass, in the coordinates that the sampler moves in.
 
     A start far from the mode can have several times its noise and curvature, so unless the estimator has found the
     mode already, a short climb goes there first; the chain still starts where the user said. Without optax the
     measurement is made at the start.
     """
-    position = prepared.position
-    if not prepared.near_mode and importlib.util.find_spec("optax") is not None:
-        position, _, _ = approach_mode(model, table, position, key)
+    position = near_mode(model, table, prepared, key)
+    factor = None
+    if parts.sampler.metric != "none":
+        factor = parts.sampler.factor  # type: ignore[attr-defined]
+        if factor is None:
+            factor = metric.shape_at(model, table, position, parts.sampler.metric, key).factor
+    return scales_at(model, parts, table, prepared.memory, position, factor, key)
+
+
+def near_mode(model: Model, table: Table, prepared: Prepared, key: Key) -> Params:
+    """A point near the mode: the estimator's, or one found by a short climb."""
+    if prepared.near_mode or importlib.util.find_spec("optax") is None:
+        return prepared.position
+    return approach_mode(model, table, prepared.position, key)[0]
+
+
+def scales_at(
+    model: Model, parts: Parts, table: Table, memory: PyTree, position: Params, factor: Any, key: Key
+) -> Scales:
+    """What `Scales` holds, around `position`, in the coordinates u of θ = θ₀ + L u when there is a factor L."""
     rows = _rows(table, position)
     points, keys = _POINTS, jax.random.split(jax.random.fold_in(key, _TAG), 3)
     if table.streamed:
@@ -48,21 +69,20 @@ def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: K
         points = min(_POINTS, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
     exact = parts.estimator.next_pass(1, table.num_rows) == 1 and table.streamed
-    curvature, noise, information = _measure(
-        model, points, exact, parts, rows, position, prepared.memory, keys
-    )
+    bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
+    curvature, noise, information = _measure(model, points, exact, bare, rows, position, factor, memory, keys)
     if not math.isfinite(float(curvature)):
         raise BadStartError("the curvature of the log density is not finite at the starting point.")
-    return Scales(float(curvature), noise, information, parts.batching.epoch)
+    return Scales(float(curvature), noise, information, parts.batching.epoch, factor)
 
 
-def curvature_limit(model: Model, table: Table, position: Params, key: Key) -> float:
-    """Largest curvature alone, for advice after a divergence."""
-    return float(_curvature(model, table.num_rows, _rows(table, position), position, key))
+def curvature_limit(model: Model, table: Table, position: Params, key: Key, factor: Any = None) -> float:
+    """Largest curvature alone: for advice after a divergence, and for diagnosis."""
+    return float(_curvature(model, table.num_rows, _rows(table, position), position, factor, key))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, key: Key) -> Array:
+def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, factor: Any, key: Key) -> Array:
     scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
 
     def gradient(at: Params) -> PyTree:
@@ -70,13 +90,22 @@ def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, key:
 
     def iterate(_: Array, carry: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
         direction, _ = carry
-        image = jax.jvp(gradient, (position,), (direction,))[1]
+        image = jax.jvp(gradient, (position,), (_push(factor, direction),))[1]
+        image = _pull(factor, image)
         length = _tree.norm(image)
         return _tree.scale(1.0 / jnp.maximum(length, 1e-30), image), length
 
     direction = _tree.normal_like(key, position)
     direction = _tree.scale(1.0 / _tree.norm(direction), direction)
     return jax.lax.fori_loop(0, _POWER_STEPS, iterate, (direction, _tree.norm(direction)))[1]
+
+
+def _push(factor: Any, u: PyTree) -> PyTree:
+    return u if factor is None else times(factor, u)
+
+
+def _pull(factor: Any, gradient: PyTree) -> PyTree:
+    return gradient if factor is None else times(factor, gradient, transposed=True)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -87,27 +116,47 @@ def _measure(
     parts: Parts,
     rows: PyTree,
     position: Params,
+    factor: Any,
     memory: PyTree,
     keys: Key,
 ) -> tuple[Array, PyTree, PyTree]:
     power_key, point_key, batch_key = keys
-    squares = jax.tree.map(lambda g: jnp.mean(g * g, axis=0), model.summand.each(position, rows))
+    each = model.summand.each(position, rows)
+    if factor is not None:
+        each = jax.vmap(partial(_pull, factor))(each)
+    squares = jax.tree.map(lambda g: jnp.mean(g * g, axis=0), each)
     information = _tree.scale(parts.batching.num_rows, squares)
     mean = _tree.vdot(information, jax.tree.map(jnp.ones_like, information)) / _tree.size(information)
     deviation = jax.tree.map(lambda f: 1.0 / jnp.sqrt(jnp.maximum(f, 1e-3 * mean) + 1e-30), information)
+    if factor is not None:  # in these coordinates the posterior's deviations are about 1
+        deviation = jax.tree.map(jnp.ones_like, position)
 
     def noise_at(number: Array) -> PyTree:
         xi = _tree.normal_like(jax.random.fold_in(point_key, number), position)
-        there = jax.tree.map(lambda p, d, x: p + d * x, position, deviation, xi)
+        away = _push(factor, jax.tree.map(jnp.multiply, deviation, xi))
         batch = parts.batching.take(parts.data, parts.batching.plan(batch_key, number))
         context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
-        return parts.estimator.estimate(model.summand, there, memory, context, "diagonal")[0].noise
+        kind = "diagonal" if factor is None or factor.ndim == 1 else "full"
+        estimate = parts.estimator.estimate(model.summand, _tree.add(position, away), memory, context, kind)[
+            0
+        ]
+        return _noise_in(factor, estimate.noise, position)
 
-    curvature = _curvature(model, parts.batching.num_rows, rows, position, power_key)
+    curvature = _curvature(model, parts.batching.num_rows, rows, position, factor, power_key)
     if exact:  # every estimate is a pass over all rows
         return curvature, _tree.zeros_like(position), information
     noise = jax.lax.map(noise_at, jnp.arange(points))
     return curvature, jax.tree.map(lambda v: v.mean(axis=0), noise), information
+
+
+def _noise_in(factor: Any, noise: PyTree, position: Params) -> PyTree:
+    """The diagonal of LᵀVL, as a tree like the parameters."""
+    if factor is None:
+        return noise
+    if factor.ndim == 1:
+        return times(factor**2, noise)
+    unravel = ravel_pytree(position)[1]
+    return unravel(jnp.sum(factor * (noise @ factor), axis=0).astype(ravel_pytree(position)[0].dtype))
 
 
 def _rows(table: Table, position: Params) -> PyTree:

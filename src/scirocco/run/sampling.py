@@ -65,7 +65,8 @@ def sample(
         Where to start: any pytree of floating-point arrays. Control variates start at the mode they find from here.
     sampler
         By default `sc.SGLD()`, whose step size is then chosen from the curvature and the gradient noise; for count
-        models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
+        models `sc.SCIR()`, whose step size is chosen from the noise of the counts. `sc.SGLD(step_size="auto")` tries
+        many before the run (see `sc.analysis.tune`); what was tried is in `run.report["tuning"]`.
     estimator
         By default `sc.ControlVariates(500)` (fewer where there are fewer rows); for count models `sc.Minibatch(500)`.
     num_samples, num_burnin, thin
@@ -123,7 +124,7 @@ def sample(
     _check_callbacks(callbacks)
     source = as_source(data)
     sampler = _default_sampler(model) if sampler is None else sampler
-    estimator = _default_estimator(model, source) if estimator is None else estimator
+    estimator = default_estimator(model, source) if estimator is None else estimator
     _check_keeping(model, keep_gradients)
     _check_store(store, resume, overwrite)
     if store is not None and resume and holds_run(store):
@@ -222,7 +223,8 @@ def _default_sampler(model: Any) -> Sampler:
     return SCIR() if getattr(model, "drive", "") == "counts" else SGLD()
 
 
-def _default_estimator(model: Any, source: Any) -> Estimator:
+def default_estimator(model: Any, source: Any) -> Estimator:
+    """What `sc.sample` uses when none is given."""
     size = max(1, min(_DEFAULT_BATCH, source.num_rows))
     return Minibatch(size) if getattr(model, "drive", "") == "counts" else ControlVariates(size)
 

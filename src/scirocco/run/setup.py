@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -13,6 +14,7 @@ from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import (
     ControlVariates,
     Estimator,
+    Prepared,
     Referenced,
     Stratified,
     Weighted,
@@ -21,9 +23,11 @@ from scirocco.estimators import (
 from scirocco.model import Model, Posterior
 from scirocco.run import pilot, probe
 from scirocco.run.loop import Parts, Start
+from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
 from scirocco.types import Data, Key, Params, PyTree
 
+T = TypeVar("T")
 _ROWS = 256
 _TAG = 0xFFFFFFFC  # a run's key is folded with chain numbers elsewhere: far from this
 
@@ -106,37 +110,64 @@ def _check_kind(value: Any, kind: type, name: str, example: str) -> None:
 
 def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key) -> Ready:
     """Check the start, let the estimator do its one-off work, let the sampler fill in what was left open."""
+    if not problem.parts.sampler.needs_scales:
+        problem.parts.sampler.check_params(probe.check_params(params), num_steps)
+    parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
+    report = dict(prepared.report)
+    if isinstance(problem.table, Streamed):
+        report["batches"] = problem.table.reason
+    if parts.sampler.needs_scales:
+        sampler, found = _explained(problem, params, key, lambda: _resolved(problem, parts, prepared, key))
+        sampler.check_params(prepared.position, num_steps)
+        parts, report = parts._replace(sampler=sampler), report | found
+    start = Start(prepared.position, prepared.memory, prepared.gradient)
+    return Ready(parts, problem.table, start, report)
+
+
+def prepare_estimator(
+    problem: Problem, params: Params, *, num_chains: int, key: Key
+) -> tuple[Parts, Prepared]:
+    """Check the start and let the estimator do its one-off work."""
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
     params = probe.check_params(params)
     model.check_domain(params)
     probe.check_shapes(model, params, problem.source, parts.batching)
     parts.estimator.check_memory(params, num_rows, num_chains)
-    if not parts.sampler.needs_scales:
-        parts.sampler.check_params(params, num_steps)
-    position = place(model, table, params, key)
     if parts.sampler.needs_reference and parts.sampler.refresh_every is None:  # type: ignore[attr-defined]
         latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]
         sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)  # type: ignore[attr-defined]
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
+    position = place(model, table, params, key)
+    estimator = parts.estimator
+    prepared = _explained(problem, params, key, lambda: estimator.prepare(model, table, position, key))
+    return parts, prepared
+
+
+def _explained(problem: Problem, params: Params, key: Key, work: Callable[[], T]) -> T:
+    """Do the work; when it fails at the start, say why."""
     try:
-        prepared = parts.estimator.prepare(model, table, position, key)
-        report = dict(prepared.report)
-        if isinstance(table, Streamed):
-            report["batches"] = table.reason
-        if parts.sampler.needs_scales:
-            if model.drive == "counts":
-                scales: Any = count_scales(model, table, prepared.position, parts.estimator, key)
-            elif isinstance(model, Model):
-                scales = pilot.measure(model, parts, table, prepared, key)
-                report["largest_curvature"] = scales.largest_curvature
-            parts = parts._replace(sampler=parts.sampler.resolve(scales, prepared.position))
-            parts.sampler.check_params(params, num_steps)
+        return work()
     except BadStartError:
-        if isinstance(model, Model):
-            probe.explain_bad_start(model, position, table)
+        if isinstance(problem.model, Model):
+            position = problem.model.unconstrain(probe.check_params(params))
+            probe.explain_bad_start(problem.model, position, problem.table)
         raise
-    return Ready(parts, table, Start(prepared.position, prepared.memory, prepared.gradient), report)
+
+
+def _resolved(problem: Problem, parts: Parts, prepared: Prepared, key: Key) -> tuple[Sampler, dict[str, Any]]:
+    """The sampler with every open number filled in, and what was found on the way."""
+    model, table = problem.model, problem.table
+    if not isinstance(model, Model):
+        scales: Any = count_scales(model, table, prepared.position, parts.estimator, key)
+        return parts.sampler.resolve(scales, prepared.position), {}
+    if parts.sampler.needs_tuning:
+        arena = Arena(model, parts, table, Start(prepared.position, prepared.memory, None), {})
+        tuning = tune_prepared([arena], prepared, key)
+        return tuning.sampler, {"tuning": tuning.record()}
+    scales = pilot.measure(model, parts, table, prepared, key)
+    found = {"largest_curvature": scales.largest_curvature}
+    return parts.sampler.resolve(scales, prepared.position), found
 
 
 def count_scales(

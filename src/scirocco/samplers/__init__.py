@@ -5,6 +5,7 @@ from scirocco.samplers.base import Gradient, Reference, Sampler, Scales
 from scirocco.samplers.blocks import LowRank
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, PreconditionedState
+from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import Recipe
 from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
 from scirocco.samplers.thermostat import BADODAB, SGNHT, ThermostatState
@@ -25,6 +26,7 @@ __all__ = [
     "HamiltonianState",
     "LangevinState",
     "LowRank",
+    "Preconditioned",
     "PreconditionedState",
     "Recipe",
     "Reference",
@@ -32,6 +34,7 @@ __all__ = [
     "Scales",
     "ThermostatState",
     "Verification",
+    "WhitenedState",
     "schedules",
     "verify_recipe",
 ]

@@ -57,6 +57,8 @@ class Scales(NamedTuple):
     """Curvature for each parameter: the diagonal of the empirical Fisher information."""
     epoch: int
     """Steps in an epoch of batches without replacement, whose errors cancel; 1 when batches are independent."""
+    factor: Any = None
+    """L, when all of the above is in the coordinates u of θ = θ₀ + L u (see `Preconditioned`); else None."""
 
     def lasting_noise(self, relaxation: PyTree) -> PyTree:
         """The variance that independent errors would need to have the same effect on a chain.
@@ -100,6 +102,8 @@ class Sampler(abc.ABC):
     """What `Gradient.total` must be: "gradient" (of a `Model`) or "counts" (of a `CountModel`)."""
     needs_reference: ClassVar[bool] = False
     """Whether each step needs a `Reference`; such a sampler has `refresh_every` and `refresh_size`."""
+    gradient_alone: ClassVar[bool] = False
+    """Whether a step depends on where it starts through the gradient alone: then it can move in other coordinates."""
     noise_kind: ClassVar[str] = "none"
     """Which gradient-noise covariance each step needs: none, scalar, diagonal or full."""
 
@@ -108,10 +112,18 @@ class Sampler(abc.ABC):
         """Whether each step needs the diagonal of the Hessian."""
         return False
 
+    metric: ClassVar[str] = "none"
+    """In which coordinates `resolve` wants its measurement: the parameters' own, or those of `Preconditioned`."""
+
     @property
     def needs_scales(self) -> bool:
         """Whether `resolve` wants a measurement of curvature and gradient noise before the run."""
-        return self.step_size is None
+        return is_open(self.step_size)
+
+    @property
+    def needs_tuning(self) -> bool:
+        """Whether the step size is to be found by trying many (`step_size="auto"`)."""
+        return isinstance(self.step_size, str)
 
     def resolve(self, scales: Scales, params: Params) -> Sampler:
         """The same sampler with every number that was left open filled in."""
@@ -141,6 +153,11 @@ class Sampler(abc.ABC):
     def sizes(self, params: Params, number: Array) -> PyTree:
         """ε for each parameter leaf."""
         return schedules.step_sizes(self.step_size, params, number)
+
+
+def is_open(step_size: Any) -> bool:
+    """Whether a step size is still to be chosen: None (from curvature and noise), or "auto" (by trying)."""
+    return step_size is None or isinstance(step_size, str)
 
 
 def coefficients(value: Any, params: Params, name: str) -> PyTree:

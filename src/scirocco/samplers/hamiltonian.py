@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients
+from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients, is_open
 from scirocco.samplers.momentum import (
     check_damping,
     check_momentum_fields,
@@ -51,7 +51,8 @@ class SGHMC(Sampler):
     Parameters
     ----------
     step_size
-        ε: number, prefix tree or schedule, in units of θ. None: chosen from curvature and gradient noise at the start.
+        ε: number, prefix tree or schedule, in units of θ. None: chosen from curvature and gradient noise at the start;
+        "auto": by trying many.
     friction
         C > 0, in units of 1/ε; number or prefix tree. None (default): max(√λ, 5 εV/2) for each parameter, with V
         measured near the mode and taken out of the injected noise (less what the blocks of an epoch cancel among
@@ -69,6 +70,8 @@ class SGHMC(Sampler):
     ----------
     Thesis section 4.3.2 (there ν = εr, step η = ε², α = εC: see `from_r`); Ma, Chen & Fox (2015) section 3.1.
     """
+
+    gradient_alone = True
 
     step_size: Any = None
     friction: Any = None
@@ -98,11 +101,11 @@ class SGHMC(Sampler):
     @property
     def needs_scales(self) -> bool:
         """To choose what was left open, and to warn when the friction is too small."""
-        return self.step_size is None or self.friction is None or self.gradient_noise is None
+        return is_open(self.step_size) or self.friction is None or self.gradient_noise is None
 
     def resolve(self, scales: Scales, params: Params) -> SGHMC:
         """Fill in step size and friction, or warn about the user's."""
-        step_size = self.step_size if self.step_size is not None else momentum_step(scales)
+        step_size = momentum_step(scales) if is_open(self.step_size) else self.step_size
         eps = schedules.step_sizes(step_size, params, 0)
         if self.friction is not None:
             if self.gradient_noise is not None:
@@ -179,12 +182,14 @@ class BAOAB(Sampler):
     Parameters
     ----------
     step_size
-        ε: number, prefix tree or schedule, in units of θ; None: chosen at the start.
+        ε: number, prefix tree or schedule, in units of θ; None: chosen at the start, "auto": by trying many.
     friction
         C > 0; None: max(√λ, 25 εV/2), so that the gradient noise inflates the variance by about 4 % at most.
     temperature
         T.
     """
+
+    gradient_alone = True
 
     step_size: Any = None
     friction: Any = None
@@ -196,11 +201,11 @@ class BAOAB(Sampler):
     @property
     def needs_scales(self) -> bool:
         """When something was left open."""
-        return self.step_size is None or self.friction is None
+        return is_open(self.step_size) or self.friction is None
 
     def resolve(self, scales: Scales, params: Params) -> BAOAB:
         """Fill in step size and friction."""
-        step_size = self.step_size if self.step_size is not None else momentum_step(scales)
+        step_size = momentum_step(scales) if is_open(self.step_size) else self.step_size
         friction = self.friction
         if friction is None:
             eps = schedules.step_sizes(step_size, params, 0)

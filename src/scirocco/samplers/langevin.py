@@ -12,7 +12,7 @@ from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Sampler, Scales
+from scirocco.samplers.base import Gradient, Sampler, Scales, is_open
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 
@@ -40,7 +40,7 @@ class SGLD(Sampler):
     step_size
         ε: a number, a dict (any prefix of the parameters) of numbers, or a schedule. Its unit is that of the parameter,
         squared. The thesis and R's sgmcmc write h/2 ∇ and N(0, h): their h is 2ε. None: chosen from the curvature and
-        the gradient noise at the start (see `resolve`).
+        the gradient noise at the start (see `resolve`). "auto": chosen by trying many (see `sc.analysis.tune`).
     temperature
         T; 0 gives stochastic gradient ascent.
 
@@ -59,18 +59,20 @@ class SGLD(Sampler):
     (1, 500)
     """
 
+    gradient_alone = True
+
     step_size: Any = None
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
         if self.step_size is not None:
-            object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "SGLD"))
+            object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "SGLD", automatic=True))
         _checks.positive(self.temperature, "temperature", "SGLD", allow_zero=True)
         object.__setattr__(self, "temperature", _checks.as_float(self.temperature))
 
     def resolve(self, scales: Scales, params: Params) -> SGLD:
         """ε = min(0.1/λ, 0.1/V): at most 5 % more variance from the step, 5 % from the minibatches."""
-        if self.step_size is not None:
+        if not is_open(self.step_size):
             return self
         return dataclasses.replace(self, step_size=langevin_step(scales))
 

@@ -21,7 +21,8 @@ _TOLERATED_INFLATION = 0.05
 def check_momentum_fields(sampler: Any, owner: str, damping: str) -> None:
     """Check and normalise step size, friction or diffusion, and temperature."""
     if sampler.step_size is not None:
-        object.__setattr__(sampler, "step_size", schedules.normalise(sampler.step_size, owner))
+        checked = schedules.normalise(sampler.step_size, owner, automatic=True)
+        object.__setattr__(sampler, "step_size", checked)
     value = getattr(sampler, damping)
     for leaf in jax.tree.leaves(value):
         if not getattr(leaf, "shape", ()):

@@ -18,6 +18,9 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array, ArrayLike, Params, PyTree
 
+AUTOMATIC = "auto"
+"""In place of a step size: find one by trying many."""
+
 
 class Schedule(abc.ABC):
     """m ↦ ε_m."""
@@ -116,8 +119,11 @@ def is_schedule(value: Any) -> bool:
     return isinstance(value, Schedule) or (callable(value) and not isinstance(value, type))
 
 
-def normalise(step_size: PyTree, owner: str) -> PyTree:
-    """Check the numbers in a step size (number, tree of numbers, schedule) and wrap plain functions."""
+def normalise(step_size: PyTree, owner: str, automatic: bool = False) -> PyTree:
+    """Check the numbers in a step size (number, tree of numbers, schedule) and wrap plain functions.
+
+    `automatic`: whether "auto" is one, too.
+    """
 
     def one(name: str, value: Any) -> Any:
         if isinstance(value, Schedule):
@@ -127,6 +133,14 @@ def normalise(step_size: PyTree, owner: str) -> PyTree:
         _checks.positive(value, name, owner)
         return _checks.as_float(value)
 
+    if isinstance(step_size, str):
+        if step_size == AUTOMATIC and automatic:
+            return step_size
+        others = "" if automatic else f" {owner} has no automatic one."
+        raise InvalidValueError(
+            f"`step_size` of {owner} must be a number, a dict of numbers or a schedule, got {step_size!r}.{others} "
+            'With step_size="auto" sc.SGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT and sc.BADODAB find theirs by trying many.'
+        )
     leaves, treedef = jax.tree.flatten(step_size, is_leaf=_is_whole)
     if not leaves or any(leaf is None for leaf in leaves):
         raise InvalidTypeError(f"`step_size` of {owner} must be a number, a dict of numbers or a schedule.")

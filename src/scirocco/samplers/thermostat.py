@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
-from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients
+from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients, is_open
 from scirocco.samplers.momentum import (
     check_damping,
     check_momentum_fields,
@@ -39,15 +39,16 @@ class _Thermostat(Sampler):
     diffusion: Any
     thermostat: str
     temperature: ArrayLike
+    gradient_alone = True
 
     @property
     def needs_scales(self) -> bool:
         """When something was left open."""
-        return self.step_size is None or self.diffusion is None
+        return is_open(self.step_size) or self.diffusion is None
 
     def resolve(self, scales: Scales, params: Params) -> Sampler:
         """Step as for SGHMC; A = √λ, near critical damping. Gradient noise is the thermostat's business."""
-        step_size = self.step_size if self.step_size is not None else momentum_step(scales)
+        step_size = momentum_step(scales) if is_open(self.step_size) else self.step_size
         diffusion = self.diffusion if self.diffusion is not None else scales.largest_curvature**0.5
         return dataclasses.replace(self, step_size=step_size, diffusion=diffusion)  # type: ignore[type-var]
 
@@ -113,7 +114,7 @@ class SGNHT(_Thermostat):
     Parameters
     ----------
     step_size
-        ε: number, prefix tree or schedule, in units of θ; None: chosen at the start.
+        ε: number, prefix tree or schedule, in units of θ; None: chosen at the start, "auto": by trying many.
     diffusion
         A > 0, in units of 1/ε; None: √λ with λ the largest curvature at the start.
     thermostat

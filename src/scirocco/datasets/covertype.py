@@ -1,0 +1,86 @@
+"""Forest cover type: what grows on 581,012 patches of 30 × 30 m, as the two-class problem of the papers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.datasets.files import Entry, File, Folder, find
+
+ENTRY = Entry(
+    "covertype",
+    (File("covertype.npz", "4255b002eae080e54c323a72a25f54699b7e329a6fd20c65bf154564042710bd", 5_224_053),),
+    "Covertype of UCI (Blackard and Dean 1999): covtype.data",
+    "The .npz holds the ten quantitative columns, a row each (quantT, quant_names), the numbers of the wilderness area "
+    "(0 to 3) and of the soil type (0 to 39) in place of 44 columns of zeros and ones (wilderness, soil), and the "
+    "class 1 to 7 (cover_type), all in the original order.",
+    "reuse is unlimited with retention of the notice: Copyright Jock A. Blackard and Colorado State University.",
+)
+SECOND = 2
+"""The class that is told from the rest: lodgepole pine, about half of the rows."""
+_NUM_WILDERNESS, _NUM_SOIL = 4, 40
+
+
+class Covertype(NamedTuple):
+    """Patches of forest and whether their cover type is the second."""
+
+    X: np.ndarray
+    """(581012, 54): ten measured columns, then 4 wilderness areas and 40 soil types as zeros and ones."""
+    y: np.ndarray
+    """int8: 1 for class 2, 0 for the other six; with `raw` the classes 1 to 7."""
+    names: tuple[str, ...]
+    """Of the columns."""
+    source: str
+    """Where it comes from, and its licence."""
+
+
+def covertype(folder: Folder = None, *, raw: bool = False) -> Covertype:
+    """581,012 patches, 54 features scaled to [0, 1], class 2 (48.8 % of the rows) against the rest.
+
+    Every column is scaled by its smallest and largest value, as in LIBSVM's `covtype.libsvm.binary.scale`. There is no
+    column of ones: the wilderness areas sum to one, and so do the soil types. Soil type 15 has three patches only, so
+    a posterior of coefficients has very different scales.
+
+    Parameters
+    ----------
+    folder
+        With the file, or with a folder `covertype` that has it. Default: see `scirocco.datasets`.
+    raw
+        The numbers of the original (int16) and all seven classes.
+
+    Returns
+    -------
+    Covertype
+        With `X` (float32), `y`, `names` and `source`.
+
+    Examples
+    --------
+    >>> from scirocco import datasets
+    >>> data = datasets.covertype()                    # doctest: +SKIP
+    >>> data.X.shape, int(data.y.sum())                # doctest: +SKIP
+    ((581012, 54), 283301)
+    """
+    path = find(ENTRY, folder)["covertype.npz"]
+    with np.load(path) as stored:
+        measured, areas, soils, classes = (
+            stored[name] for name in ("quantT", "wilderness", "soil", "cover_type")
+        )
+        names = tuple(str(name) for name in stored["quant_names"])
+    names += tuple(f"Wilderness_Area{number}" for number in range(1, _NUM_WILDERNESS + 1))
+    names += tuple(f"Soil_Type{number}" for number in range(1, _NUM_SOIL + 1))
+    X = np.zeros((len(classes), len(names)), np.int16 if raw else np.float32)
+    for column, values in enumerate(measured):
+        X[:, column] = values if raw else _unit(values)
+    rows, first = np.arange(len(X)), len(measured)
+    X[rows, first + areas] = 1
+    X[rows, first + _NUM_WILDERNESS + soils] = 1
+    y = classes.astype(np.int8) if raw else (classes == SECOND).astype(np.int8)
+    source = f"{ENTRY.name}: {ENTRY.origin}. Licence: {ENTRY.licence} Read from {path}."
+    return Covertype(X, y, names, source)
+
+
+def _unit(values: np.ndarray) -> Any:
+    """From the smallest value to the largest, onto [0, 1]."""
+    low, high = float(values.min()), float(values.max())
+    return (values.astype(np.float32) - np.float32(low)) / np.float32(high - low)

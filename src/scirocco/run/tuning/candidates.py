@@ -1,0 +1,152 @@
+"""Which settings are tried: a grid around what the curvature suggests, and whatever the user wants varied."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _tree
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.samplers import BADODAB, BAOAB, SGHMC, SGNHT, Sampler, Scales
+from scirocco.samplers.base import is_open
+from scirocco.types import Params
+
+WIDTH = 32
+"""Settings that are tried at once."""
+_SMALLEST, _LARGEST = 1 / 25, 12.0
+"""Range of step sizes, in units of the first guess."""
+_DAMPING = {SGHMC: "friction", BAOAB: "friction", SGNHT: "diffusion", BADODAB: "diffusion"}
+_MULTIPLES = (1.0, 0.4, 2.5)
+
+
+class Candidate(NamedTuple):
+    """A sampler without open numbers, and the settings that tell it from the others."""
+
+    sampler: Sampler
+    settings: dict[str, Any]
+    first_guess: bool
+
+
+def make_candidates(
+    inner: Sampler, scales: Scales, params: Params, over: Mapping[str, Sequence[Any]], num_steps: int
+) -> list[Candidate]:
+    """Every combination of `over`, and of step size and damping where they were left open."""
+    axes: dict[str, Sequence[Any]] = {name: list(values) for name, values in over.items()}
+    damping = _DAMPING.get(type(inner), "")
+    multiples: Sequence[float] = (1.0,)
+    if damping and damping not in axes and getattr(inner, damping) is None:
+        multiples = _MULTIPLES
+    guess = None
+    if "step_size" not in axes:
+        if is_open(inner.step_size):
+            guess = float(_quietly_resolved(inner, scales, params).step_size)
+            others = len(multiples) * int(np.prod([len(values) for values in axes.values()]))
+            axes["step_size"] = _around(guess, max(5, WIDTH // others))
+        else:
+            axes["step_size"] = [inner.step_size]
+    found = []
+    for values in itertools.product(*axes.values()):
+        fields = dict(zip(axes, values, strict=True))
+        for multiple in multiples:
+            made = _candidate(inner, fields, damping, multiple, scales, params, num_steps)
+            if made is not None:
+                sampler, settings = made
+                first = guess is not None and fields["step_size"] == guess and multiple == 1.0
+                found.append(Candidate(sampler, settings, first))
+    if not found:
+        raise InvalidValueError(
+            "none of the settings to be tried is possible for this sampler and its gradient noise: take larger "
+            "batches, smaller step sizes, or sc.ControlVariates."
+        )
+    return found
+
+
+def _around(guess: float, count: int) -> list[float]:
+    """Powers of one ratio, the guess among them."""
+    below = max(1, round((count - 1) * np.log(1 / _SMALLEST) / np.log(_LARGEST / _SMALLEST)))
+    above = max(1, count - 1 - below)
+    lower = guess * np.geomspace(_SMALLEST, 1.0, below + 1)[:-1]
+    upper = guess * np.geomspace(1.0, _LARGEST, above + 1)[1:]
+    return [*map(float, lower), guess, *map(float, upper)]
+
+
+def _candidate(
+    inner: Sampler,
+    fields: dict[str, Any],
+    damping: str,
+    multiple: float,
+    scales: Scales,
+    params: Params,
+    num_steps: int,
+) -> tuple[Sampler, dict[str, Any]] | None:
+    """The sampler with these fields; None where it refuses them (a step too large for the noise, εC > 1)."""
+    try:
+        given = dataclasses.replace(inner, **fields)  # type: ignore[type-var]
+    except TypeError as error:
+        names = [field.name for field in dataclasses.fields(inner)]  # type: ignore[arg-type]
+        raise InvalidValueError(
+            f"`over` names {sorted(set(fields) - set(names))}; {type(inner).__name__} has {names}, and the estimator "
+            "has `batch_size`."
+        ) from error
+    try:
+        sampler = _quietly_resolved(given, scales, params)
+        if multiple != 1.0:
+            scaled = jax.tree.map(lambda c: multiple * c, getattr(sampler, damping))
+            sampler = dataclasses.replace(sampler, **{damping: scaled})  # type: ignore[type-var]
+        sampler.check_params(params, num_steps)
+    except InvalidValueError:
+        return None
+    settings = {name: _plain(value) for name, value in fields.items()}
+    if damping and damping not in settings:
+        settings[damping] = float(np.mean([jnp.mean(c) for c in jax.tree.leaves(getattr(sampler, damping))]))
+    return sampler, dict(sorted(settings.items(), key=lambda item: item[0] != "step_size"))
+
+
+def _quietly_resolved(sampler: Sampler, scales: Scales, params: Params) -> Sampler:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sampler.resolve(scales, params)
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def grouped(candidates: list[Candidate]) -> list[list[int]]:
+    """Candidates that one compiled program serves: those that differ in numbers alone."""
+    groups: dict[Any, list[int]] = {}
+    for number, candidate in enumerate(candidates):
+        groups.setdefault(jax.tree.structure(candidate.sampler), []).append(number)
+    return list(groups.values())
+
+
+def stacked(samplers: list[Sampler]) -> Sampler:
+    """Samplers of one structure as one, leaves with a leading axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *samplers)
+
+
+def check_over(over: Any) -> dict[str, list[Any]]:
+    """`over` as lists, none of them empty."""
+    if not isinstance(over, Mapping):
+        raise InvalidTypeError(
+            f'`over` must name what is varied, e.g. over={{"batch_size": [100, 500]}}, got {over!r}.'
+        )
+    out = {}
+    for name, values in over.items():
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+            raise InvalidTypeError(f"`over[{name!r}]` must be a list of values to try, got {values!r}.")
+        out[name] = [_tree_number(value) for value in values]
+        if not out[name]:
+            raise InvalidValueError(f"`over[{name!r}]` is empty: give the values to try.")
+    return out
+
+
+def _tree_number(value: Any) -> Any:
+    return value.item() if isinstance(value, (np.generic, jax.Array)) and _tree.size(value) == 1 else value

@@ -1,0 +1,133 @@
+"""The judge: the kernel Stein discrepancy of a candidate's draws, in coordinates in which the posterior is round.
+
+Gradients at the draws are control-variate estimates around the mode, from rows of their own: for each draw the exact
+gradient at the mode plus the scaled change over a block of rows. They are unbiased, and independent of the draw, so the
+mean of the Stein kernel over pairs of different draws is right whatever their noise. All candidates are judged with the
+same rows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from scirocco._stein import stein_kernel
+from scirocco.data import Table
+from scirocco.model import Model
+from scirocco.types import Array, Key, Params, PyTree, Rows
+
+_ROWS = 16_384
+_BLOCK = 1_024
+_EXACT = 2_048
+"""Up to so many rows in all, gradients are exact."""
+_TAG = 0xFFFFFFFB  # a run's key is folded with chain numbers elsewhere: far from this
+_PAIRS = 2_048
+
+
+class Judge(NamedTuple):
+    """What gradients at draws are made from."""
+
+    centre: Params
+    gradient: PyTree
+    """∇ log posterior at the centre, exact."""
+    rows: Rows
+    """Random rows, of which every draw uses a block."""
+    scale: Any
+    """N over the rows in a block."""
+    factor: Array
+    inverse: Array
+
+
+def make_judge(model: Model, table: Table, centre: Params, factor: Any, inverse: Any, key: Key) -> Judge:
+    """One pass for the exact gradient at the centre, and some rows."""
+    gradient = model.combine(centre, table.sum(model.summand, centre))
+    exact = table.num_rows <= _EXACT
+    rows = table.random_rows(_EXACT if exact else _ROWS, jax.random.fold_in(key, _TAG), False)
+    block = table.num_rows if exact else _BLOCK
+    if not exact:  # blocks go round the end, or rows near it would count less
+        rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[: block - 1]]), rows)
+    return Judge(centre, gradient, rows, table.num_rows / block, jnp.asarray(factor), jnp.asarray(inverse))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
+    """KSD² of each candidate: pairs of different draws only.
+
+    `draws`: in the user's units, leaves (lanes, draws, ...); `replicates` consecutive lanes are chains of one
+    candidate.
+    """
+    draws = jax.vmap(jax.vmap(model.unconstrain))(draws)
+    scores = _gradients(model, block, judge, draws, key)
+    flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
+    x, s = flat(jax.tree.map(lambda leaf, c: leaf - c, draws, judge.centre)), flat(scores)
+    if judge.factor.ndim == 1:
+        x, s = x * judge.inverse, s * judge.factor
+    else:
+        x, s = x @ judge.inverse.T, s @ judge.factor
+    lanes, count, size = x.shape
+    pooled = (lanes // replicates, replicates * count, size)
+    return jax.lax.map(_mean_over_pairs, (x.reshape(pooled), s.reshape(pooled)))
+
+
+def block_of(judge: Judge) -> int:
+    """Rows that a gradient is made from."""
+    total = jax.tree.leaves(judge.rows)[0].shape[0]
+    return total if total <= _EXACT else _BLOCK
+
+
+def _gradients(model: Model, block: int, judge: Judge, draws: Params, key: Key) -> PyTree:
+    """For draw number t of every lane: the gradient from block number t of rows."""
+    count = jax.tree.leaves(draws)[0].shape[1]
+    total = jax.tree.leaves(judge.rows)[0].shape[0]
+    offsets = jax.random.randint(key, (count,), 0, total - block + 1)
+
+    def one(numbered: tuple[Array, Params]) -> PyTree:
+        offset, positions = numbered
+        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, offset, block), judge.rows)
+        there = model.summand.total(judge.centre, rows)
+        prior_there = jax.grad(model.log_prior_density)(judge.centre)
+
+        def at(position: Params) -> PyTree:
+            here = model.summand.total(position, rows)
+            prior = jax.grad(model.log_prior_density)(position)
+            return jax.tree.map(
+                lambda g, a, b, p, q: g + judge.scale * (a - b) + (p - q),
+                judge.gradient,
+                here,
+                there,
+                prior,
+                prior_there,
+            )
+
+        return jax.vmap(at)(positions)
+
+    swapped = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), draws)
+    found = jax.lax.map(one, (offsets, swapped))
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), found)
+
+
+def _mean_over_pairs(pair: tuple[Array, Array]) -> Array:
+    """U-statistic of the Stein kernel, in stripes so that memory stays small."""
+    x, s = pair
+    count, size = x.shape
+    scale = jnp.sqrt(
+        jnp.asarray(2.0 * size, x.dtype)
+    )  # about the median distance where the posterior is round
+    stripe = min(count, _PAIRS)
+    stripes = -(-count // stripe)
+    padded = stripes * stripe - count
+    rows = jnp.pad(x, ((0, padded), (0, 0))).reshape(stripes, stripe, size)
+    scores = jnp.pad(s, ((0, padded), (0, 0))).reshape(stripes, stripe, size)
+    real = (jnp.arange(stripes * stripe) < count).reshape(stripes, stripe)
+
+    def one(part: tuple[Array, Array, Array]) -> Array:
+        x_part, s_part, there = part
+        return jnp.sum(there * stein_kernel(jnp, x_part, s_part, x, s, scale).sum(axis=1))
+
+    own = jnp.sum(s * s, axis=1) / scale + size / scale**3  # k₀(x, x)
+    total = jnp.sum(jax.lax.map(one, (rows, scores, real)))
+    return (total - jnp.sum(own)) / (count * (count - 1.0))

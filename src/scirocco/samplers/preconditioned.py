@@ -1,0 +1,146 @@
+"""Any sampler in coordinates in which the posterior is round."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _checks, _tree
+from scirocco._tree import pytree_dataclass, static
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.samplers.base import Gradient, Sampler, Scales
+from scirocco.types import Array, Key, Params, PyTree
+
+METRICS = ("laplace", "fisher", "diagonal")
+
+
+class WhitenedState(NamedTuple):
+    """θ = θ₀ + L u: where the chain is, where it started, and the inner sampler's state, whose position is u."""
+
+    position: Params
+    start: Params
+    inner: Any
+
+
+@pytree_dataclass
+class Preconditioned(Sampler):
+    r"""A sampler that moves u in θ = θ₀ + L u, with L Lᵀ about the posterior covariance.
+
+    .. math:: ĝ_u = Lᵀ ĝ(θ), \qquad u' = \text{inner step}(u, ĝ_u), \qquad θ' = θ + L (u' - u)
+
+    Targets what the inner sampler targets: a linear change of coordinates has a constant Jacobian. For SGLD it is
+    θ' = θ + ε LLᵀ ĝ + √(2ε) L ξ. Badly scaled or correlated posteriors, in which one step size is too large for one
+    direction and too small for another, become round: the inner step size has no unit, and about 0.1 suits any of them.
+
+    Cost per step: two products of L with a vector, O(d²) (O(d) for `metric="diagonal"`).
+
+    Parameters
+    ----------
+    inner
+        `sc.SGLD()`, `sc.SGHMC()`, `sc.BAOAB()`, `sc.SGNHT()` or `sc.BADODAB()`; step size and friction are those of u.
+    metric
+        Where L comes from, once, before the run: "laplace" (the Hessian of the log posterior at the mode), "fisher"
+        (the sum of outer products of the rows' gradients there, and the prior's curvature) or "diagonal" (of the
+        latter: for many parameters).
+    factor
+        L itself, (d, d) or (d,), in the order of `jax.flatten_util.ravel_pytree`, on the real line for transformed
+        parameters; None: from `metric`.
+
+    References
+    ----------
+    Ma, Chen & Fox (2015) eq. (18) with constant D = LLᵀ, Q = 0.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = jax.random.normal(jax.random.key(0), (1000, 2)) * jnp.array([1e-3, 1e3])
+    >>> model = sc.Model(lambda mu, x: -0.5 * jnp.sum(((x - mu) / jnp.array([1e-3, 1e3])) ** 2))
+    >>> run = sc.sample(model, x, jnp.zeros(2), sampler=sc.Preconditioned(sc.SGLD()), num_samples=2000, progress=False)
+    >>> bool(run.draws[0, :, 0].std() < 1e-4), bool(run.draws[0, :, 1].std() > 10)
+    (True, True)
+    """
+
+    inner: Sampler
+    metric: str = static(default="laplace")  # type: ignore[misc]
+    factor: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, Sampler):
+            raise InvalidTypeError(
+                f"`inner` of Preconditioned must be a sampler such as sc.SGLD(), got {self.inner!r}."
+            )
+        if not self.inner.gradient_alone:
+            raise InvalidTypeError(
+                f"{type(self.inner).__name__} has a preconditioner or a geometry of its own. Preconditioned works with "
+                "sc.SGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT and sc.BADODAB."
+            )
+        _checks.choice(self.metric, "metric", METRICS)
+        if self.factor is not None:
+            _check_factor(self.factor)
+
+    @property
+    def step_size(self) -> Any:
+        """The inner sampler's."""
+        return self.inner.step_size
+
+    @property
+    def temperature(self) -> Any:
+        """The inner sampler's."""
+        return getattr(self.inner, "temperature", 1.0)
+
+    @property
+    def needs_scales(self) -> bool:
+        """For L, and for what the inner sampler leaves open."""
+        return self.factor is None or self.inner.needs_scales
+
+    def resolve(self, scales: Scales, params: Params) -> Preconditioned:
+        """L as it was measured; the inner sampler with the scales of u."""
+        factor = scales.factor if self.factor is None else self.factor
+        return _tree.rebuilt(self, inner=self.inner.resolve(scales, params), factor=factor)
+
+    def check_params(self, params: Params, num_steps: int) -> None:
+        """L must fit the parameters; the inner sampler checks its own."""
+        if self.factor is not None and self.factor.shape[0] != _tree.size(params):
+            raise InvalidValueError(
+                f"`factor` of Preconditioned is for {self.factor.shape[0]} parameters; there are {_tree.size(params)}."
+            )
+        self.inner.check_params(params, num_steps)
+
+    def init(self, params: Params, key: Key) -> WhitenedState:
+        """u = 0."""
+        return WhitenedState(params, params, self.inner.init(_tree.zeros_like(params), key))
+
+    def noise(self, key: Key, params: Params) -> PyTree:
+        """The inner sampler's."""
+        return self.inner.noise(key, params)
+
+    def step(self, state: WhitenedState, gradient: Gradient, noise: PyTree, number: Array) -> WhitenedState:
+        """The inner sampler moves u; θ follows."""
+        pulled = Gradient(times(self.factor, gradient.total, transposed=True))
+        inner = self.inner.step(state.inner, pulled, noise, number)
+        return WhitenedState(_tree.add(state.start, times(self.factor, inner.position)), state.start, inner)
+
+    def stats(self, state: WhitenedState) -> dict[str, Array]:
+        """The inner sampler's."""
+        return self.inner.stats(state.inner)
+
+
+def times(factor: Any, tree: PyTree, transposed: bool = False) -> PyTree:
+    """L x or Lᵀ x for a tree x; L is a matrix, or the diagonal of one."""
+    flat, unravel = ravel_pytree(tree)
+    factor = jnp.asarray(factor, flat.dtype)
+    if factor.ndim == 1:
+        return unravel(factor * flat)
+    return unravel(flat @ factor if transposed else factor @ flat)
+
+
+def _check_factor(factor: Any) -> None:
+    shape = np.shape(factor)
+    if len(shape) not in (1, 2) or shape[0] != shape[-1]:
+        raise InvalidValueError(f"`factor` of Preconditioned must be (d, d) or (d,), got shape {shape}.")
+    if not isinstance(factor, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(factor))):
+        raise InvalidValueError("`factor` of Preconditioned must be finite.")
