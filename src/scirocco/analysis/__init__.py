@@ -1,9 +1,10 @@
-"""What draws are worth: distances to the law they should have, better estimates from them, diagnosis, tuning, scores."""
+"""What draws are worth: distances to the right law, better estimates, diagnosis in words, tuning, scores, theory."""
 
 from __future__ import annotations
 
 from scirocco.analysis.bounds import sgld_bound, sgld_cv_bound
 from scirocco.analysis.cost import LangevinSettings, sgld_cv_cost, sgld_cv_settings, sgld_settings
+from scirocco.analysis.diagnosis import Diagnosis, Finding, diagnose
 from scirocco.analysis.distances import ks_dirichlet
 from scirocco.analysis.neighbours import kl_knn
 from scirocco.analysis.predictive import LogPredictive, log_predictive
@@ -11,21 +12,26 @@ from scirocco.analysis.scores import Bin, Calibration, accuracy, brier, calibrat
 from scirocco.analysis.stein import Stein, ksd
 from scirocco.analysis.tuning import tune
 from scirocco.analysis.wasserstein import sliced_wasserstein, wasserstein
+from scirocco.analysis.zero_variance import ZeroVariance, zero_variance
 from scirocco.analysis.zv_theory import Reduction, zv_reduction, zv_reduction_bound
 from scirocco.run.tuning import Trial, Tuning
 
 __all__ = [
     "Bin",
     "Calibration",
+    "Diagnosis",
+    "Finding",
     "LangevinSettings",
     "LogPredictive",
     "Reduction",
     "Stein",
     "Trial",
     "Tuning",
+    "ZeroVariance",
     "accuracy",
     "brier",
     "calibration",
+    "diagnose",
     "kl_knn",
     "ks_dirichlet",
     "ksd",
@@ -40,6 +46,7 @@ __all__ = [
     "sliced_wasserstein",
     "tune",
     "wasserstein",
+    "zero_variance",
     "zv_reduction",
     "zv_reduction_bound",
 ]

@@ -21,6 +21,7 @@ from scirocco.experiments import (
     recipe_2d,
     scir_variance,
     sparse_dirichlet,
+    zero_variance,
 )
 from scirocco.experiments.base import Claim, Experiment, Outcome, Reproduction, Settings, reproduce
 
@@ -41,6 +42,7 @@ ALL: dict[str, Experiment] = {
         lda_cv,
         dp_msweb,
         cost_in_n,
+        zero_variance,
     )
 }
 

@@ -11,8 +11,11 @@ from scirocco import _tree
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.model import Model
 from scirocco.run import pilot, setup
-from scirocco.run.result import Run
+from scirocco.run.result import Origin, Run
 from scirocco.run.session import Session
+
+_SMALL = 1 << 26
+"""Bytes of an estimator's memory that a run in memory may hold on to."""
 
 
 def conclude(
@@ -27,15 +30,21 @@ def conclude(
         session.drive()
     except DataChangedError as error:
         session.status = "stopped"
-        error.run = _gather(session, record, ready, timing)
+        error.run = _gather(session, problem, ready, record, timing)
         raise
-    run = _gather(session, record, ready, timing)
+    run = _gather(session, problem, ready, record, timing)
     if session.bad is not None:
         raise _divergence(session, problem, ready, run)
     return run
 
 
-def _gather(session: Session, record: dict[str, Any], ready: setup.Ready, timing: dict[str, Any]) -> Run:
+def _gather(
+    session: Session,
+    problem: setup.Problem,
+    ready: setup.Ready,
+    record: dict[str, Any],
+    timing: dict[str, Any],
+) -> Run:
     kept = session.sink.collect()
     return Run(
         kept.draws,
@@ -49,7 +58,14 @@ def _gather(session: Session, record: dict[str, Any], ready: setup.Ready, timing
         kept.traces,
         jax.tree.map(np.asarray, session.results()),
         session.sink.path,
+        _origin(problem, ready),
     )
+
+
+def _origin(problem: setup.Problem, ready: setup.Ready) -> Origin:
+    parts, memory = ready.parts, ready.start.memory
+    keep = not ready.resumed and _tree.nbytes(memory) <= _SMALL
+    return Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory if keep else None)
 
 
 def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, run: Run) -> DivergenceError:

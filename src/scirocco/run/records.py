@@ -64,6 +64,7 @@ def configuration(problem: Problem, ready: Ready, plan: Plan) -> dict[str, Any]:
     """Everything that defines a run, for readers."""
     return {
         "model": repr(problem.model),
+        "transformed": getattr(problem.model, "transforms", None) is not None,
         "sampler": describe(ready.parts.sampler),
         "estimator": describe(ready.parts.estimator),
         "num_rows": int(problem.source.num_rows),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,6 +16,18 @@ from scirocco._version import __version__
 from scirocco.errors import InvalidValueError
 from scirocco.run.records import plain
 from scirocco.types import Params, PyTree
+
+
+class Origin(NamedTuple):
+    """What a run was made from, as long as it lives in the process that made it: code and data are never stored."""
+
+    model: Any
+    source: Any
+    sampler: Any
+    """With every open number filled in."""
+    estimator: Any
+    memory: PyTree | None
+    """The estimator's, as it was before the first step; None where it has to be made again."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,8 @@ class Run:
         What the other reducers found, leaves with a leading chain axis.
     path
         The store, if there is one; the leaves above are then read from it when they are used.
+    origin
+        Model, data, sampler and estimator, for `sc.analysis`; None for a run that was loaded.
     """
 
     draws: Params
@@ -59,6 +73,11 @@ class Run:
     traces: dict[str, PyTree] = field(default_factory=dict)
     reduced: dict[str, Any] = field(default_factory=dict)
     path: str | None = None
+    origin: Origin | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # models are functions, and data are large: a run that travels leaves them behind
+        return self.__dict__ | {"origin": None}
 
     @property
     def num_draws(self) -> int:

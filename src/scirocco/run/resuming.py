@@ -190,7 +190,7 @@ def _compose(
         )
     _warn_other_machine(record)
     begin = Start(position, problem.parts.estimator.blank_memory(position, 1), None)
-    return problem, setup.Ready(problem.parts, problem.table, begin, dict(record["report"]))
+    return problem, setup.Ready(problem.parts, problem.table, begin, dict(record["report"]), resumed=True)
 
 
 def _method(record: dict[str, Any], sampler: Any, estimator: Any) -> tuple[Any, Any]:

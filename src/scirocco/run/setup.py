@@ -49,6 +49,8 @@ class Ready(NamedTuple):
     table: Table
     start: Start
     report: dict[str, Any]
+    resumed: bool = False
+    """Whether `start` only has the right shapes: the chains' states come from a store."""
 
 
 def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, seed: int) -> Problem:

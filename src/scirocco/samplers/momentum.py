@@ -78,9 +78,15 @@ def friction_for(scales: Scales, eps: PyTree) -> PyTree:
 
 
 def relaxation_steps(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
-    """Steps in which a damped oscillator forgets its position: C/(ελ) when overdamped, 2/(εC) when not."""
+    """Steps in which a damped oscillator answers: C/(ελ) when overdamped, a radian 1/(ε√λ) of its period when not.
+
+    An oscillator remembers for longer, 2/(εC) steps, but is moved by what noise has at its own frequency: errors that
+    cancel over an epoch longer than a period heat it as independent ones do.
+    """
     return jax.tree.map(
-        lambda e, c, f: jnp.maximum(c / (e * jnp.maximum(f, 1e-30)), 2.0 / (e * c)),
+        lambda e, c, f: jnp.maximum(
+            c / (e * jnp.maximum(f, 1e-30)), 1.0 / (e * jnp.sqrt(jnp.maximum(f, 1e-30)))
+        ),
         eps,
         friction,
         scales.information,

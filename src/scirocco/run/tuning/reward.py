@@ -61,7 +61,7 @@ def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws
     candidate.
     """
     draws = jax.vmap(jax.vmap(model.unconstrain))(draws)
-    scores = _gradients(model, block, judge, draws, key)
+    scores = gradients(model, block, judge, draws, key)
     flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
     x, s = flat(jax.tree.map(lambda leaf, c: leaf - c, draws, judge.centre)), flat(scores)
     if judge.factor.ndim == 1:
@@ -79,7 +79,7 @@ def block_of(judge: Judge) -> int:
     return total if total <= _EXACT else _BLOCK
 
 
-def _gradients(model: Model, block: int, judge: Judge, draws: Params, key: Key) -> PyTree:
+def gradients(model: Model, block: int, judge: Judge, draws: Params, key: Key) -> PyTree:
     """For draw number t of every lane: the gradient from block number t of rows."""
     count = jax.tree.leaves(draws)[0].shape[1]
     total = jax.tree.leaves(judge.rows)[0].shape[0]

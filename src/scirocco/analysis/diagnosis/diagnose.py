@@ -1,0 +1,182 @@
+"""One call that looks at a run from all sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _tree
+from scirocco.analysis.diagnosis import chains, probing, rules, theory
+from scirocco.analysis.diagnosis.chains import label
+from scirocco.analysis.diagnosis.report import Diagnosis
+from scirocco.data import as_source
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
+from scirocco.model import Model
+from scirocco.run import Run, encoding, metric
+from scirocco.run.result import Origin
+from scirocco.samplers import SGLD, Preconditioned
+from scirocco.store import Stored
+from scirocco.types import Data
+
+_FEW_DRAWS = 20
+
+
+def diagnose(
+    run: Run,
+    model: Model | None = None,
+    data: Data | None = None,
+    *,
+    sampler: Any = None,
+    estimator: Any = None,
+    seed: int = 0,
+) -> Diagnosis:
+    """Say in words whether a run can be trusted, with the numbers, and what to change to what value if not.
+
+    Looked at: effective sample sizes (bulk, tail, per second, per gradient; ArviZ's numbers), R-hat, drift between
+    halves, agreement of the chains; step size × largest curvature (power iteration on Hessian-vector products),
+    gradient noise against injected noise, and by how much the two inflate variances (closed forms for SGLD, SGHMC,
+    BAOAB, SGNHT, BADODAB); Stein's identity and the kernel Stein discrepancy with gradients at the draws; how far the
+    prior moves the posterior.
+
+    Parameters
+    ----------
+    run
+        From `sc.sample`, `sc.resume` or `sc.load`.
+    model, data
+        For a run that was loaded: stores hold neither. Without them only the draws are judged.
+    sampler, estimator
+        For a run that was saved with `run.save`, or with classes of your own; else they are known.
+    seed
+        Of the rows that are looked at.
+
+    Returns
+    -------
+    Diagnosis
+        Print it. `diagnosis.ok`, `diagnosis.names` and `diagnosis.measures` are for programs.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = jax.random.normal(jax.random.key(1), (2000,))
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    >>> run = sc.sample(model, x, jnp.array(0.0), sampler=sc.SGLD(5e-4), num_samples=5000, progress=False)
+    >>> sc.analysis.diagnose(run).names  # ε λ = 1
+    ['step size too large']
+    """
+    if not isinstance(run, Run):
+        raise InvalidTypeError(f"`run` must be a run, from sc.sample or sc.load; got {type(run).__name__}.")
+    if run.draws is None or run.num_draws < _FEW_DRAWS:
+        raise InvalidValueError(
+            f"diagnose needs {_FEW_DRAWS} draws at least; this run ({run.status}) holds "
+            f"{0 if run.draws is None else run.num_draws}."
+        )
+    missing: list[str] = []
+    num_steps = run.num_draws * run.configuration.get("thin", 1) + run.configuration.get("num_burnin", 0)
+    flat = chains.flatten(run.named_draws())
+    measures = chains.measure_chains(flat, num_steps, _seconds(run))
+    if len(flat.names) < flat.total:
+        missing.append(
+            f"effective sizes of all parameters: {len(flat.names)} of {flat.total:,} were looked at"
+        )
+    origin = _origin(run, model, data, sampler, estimator, missing)
+    found, about = None, _about(run, origin, num_steps)
+    if origin is not None:
+        try:
+            found = _look_closer(run, origin, measures, num_steps, seed)
+        except SciroccoError as error:
+            missing.append(f"curvature, noise and Stein's identity: {error}")
+    findings = rules.find_faults(measures, found, about)
+    return Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}")
+
+
+def _look_closer(
+    run: Run, origin: Origin, measures: dict[str, Any], num_steps: int, seed: int
+) -> theory.Theory | None:
+    """Add what model and data say."""
+    probe = probing.make_probe(origin, run.draws, num_steps, seed)
+    found = theory.predict(probe, origin.sampler)
+    names = _position_names(probe.position)
+    if found is not None:
+        measures |= {
+            "curvature": found.stiffness,
+            "step_inflation": found.step,
+            "noise_ratio": found.noise_ratio,
+            "noise_inflation": found.noise,
+            "noise_inflation_parameter": None
+            if isinstance(origin.sampler, Preconditioned)
+            else names[found.place],
+        }
+    temperature = float(getattr(origin.sampler, "temperature", 1.0)) or 1.0
+    stein = probing.stein_checks(probe, temperature)
+    measures |= {"stein_inflation": stein.inflation, "stein_inflation_error": stein.error}
+    measures |= {"ksd": stein.ksd, "ksd_of_exact_draws": stein.ksd_of_exact_draws}
+    pull = probing.prior_pull(probe)
+    place = int(np.argmax(np.abs(pull)))
+    measures |= {"prior_pull": float(np.abs(pull[place])), "prior_pull_parameter": names[place]}
+    slow = measures.get("r_hat", 1.0) > 1.05 or measures.get("ess_bulk", np.inf) < 100
+    if slow and 1 < len(names) <= metric.DENSE_LIMIT:
+        shape = metric.shape_at(probe.model, probe.table, probe.position, "laplace", probe.key)
+        measures["condition"] = shape.condition
+    return found
+
+
+def _position_names(position: Any) -> list[str]:
+    leaves = zip(_tree.leaf_names(position), jax.tree.leaves(position), strict=True)
+    return [label(name, leaf.shape, k) for name, leaf in leaves for k in range(leaf.size)]
+
+
+def _origin(
+    run: Run, model: Any, data: Any, sampler: Any, estimator: Any, missing: list[str]
+) -> Origin | None:
+    """What the run was made from: its own memory of it, or what the caller and the store know."""
+    known = run.origin
+    if known is None and (model is None or data is None):
+        if isinstance(run.configuration["sampler"], str):
+            missing.append("curvature and gradients: the model has a loop of its own")
+        else:
+            missing.append("curvature, gradient noise, Stein's identity, prior: pass model=... and data=...")
+        return None
+    if known is None:
+        record = Stored.open(run.path).record if run.path else {}
+        sampler = _part(record, sampler, "sampler")
+        estimator = _part(record, estimator, "estimator")
+        known = Origin(model, as_source(data), sampler, estimator, None)
+    if not isinstance(known.model, Model):
+        missing.append("curvature and gradients: a CountModel has no log density")
+        return None
+    return known
+
+
+def _part(record: dict[str, Any], given: Any, name: str) -> Any:
+    if given is not None:
+        return given
+    if name not in record:
+        raise InvalidValueError(
+            f"this run does not hold its {name} (it was written by run.save): pass {name}=..., as it was in sc.sample."
+        )
+    return encoding.decode(record[name], name)
+
+
+def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
+    sampler = origin.sampler if origin is not None else None
+    inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
+    estimator = getattr(origin.estimator, "inner", origin.estimator) if origin is not None else None
+    return {
+        "diverged": run.status == "diverged",
+        "num_draws": run.num_draws,
+        "num_chains": run.num_chains,
+        "num_steps": num_steps,
+        "langevin": isinstance(inner, SGLD),
+        "friction": getattr(inner, "friction", None) is not None,
+        "preconditioned": isinstance(sampler, Preconditioned),
+        "estimator": type(estimator).__name__,
+        "batch_size": getattr(estimator, "batch_size", None),
+    }
+
+
+def _seconds(run: Run) -> float | None:
+    parts = [run.timing.get(name) for name in ("first_chunk", "sampling")]
+    walls = [part["wall"] for part in parts if isinstance(part, dict) and "wall" in part]
+    return float(sum(walls)) or None

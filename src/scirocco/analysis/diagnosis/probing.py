@@ -1,0 +1,152 @@
+"""What model and data say about the draws: curvature, gradient noise, Stein's identity, the pull of the prior."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _tree
+from scirocco.analysis.stein import ksd
+from scirocco.estimators import ControlVariates, Full
+from scirocco.model import Model
+from scirocco.run import pilot, setup
+from scirocco.run.result import Origin
+from scirocco.run.tuning import reward
+from scirocco.samplers import Preconditioned, Scales, schedules
+from scirocco.types import Key, Params
+
+_DRAWS = 1_000
+"""Draws at which gradients are looked at."""
+_BATCHES = 20
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Probe(NamedTuple):
+    """The run's problem again, and where the draws are."""
+
+    model: Model
+    parts: Any
+    table: Any
+    position: Params
+    """Mean of the draws' second half, on the real line."""
+    scales: Scales
+    """In the coordinates the sampler moves in, around that position."""
+    eps: Any
+    """ε for each parameter, at half of the run."""
+    draws: Params
+    """Some draws on the real line, leaves (chain, draw, ...)."""
+    judge: reward.Judge
+    key: Key
+
+
+def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Probe:
+    """Measure around the draws."""
+    model, key = origin.model, jax.random.key(seed)
+    problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
+    some = jax.tree.map(jnp.asarray, _thinned(draws))
+    some = jax.jit(jax.vmap(jax.vmap(model.unconstrain)))(some)
+    position = jax.tree.map(lambda leaf: leaf[:, leaf.shape[1] // 2 :].mean(axis=(0, 1)), some)
+    memory = origin.memory
+    if memory is None:
+        estimator = origin.estimator
+        if isinstance(estimator, ControlVariates):  # no need to look for the mode again
+            estimator = dataclasses.replace(estimator, centre=model.constrain(position))
+        memory = estimator.prepare(model, problem.table, position, key).memory
+    sampler = origin.sampler
+    factor = sampler.factor if isinstance(sampler, Preconditioned) else None
+    scales = pilot.scales_at(model, problem.parts, problem.table, memory, position, factor, key)
+    if isinstance(origin.estimator, Full):
+        scales = scales._replace(noise=_tree.zeros_like(position))
+    inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
+    eps = schedules.step_sizes(inner.step_size, position, num_steps // 2)
+    one = np.ones(_tree.size(position), np.float32)
+    judge = reward.make_judge(model, problem.table, position, one, one, key)
+    return Probe(model, problem.parts, problem.table, position, scales, eps, some, judge, key)
+
+
+def _thinned(draws: Params) -> Params:
+    chains, count = jax.tree.leaves(draws)[0].shape[:2]
+    stride = max(1, count * chains // _DRAWS)
+    return jax.tree.map(lambda leaf: np.asarray(leaf[:, ::stride]), draws)
+
+
+def stiffness(probe: Probe) -> float:
+    """Largest eigenvalue of √ε H √ε in the sampler's coordinates: ε λ for one step size."""
+    spread = jax.tree.map(lambda e, p: jnp.broadcast_to(jnp.sqrt(e), p.shape), probe.eps, probe.position)
+    roots = ravel_pytree(spread)[0]
+    factor = probe.scales.factor
+    if factor is None:
+        factor = roots
+    else:
+        factor = jnp.asarray(factor) * roots  # columns, or entries of a diagonal
+    return pilot.curvature_limit(probe.model, probe.table, probe.position, probe.key, factor)
+
+
+class SteinChecks(NamedTuple):
+    """Stein's identity with the gradients at the draws."""
+
+    inflation: float
+    """tr(SΛ)/d - 1: by how much variances are too large, on average over directions."""
+    error: float
+    ksd: float
+    ksd_of_exact_draws: float
+
+
+def stein_checks(probe: Probe, temperature: float) -> SteinChecks:
+    r"""Whether the draws and the gradients at them belong together.
+
+    For draws of the target, E[(x - m)ᵀ s] = -d with s = ∇ log π (Stein's identity for ½|x - m|²). For normal draws with
+    covariance S and a normal target with precision Λ the left side is -tr(SΛ): its excess is the mean inflation of the
+    variances. Errors of s that are independent of x average out.
+    """
+    block = reward.block_of(probe.judge)
+    gradients = _gradients(probe.model, block, probe.judge, probe.draws, probe.key)
+    flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
+    x = np.asarray(flat(probe.draws), np.float64)
+    s = np.asarray(flat(gradients), np.float64) / temperature
+    centred = x - x.mean(axis=(0, 1))
+    series = -(centred * s).sum(axis=2) / x.shape[2]
+    found = ksd(x, s)
+    spread = x.reshape(-1, x.shape[2]).std(axis=0)
+    own = np.mean(((s * spread) ** 2).sum(axis=2)) / found.scale + x.shape[2] / found.scale**3
+    exact = float(np.sqrt(own / x.shape[0] / x.shape[1]))
+    return SteinChecks(float(series.mean() - 1), _batch_error(series), found.value, exact)
+
+
+_gradients = partial(jax.jit, static_argnums=(0, 1))(reward.gradients)
+
+
+def _batch_error(series: Array) -> float:
+    """Standard error of the mean of correlated numbers (chain, draw), by means of stretches."""
+    chains, count = series.shape
+    length = max(1, count // max(2, _BATCHES // chains))
+    used = series[:, : count // length * length].reshape(-1, length)
+    means = used.mean(axis=1)
+    return float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
+
+
+def prior_pull(probe: Probe) -> Array:
+    r"""How far the prior moves each parameter, in posterior sds: S E[∇ log prior] / sd.
+
+    To first order the derivative of the posterior mean in α when the prior is raised to the power α.
+    """
+    model = probe.model
+    prior = model.log_prior
+    if prior is None:
+        return np.zeros(_tree.size(probe.position))
+
+    def slope(position: Params) -> Any:
+        return ravel_pytree(jax.grad(lambda p: jnp.squeeze(prior(model.constrain(p))))(position))[0]
+
+    slopes = np.asarray(jax.jit(jax.vmap(jax.vmap(slope)))(probe.draws), np.float64)
+    flat = np.asarray(jax.vmap(jax.vmap(lambda t: ravel_pytree(t)[0]))(probe.draws), np.float64)
+    x = flat.reshape(-1, flat.shape[2])
+    centred = x - x.mean(axis=0)
+    pull = centred.T @ (centred @ slopes.reshape(x.shape).mean(axis=0)) / len(x)
+    return np.asarray(pull / (x.std(axis=0) + 1e-300))

@@ -1,0 +1,218 @@
+"""From numbers to words: which fault explains them, and what to change to what."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from scirocco.analysis.diagnosis.report import Finding
+from scirocco.analysis.diagnosis.theory import Theory
+
+TOLERATED = 0.15
+"""Relative excess of a variance above which something is said."""
+_FEW = 400
+"""Effective draws below which a larger step is suggested, where one is possible."""
+_TOO_FEW = 100
+_R_HAT = 1.05
+_LARGER = 4.0
+"""How much larger a step must be possible before the present one counts as too small."""
+_UNDER_WAY = 1.0
+"""Drift between halves, in sds, above which a chain is still on its way."""
+_HARDLY_ANY = 20
+_PULL = 2.0
+"""Posterior sds by which the prior may move the posterior."""
+
+
+def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
+    """All that is wrong. `about`: facts of the run (`sampler`, `estimator`, `batch_size`, `diverged`, ...)."""
+    law = _law(measures, theory, about)
+    mixing = _mixing(measures, theory, about, bool(law))
+    if any(finding.name == "not converged" for finding in mixing) and measures["drift"] > _UNDER_WAY:
+        return mixing  # draws on their way say nothing about the law, nor about the prior
+    found = law + mixing
+    pull = measures.get("prior_pull", 0.0)
+    if abs(pull) > _PULL and measures["ess_bulk"] > _HARDLY_ANY:
+        place = measures["prior_pull_parameter"]
+        found.append(
+            Finding(
+                "prior and data disagree",
+                f"the prior and the data disagree about {place}: the prior's scale looks wrong",
+                f"The prior alone moves {place} by {abs(pull):.1f} posterior standard deviations; a prior that suits "
+                "the data moves it by less than one.",
+                f"Look at the prior of {place}: its scale is much smaller than what the data say, or the log prior is "
+                "multiplied by something (it must not be scaled by the number of rows or the batch). Widen it unless "
+                "it is meant to be that strong.",
+            )
+        )
+    return found
+
+
+def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
+    """Faults of the law that is drawn from, at equilibrium."""
+    if about["diverged"]:
+        change = (
+            "" if theory is None else f" Use step_size={theory.suggested:.2g} (now {theory.step_size:.2g})."
+        )
+        return [
+            Finding(
+                "step size too large",
+                "the step size is too large: the chain left the finite numbers",
+                f"The run ended as diverged after {about['num_draws']:,} draws a chain.",
+                f'Lower the step size.{change} Or let it be found: step_size="auto".',
+            )
+        ]
+    if theory is None:
+        return _law_without_theory(measures)
+    seen = _seen(measures)
+    if theory.step > TOLERATED and theory.step >= theory.noise:
+        size = "without bound" if math.isinf(theory.step) else f"by about {theory.step:.0%}"
+        return [
+            Finding(
+                "step size too large",
+                f"the step size is too large: variances in the stiffest direction are inflated {size}",
+                f"{_product(about)} = {theory.stiffness:.2g} (the limit of stability is "
+                f"{'2' if about['langevin'] else '4'}).{seen}",
+                f'Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}, or step_size="auto".',
+            )
+        ]
+    if theory.noise <= TOLERATED:
+        return []
+    inflated = f"variances are inflated by about {theory.noise:.0%}"
+    place = measures.get("noise_inflation_parameter", "the worst parameter")
+    if about["friction"]:
+        return [
+            Finding(
+                "friction too small",
+                f"friction too small: {inflated}",
+                f"Friction {theory.friction:.3g}; the gradient noise needs {theory.friction_needed:.3g} for 5 % "
+                f"({place}).{seen}",
+                f"Use friction={theory.friction_needed:.2g}, or leave `friction` out (it is then set from the measured "
+                f"noise, which is corrected for){_less_noise(about)}.",
+            )
+        ]
+    return [
+        Finding(
+            "minibatch noise dominates",
+            f"minibatch noise dominates: {inflated}{_remedy(about)}",
+            f"In a step the gradient noise adds {theory.noise_ratio:.2g} times the variance that is injected "
+            f"({place}); the step alone would add {theory.step:.1%}.{seen}",
+            _quieter(theory, about),
+        )
+    ]
+
+
+def _law_without_theory(measures: dict[str, Any]) -> list[Finding]:
+    """Samplers without closed forms: only Stein's identity speaks."""
+    excess, error = measures.get("stein_inflation", 0.0), measures.get("stein_inflation_error", math.inf)
+    if excess > TOLERATED and excess > 4 * error:
+        return [
+            Finding(
+                "step size too large",
+                f"variances are inflated by about {excess:.0%}: the step size is probably too large",
+                f"Stein's identity with the gradients at the draws finds {excess:.1%} ± {error:.1%}.",
+                'Halve the step size and see whether the inflation halves; or use a sampler with step_size="auto".',
+            )
+        ]
+    return []
+
+
+def _mixing(
+    measures: dict[str, Any], theory: Theory | None, about: dict[str, Any], law_is_wrong: bool
+) -> list[Finding]:
+    """Faults of the way the chains get about; one of three."""
+    if "ess_bulk" not in measures:
+        return []
+    ess, r_hat = measures["ess_bulk"], measures.get("r_hat", 1.0)
+    bad = ess < _TOO_FEW or r_hat > _R_HAT
+    drift, spread = measures["drift"], measures["chain_spread"]
+    place = measures["ess_bulk_parameter"]
+    facts = f"{ess:,.0f} effective draws of {place}, R-hat {r_hat:.2f}, drift between halves {drift:.2f} sd"
+    if about["num_chains"] > 1 and r_hat > _R_HAT and spread > 1 and spread > 3 * drift:
+        return [
+            Finding(
+                "chains disagree",
+                "the chains disagree: each stays in a place of its own",
+                f"Means of chains lie {spread:.1f} standard deviations apart, while each chain drifts by {drift:.2f} "
+                f"(R-hat {r_hat:.2f} for {measures['r_hat_parameter']}).",
+                "The posterior has several modes, or the model is not identified (labels that can be swapped, signs "
+                "that can be flipped): fix the labels with a prior or sc.transforms.ordered, start the chains at "
+                "different points and compare the log densities, and do not pool these chains.",
+            )
+        ]
+    if theory is not None and not law_is_wrong and ess < _FEW:
+        factor = theory.suggested / theory.step_size
+        if factor >= _LARGER:
+            return [
+                Finding(
+                    "step size too small",
+                    f"the step size is too small: it could be {factor:,.0f} times as large",
+                    f"{_product(about)} = {theory.stiffness:.2g} and gradient noise {theory.noise_ratio:.2g} of the "
+                    f"injected, where 0.1 does no harm; {facts}.",
+                    f'Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}, or step_size="auto".',
+                )
+            ]
+    if not bad:
+        return []
+    under_way = drift > _UNDER_WAY
+    condition = measures.get("condition")
+    slow = condition is not None and condition > 100 and not about["preconditioned"] and not under_way
+    shape = (
+        f" Curvatures differ by a factor {condition:.2g}: the flattest direction takes that many times as long as the "
+        "stiffest."
+        if slow
+        else ""
+    )
+    if under_way:
+        near = (
+            ""
+            if about["estimator"] == "ControlVariates"
+            else ", or start at the mode (sc.ControlVariates does)"
+        )
+        advice = f"Use num_burnin={2 * about['num_steps']:,} or more{near}."
+    elif slow:
+        advice = f'Use step_size="auto" or sc.Preconditioned(...), then {_times(ess)} as many draws.'
+    else:
+        advice = f"Use {_times(ess)} as many draws."
+    return [
+        Finding(
+            "not converged",
+            "not converged: the chains have not forgotten where they started"
+            if drift > 0.3
+            else "not converged: too few effective draws",
+            f"{facts[0].upper()}{facts[1:]}.{shape}",
+            advice,
+        )
+    ]
+
+
+def _times(ess: float) -> str:
+    return f"{max(2, min(100, math.ceil(_FEW / max(ess, 1.0))))} times"
+
+
+def _seen(measures: dict[str, Any]) -> str:
+    if "stein_inflation" not in measures:
+        return ""
+    excess, error = measures["stein_inflation"], measures["stein_inflation_error"]
+    return f" Stein's identity with the gradients at the draws finds {excess:.0%} ± {error:.0%} on average."
+
+
+def _product(about: dict[str, Any]) -> str:
+    return "Step size × largest curvature" if about["langevin"] else "Step size² × largest curvature"
+
+
+def _remedy(about: dict[str, Any]) -> str:
+    return ": use control variates" if about["estimator"] in ("Minibatch", "Weighted", "Stratified") else ""
+
+
+def _less_noise(about: dict[str, Any]) -> str:
+    if _remedy(about):
+        return f", or reduce the noise with estimator=sc.ControlVariates({about['batch_size']})"
+    return ", or take larger batches"
+
+
+def _quieter(theory: Theory, about: dict[str, Any]) -> str:
+    smaller = f"step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}"
+    if _remedy(about):
+        return f"Use estimator=sc.ControlVariates({about['batch_size']}), or {smaller}."
+    needed = math.ceil((about["batch_size"] or 1) * theory.noise / 0.05)
+    return f"Use batches of {needed:,} rows, or {smaller}."

@@ -1,0 +1,248 @@
+r"""Zero-variance estimates: posterior expectations from draws and the gradients that the sampler had anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.analysis.zero_variance_draws import Array, Function, Source, source_of
+from scirocco.analysis.zero_variance_errors import Average
+from scirocco.analysis.zero_variance_fit import Sums, features, fit, num_features, uncentred
+from scirocco.errors import InvalidValueError
+from scirocco.types import Params, PyTree
+
+_FOLDS = 5
+_BLOCK_NUMBERS, _BLOCK_ROWS = 1 << 21, 4_096
+MOST_FEATURES = 2_000
+"""The largest regression: a dozen matrices of 32 MB."""
+_SHOWN = 8
+
+
+@dataclass(frozen=True, repr=False)
+class ZeroVariance:
+    """Expectations of a function without and with control variates, in the function's structure.
+
+    Attributes
+    ----------
+    plain, plain_error
+        The mean of g over the draws, and its Monte Carlo standard error.
+    value, standard_error
+        The mean of g + aᵀz, and its error.
+    reduction
+        (plain_error / standard_error)²: how many times more draws the plain mean would need for the error of `value`.
+    coefficients
+        a, (feature, output), from all draws. Features: ∇ log posterior; with degree 2 then, for i <= j row by row,
+        x_i s_j + x_j s_i (1 + x_i s_i for i = j).
+    num_draws, num_features
+        Draws of all chains, and features.
+    degree, ridge
+        Of the polynomials; and what was added to the correlations of the features (0: least squares).
+    """
+
+    plain: PyTree
+    value: PyTree
+    plain_error: PyTree
+    standard_error: PyTree
+    reduction: PyTree
+    coefficients: Array
+    num_draws: int
+    num_features: int
+    degree: int
+    ridge: float
+    _rows: list[tuple[str, float, float, float, float, float]] = field(compare=False)
+
+    def __repr__(self) -> str:
+        ridge = f"ridge {self.ridge:.2g}" if self.ridge else "no ridge"
+        size = f"{self.num_draws:,} draws, {self.num_features:,} features of degree {self.degree}"
+        shown = self._rows if len(self._rows) <= _SHOWN + 1 else self._rows[:_SHOWN]
+        width = max(len(name) for name, *_ in shown)
+        lines = [
+            f"ZeroVariance: {size}, {ridge}",
+            f"{'':{width}}  {'without':>22}  {'with':>22}  variance divided by",
+        ]
+        for name, plain, plain_error, value, error, reduction in shown:
+            without, with_ = f"{plain:.5g} ± {plain_error:.2g}", f"{value:.5g} ± {error:.2g}"
+            lines.append(f"{name:{width}}  {without:>22}  {with_:>22}  {reduction:.3g}")
+        if len(shown) < len(self._rows):
+            lines.append(f"... and {len(self._rows) - len(shown):,} more")
+        return "\n".join(lines)
+
+
+def zero_variance(
+    run: Any,
+    g: Callable[[Params], PyTree] | None = None,
+    *,
+    degree: int = 1,
+    model: Any = None,
+    ridge: float | None = None,
+    block: int | None = None,
+) -> ZeroVariance:
+    r"""Estimate E g(θ) under the posterior from the draws *and* the gradients of a run.
+
+    With s = ∇ log posterior at a position x, every polynomial P gives a feature z = ΔP + ∇P·s of mean 0 under the
+    posterior. The estimate is the mean of
+
+    .. math:: \tilde g = g + a^\top z, \qquad a = -\operatorname{Var}(z)^{-1} \operatorname{Cov}(z, g),
+
+    whose variance is the part of g that no feature explains: nothing at all, where the posterior is Gaussian and g a
+    polynomial of that degree. (The paper and the thesis print a = +Var⁻¹ Cov, with which the standard deviation doubles
+    where it should vanish.) It costs nothing but the run's gradients: `sc.sample(..., keep_gradients=True)`.
+
+    Gradients may be estimates from minibatches: their noise has mean 0, so features keep their mean, but explain less,
+    and plain minibatches of many data explain next to nothing. Use `sc.ControlVariates` (thesis, theorem 3.4.2).
+
+    The features have mean 0 under the posterior itself, not under the law that a sampler with steps of finite length
+    has. So the estimate also moves towards the true expectation where the draws are off: with degree 2 the variance
+    of a Gaussian is right although SGLD's draws are too wide. (Not with degree 1: the mean of s is 0 along any chain of
+    SGLD in equilibrium.)
+
+    Parameters
+    ----------
+    run
+        A run with gradients, in memory or from `sc.load` (then it is read in blocks, never as a whole); or a pair
+        (draws, gradients) of trees with leaves (chain, draw, ...), where draws are positions on the real line unless
+        `model` says otherwise. With degree 1 the gradients of a pair may be those of some parameters only.
+    g
+        A function of ONE draw, parameters in your units, that returns a number, an array or a tree; written with
+        jax.numpy. By default the parameters themselves.
+    degree
+        1 or 2, of the polynomials. Degree 2 has d + d(d + 1)/2 features for d parameters.
+    model
+        The run's model. Needed with degree 2 where the run does not know it, to find positions from draws.
+    ridge
+        Added to the correlation matrix of the features; 0 is least squares. None: the smallest that predicts stretches
+        of the chains which the coefficients have not seen about as well as the best one; this is what helps when there
+        are more features than draws.
+    block
+        Draws of each chain that are in memory at once.
+
+    Returns
+    -------
+    ZeroVariance
+        Estimates with and without, their errors, the factor between, coefficients; printed as a table.
+
+    Notes
+    -----
+    Every fifth of the draws gets coefficients from the other four fifths. So `value` has no bias from fitted
+    coefficients, and `standard_error` (ArviZ's, which respects autocorrelation, from means of stretches of the chains)
+    is honest also with many features: a useless feature can make it a little larger, never smaller. Errors speak of
+    Monte Carlo noise only.
+
+    Two passes over the draws, O(draws · features²) time; memory grows with features², not with draws.
+
+    References
+    ----------
+    Mira, Solgi & Imparato (2013); Friel, Mira & Oates (2016); thesis section 3.4.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> from scirocco.analysis.zero_variance import zero_variance
+    >>> data = jax.random.normal(jax.random.key(0), (1000, 2))
+    >>> model = sc.Model(lambda mu, x: -0.5 * jnp.sum((x - mu) ** 2))
+    >>> run = sc.sample(model, data, jnp.zeros(2), sampler=sc.SGLD(2e-4), estimator=sc.ControlVariates(100),
+    ...                 num_samples=2000, keep_gradients=True, progress=False)
+    >>> found = zero_variance(run, lambda mu: mu[0] + mu[1])
+    >>> found.reduction > 100, bool(abs(found.value - data.mean(0).sum()) < 0.001)
+    (True, True)
+    """
+    if isinstance(degree, bool) or degree not in (1, 2):
+        raise InvalidValueError(f"`degree` of zero_variance must be 1 or 2, got {degree!r}.")
+    if ridge is not None:
+        _checks.positive(ridge, "ridge", "zero_variance", allow_zero=True)
+    source = source_of(run, degree, model)
+    count = num_features(source.dimension, degree)
+    if count > MOST_FEATURES:
+        raise InvalidValueError(
+            f"degree {degree} of {source.dimension:,} parameters has {count:,} features; zero_variance takes at most "
+            f"{MOST_FEATURES:,}. Use degree=1, or the gradients of the parameters that matter for `g`: "
+            "zero_variance((run.draws, {'name': run.gradients['name']}), g)."
+        )
+    reader = _Reader(source, Function(g, source.draws), degree, _block(source, count, block))
+    found = fit(reader.sums(), None if ridge is None else float(ridge))
+    plain, value = reader.averages(found.outside)
+    means = [average.mean for average in (plain, value)]
+    errors = [average.error for average in (plain, value)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reduction = np.where(errors[0] > 0, (errors[0] / errors[1]) ** 2, 1.0)
+    columns = (means[0], errors[0], means[1], errors[1], reduction)
+    rows = zip(reader.g.labels(), *(column.tolist() for column in columns), strict=True)
+    build = reader.g.build
+    return ZeroVariance(
+        plain=build(means[0]),
+        value=build(means[1]),
+        plain_error=build(errors[0]),
+        standard_error=build(errors[1]),
+        reduction=build(reduction),
+        coefficients=uncentred(found.coefficients, reader.centre),
+        num_draws=source.num_chains * source.num_draws,
+        num_features=count,
+        degree=degree,
+        ridge=found.ridge,
+        _rows=list(rows),
+    )
+
+
+def _block(source: Source, count: int, block: int | None) -> int:
+    if block is not None:
+        return _checks.positive_int(block, "block")
+    rows = min(_BLOCK_ROWS, _BLOCK_NUMBERS // count)
+    return max(1, rows // source.num_chains)
+
+
+class _Reader:
+    """Two passes over the draws, a block of a fold at a time."""
+
+    def __init__(self, source: Source, g: Function, degree: int, block: int):
+        self.source, self.g, self._degree, self._block = source, g, degree, block
+        self._edges = [round(k * source.num_draws / _FOLDS) for k in range(_FOLDS + 1)]
+        self.centre = np.zeros(source.dimension)
+        if degree == 2:  # any point near the draws does: it keeps the features of degree 1 and 2 apart
+            self.centre = self._read(self._parts().__next__()[1])[2].mean(axis=0)
+
+    def _parts(self) -> Iterator[tuple[int, slice]]:
+        """Blocks of draws, and the fold of each."""
+        for fold in range(_FOLDS):
+            for start in range(self._edges[fold], self._edges[fold + 1], self._block):
+                yield fold, slice(start, min(start + self._block, self._edges[fold + 1]))
+
+    def _read(self, part: slice) -> tuple[PyTree, Array, Any]:
+        draws, gradients = self.source.read(part)
+        self.source.refuse_infinite(gradients, part, "gradients")
+        return draws, gradients, self.source.positions(draws) if self._degree == 2 else None
+
+    def _rows(self, part: slice) -> tuple[Array, Array]:
+        """Features and outputs of these draws, (chain·draw, ...)."""
+        draws, gradients, positions = self._read(part)
+        if positions is not None and positions.shape != gradients.shape:
+            raise InvalidValueError(
+                f"degree 2 needs as many gradients as positions, got {gradients.shape[1]} and {positions.shape[1]}."
+            )
+        outputs = self.g(draws)
+        self.source.refuse_infinite(outputs, part, "draws, and what `g` makes of them,")
+        return features(gradients, None if positions is None else positions - self.centre), outputs
+
+    def sums(self) -> list[Sums]:
+        """Moments of the folds, about the means of the first block."""
+        folds: list[Sums | None] = [None] * _FOLDS
+        shift: tuple[Array, Array] | None = None
+        for fold, part in self._parts():
+            z, g = self._rows(part)
+            shift = shift or (z.mean(axis=0), g.mean(axis=0))
+            found, sums = Sums.of(z - shift[0], g - shift[1]), folds[fold]
+            folds[fold] = found if sums is None else sums.add(found)
+        return [sums for sums in folds if sums is not None]
+
+    def averages(self, outside: list[Array]) -> tuple[Average, Average]:
+        """Of g, and of g + aᵀz with the coefficients from outside each fold."""
+        chains, draws = self.source.num_chains, self.source.num_draws
+        plain, value = (Average(chains, draws, self.g.size) for _ in range(2))
+        for fold, part in self._parts():
+            z, g = self._rows(part)
+            plain.add(part, g)
+            value.add(part, g + z @ outside[fold])
+        return plain, value
