@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,13 @@ def test_falls_with_the_number_of_exact_draws(seed: int) -> None:
 
 
 def test_tells_a_variance_that_is_a_tenth_too_large(seed: int) -> None:
+    """By z-scores: the noise of 10⁴ exact draws is the spread of blocks of them, over the number of blocks."""
     x = np.random.default_rng(seed).normal(size=(10_000, 3))
-    right, wrong = ksd(x, -x), ksd(x * math.sqrt(1.1), -x * math.sqrt(1.1))
-    # of exact draws the mean over pairs is of the order of 1/n, far below what a wrong variance makes
-    assert wrong.squared > 5 * abs(right.squared) and wrong.squared > 2 * wrong.standard_error
+    how: dict[str, Any] = {"scale": math.sqrt(6.0), "standardise": False}
+    right, wrong = ksd(x, -x, **how), ksd(x * math.sqrt(1.1), -x * math.sqrt(1.1), **how)
+    # under the null the U-statistic is degenerate: its spread falls like 1/n
+    spread = np.std([ksd(block, -block, **how).squared for block in x.reshape(20, 500, 3)], ddof=1) / 20
+    assert abs(right.squared) < 8 * spread < wrong.squared
 
 
 def test_units_do_not_matter(seed: int) -> None:
@@ -112,3 +116,45 @@ def test_wrong_inputs() -> None:
         ksd(x, x, scale=-1.0)
     with pytest.raises(InvalidTypeError, match="numbers"):
         ksd("draws", x)
+
+
+def test_exact_draws_fall_like_the_root_of_their_number(seed: int) -> None:
+    """√ of the mean of the biased form, over n from 50 to 3,200: slope -½, and the constant E k₀(x, x)."""
+    rng, scale = np.random.default_rng(seed), 2.0
+    counts = np.array([50, 200, 800, 3_200])
+    how: dict[str, Any] = {"unbiased": False, "scale": scale, "standardise": False}
+    squares = [
+        np.mean([ksd(x, -x, **how).squared for x in rng.normal(size=(12_800 // n, n, 2))]) for n in counts
+    ]
+    own = 2.0 / scale + 2.0 / scale**3  # E|s|² = 2 for two standard normal coordinates
+    np.testing.assert_allclose(np.array(squares) * counts / own, 1.0, atol=0.45)
+    slope = np.polyfit(np.log(counts), 0.5 * np.log(squares), 1)[0]
+    assert slope == pytest.approx(-0.5, abs=0.06)
+
+
+def test_noisy_gradients_add_noise_but_no_bias(seed: int) -> None:
+    """Draws that are too wide: the mean over noisy gradients is that with exact ones."""
+    rng = np.random.default_rng(seed)
+    x = 1.3 * rng.normal(size=(400, 3))
+    how: dict[str, Any] = {"scale": 2.0, "standardise": False}
+    exact = ksd(x, -x, **how).squared
+    found = [ksd(x, -x + 2.0 * rng.normal(size=x.shape), **how).squared for _ in range(60)]
+    assert abs(np.mean(found) - exact) < 5.5 * np.std(found, ddof=1) / math.sqrt(60)
+    biased = [ksd(x, -x + 2.0 * rng.normal(size=x.shape), unbiased=False, **how).squared for _ in range(5)]
+    assert np.mean(biased) - exact > 5.5 * np.std(found, ddof=1) / math.sqrt(5)  # i = j squares the noise
+
+
+def test_memory_grows_with_the_draws_alone(seed: int, monkeypatch: Any) -> None:
+    """All pairs of 20,000 draws would be 3.2 GB; one stripe of blocks shows the peak of all."""
+    from scirocco.analysis import stein
+
+    x = np.random.default_rng(seed).normal(size=(20_000, 50))
+    few = iter([range(0, 20_000, stein._BLOCK)[:1]])
+    monkeypatch.setattr(stein, "range", lambda *limits: next(few, range(*limits)), raising=False)
+    tracemalloc.start()
+    try:
+        ksd(x, -x)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200e6

@@ -94,6 +94,17 @@ def reshuffling_factor(relaxation: np.ndarray, epoch: int) -> np.ndarray:
     return np.mean(a ** (2 * t) * boundary + within(t), axis=-1) * (1 - a[..., 0] ** 2)
 
 
+def reshuffling_spectrum(frequency: np.ndarray, epoch: int) -> np.ndarray:
+    """The power at `frequency` (radians a step) of errors that sum to zero over every epoch; 1 for independent ones.
+
+    Errors of one epoch are exchangeable with covariance -V/(E-1): E/(E-1) (1 - |Σ_t e^(iωt)|²/E²).
+    """
+    if epoch <= 1:
+        return np.ones_like(np.asarray(frequency, float))
+    half = np.clip(np.asarray(frequency, float), 1e-9, np.pi) / 2
+    return epoch / (epoch - 1) * (1 - (np.sin(half * epoch) / (epoch * np.sin(half))) ** 2)
+
+
 class Sampler(abc.ABC):
     """Base of all samplers. Every concrete one is a frozen dataclass and a pytree of its hyper-parameters."""
 

@@ -17,9 +17,9 @@ from scirocco.samplers.momentum import (
     check_momentum_fields,
     fresh_momentum,
     friction_for,
+    heating_noise,
     kinetic_temperature,
     momentum_step,
-    relaxation_steps,
     unzip,
     warn_of_inflation,
 )
@@ -115,7 +115,7 @@ class SGHMC(Sampler):
             return dataclasses.replace(self, step_size=step_size, gradient_noise=0.0)
         friction, noise = friction_for(scales, eps), self.gradient_noise
         if noise is None:
-            noise = scales.lasting_noise(relaxation_steps(scales, eps, friction))
+            noise = heating_noise(scales, eps, friction)
         return dataclasses.replace(self, step_size=step_size, friction=friction, gradient_noise=noise)
 
     def check_params(self, params: Params, num_steps: int) -> None:

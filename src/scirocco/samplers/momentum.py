@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Scales, coefficients
+from scirocco.samplers.base import Scales, coefficients, reshuffling_spectrum
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 _MARGIN = 5.0
@@ -77,16 +78,25 @@ def friction_for(scales: Scales, eps: PyTree) -> PyTree:
     return friction
 
 
-def relaxation_steps(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
-    """Steps in which a damped oscillator answers: C/(ελ) when overdamped, a radian 1/(ε√λ) of its period when not.
+def heating_noise(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
+    """The variance of independent errors that would heat a damped oscillator as much as the measured ones do.
 
-    An oscillator remembers for longer, 2/(εC) steps, but is moved by what noise has at its own frequency: errors that
-    cancel over an epoch longer than a period heat it as independent ones do.
+    Overdamped (C ≥ √λ), it averages over the steps in which it forgets, and errors that cancel over an epoch hardly
+    count. Underdamped, it answers to what the errors have at its own frequency ε√λ a step, however long it remembers.
     """
+    slow = scales.lasting_noise(relaxation_steps(scales, eps, friction))
+
+    def one(v: Array, s: Array, e: Array, c: Any, f: Array) -> Array:
+        share = reshuffling_spectrum(np.asarray(e * jnp.sqrt(f)), scales.epoch)
+        return jnp.where(c < jnp.sqrt(f), v * share.astype(v.dtype), s)
+
+    return jax.tree.map(one, scales.noise, slow, eps, friction, scales.information)
+
+
+def relaxation_steps(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
+    """Steps in which a damped oscillator forgets its position: C/(ελ) when overdamped, 2/(εC) when not."""
     return jax.tree.map(
-        lambda e, c, f: jnp.maximum(
-            c / (e * jnp.maximum(f, 1e-30)), 1.0 / (e * jnp.sqrt(jnp.maximum(f, 1e-30)))
-        ),
+        lambda e, c, f: jnp.maximum(c / (e * jnp.maximum(f, 1e-30)), 2.0 / (e * c)),
         eps,
         friction,
         scales.information,
@@ -98,7 +108,7 @@ def warn_of_inflation(
 ) -> None:
     """Warn when the user's friction lets the gradient noise heat the chain by more than 5 %: factor 1 + εV/2CT."""
     friction = jax.tree.map(lambda c, f: jnp.broadcast_to(c, f.shape), friction, scales.information)
-    noise = scales.lasting_noise(relaxation_steps(scales, eps, friction))
+    noise = heating_noise(scales, eps, friction)
     excess = [
         float(jnp.max(e * v / (2.0 * c * jnp.maximum(temperature, 1e-12))))
         for e, v, c in _leaves(eps, noise, friction)

@@ -57,7 +57,7 @@ def measure_chains(flat: Flat, num_steps: int, seconds: float | None) -> dict[st
         return {"stuck": True}
     values, names = values[:, :, moving], [n for n, m in zip(flat.names, moving, strict=True) if m]
     bulk, tail, r_hat = _arviz(values)
-    drift, spread = _drift(values), _spread(values)
+    (drift, trend), spread = _drift(values), _spread(values)
     out: dict[str, Any] = {}
 
     def worst(name: str, numbers: Array, largest: bool) -> None:
@@ -69,8 +69,10 @@ def measure_chains(flat: Flat, num_steps: int, seconds: float | None) -> dict[st
     if np.isfinite(r_hat).any():
         worst("r_hat", r_hat, True)
     worst("drift", drift, True)
-    out["chain_spread"] = float(spread.max())
-    out["spread_over_drift"] = float(np.max(spread / np.maximum(drift, 1e-3)))
+    out["trend"], out["chain_spread"] = float(trend.max()), float(spread.max())
+    if values.shape[0] > 1:
+        place = int(np.argmax(spread))
+        out["ess_of_one_chain"] = float(np.median([_arviz(chain[None, :, [place]])[0] for chain in values]))
     if seconds:
         out["ess_per_second"] = out["ess_bulk"] / seconds
     out["ess_per_gradient"] = out["ess_bulk"] / max(1, num_steps * values.shape[0])
@@ -89,12 +91,17 @@ def _arviz(values: Array) -> tuple[Array, Array, Array]:
     return bulk, tail, np.asarray(az.rhat(dataset)["x"])
 
 
-def _drift(values: Array) -> Array:
-    """|mean of the second half - mean of the first|, averaged over chains, in sds of the second halves."""
+def _drift(values: Array) -> tuple[Array, Array]:
+    """Mean of the second half less that of the first, in sds of the second halves.
+
+    Averaged over chains without its sign (drift: also slow wandering has it), and with it (trend: only a way that all
+    chains go has it; wandering has about 2/√chains).
+    """
     half = values.shape[1] // 2
     first, second = values[:, :half], values[:, half:]
     scale = np.sqrt(second.var(axis=1).mean(axis=0)) + 1e-300
-    return np.abs(second.mean(axis=1) - first.mean(axis=1)).mean(axis=0) / scale
+    moved = second.mean(axis=1) - first.mean(axis=1)
+    return np.abs(moved).mean(axis=0) / scale, np.abs(moved.mean(axis=0)) / scale
 
 
 def _spread(values: Array) -> Array:

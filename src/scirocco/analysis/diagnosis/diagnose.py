@@ -18,7 +18,7 @@ from scirocco.run import Run, encoding, metric
 from scirocco.run.result import Origin
 from scirocco.samplers import SGLD, Preconditioned
 from scirocco.store import Stored
-from scirocco.types import Data
+from scirocco.types import Data, Params
 
 _FEW_DRAWS = 20
 
@@ -84,7 +84,7 @@ def diagnose(
     found, about = None, _about(run, origin, num_steps)
     if origin is not None:
         try:
-            found = _look_closer(run, origin, measures, num_steps, seed)
+            found = _look_closer(_one_place(run, measures), origin, measures, num_steps, seed)
         except SciroccoError as error:
             missing.append(f"curvature, noise and Stein's identity: {error}")
     findings = rules.find_faults(measures, found, about)
@@ -92,10 +92,10 @@ def diagnose(
 
 
 def _look_closer(
-    run: Run, origin: Origin, measures: dict[str, Any], num_steps: int, seed: int
+    draws: Params, origin: Origin, measures: dict[str, Any], num_steps: int, seed: int
 ) -> theory.Theory | None:
     """Add what model and data say."""
-    probe = probing.make_probe(origin, run.draws, num_steps, seed)
+    probe = probing.make_probe(origin, draws, num_steps, seed)
     found = theory.predict(probe, origin.sampler)
     names = _position_names(probe.position)
     if found is not None:
@@ -120,6 +120,13 @@ def _look_closer(
         shape = metric.shape_at(probe.model, probe.table, probe.position, "laplace", probe.key)
         measures["condition"] = shape.condition
     return found
+
+
+def _one_place(run: Run, measures: dict[str, Any]) -> Params:
+    """The draws; of one chain only where chains are in different places: between two modes there is nothing to see."""
+    if measures.get("chain_spread", 0.0) < rules.APART:
+        return run.draws
+    return jax.tree.map(lambda leaf: leaf[:1], run.draws)
 
 
 def _position_names(position: Any) -> list[str]:

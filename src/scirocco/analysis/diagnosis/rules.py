@@ -16,8 +16,10 @@ _TOO_FEW = 100
 _R_HAT = 1.05
 _LARGER = 4.0
 """How much larger a step must be possible before the present one counts as too small."""
-_UNDER_WAY = 1.0
-"""Drift between halves, in sds, above which a chain is still on its way."""
+APART = 1.0
+"""Distance between chains, in sds within them, from which they may be in different places."""
+_UNDER_WAY = 2.5
+"""Trend, in sds, above which the chains are still on their way."""
 _HARDLY_ANY = 20
 _PULL = 2.0
 """Posterior sds by which the prior may move the posterior."""
@@ -27,7 +29,7 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
     """All that is wrong. `about`: facts of the run (`sampler`, `estimator`, `batch_size`, `diverged`, ...)."""
     law = _law(measures, theory, about)
     mixing = _mixing(measures, theory, about, bool(law))
-    if any(finding.name == "not converged" for finding in mixing) and measures["drift"] > _UNDER_WAY:
+    if any(finding.name == "not converged" for finding in mixing) and measures["trend"] > _UNDER_WAY:
         return mixing  # draws on their way say nothing about the law, nor about the prior
     found = law + mixing
     pull = measures.get("prior_pull", 0.0)
@@ -127,7 +129,9 @@ def _mixing(
     drift, spread = measures["drift"], measures["chain_spread"]
     place = measures["ess_bulk_parameter"]
     facts = f"{ess:,.0f} effective draws of {place}, R-hat {r_hat:.2f}, drift between halves {drift:.2f} sd"
-    if about["num_chains"] > 1 and r_hat > _R_HAT and spread > 1 and spread > 3 * drift:
+    under_way = bad and measures["trend"] > _UNDER_WAY
+    settled = measures.get("ess_of_one_chain", 0.0) > _HARDLY_ANY and spread > 3 * drift
+    if r_hat > _R_HAT and spread > APART and settled:
         return [
             Finding(
                 "chains disagree",
@@ -139,7 +143,7 @@ def _mixing(
                 "different points and compare the log densities, and do not pool these chains.",
             )
         ]
-    if theory is not None and not law_is_wrong and ess < _FEW:
+    if theory is not None and not law_is_wrong and not under_way and ess < _FEW:
         factor = theory.suggested / theory.step_size
         if factor >= _LARGER:
             return [
@@ -153,7 +157,6 @@ def _mixing(
             ]
     if not bad:
         return []
-    under_way = drift > _UNDER_WAY
     condition = measures.get("condition")
     slow = condition is not None and condition > 100 and not about["preconditioned"] and not under_way
     shape = (
@@ -177,7 +180,7 @@ def _mixing(
         Finding(
             "not converged",
             "not converged: the chains have not forgotten where they started"
-            if drift > 0.3
+            if under_way
             else "not converged: too few effective draws",
             f"{facts[0].upper()}{facts[1:]}.{shape}",
             advice,

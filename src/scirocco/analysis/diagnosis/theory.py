@@ -13,7 +13,7 @@ from scirocco.analysis.diagnosis.probing import Probe, stiffness
 from scirocco.samplers import BADODAB, BAOAB, SGHMC, SGLD, SGNHT, Preconditioned
 from scirocco.samplers.base import coefficients
 from scirocco.samplers.langevin import langevin_step
-from scirocco.samplers.momentum import momentum_step, relaxation_steps
+from scirocco.samplers.momentum import heating_noise, momentum_step
 
 _THERMOSTATS = (SGNHT, BADODAB)
 _WITH_MOMENTUM = (SGHMC, BAOAB, *_THERMOSTATS)
@@ -76,8 +76,7 @@ def _momentum(probe: Probe, inner: Any, temperature: float) -> Theory:
         coefficients(getattr(inner, damping), probe.position, damping),
         probe.position,
     )
-    relaxation = relaxation_steps(probe.scales, probe.eps, friction)
-    noise = probe.scales.lasting_noise(relaxation)
+    noise = heating_noise(probe.scales, probe.eps, friction)
     ratios = jax.tree.map(lambda e, v, c: e * v / (2.0 * c * temperature), probe.eps, noise, friction)
     left = ratios
     known = getattr(inner, "gradient_noise", None)

@@ -1,0 +1,207 @@
+"""Runs with planted faults: `diagnose` must name each, and nothing else."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.analysis import diagnose
+from scirocco.analysis.diagnosis.report import NAMES, Diagnosis
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+ROWS = 4_000
+CURVATURE = 0.16 * ROWS  # about the largest, for these covariates
+CV = sc.ControlVariates(200)
+
+
+def log_likelihood(beta, datum):
+    x, y = datum
+    logit = x @ beta
+    return y * logit - jnp.logaddexp(0.0, logit)
+
+
+def wide(beta):
+    return -0.5 * jnp.sum((beta / 10.0) ** 2)
+
+
+def narrow(beta):
+    return -0.5 * jnp.sum((beta / 0.02) ** 2)
+
+
+def two_modes(mu, x):
+    return jnp.logaddexp(-0.5 * (x - mu) ** 2, -0.5 * (x + mu) ** 2)
+
+
+MODEL = sc.Model(log_likelihood, wide)
+WRONG_PRIOR = sc.Model(log_likelihood, narrow)
+TWO_MODES = sc.Model(two_modes)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(11)
+    x = rng.standard_normal((ROWS, 3)).astype(np.float32)
+    y = rng.random(ROWS) < 1 / (1 + np.exp(-x @ np.array([1.0, -1.0, 0.5])))
+    return x, y.astype(np.float32)
+
+
+def run_of(data, sampler, estimator=CV, model=MODEL, start=None, seed=0, **options):
+    start = jnp.zeros(3) if start is None else start
+    options = {"num_samples": 4_000, "num_chains": 4, "seed": seed, "progress": False} | options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the faults are meant
+        return sc.sample(model, data, start, sampler=sampler, estimator=estimator, **options)
+
+
+def both_signs(seed):
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal(1_000) + 3 * rng.choice([-1, 1], 1_000)).astype(np.float32)
+
+
+def apart(seed):
+    """Chains fall to either side of the start at random: take a seed with which both sides are visited."""
+    for other in range(20):
+        options = {"num_samples": 1_000, "seed": seed + other}
+        run = run_of(both_signs(1), sc.SGLD(2e-4), sc.Minibatch(200), TWO_MODES, jnp.array(0.0), **options)
+        signs = np.sign(np.asarray(run.draws)[:, -1])
+        if abs(signs.sum()) < 4:
+            return run
+    raise AssertionError("twenty times the same side")
+
+
+PLANTED = {
+    "step size too large": lambda data, seed: run_of(data, sc.SGLD(1.0 / CURVATURE), seed=seed),
+    "step size too small": lambda data, seed: run_of(data, sc.SGLD(1e-3 / CURVATURE), seed=seed),
+    "friction too small": lambda data, seed: run_of(
+        data, sc.SGHMC(0.1 / CURVATURE**0.5, friction=20.0), sc.Minibatch(200), seed=seed
+    ),
+    "minibatch noise dominates": lambda data, seed: run_of(
+        data, sc.SGLD(0.05 / CURVATURE), sc.Minibatch(20), seed=seed
+    ),
+    "not converged": lambda data, seed: run_of(
+        data,
+        sc.SGLD(0.05 / CURVATURE),
+        sc.Minibatch(2_000),
+        start=jnp.array([30.0, 30.0, -30.0]),
+        seed=seed,
+        num_samples=300,
+    ),
+    "chains disagree": lambda data, seed: apart(seed),
+    "prior and data disagree": lambda data, seed: run_of(
+        data, sc.SGLD(0.1 / (CURVATURE + 2_500)), model=WRONG_PRIOR, seed=seed
+    ),
+}
+
+
+def test_the_plants_are_all_that_can_be_found():
+    assert set(PLANTED) == set(NAMES)
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_named_and_nothing_else(fault, data, seed):
+    found = diagnose(PLANTED[fault](data, seed))
+    assert found.names == [fault]
+    assert not found.ok
+    assert fault in found.findings[0].words or found.findings[0].words in found.verdict
+    assert found.findings[0].advice
+
+
+@pytest.mark.parametrize("sampler", [sc.SGLD(), sc.SGHMC(), sc.Preconditioned(sc.SGLD())])
+def test_all_well(sampler, data, seed):
+    found = diagnose(run_of(data, sampler, seed=seed))
+    assert found.ok and found.verdict == "all well" and not found.missing
+    assert abs(found.measures["stein_inflation"]) < 0.06 + 5 * found.measures["stein_inflation_error"]
+
+
+def test_what_is_said_about_a_step_follows_the_closed_form(data, seed):
+    """ε λ by power iteration is the largest eigenvalue of the Hessian; the inflation is 1/(1 - ελ/2) - 1."""
+    x, _ = data
+    run = run_of(data, sc.SGLD(0.5 / CURVATURE), seed=seed)
+    found = diagnose(run).measures
+    mean = np.asarray(run.draws)[:, 2_000:].mean(axis=(0, 1))
+    weight = np.exp(-np.logaddexp(0, x @ mean) - np.logaddexp(0, -x @ mean))
+    largest = np.linalg.eigvalsh((x * weight[:, None]).T @ x)[-1]
+    # power iteration looks at a quarter of the rows
+    assert found["curvature"] == pytest.approx(0.5 / CURVATURE * largest, rel=0.15)
+    assert found["step_inflation"] == pytest.approx(1 / (1 - found["curvature"] / 2) - 1)
+
+
+def test_steins_identity_sees_the_inflation_of_the_closed_form(seed):
+    """A normal mean: the variance is inflated by exactly 1/(1 - ελ/2), and E[-(x - m) s] is that factor."""
+    x = np.random.default_rng(seed).standard_normal(1_000).astype(np.float32)
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    run = run_of(x, sc.SGLD(0.8 / 1_000), model=model, start=jnp.array(0.0), seed=seed, num_samples=8_000)
+    found = diagnose(run).measures
+    assert abs(found["stein_inflation"] - (1 / 0.6 - 1)) < 5.5 * found["stein_inflation_error"]
+    assert found["curvature"] == pytest.approx(0.8, rel=1e-3)
+
+
+def test_the_advice_is_a_number_that_works(data, seed):
+    first = diagnose(run_of(data, sc.SGLD(1.0 / CURVATURE), seed=seed))
+    step = float(first.findings[0].advice.split("step_size=")[1].split(" ")[0])
+    assert diagnose(run_of(data, sc.SGLD(step), seed=seed)).ok
+
+
+def test_a_loaded_run_is_judged_by_its_draws_and_closer_with_model_and_data(tmp_path, data, seed):
+    run_of(data, sc.SGLD(1.0 / CURVATURE), seed=seed, store=tmp_path / "run")
+    loaded = sc.load(tmp_path / "run")
+    alone = diagnose(loaded)
+    assert alone.ok and "as far as could be measured" in alone.verdict and "pass model=" in alone.missing[0]
+    assert diagnose(loaded, MODEL, data).names == ["step size too large"]
+
+
+def test_a_saved_run_asks_for_its_sampler(tmp_path, data):
+    run = run_of(data, sc.SGLD(0.1 / CURVATURE), num_samples=500)
+    run.save(tmp_path / "run")
+    loaded = sc.load(tmp_path / "run")
+    with pytest.raises(InvalidValueError, match="pass sampler="):
+        diagnose(loaded, MODEL, data)
+    found = diagnose(loaded, MODEL, data, sampler=sc.SGLD(0.1 / CURVATURE), estimator=CV)
+    assert "curvature" in found.measures
+
+
+def test_a_run_that_left_the_finite_numbers(data):
+    with pytest.raises(sc.errors.DivergenceError) as caught:
+        run_of(
+            data, sc.SGLD(1e6), sc.Minibatch(200), model=sc.Model(lambda b, d: -jnp.sum(b**4)), num_chains=1
+        )
+    run = caught.value.run
+    if run is not None and run.num_draws >= 20:
+        assert diagnose(run).names[0] == "step size too large"
+
+
+def test_count_models_and_refusals(data):
+    counts = sc.CountModel(jnp.ones(3), lambda omega, z: jax.nn.one_hot(z, 3))
+    z = np.random.default_rng(0).integers(0, 3, 500)
+    run = sc.sample(counts, z, jnp.ones(3) / 3, num_samples=200, num_chains=2, progress=False)
+    found = diagnose(run)
+    assert "CountModel" in found.missing[0] and "ess_bulk" in found.measures
+    with pytest.raises(InvalidTypeError, match="must be a run"):
+        diagnose(np.zeros(3))
+    with pytest.raises(InvalidValueError, match="20 draws at least"):
+        diagnose(run_of(data, sc.SGLD(1e-4), num_samples=10))
+
+
+def test_the_report_reads_well(data):
+    text = repr(diagnose(run_of(data, sc.SGLD(1.0 / CURVATURE))))
+    assert max(map(len, text.splitlines())) <= 160
+    for piece in (
+        "Verdict: the step size is too large",
+        "→ Use step_size=",
+        "R-hat",
+        "kernel Stein discrepancy",
+    ):
+        assert piece in text
+    assert isinstance(Diagnosis([], {}), Diagnosis)
+    assert Diagnosis([], {}).verdict == "all well"
+
+
+def test_a_run_that_travels_leaves_model_and_data_behind(data):
+    import pickle
+
+    run = run_of(data, sc.SGLD(1e-4), num_samples=50)
+    assert run.origin.model is MODEL
+    assert pickle.loads(pickle.dumps(run)).origin is None
