@@ -9,19 +9,31 @@ KERNELS = ("imq", "gaussian")
 
 
 def stein_kernel(xp: ModuleType, x: Any, s: Any, y: Any, t: Any, c: Any, kernel: str = "imq") -> Any:
-    r"""k₀(x_i, y_j) for all pairs of rows, where s and t are ∇ log p at x and y; by products of matrices.
+    r"""k₀(x_i, y_j) for all pairs of rows, where s and t are ∇ log p at x and y.
 
     .. math:: k_0(x, y) = s·t k + s·∇_y k + t·∇_x k + \operatorname{tr} ∇_x ∇_y k
 
     with k = (c² + |x - y|²)^(-1/2) for "imq" and exp(-|x - y|²/(2c²)) for "gaussian". `xp` is `numpy` or `jax.numpy`.
+
+    Everything but the last few operations is three products of matrices: rows are lengthened so that a product yields
+    |x - y|² or (s - t)·(x - y), constants included, and large arrays are gone through as few times as possible.
     """
     dimension = x.shape[1]
-    square = xp.maximum((x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2.0 * (x @ y.T), 0.0)
-    # (s - t)·(x - y)
-    along = (s * x).sum(axis=1)[:, None] + (t * y).sum(axis=1) - s @ y.T - x @ t.T
+    one_x, one_y = xp.ones_like(x[:, :1]), xp.ones_like(y[:, :1])
+
+    def product(left: list[Any], right: list[Any]) -> Any:
+        return xp.concatenate(left, axis=1) @ xp.concatenate(right, axis=1).T
+
+    def rows(a: Any, b: Any) -> Any:
+        return (a * b).sum(axis=1)[:, None]
+
     both = s @ t.T
     if kernel == "gaussian":
-        value = xp.exp(square * (-0.5 / c**2))
-        return value * (both + along / c**2 + dimension / c**2 - square / c**4)
-    inverse = 1.0 / (c**2 + square)  # k = inverse^½; k' = -½ inverse^(3/2), and so on
-    return xp.sqrt(inverse) * (both + inverse * (along + dimension - 3.0 * square * inverse))
+        square = product([-2.0 * x, rows(x, x), one_x], [y, one_y, rows(y, y)])
+        along = product([-s, -x, rows(s, x) + dimension, one_x], [y, t, one_y, rows(t, y)])
+        return xp.exp(square * (-0.5 / c**2)) * (both + (along - square / c**2) / c**2)
+    # with u = 1/(c² + |x - y|²), k = u^½: k₀ = k (s·t + u ((s - t)·(x - y) + d - 3 |x - y|² u)), |x - y|² u = 1 - c² u
+    square = product([-2.0 * x, rows(x, x) + c**2, one_x], [y, one_y, rows(y, y)])
+    u = 1.0 / xp.maximum(square, c**2)  # rounding may leave less
+    along = product([-s, -x, rows(s, x) + (dimension - 3.0), one_x], [y, t, one_y, rows(t, y)])
+    return xp.sqrt(u) * (both + u * (along + (3.0 * c**2) * u))

@@ -135,7 +135,9 @@ def times(factor: Any, tree: PyTree, transposed: bool = False) -> PyTree:
     factor = jnp.asarray(factor, flat.dtype)
     if factor.ndim == 1:
         return unravel(factor * flat)
-    return unravel(flat @ factor if transposed else factor @ flat)
+    # accelerators would round the factors of a product to ten bits or so
+    ordered = (flat, factor) if transposed else (factor, flat)
+    return unravel(jnp.matmul(*ordered, precision="highest"))
 
 
 def _check_factor(factor: Any) -> None:

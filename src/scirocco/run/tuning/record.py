@@ -17,7 +17,7 @@ class Trial:
     settings: dict[str, Any]
     """Values of what was varied: `step_size`, `friction`, `batch_size`, ..."""
     ksd: list[float]
-    """Stein discrepancy after each round it took part in; NaN: it diverged."""
+    """Stein discrepancy after each round it took part in (n exact draws have about 1/√n of it); NaN: it diverged."""
     first_guess: bool = False
     """Whether this is what the curvature alone would choose."""
 

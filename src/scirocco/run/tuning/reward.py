@@ -2,8 +2,8 @@
 
 Gradients at the draws are control-variate estimates around the mode, from rows of their own: for each draw the exact
 gradient at the mode plus the scaled change over a block of rows. They are unbiased, and independent of the draw, so the
-mean of the Stein kernel over pairs of different draws is right whatever their noise. All candidates are judged with the
-same rows.
+mean of the Stein kernel over pairs of different draws is right whatever their noise; pairs of a draw with itself add
+the same for all candidates, who are judged with the same rows.
 """
 
 from __future__ import annotations
@@ -55,11 +55,16 @@ def make_judge(model: Model, table: Table, centre: Params, factor: Any, inverse:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
-    """KSD² of each candidate: pairs of different draws only.
+    """KSD² of each candidate, over all pairs: the distance of the draws as they are, never negative.
 
     `draws`: in the user's units, leaves (lanes, draws, ...); `replicates` consecutive lanes are chains of one
     candidate.
     """
+    with jax.default_matmul_precision("highest"):  # distances are differences of large products
+        return _discrepancies(model, block, replicates, judge, draws, key)
+
+
+def _discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
     draws = jax.vmap(jax.vmap(model.unconstrain))(draws)
     scores = gradients(model, block, judge, draws, key)
     flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
@@ -111,7 +116,7 @@ def gradients(model: Model, block: int, judge: Judge, draws: Params, key: Key) -
 
 
 def _mean_over_pairs(pair: tuple[Array, Array]) -> Array:
-    """U-statistic of the Stein kernel, in stripes so that memory stays small."""
+    """V-statistic of the Stein kernel, in stripes so that memory stays small."""
     x, s = pair
     count, size = x.shape
     scale = jnp.sqrt(
@@ -128,6 +133,4 @@ def _mean_over_pairs(pair: tuple[Array, Array]) -> Array:
         x_part, s_part, there = part
         return jnp.sum(there * stein_kernel(jnp, x_part, s_part, x, s, scale).sum(axis=1))
 
-    own = jnp.sum(s * s, axis=1) / scale + size / scale**3  # k₀(x, x)
-    total = jnp.sum(jax.lax.map(one, (rows, scores, real)))
-    return (total - jnp.sum(own)) / (count * (count - 1.0))
+    return jnp.sum(jax.lax.map(one, (rows, scores, real))) / count**2
