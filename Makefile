@@ -18,7 +18,7 @@ test pages minimal: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pages lint format types contracts minimal bench benchtopics benchmixtures clean
+.PHONY: help demo test pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ benchtopics: $(STAMP)  ## topic models, side by side with gensim, scikit-learn a
 
 benchmixtures: $(STAMP)  ## Dirichlet-process mixtures, side by side with plain NumPy
 	$(BIN)/python benchmarks/dp.py
+
+benchtuning: $(STAMP)  ## tuning on covertype, beside a grid (needs the data set)
+	$(BIN)/python benchmarks/tuning.py
 
 clean:  ## remove the environments, caches and outputs
 	rm -rf $(VENV) $(VENV_MINIMAL) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -19,19 +19,26 @@ import pytest
 
 import helpers
 import scirocco as sc
-from helpers import ESTIMATORS, MODEL, SAMPLERS
+from helpers import ESTIMATORS, MODEL
 from scirocco import _tree
 from scirocco.estimators import Estimator
 from scirocco.run import loop, session, setup
 from scirocco.run.loop import step_key
 from scirocco.samplers import Sampler
 
+WHITENED = {
+    "Preconditioned-SGLD": sc.Preconditioned(sc.SGLD(0.05), factor=0.1 * np.tri(5, dtype=np.float32)),
+    "Preconditioned-SGHMC": sc.Preconditioned(sc.SGHMC(0.05)),
+}
+"""In other coordinates, which are no business of the estimator: one pair each, in every seed's half."""
+SAMPLERS = helpers.SAMPLERS | WHITENED
+
 COLOUR = int(os.environ.get("SCIROCCO_TEST_SEED", "0")) % 2
 PAIRS = [
     (sampler, estimator)
-    for (i, sampler), (j, estimator) in itertools.product(enumerate(SAMPLERS), enumerate(ESTIMATORS))
+    for (i, sampler), (j, estimator) in itertools.product(enumerate(helpers.SAMPLERS), enumerate(ESTIMATORS))
     if (i + j) % 2 == COLOUR or os.environ.get("SCIROCCO_TEST_ALL")
-]
+] + list(zip(WHITENED, ["Minibatch-blocks", "ControlVariates"], strict=True))
 pytestmark = [
     pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning"),
     pytest.mark.usefixtures("quick_compiler"),
@@ -41,7 +48,15 @@ NUM_CHAINS, NUM_SAMPLES, SEED = 2, 10, 5
 
 def draw(sampler, estimator, **changes):
     arguments = {"num_samples": NUM_SAMPLES, "num_chains": NUM_CHAINS, "keep_gradients": True, "seed": SEED}
+    sampler = SAMPLERS.get(sampler) if isinstance(sampler, str) else sampler
     return helpers.draw(sampler, estimator, **(arguments | changes))
+
+
+def with_step(sampler, factor):
+    """The same sampler with another step size; in other coordinates that is the inner one's."""
+    if isinstance(sampler, sc.Preconditioned):
+        return dataclasses.replace(sampler, inner=helpers.with_step(sampler.inner, factor))
+    return helpers.with_step(sampler, factor)
 
 
 @dataclasses.dataclass
@@ -69,7 +84,7 @@ def test_battery(sampler, estimator, monkeypatch):
         check_pickles(run, pair)
         check_other_numbers(run, pair)
         check_chunks(run, pair, monkeypatch)
-        halved = pair.draw(sampler=helpers.with_step(pair.sampler, 0.5))
+        halved = pair.draw(sampler=with_step(pair.sampler, 0.5))
     assert not programs, f"new numbers compiled {programs}"
     assert helpers.differ(halved.draws, run.draws), "the step size does nothing"
     check_kernel(run, halved, pair)
@@ -137,7 +152,7 @@ def check_chunks(run, pair, monkeypatch):
 def check_kernel(run, halved, pair):
     """`Kernel.step` in the user's own scan, jitted and vmapped over step sizes: each lane is a chain of `sc.sample`."""
     kernels, states = [], []
-    for sampler in (pair.sampler, helpers.with_step(pair.sampler, 0.5)):
+    for sampler in (pair.sampler, with_step(pair.sampler, 0.5)):
         kernels.append(sc.Kernel(pair.model, helpers.make_data(), sampler, pair.estimator, seed=SEED))
         states.append(kernels[-1].init(jax.random.key(SEED), helpers.make_params()))
     lanes = [(kernel.problem.parts.sampler, state) for kernel, state in zip(kernels, states, strict=True)]

@@ -7,9 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import scirocco as sc
 from scirocco.errors import InvalidValueError
+from scirocco.experiments.small_posteriors import small_posterior
+from scirocco.experiments.small_posteriors_truth import find_mode
 
 ROWS, COLUMNS = 20_000, 6
 
@@ -102,3 +105,37 @@ def test_an_optimiser_that_blows_up_is_told(seed):
     wild = sc.ControlVariates(200, optimizer=optax.sgd(1e30), num_optimizer_steps=50)
     with pytest.raises(InvalidValueError, match="left the finite numbers"):
         centre_of(data, wild, seed)
+
+
+# -- raw units -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:the columns of data")
+def test_raw_units_do_not_defeat_it(seed):
+    """Linear regression with columns of scales from 10⁻⁴ to 10⁵, against the mode in double precision."""
+    rng = np.random.default_rng([seed, 6])
+    scale = np.array([1e-4, 1e-1, 1.0, 30.0, 1e3, 1e5])
+    x = (rng.standard_normal((1_000, COLUMNS)) @ (np.eye(COLUMNS) + 0.3) * scale).astype(np.float32)
+    y = (x @ (rng.standard_normal(COLUMNS) / scale) + rng.standard_normal(1_000)).astype(np.float32)
+    model = sc.Model(lambda beta, d: -0.5 * (d["y"] - d["x"] @ beta) ** 2)
+    kernel = sc.Kernel(model, {"x": x, "y": y}, sc.SGLD(1e-12), sc.ControlVariates(100))
+    state = kernel.init(jax.random.key(seed), jnp.zeros(COLUMNS))
+    x64 = x.astype(np.float64)
+    hessian = x64.T @ x64
+    mode = np.linalg.solve(hessian, x64.T @ y)
+    distance = rms_distance(np.asarray(state.memory.centre, np.float64), mode, hessian)
+    assert distance < 0.3
+    assert kernel.report["distance_to_mode_in_sd"] == pytest.approx(distance, abs=0.1)
+
+
+@pytest.mark.usefixtures("quick_compiler")
+def test_a_parameter_that_only_the_prior_informs(seed):
+    """The mean of twenty groups: no row's gradient knows of it. Against Newton's mode in double precision."""
+    posterior = small_posterior("hierarchical")
+    kernel = sc.Kernel(posterior.model, posterior.data, sc.SGLD(1e-6), sc.ControlVariates(250))
+    state = kernel.init(jax.random.key(seed), posterior.start)
+    exact = find_mode(posterior)
+    gap = np.asarray(ravel_pytree(state.memory.centre)[0], np.float64) - exact.position
+    assert np.sqrt(gap @ exact.hessian @ gap / gap.size) < 0.3
+    place = 0  # "mu" is the first in the order of names
+    assert abs(gap[place]) < 0.3 * np.sqrt(np.linalg.inv(exact.hessian)[place, place])

@@ -172,6 +172,19 @@ def test_psgld_with_a_frozen_preconditioner(seed):
     assert_law(run.draws, mean, laws.sgld_variance(EPS_LANGEVIN, precision, noise))
 
 
+@pytest.mark.parametrize("name", ["SGLD", "SGHMC"])
+def test_preconditioned_by_the_measured_curvature(seed, name):
+    """With L = λ^(-1/2), measured before the run, u has curvature 1 and noise V/λ; θ has 1/λ times its variance."""
+    inner = sc.SGLD(0.6) if name == "SGLD" else sc.SGHMC(0.3, friction=0.8, gradient_noise=0.0)
+    sampler = sc.Preconditioned(inner)
+    run, x, mean, precision = run_chains(seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"))
+    noise = laws.gradient_noise(x, "with_replacement") / precision
+    whitened = (
+        laws.sgld_variance(0.6, 1.0, noise) if name == "SGLD" else laws.sghmc_variance(0.3, 0.8, 1.0, noise)
+    )
+    assert_law(run.draws, mean, whitened / precision)
+
+
 @pytest.mark.parametrize("kind", [sc.SGNHT, sc.BADODAB])
 @pytest.mark.parametrize("thermostat", ["scalar", "elementwise"])
 def test_thermostats_absorb_gradient_noise(seed, kind, thermostat):

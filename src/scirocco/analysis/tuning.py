@@ -119,7 +119,7 @@ def tune(
         method=method,
         num_steps=num_steps,
         seconds=seconds,
-    )
+    ).tuning
 
 
 def _arena(

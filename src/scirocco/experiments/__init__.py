@@ -21,6 +21,7 @@ from scirocco.experiments import (
     recipe_2d,
     scir_variance,
     sparse_dirichlet,
+    tuning,
     zero_variance,
 )
 from scirocco.experiments.base import Claim, Experiment, Outcome, Reproduction, Settings, reproduce
@@ -43,6 +44,7 @@ ALL: dict[str, Experiment] = {
         dp_msweb,
         cost_in_n,
         zero_variance,
+        tuning,
     )
 }
 

@@ -80,11 +80,12 @@ def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, ru
             chain=chain,
             step=step,
         )
-    limit = pilot.curvature_limit(problem.model, problem.table, ready.start.position, jax.random.key(0))
     sampler = ready.parts.sampler
-    langevin = type(sampler).__name__ in ("SGLD", "PSGLD", "Recipe") and not getattr(
-        sampler, "auxiliaries", ()
+    factor, inner = getattr(sampler, "factor", None), getattr(sampler, "inner", sampler)
+    limit = pilot.curvature_limit(
+        problem.model, problem.table, ready.start.position, jax.random.key(0), factor
     )
+    langevin = type(inner).__name__ in ("SGLD", "PSGLD", "Recipe") and not getattr(sampler, "auxiliaries", ())
     order = 1.0 if langevin else 0.5  # with a momentum the step is in units of θ, not of θ²
     advice = (
         f"try step_size={0.1 / limit**order:.2g} (a tenth of the scale that the curvature at the start allows)"

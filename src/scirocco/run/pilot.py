@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,8 +17,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
-from scirocco.data import Table
-from scirocco.errors import BadStartError
+from scirocco.data import Resident, Table
+from scirocco.data.passes import Probed, full_sum
+from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.model import Model
 from scirocco.run import metric
@@ -29,6 +31,8 @@ from scirocco.types import Array, Key, Params, PyTree
 _ROWS = 1_024
 _POWER_STEPS = 15
 _POINTS = 8
+_AFFORDABLE = 10**8
+"""Rows × parameters up to which curvature is taken from all rows."""
 _TABLE_NUMBERS = 1 << 24
 _TAG = 0xFFFFFFFD  # a run's key is folded with chain numbers elsewhere: far from this
 
@@ -57,9 +61,23 @@ def near_mode(model: Model, table: Table, prepared: Prepared, key: Key) -> Param
 
 
 def scales_at(
-    model: Model, parts: Parts, table: Table, memory: PyTree, position: Params, factor: Any, key: Key
+    model: Model,
+    parts: Parts,
+    table: Table,
+    memory: PyTree,
+    position: Params,
+    factor: Any,
+    key: Key,
+    thorough: bool = False,
 ) -> Scales:
-    """What `Scales` holds, around `position`, in the coordinates u of θ = θ₀ + L u when there is a factor L."""
+    """What `Scales` holds, around `position`, in the coordinates u of θ = θ₀ + L u when there is a factor L.
+
+    `thorough`: the curvature of all rows, where that is affordable: a sample of rows may lack or overrate rare ones.
+    """
+    if factor is not None and factor.shape[0] != _tree.size(position):
+        raise InvalidValueError(
+            f"`factor` of Preconditioned is for {factor.shape[0]} parameters; there are {_tree.size(position)}."
+        )
     rows = _rows(table, position)
     points, keys = _POINTS, jax.random.split(jax.random.fold_in(key, _TAG), 3)
     if table.streamed:
@@ -73,11 +91,18 @@ def scales_at(
     curvature, noise, information = _measure(model, points, exact, bare, rows, position, factor, memory, keys)
     if not math.isfinite(float(curvature)):
         raise BadStartError("the curvature of the log density is not finite at the starting point.")
-    return Scales(float(curvature), noise, information, parts.batching.epoch, factor)
+    largest = (
+        curvature_limit(model, table, position, key, factor, thorough=True) if thorough else float(curvature)
+    )
+    return Scales(largest, noise, information, parts.batching.epoch, factor)
 
 
-def curvature_limit(model: Model, table: Table, position: Params, key: Key, factor: Any = None) -> float:
+def curvature_limit(
+    model: Model, table: Table, position: Params, key: Key, factor: Any = None, thorough: bool = False
+) -> float:
     """Largest curvature alone: for advice after a divergence, and for diagnosis."""
+    if thorough and isinstance(table, Resident) and table.num_rows * _tree.size(position) <= _AFFORDABLE:
+        return float(_curvature_of_all(model, table.num_rows, table.data, position, factor, key))
     return float(_curvature(model, table.num_rows, _rows(table, position), position, factor, key))
 
 
@@ -88,14 +113,37 @@ def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, fact
     def gradient(at: Params) -> PyTree:
         return jax.grad(lambda p: -model.log_prior_density(p) - scale * model.log_likelihood_sum(p, rows))(at)
 
-    def iterate(_: Array, carry: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
-        direction, _ = carry
-        image = jax.jvp(gradient, (position,), (_push(factor, direction),))[1]
-        image = _pull(factor, image)
-        length = _tree.norm(image)
-        return _tree.scale(1.0 / jnp.maximum(length, 1e-30), image), length
+    def image(direction: PyTree) -> PyTree:
+        return _pull(factor, jax.jvp(gradient, (position,), (_push(factor, direction),))[1])
 
-    direction = _tree.normal_like(key, position)
+    return _power_iteration(image, position, key)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _curvature_of_all(
+    model: Model, num_rows: int, data: PyTree, position: Params, factor: Any, key: Key
+) -> Array:
+    """By power iteration with Hessian-vector products over all rows, in chunks."""
+    summand = Probed(model.summand)
+
+    def image(direction: PyTree) -> PyTree:
+        pushed = _push(factor, direction)
+        _, likelihood = full_sum(summand, (position, pushed), data, num_rows)
+        prior = jax.jvp(jax.grad(model.log_prior_density), (position,), (pushed,))[1]
+        return _pull(factor, _tree.scale(-1.0, _tree.add(likelihood, prior)))
+
+    return _power_iteration(image, position, key)
+
+
+def _power_iteration(image: Callable[[PyTree], PyTree], like: PyTree, key: Key) -> Array:
+    """The largest |eigenvalue| of a symmetric linear map."""
+
+    def iterate(_: Array, carry: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
+        found = image(carry[0])
+        length = _tree.norm(found)
+        return _tree.scale(1.0 / jnp.maximum(length, 1e-30), found), length
+
+    direction = _tree.normal_like(key, like)
     direction = _tree.scale(1.0 / _tree.norm(direction), direction)
     return jax.lax.fori_loop(0, _POWER_STEPS, iterate, (direction, _tree.norm(direction)))[1]
 

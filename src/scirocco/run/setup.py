@@ -118,11 +118,14 @@ def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int
     report = dict(prepared.report)
     if isinstance(problem.table, Streamed):
         report["batches"] = problem.table.reason
+    start = Start(prepared.position, prepared.memory, prepared.gradient)
     if parts.sampler.needs_scales:
-        sampler, found = _explained(problem, params, key, lambda: _resolved(problem, parts, prepared, key))
+        begin = start
+        sampler, start, found = _explained(
+            problem, params, key, lambda: _resolved(problem, parts, prepared, begin, key)
+        )
         sampler.check_params(prepared.position, num_steps)
         parts, report = parts._replace(sampler=sampler), report | found
-    start = Start(prepared.position, prepared.memory, prepared.gradient)
     return Ready(parts, problem.table, start, report)
 
 
@@ -157,19 +160,22 @@ def _explained(problem: Problem, params: Params, key: Key, work: Callable[[], T]
         raise
 
 
-def _resolved(problem: Problem, parts: Parts, prepared: Prepared, key: Key) -> tuple[Sampler, dict[str, Any]]:
-    """The sampler with every open number filled in, and what was found on the way."""
+def _resolved(
+    problem: Problem, parts: Parts, prepared: Prepared, start: Start, key: Key
+) -> tuple[Sampler, Start, dict[str, Any]]:
+    """The sampler with every open number filled in, where it starts, and what was found on the way."""
     model, table = problem.model, problem.table
     if not isinstance(model, Model):
         scales: Any = count_scales(model, table, prepared.position, parts.estimator, key)
-        return parts.sampler.resolve(scales, prepared.position), {}
+        return parts.sampler.resolve(scales, prepared.position), start, {}
     if parts.sampler.needs_tuning:
-        arena = Arena(model, parts, table, Start(prepared.position, prepared.memory, None), {})
-        tuning = tune_prepared([arena], prepared, key)
-        return tuning.sampler, {"tuning": tuning.record()}
+        tuning, near_mode = tune_prepared([Arena(model, parts, table, start, {})], prepared, key)
+        # settings were tried near the mode, and need not be stable on a long way to it
+        begin = start if prepared.near_mode else near_mode
+        return tuning.sampler, begin, {"tuning": tuning.record()}
     scales = pilot.measure(model, parts, table, prepared, key)
     found = {"largest_curvature": scales.largest_curvature}
-    return parts.sampler.resolve(scales, prepared.position), found
+    return parts.sampler.resolve(scales, prepared.position), start, found
 
 
 def count_scales(

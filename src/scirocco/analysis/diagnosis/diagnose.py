@@ -109,16 +109,16 @@ def _look_closer(
             else names[found.place],
         }
     temperature = float(getattr(origin.sampler, "temperature", 1.0)) or 1.0
-    stein = probing.stein_checks(probe, temperature)
+    kind = "laplace" if len(names) <= metric.DENSE_LIMIT else "diagonal"
+    shape = metric.shape_at(probe.model, probe.table, probe.position, kind, probe.key)
+    measures["condition"] = shape.condition
+    stein = probing.stein_checks(probe, shape, temperature)
     measures |= {"stein_inflation": stein.inflation, "stein_inflation_error": stein.error}
     measures |= {"ksd": stein.ksd, "ksd_of_exact_draws": stein.ksd_of_exact_draws}
-    pull = probing.prior_pull(probe)
-    place = int(np.argmax(np.abs(pull)))
-    measures |= {"prior_pull": float(np.abs(pull[place])), "prior_pull_parameter": names[place]}
-    slow = measures.get("r_hat", 1.0) > 1.05 or measures.get("ess_bulk", np.inf) < 100
-    if slow and 1 < len(names) <= metric.DENSE_LIMIT:
-        shape = metric.shape_at(probe.model, probe.table, probe.position, "laplace", probe.key)
-        measures["condition"] = shape.condition
+    pull, out = probing.prior_pull(probe)
+    place = int(np.argmax(np.where(out > rules.FAR_OUT, pull, 0.0) + 1e-9 * pull))
+    measures |= {"prior_pull": float(pull[place]), "prior_pull_parameter": names[place]}
+    measures["prior_distance"] = float(out[place])
     return found
 
 

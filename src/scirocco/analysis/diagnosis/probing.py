@@ -15,7 +15,7 @@ from scirocco import _tree
 from scirocco.analysis.stein import ksd
 from scirocco.estimators import ControlVariates, Full
 from scirocco.model import Model
-from scirocco.run import pilot, setup
+from scirocco.run import metric, pilot, setup
 from scirocco.run.result import Origin
 from scirocco.run.tuning import reward
 from scirocco.samplers import Preconditioned, Scales, schedules
@@ -60,7 +60,9 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
         memory = estimator.prepare(model, problem.table, position, key).memory
     sampler = origin.sampler
     factor = sampler.factor if isinstance(sampler, Preconditioned) else None
-    scales = pilot.scales_at(model, problem.parts, problem.table, memory, position, factor, key)
+    scales = pilot.scales_at(
+        model, problem.parts, problem.table, memory, position, factor, key, thorough=True
+    )
     if isinstance(origin.estimator, Full):
         scales = scales._replace(noise=_tree.zeros_like(position))
     inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
@@ -85,7 +87,7 @@ def stiffness(probe: Probe) -> float:
         factor = roots
     else:
         factor = jnp.asarray(factor) * roots  # columns, or entries of a diagonal
-    return pilot.curvature_limit(probe.model, probe.table, probe.position, probe.key, factor)
+    return pilot.curvature_limit(probe.model, probe.table, probe.position, probe.key, factor, thorough=True)
 
 
 class SteinChecks(NamedTuple):
@@ -98,12 +100,13 @@ class SteinChecks(NamedTuple):
     ksd_of_exact_draws: float
 
 
-def stein_checks(probe: Probe, temperature: float) -> SteinChecks:
+def stein_checks(probe: Probe, shape: metric.Shape, temperature: float) -> SteinChecks:
     r"""Whether the draws and the gradients at them belong together.
 
     For draws of the target, E[(x - m)ᵀ s] = -d with s = ∇ log π (Stein's identity for ½|x - m|²). For normal draws with
     covariance S and a normal target with precision Λ the left side is -tr(SΛ): its excess is the mean inflation of the
-    variances. Errors of s that are independent of x average out.
+    variances. Errors of s that are independent of x average out. The discrepancy is taken in coordinates in which the
+    posterior is round (`shape`), with a scale that does not depend on the draws.
     """
     block = reward.block_of(probe.judge)
     gradients = _gradients(probe.model, block, probe.judge, probe.draws, probe.key)
@@ -112,11 +115,17 @@ def stein_checks(probe: Probe, temperature: float) -> SteinChecks:
     s = np.asarray(flat(gradients), np.float64) / temperature
     centred = x - x.mean(axis=(0, 1))
     series = -(centred * s).sum(axis=2) / x.shape[2]
-    found = ksd(x, s)
-    spread = x.reshape(-1, x.shape[2]).std(axis=0)
-    own = np.mean(((s * spread) ** 2).sum(axis=2)) / found.scale + x.shape[2] / found.scale**3
-    exact = float(np.sqrt(own / x.shape[0] / x.shape[1]))
-    return SteinChecks(float(series.mean() - 1), _batch_error(series), found.value, exact)
+    size, scale = x.shape[2], float(np.sqrt(2.0 * x.shape[2]))
+    found = ksd(*_round(centred, s, shape.factor), scale=scale, unbiased=False, standardise=False)
+    exact = np.sqrt((size / scale + size / scale**3) / (x.shape[0] * x.shape[1]))
+    return SteinChecks(float(series.mean() - 1), _batch_error(series), found.value, float(exact))
+
+
+def _round(x: Array, s: Array, factor: Array) -> tuple[Array, Array]:
+    factor = np.asarray(factor, np.float64)
+    if factor.ndim == 1:
+        return x / factor, s * factor
+    return np.linalg.solve(factor, x.reshape(-1, x.shape[2]).T).T, s.reshape(-1, s.shape[2]) @ factor
 
 
 _gradients = partial(jax.jit, static_argnums=(0, 1))(reward.gradients)
@@ -131,22 +140,32 @@ def _batch_error(series: Array) -> float:
     return float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
 
 
-def prior_pull(probe: Probe) -> Array:
-    r"""How far the prior moves each parameter, in posterior sds: S E[∇ log prior] / sd.
+def prior_pull(probe: Probe) -> tuple[Array, Array]:
+    r"""How far the prior moves each parameter, in posterior sds; how far out in the prior it is, in the prior's sds.
 
-    To first order the derivative of the posterior mean in α when the prior is raised to the power α.
+    The first is S E[∇ log prior] / sd: to first order the derivative of the posterior mean in α when the prior is
+    raised to the power α. The second is |∇ log prior| / √(its curvature), exact for normal priors; infinite for priors
+    without curvature there.
     """
     model = probe.model
     prior = model.log_prior
     if prior is None:
-        return np.zeros(_tree.size(probe.position))
+        return np.zeros(_tree.size(probe.position)), np.zeros(_tree.size(probe.position))
+
+    def value(position: Params) -> Any:
+        return jnp.squeeze(prior(model.constrain(position)))
 
     def slope(position: Params) -> Any:
-        return ravel_pytree(jax.grad(lambda p: jnp.squeeze(prior(model.constrain(p))))(position))[0]
+        return ravel_pytree(jax.grad(value)(position))[0]
 
     slopes = np.asarray(jax.jit(jax.vmap(jax.vmap(slope)))(probe.draws), np.float64)
     flat = np.asarray(jax.vmap(jax.vmap(lambda t: ravel_pytree(t)[0]))(probe.draws), np.float64)
     x = flat.reshape(-1, flat.shape[2])
     centred = x - x.mean(axis=0)
     pull = centred.T @ (centred @ slopes.reshape(x.shape).mean(axis=0)) / len(x)
-    return np.asarray(pull / (x.std(axis=0) + 1e-300))
+    ones = jax.tree.map(jnp.ones_like, probe.position)
+    # the row sums of the Hessian: its diagonal for priors of independent parameters
+    bent = -np.asarray(ravel_pytree(jax.jvp(jax.grad(value), (probe.position,), (ones,))[1])[0], np.float64)
+    mean = np.abs(slopes.reshape(x.shape).mean(axis=0))
+    out = np.where(bent > 0, mean / np.sqrt(np.where(bent > 0, bent, 1.0)), np.inf)
+    return np.abs(pull) / (x.std(axis=0) + 1e-300), out

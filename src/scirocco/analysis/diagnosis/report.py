@@ -95,6 +95,7 @@ _LABELS = {
     "stein_inflation_error": ("  its standard error", "{:.1%}"),
     "ksd": ("kernel Stein discrepancy", "{:.3g}"),
     "ksd_of_exact_draws": ("  of as many independent exact draws", "{:.3g}"),
+    "condition": ("largest over smallest curvature of the posterior", "{:.2g}"),
     "prior_pull": ("how far the prior moves the posterior, in sds (worst parameter)", "{:.2f}"),
 }
 

@@ -23,6 +23,8 @@ _UNDER_WAY = 2.5
 _HARDLY_ANY = 20
 _PULL = 2.0
 """Posterior sds by which the prior may move the posterior."""
+FAR_OUT = 4.0
+"""Prior sds at which a posterior may lie. A prior that holds what the data would send to infinity has fewer."""
 
 
 def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
@@ -33,14 +35,15 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
         return mixing  # draws on their way say nothing about the law, nor about the prior
     found = law + mixing
     pull = measures.get("prior_pull", 0.0)
-    if abs(pull) > _PULL and measures["ess_bulk"] > _HARDLY_ANY:
+    far_out = measures.get("prior_distance", 0.0)
+    if pull > _PULL and far_out > FAR_OUT and measures["ess_bulk"] > _HARDLY_ANY:
         place = measures["prior_pull_parameter"]
         found.append(
             Finding(
                 "prior and data disagree",
                 f"the prior and the data disagree about {place}: the prior's scale looks wrong",
-                f"The prior alone moves {place} by {abs(pull):.1f} posterior standard deviations; a prior that suits "
-                "the data moves it by less than one.",
+                f"The prior alone moves {place} by {pull:.1f} posterior standard deviations (one that suits the data "
+                f"moves it by less than one), and its draws lie {_far(far_out)} out in the prior.",
                 f"Look at the prior of {place}: its scale is much smaller than what the data say, or the log prior is "
                 "multiplied by something (it must not be scaled by the number of rows or the batch). Widen it unless "
                 "it is meant to be that strong.",
@@ -80,7 +83,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
     if theory.noise <= TOLERATED:
         return []
     inflated = f"variances are inflated by about {theory.noise:.0%}"
-    place = measures.get("noise_inflation_parameter", "the worst parameter")
+    place = measures.get("noise_inflation_parameter") or "the worst direction"
     if about["friction"]:
         return [
             Finding(
@@ -186,6 +189,10 @@ def _mixing(
             advice,
         )
     ]
+
+
+def _far(sds: float) -> str:
+    return f"{sds:.1f} of its standard deviations" if math.isfinite(sds) else "far"
 
 
 def _times(ess: float) -> str:

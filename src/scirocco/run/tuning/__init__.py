@@ -1,8 +1,18 @@
 """Step sizes and other settings chosen by trying many: successive halving with the Stein discrepancy as the judge."""
 
 from scirocco.run.tuning.candidates import check_over
-from scirocco.run.tuning.choice import METHODS, METRICS, NUM_STEPS, tune_prepared
+from scirocco.run.tuning.choice import METHODS, METRICS, NUM_STEPS, Choice, tune_prepared
 from scirocco.run.tuning.race import Arena
 from scirocco.run.tuning.record import Trial, Tuning
 
-__all__ = ["METHODS", "METRICS", "NUM_STEPS", "Arena", "Trial", "Tuning", "check_over", "tune_prepared"]
+__all__ = [
+    "METHODS",
+    "METRICS",
+    "NUM_STEPS",
+    "Arena",
+    "Choice",
+    "Trial",
+    "Tuning",
+    "check_over",
+    "tune_prepared",
+]

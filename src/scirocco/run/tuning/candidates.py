@@ -32,23 +32,36 @@ class Candidate(NamedTuple):
     sampler: Sampler
     settings: dict[str, Any]
     first_guess: bool
+    """Whether its step size is what curvature and noise suggest."""
+    at_end: bool
+    """Whether its step size is at an end of the range that was made up here."""
 
 
 def make_candidates(
-    inner: Sampler, scales: Scales, params: Params, over: Mapping[str, Sequence[Any]], num_steps: int
+    inner: Sampler,
+    scales: Scales,
+    params: Params,
+    over: Mapping[str, Sequence[Any]],
+    num_steps: int,
+    around: float | None = None,
 ) -> list[Candidate]:
-    """Every combination of `over`, and of step size and damping where they were left open."""
+    """Every combination of `over`, and of step size and damping where they were left open.
+
+    Step sizes lie around `around`, or around what curvature and noise suggest.
+    """
     axes: dict[str, Sequence[Any]] = {name: list(values) for name, values in over.items()}
     damping = _DAMPING.get(type(inner), "")
     multiples: Sequence[float] = (1.0,)
     if damping and damping not in axes and getattr(inner, damping) is None:
         multiples = _MULTIPLES
-    guess = None
+    guess: float | None = None
+    ends: tuple[float, ...] = ()
     if "step_size" not in axes:
         if is_open(inner.step_size):
-            guess = float(_quietly_resolved(inner, scales, params).step_size)
+            guess = around or float(_quietly_resolved(inner, scales, params).step_size)
             others = len(multiples) * int(np.prod([len(values) for values in axes.values()]))
-            axes["step_size"] = _around(guess, max(5, WIDTH // others))
+            sizes = _around(guess, max(5, WIDTH // others))
+            axes["step_size"], ends = sizes, (sizes[0], sizes[-1])
         else:
             axes["step_size"] = [inner.step_size]
     found = []
@@ -57,9 +70,8 @@ def make_candidates(
         for multiple in multiples:
             made = _candidate(inner, fields, damping, multiple, scales, params, num_steps)
             if made is not None:
-                sampler, settings = made
-                first = guess is not None and fields["step_size"] == guess and multiple == 1.0
-                found.append(Candidate(sampler, settings, first))
+                first = around is None and fields["step_size"] == guess and multiple == 1.0
+                found.append(Candidate(*made, first, fields["step_size"] in ends))
     if not found:
         raise InvalidValueError(
             "none of the settings to be tried is possible for this sampler and its gradient noise: take larger "

@@ -76,26 +76,26 @@ class Lanes:
         begin = (arena.model, parts, self._inners, arena.start, self._key, keys)
         try:
             states = _start(True, *begin)
-            jax.eval_shape(partial(_advance_all, arena.model, True, 1), parts, self._inners, states, 1, 1)
+            jax.eval_shape(partial(_advance_all, arena.model, True, 1), parts, self._inners, states, 1, 1, 0)
             return True, states
         except ValueError:  # the memory is each lane's own
             return False, _start(False, *begin)
 
     def advance(self, num_steps: int, thin: int) -> tuple[Params, np.ndarray]:
         """Draws (lane, draw, ...) in the user's units, and whether each lane is still finite."""
-        left, draws, good = num_steps // thin * thin, [], np.ones(self.count, bool)
-        while left:
-            number = int(self.states.number)
-            parts, stop = self._parts(number)
-            steps = min(left, (stop - number) // thin * thin)
-            if steps:
-                static = (self.arena.model, self._shared, steps // thin)
-                self.states, chunk = _advance(*static, parts, self._inners, self.states, steps, thin)
-                draws.append(chunk.draws)
-                good &= np.asarray(chunk.bad_step) < 0
-                left -= steps
-            if left:  # the rest of the segment is shorter than a draw: go to the next
-                self.states = self.states._replace(number=jnp.asarray(stop, jnp.int32))
+        capacity, done = num_steps // thin, 0
+        room = min(capacity, self.arena.table.steps_in_segment // thin + 2)
+        draws, good = [], np.ones(self.count, bool)
+        while done < capacity * thin:
+            number, phase = int(self.states.number), done % thin
+            parts, stop = self._parts(number + 1)  # step m moves, then asks for estimate m + 1
+            steps = min(capacity * thin - done, stop - number - 1)
+            static = (self.arena.model, self._shared, room)
+            self.states, chunk = _advance(*static, parts, self._inners, self.states, steps, thin, phase)
+            complete = (phase + steps) // thin
+            draws.append(jax.tree.map(lambda leaf, most=complete: leaf[:, :most], chunk.draws))
+            good &= np.asarray(chunk.bad_step) < 0
+            done += steps
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *draws), good
 
     def keep(self, settings: list[int]) -> None:
@@ -154,9 +154,10 @@ def _advance_all(
     states: KernelState,
     num_steps: Any,
     thin: Any,
+    phase: Any,
 ) -> tuple[KernelState, loop.Chunk]:
     def one(inner: Sampler, state: KernelState) -> tuple[KernelState, loop.Chunk]:
-        return loop.advance(model, False, capacity, _with_inner(parts, inner), state, num_steps, thin, 0)
+        return loop.advance(model, False, capacity, _with_inner(parts, inner), state, num_steps, thin, phase)
 
     return jax.vmap(one, in_axes=(0, _axes(shared)), out_axes=(_axes(shared), 0))(inners, states)
 
