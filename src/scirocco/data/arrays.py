@@ -176,8 +176,8 @@ def _warn_wild_scale(array: np.ndarray, name: str) -> None:
     if len(moving) > 1 and moving.max() / moving.min() > _WILD_SCALE:
         _checks.warn(
             f"the columns of {name} have very different scales (standard deviations from {moving.min():.3g} to "
-            f"{moving.max():.3g}). One step size cannot suit them all: use `sc.data.standardise`, or a step size for "
-            "each parameter."
+            f"{moving.max():.3g}). One step size cannot suit them all: use `sc.data.standardise`, a sampler with "
+            'step_size="auto", or `sc.Preconditioned`.'
         )
 
 
