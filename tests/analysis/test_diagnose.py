@@ -90,6 +90,11 @@ PLANTED = {
         num_samples=300,
     ),
     "chains disagree": lambda data, seed: apart(seed),
+    "variances do not fit": lambda data, seed: run_of(  # half of the injected noise is taken out for nothing
+        data,
+        sc.SGHMC(0.1 / CURVATURE**0.5, friction=30.0, gradient_noise=300.0 * CURVATURE**0.5),
+        seed=seed,
+    ),
     "prior and data disagree": lambda data, seed: run_of(
         data, sc.SGLD(0.1 / (CURVATURE + 2_500)), model=WRONG_PRIOR, seed=seed
     ),
@@ -114,6 +119,37 @@ def test_all_well(sampler, data, seed):
     found = diagnose(run_of(data, sampler, seed=seed))
     assert found.ok and found.verdict == "all well" and not found.missing
     assert abs(found.measures["stein_inflation"]) < 0.06 + 5 * found.measures["stein_inflation_error"]
+
+
+def test_parameters_that_do_not_move_are_named(data):
+    """Nothing moves; or one of two."""
+    found = diagnose(run_of(data, sc.SGLD(1e-30), num_samples=100))
+    assert found.names == ["step size too small"] and "do not move" in found.verdict
+    model = sc.Model(lambda p, d: log_likelihood(jnp.append(p["u"], p["v"]), d))
+    steps = sc.SGLD({"u": 2e-4, "v": 1e-30})
+    half = run_of(data, steps, model=model, start={"u": jnp.zeros(2), "v": jnp.array(0.5)}, num_samples=500)
+    assert "v does not move" in diagnose(half).verdict
+
+
+@pytest.mark.parametrize("estimator", [sc.SVRG(100), sc.SAGA(100)])
+def test_estimators_that_move_on_are_judged_by_where_they_are(estimator, data, seed):
+    """Their memory of before the first step would be far off, and its noise with it."""
+    start = jnp.array([0.5, -0.5, 0.0])
+    run = run_of(data, sc.SGLD(0.1 / CURVATURE), estimator, start=start, seed=seed, num_burnin=500)
+    assert diagnose(run).ok
+
+
+def test_what_auto_chooses_is_not_condemned(data, seed):
+    assert diagnose(run_of(data, sc.SGLD("auto"), seed=seed)).ok
+
+
+def test_a_direction_without_curvature_is_told(seed):
+    """Only the sum of two parameters matters, and the prior is flat."""
+    x = np.random.default_rng(seed).standard_normal(500).astype(np.float32)
+    model = sc.Model(lambda p, x: -0.5 * (x - p[0] - p[1]) ** 2)
+    run = run_of(x, sc.SGLD(1e-4), model=model, start=jnp.zeros(2), seed=seed, num_samples=2_000)
+    found = diagnose(run)
+    assert found.names == ["not converged"] and "without curvature" in found.verdict
 
 
 def test_what_is_said_about_a_step_follows_the_closed_form(data, seed):

@@ -284,3 +284,21 @@ def test_functions(gaussian):
     bad = s.copy()
     bad[0, 3, 1] = np.nan
     refused("gradients must be finite; at chain 0, draw 3", (x, bad))
+
+
+def test_a_colder_run_is_corrected_towards_its_own_law(seed):
+    """posterior^(1/T) has gradients 1/T times the posterior's: second moments are T times as large."""
+    x = np.random.default_rng(seed).standard_normal(1_000).astype(np.float32)
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    run = sc.sample(
+        model,
+        x,
+        jnp.array(0.0),
+        sampler=sc.SGLD(1e-4, temperature=0.5),
+        num_samples=2_000,
+        keep_gradients=True,
+        progress=False,
+        seed=seed,
+    )
+    found = zero_variance(run, lambda mu: (mu - x.mean()) ** 2, degree=2)
+    assert float(found.value) == pytest.approx(0.5 / 1_000, rel=0.01)

@@ -45,7 +45,7 @@ def judge_of(table, dense=True):
     factor = width * (np.tri(SIZE) if dense else np.array([0.5, 1.0, 2.0]))
     inverse = np.linalg.inv(factor) if dense else 1 / factor
     args = (np.asarray(f, np.float32) for f in (factor, inverse))
-    return reward.make_judge(MODEL, table, MODEL.unconstrain(CENTRE), *args, KEY), factor
+    return reward.make_judge(MODEL, table, MODEL.unconstrain(CENTRE), *args, 1.0, KEY), factor
 
 
 def positions(shape, width, seed):
@@ -121,7 +121,7 @@ def test_of_many_rows_some_are_taken_once():
     rows = jnp.arange(20_000, dtype=jnp.float32)
     table = Resident(rows, IndependentRows(20_000, 10, replace=True))
     model = sc.Model(lambda mu, row: -0.5 * (mu - row) ** 2)
-    judge = reward.make_judge(model, table, jnp.asarray(0.0), np.ones(1), np.ones(1), KEY)
+    judge = reward.make_judge(model, table, jnp.asarray(0.0), np.ones(1), np.ones(1), 1.0, KEY)
     assert judge.rows.shape == (16_384 + 1_023,)
     assert len(np.unique(np.asarray(judge.rows[:16_384]))) == 16_384
     np.testing.assert_array_equal(judge.rows[16_384:], judge.rows[:1_023])

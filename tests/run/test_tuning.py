@@ -129,7 +129,10 @@ def test_a_quarter_goes_on_after_each_round(tuning):
     sizes = [trial.settings["step_size"] for trial in tuning.trials]
     guess = next(t.settings["step_size"] for t in tuning.trials if t.first_guess)
     assert guess == pytest.approx(0.1, rel=0.01)  # 0.1/λ with λ = 1: control variates have hardly any noise
-    assert (min(sizes), max(sizes)) == (pytest.approx(guess / 25), pytest.approx(guess * 12))
+    assert min(sizes) == pytest.approx(guess / 25)
+    assert max(sizes) == pytest.approx(
+        1 / 3, rel=0.01
+    )  # from here on the step alone inflates a variance by a fifth
     assert len(set(sizes)) == 32
 
 
@@ -313,3 +316,35 @@ def test_models_that_cannot_be_judged_are_told():
 def test_only_auto_and_only_where_it_can_be_found(make):
     with pytest.raises((InvalidValueError, InvalidTypeError), match=r'step_size="auto" sc\.SGLD, sc\.SGHMC'):
         make()
+
+
+# -- other targets -----------------------------------------------------------------------------------------------------
+
+
+def test_a_colder_target_is_judged_as_such(data):
+    """At temperature T the law is N(m, T S): the same ε is best, to a factor, at any T."""
+    chosen = [
+        quick(data, sampler=sc.SGLD("auto", temperature=t), num_steps=400).best.settings["step_size"]
+        for t in (1.0, 0.1)
+    ]
+    assert 1 / 4 < chosen[1] / chosen[0] < 4
+
+
+def test_temperatures_are_not_compared(data):
+    with pytest.raises(InvalidValueError, match="another target"):
+        quick(data, over={"temperature": [0.5, 1.0]})
+    with pytest.raises(InvalidValueError, match="no law to draw from"):
+        quick(data, sampler=sc.SGLD("auto", temperature=0.0))
+
+
+@pytest.mark.parametrize("wrong", [None, "auto", [1.0, 2.0]])
+def test_step_sizes_to_try_are_numbers(wrong, data):
+    with pytest.raises(InvalidTypeError, match="must hold numbers"):
+        quick(data, over={"step_size": [1e-3, wrong]})
+
+
+def test_what_is_not_a_sampler_or_a_whole_number_is_refused(data):
+    with pytest.raises(InvalidTypeError, match="`sampler` must be a scirocco sampler"):
+        quick(data, sampler="sgld")
+    with pytest.raises(InvalidTypeError, match="whole number"):
+        quick(data, over={"batch_size": [10.5]})

@@ -265,3 +265,13 @@ def test_a_matrix_of_many_parameters_is_refused():
             num_samples=1,
             progress=False,
         )
+
+
+@pytest.mark.parametrize("factor", [np.zeros(3), np.ones((3, 3)), [1.0, 0.0, 1.0]])
+def test_a_factor_that_leaves_a_direction_out_is_refused(factor):
+    with pytest.raises(InvalidValueError, match="singular"):
+        sc.Preconditioned(sc.SGLD(0.1), factor=factor)
+
+
+def test_a_factor_may_be_a_list():
+    assert sc.Preconditioned(sc.SGLD(0.1), factor=[1.0, 2.0]).factor.shape == (2,)

@@ -16,12 +16,11 @@ from scirocco.model import Model
 from scirocco.run import setup
 from scirocco.run.loop import Start
 from scirocco.run.sampling import default_estimator
-from scirocco.run.tuning import METHODS, METRICS, NUM_STEPS, Arena, Tuning, check_over, tune_prepared
+from scirocco.run.tuning import METHODS, METRICS, NUM_STEPS, WIDTH, Arena, Tuning, check_over, tune_prepared
 from scirocco.samplers import SGLD, Sampler
 from scirocco.samplers.base import is_open
 from scirocco.types import Data, Params
 
-_LANES = 32
 _WITHOUT_ROWS = (ControlVariates, Minibatch, Stratified, Weighted)
 """Estimators whose memory does not depend on the order of the rows: it serves every batch size."""
 
@@ -93,6 +92,7 @@ def tune(
     source = as_source(data)
     sampler = SGLD() if sampler is None else sampler
     estimator = default_estimator(model, source) if estimator is None else estimator
+    setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
     sizes = over.pop("batch_size", None)
     inner = getattr(sampler, "inner", sampler)
     if not is_open(inner.step_size) and not over and sizes is None:
@@ -102,7 +102,7 @@ def tune(
         )
     key = jax.random.key(_checks.positive_int(seed, "seed", minimum=0))
     problem = setup.compose(model, source, sampler, estimator, seed)
-    parts, prepared = setup.prepare_estimator(problem, params, num_chains=_LANES, key=key)
+    parts, prepared = setup.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
     start = Start(prepared.position, prepared.memory, None)
     arenas = [Arena(model, parts, problem.table, start, {})]
     if sizes is not None:
@@ -135,7 +135,7 @@ def _arena(
     """The same problem with batches of another size."""
     problem = setup.compose(model, source, sampler, estimator, seed)
     if not isinstance(estimator, _WITHOUT_ROWS):
-        _, prepared = setup.prepare_estimator(problem, params, num_chains=_LANES, key=key)
+        _, prepared = setup.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
     start = Start(prepared.position, prepared.memory, None)
     return Arena(model, problem.parts, problem.table, start, {"batch_size": estimator.batch_size})  # type: ignore[attr-defined]
 
@@ -143,7 +143,8 @@ def _arena(
 def _with_size(estimator: Estimator, size: Any) -> Estimator:
     if not hasattr(estimator, "batch_size"):
         raise InvalidValueError(f"{type(estimator).__name__} has no batch size to try.")
-    return dataclasses.replace(estimator, batch_size=int(size))  # type: ignore[type-var]
+    size = _checks.positive_int(size, "batch_size")
+    return dataclasses.replace(estimator, batch_size=size)  # type: ignore[type-var]
 
 
 def _check(model: Any, preconditioner: Any, method: Any, seconds: Any) -> None:

@@ -26,6 +26,7 @@ class Source(NamedTuple):
     gradients: PyTree
     unconstrain: Callable[[Params], Params] | None
     """From a draw to its position; None: they are the same."""
+    temperature: float = 1.0
 
     @property
     def num_chains(self) -> int:
@@ -45,7 +46,8 @@ class Source(NamedTuple):
     def read(self, part: slice) -> tuple[PyTree, Array]:
         """These draws of all chains: leaves (chain·draw, ...), and the gradients as a matrix."""
         draws = jax.tree.map(lambda leaf: _rows(leaf, part), self.draws)
-        return draws, flat(jax.tree.map(lambda leaf: _rows(leaf, part), self.gradients))
+        gradients = flat(jax.tree.map(lambda leaf: _rows(leaf, part), self.gradients))
+        return draws, gradients / self.temperature
 
     def positions(self, draws: PyTree) -> Array:
         """The positions of such draws, as a matrix."""
@@ -101,7 +103,9 @@ def source_of(run: Any, degree: int, model: Any) -> Source:
         source = Source(*run, None if model is None else model.unconstrain)
     elif isinstance(run, Run):
         _refuse_bare(run)
-        source = Source(run.draws, run.gradients, _unconstrain(run, model) if degree == 2 else None)
+        source = Source(
+            run.draws, run.gradients, _unconstrain(run, model) if degree == 2 else None, _temperature(run)
+        )
     else:
         raise InvalidTypeError(
             f"zero_variance needs a run, or a pair (draws, gradients); got {type(run).__name__}."
@@ -113,6 +117,16 @@ def source_of(run: Any, degree: int, model: Any) -> Source:
             "...))."
         )
     return source
+
+
+def _temperature(run: Run) -> float:
+    """T of a run that targets posterior^(1/T): its log density has gradients 1/T times the posterior's."""
+    sampler = run.configuration["sampler"]
+    inner = sampler.get("inner") or sampler
+    temperature = inner.get("temperature", 1.0)
+    if not temperature:
+        raise InvalidValueError("zero_variance needs draws of a law: at temperature 0 there is none.")
+    return float(temperature)
 
 
 def _refuse_bare(run: Run) -> None:

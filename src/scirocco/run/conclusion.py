@@ -9,13 +9,11 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import DataChangedError, DivergenceError
+from scirocco.estimators import ControlVariates
 from scirocco.model import Model
 from scirocco.run import pilot, setup
 from scirocco.run.result import Origin, Run
 from scirocco.run.session import Session
-
-_SMALL = 1 << 26
-"""Bytes of an estimator's memory that a run in memory may hold on to."""
 
 
 def conclude(
@@ -64,7 +62,8 @@ def _gather(
 
 def _origin(problem: setup.Problem, ready: setup.Ready) -> Origin:
     parts, memory = ready.parts, ready.start.memory
-    keep = not ready.resumed and _tree.nbytes(memory) <= _SMALL
+    # others' memory is of before the first step: it has moved on with the chains
+    keep = not ready.resumed and isinstance(parts.estimator, ControlVariates)
     return Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory if keep else None)
 
 

@@ -20,8 +20,8 @@ DENSE_LIMIT = 1_000
 """Parameters up to which a matrix is made."""
 _WORK = 2e11
 """Rows × parameters² up to which all rows are looked at; else as many as that, at random."""
-_FLATTEST = 1e-5
-"""Smallest eigenvalue, in units of the diagonal, that is believed: in single precision smaller ones are rounding."""
+_FLATTEST = 100.0
+"""Smallest eigenvalue, in units of the diagonal and of rounding, that is believed."""
 
 
 class Shape(NamedTuple):
@@ -30,6 +30,8 @@ class Shape(NamedTuple):
     factor: np.ndarray
     condition: float
     """Largest over smallest curvature, in the parameters' own units."""
+    flat: bool = False
+    """Whether some direction has no curvature to speak of, or bends the other way."""
 
 
 def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) -> Shape:
@@ -45,20 +47,22 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
         )
     summand = (_Curvature if kind == "laplace" else _Fisher)(model)
     likelihood = _over_rows(summand, model, table, position, size**2, key)
-    return dense_shape(np.asarray(likelihood, np.float64) + _prior_curvature(model, position))
+    precision = np.asarray(likelihood, np.float64) + _prior_curvature(model, position)
+    return dense_shape(precision, likelihood.dtype)
 
 
-def dense_shape(precision: np.ndarray) -> Shape:
+def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
     """L = D Q Λ^(-1/2), from D^(-1) P D^(-1) = Q Λ Qᵀ with unit diagonal; flat and convex directions are bounded."""
     diagonal = np.abs(np.diagonal(precision))
     positive = diagonal[diagonal > 0]
     floor = positive.min() if len(positive) else 1.0
     root = np.sqrt(np.where(diagonal > 0, diagonal, floor))
     values, vectors = np.linalg.eigh((precision + precision.T) / 2 / np.outer(root, root))
-    values = np.maximum(np.abs(values), _FLATTEST)
-    factor = vectors / np.sqrt(values) / root[:, None]
+    floor = _FLATTEST * float(np.finfo(dtype).eps)
+    flat = bool(values[0] <= floor)
+    factor = vectors / np.sqrt(np.maximum(np.abs(values), floor)) / root[:, None]
     spread = np.linalg.svd(factor, compute_uv=False)
-    return Shape(factor.astype(np.float32), float((spread[0] / spread[-1]) ** 2))
+    return Shape(factor.astype(dtype), float((spread[0] / spread[-1]) ** 2), flat)
 
 
 def diagonal_shape(precision: np.ndarray) -> Shape:

@@ -55,9 +55,9 @@ class Ready(NamedTuple):
 
 def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, seed: int) -> Problem:
     """Check that the parts fit together, and put the data in order on the device."""
-    _check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
-    _check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
-    _check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
+    check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
+    check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
+    check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     _check_pair(model, sampler)
     if model.takes_key and isinstance(estimator, ControlVariates):
         raise InvalidValueError(
@@ -99,7 +99,8 @@ def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
     return Referenced(inner, sampler.refresh_every or None, sampler.refresh_size)  # type: ignore[attr-defined]
 
 
-def _check_kind(value: Any, kind: type, name: str, example: str) -> None:
+def check_kind(value: Any, kind: type, name: str, example: str) -> None:
+    """Refuse what is not of this kind; say so when a class stands where an instance should."""
     if isinstance(value, kind):
         return
     called = (

@@ -80,6 +80,8 @@ class Preconditioned(Sampler):
             )
         _checks.choice(self.metric, "metric", METRICS)
         if self.factor is not None:
+            if not isinstance(self.factor, jax.Array):
+                object.__setattr__(self, "factor", np.asarray(self.factor))
             _check_factor(self.factor)
 
     @property
@@ -144,5 +146,10 @@ def _check_factor(factor: Any) -> None:
     shape = np.shape(factor)
     if len(shape) not in (1, 2) or shape[0] != shape[-1]:
         raise InvalidValueError(f"`factor` of Preconditioned must be (d, d) or (d,), got shape {shape}.")
-    if not isinstance(factor, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(factor))):
+    if isinstance(factor, jax.core.Tracer):
+        return
+    values = np.asarray(factor, np.float64)
+    if not np.all(np.isfinite(values)):
         raise InvalidValueError("`factor` of Preconditioned must be finite.")
+    if not (np.all(values) if values.ndim == 1 else np.isfinite(np.linalg.slogdet(values)[1])):
+        raise InvalidValueError("`factor` of Preconditioned is singular: some direction would never move.")

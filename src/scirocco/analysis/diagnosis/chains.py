@@ -53,12 +53,13 @@ def measure_chains(flat: Flat, num_steps: int, seconds: float | None) -> dict[st
     """The numbers of `Diagnosis.measures` that need draws only. Diagnostics are ArviZ's."""
     values = flat.values
     moving = values.reshape(-1, values.shape[2]).std(axis=0) > 0
+    stuck = [n for n, m in zip(flat.names, moving, strict=True) if not m]
     if not moving.any():
-        return {"stuck": True}
+        return {"stuck": stuck}
     values, names = values[:, :, moving], [n for n, m in zip(flat.names, moving, strict=True) if m]
     bulk, tail, r_hat = _arviz(values)
     (drift, trend), spread = _drift(values), _spread(values)
-    out: dict[str, Any] = {}
+    out: dict[str, Any] = {"stuck": stuck} if stuck else {}
 
     def worst(name: str, numbers: Array, largest: bool) -> None:
         place = int(np.nanargmax(numbers) if largest else np.nanargmin(numbers))

@@ -13,6 +13,7 @@ from scirocco.analysis.diagnosis.chains import label
 from scirocco.analysis.diagnosis.report import Diagnosis
 from scirocco.data import as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
+from scirocco.estimators import ControlVariates
 from scirocco.model import Model
 from scirocco.run import Run, encoding, metric
 from scirocco.run.result import Origin
@@ -70,7 +71,7 @@ def diagnose(
     if run.draws is None or run.num_draws < _FEW_DRAWS:
         raise InvalidValueError(
             f"diagnose needs {_FEW_DRAWS} draws at least; this run ({run.status}) holds "
-            f"{0 if run.draws is None else run.num_draws}."
+            f"{0 if run.draws is None else run.num_draws}. Sample more, with keep_draws=True."
         )
     missing: list[str] = []
     num_steps = run.num_draws * run.configuration.get("thin", 1) + run.configuration.get("num_burnin", 0)
@@ -108,10 +109,10 @@ def _look_closer(
             if isinstance(origin.sampler, Preconditioned)
             else names[found.place],
         }
-    temperature = float(getattr(origin.sampler, "temperature", 1.0)) or 1.0
+    temperature = float(getattr(origin.sampler, "temperature", 1.0))
     kind = "laplace" if len(names) <= metric.DENSE_LIMIT else "diagonal"
     shape = metric.shape_at(probe.model, probe.table, probe.position, kind, probe.key)
-    measures["condition"] = shape.condition
+    measures |= {"condition": shape.condition, "flat": shape.flat}
     stein = probing.stein_checks(probe, shape, temperature)
     measures |= {"stein_inflation": stein.inflation, "stein_inflation_error": stein.error}
     measures |= {"ksd": stein.ksd, "ksd_of_exact_draws": stein.ksd_of_exact_draws}
@@ -153,6 +154,9 @@ def _origin(
     if not isinstance(known.model, Model):
         missing.append("curvature and gradients: a CountModel has no log density")
         return None
+    if float(getattr(known.sampler, "temperature", 1.0)) == 0.0:
+        missing.append("curvature, noise, Stein's identity: at temperature 0 there is no law to draw from")
+        return None
     return known
 
 
@@ -178,6 +182,9 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
         "langevin": isinstance(inner, SGLD),
         "friction": getattr(inner, "friction", None) is not None,
         "preconditioned": isinstance(sampler, Preconditioned),
+        "tuned": "tuning" in run.report,
+        "num_rows": run.configuration.get("num_rows", 0),
+        "centred": isinstance(estimator, ControlVariates),
         "estimator": type(estimator).__name__,
         "batch_size": getattr(estimator, "batch_size", None),
     }

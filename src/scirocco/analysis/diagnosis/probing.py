@@ -16,6 +16,7 @@ from scirocco.analysis.stein import ksd
 from scirocco.estimators import ControlVariates, Full
 from scirocco.model import Model
 from scirocco.run import metric, pilot, setup
+from scirocco.run.probe import check_shapes
 from scirocco.run.result import Origin
 from scirocco.run.tuning import reward
 from scirocco.samplers import Preconditioned, Scales, schedules
@@ -50,6 +51,8 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     model, key = origin.model, jax.random.key(seed)
     problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
     some = jax.tree.map(jnp.asarray, _thinned(draws))
+    first = jax.tree.map(lambda leaf: leaf[0, 0], some)
+    check_shapes(model, first, problem.source, problem.parts.batching)
     some = jax.jit(jax.vmap(jax.vmap(model.unconstrain)))(some)
     position = jax.tree.map(lambda leaf: leaf[:, leaf.shape[1] // 2 :].mean(axis=(0, 1)), some)
     memory = origin.memory
@@ -68,7 +71,7 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
     eps = schedules.step_sizes(inner.step_size, position, num_steps // 2)
     one = np.ones(_tree.size(position), np.float32)
-    judge = reward.make_judge(model, problem.table, position, one, one, key)
+    judge = reward.make_judge(model, problem.table, position, one, one, 1.0, key)
     return Probe(model, problem.parts, problem.table, position, scales, eps, some, judge, key)
 
 

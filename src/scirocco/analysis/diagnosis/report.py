@@ -28,6 +28,7 @@ NAMES = (
     "not converged",
     "chains disagree",
     "prior and data disagree",
+    "variances do not fit",
 )
 
 
@@ -87,7 +88,7 @@ _LABELS = {
     "ess_per_gradient": ("effective draws a gradient estimate", "{:.2g}"),
     "r_hat": ("R-hat (worst parameter; 1 when chains agree)", "{:.3f}"),
     "drift": ("drift between halves, in sds (worst parameter)", "{:.2f}"),
-    "curvature": ("step size × largest curvature", "{:.3g}"),
+    "curvature": ("step size (with momentum: squared) × largest curvature", "{:.3g}"),
     "step_inflation": ("variance inflated by the step, at most", "{:.1%}"),
     "noise_ratio": ("gradient noise over injected noise (worst parameter)", "{:.3g}"),
     "noise_inflation": ("variance inflated by minibatch noise (worst parameter)", "{:.1%}"),

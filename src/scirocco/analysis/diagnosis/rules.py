@@ -8,8 +8,8 @@ from typing import Any
 from scirocco.analysis.diagnosis.report import Finding
 from scirocco.analysis.diagnosis.theory import Theory
 
-TOLERATED = 0.15
-"""Relative excess of a variance above which something is said."""
+TOLERATED = 0.2
+"""Relative excess of a variance above which something is said: a tenth of the standard deviation."""
 _FEW = 400
 """Effective draws below which a larger step is suggested, where one is possible."""
 _TOO_FEW = 100
@@ -29,6 +29,8 @@ FAR_OUT = 4.0
 
 def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
     """All that is wrong. `about`: facts of the run (`sampler`, `estimator`, `batch_size`, `diverged`, ...)."""
+    if measures.get("stuck"):
+        return [_stuck(measures["stuck"])]
     law = _law(measures, theory, about)
     mixing = _mixing(measures, theory, about, bool(law))
     if any(finding.name == "not converged" for finding in mixing) and measures["trend"] > _UNDER_WAY:
@@ -50,6 +52,16 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
             )
         )
     return found
+
+
+def _stuck(names: list[str]) -> Finding:
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return Finding(
+        "step size too small",
+        f"{shown} {'does' if len(names) == 1 else 'do'} not move at all: the step size is too small, or 0 in effect",
+        f"All draws of {len(names)} parameter{'s' * (len(names) > 1)} are equal to the last bit.",
+        'Use step_size="auto"; look at the step size given for that parameter, and whether the model uses it.',
+    )
 
 
 def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
@@ -77,11 +89,11 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
                 f"the step size is too large: variances in the stiffest direction are inflated {size}",
                 f"{_product(about)} = {theory.stiffness:.2g} (the limit of stability is "
                 f"{'2' if about['langevin'] else '4'}).{seen}",
-                f'Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}, or step_size="auto".',
+                f"Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}{_or_auto(about)}.",
             )
         ]
     if theory.noise <= TOLERATED:
-        return []
+        return _law_without_theory(measures)
     inflated = f"variances are inflated by about {theory.noise:.0%}"
     place = measures.get("noise_inflation_parameter") or "the worst direction"
     if about["friction"]:
@@ -91,8 +103,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
                 f"friction too small: {inflated}",
                 f"Friction {theory.friction:.3g}; the gradient noise needs {theory.friction_needed:.3g} for 5 % "
                 f"({place}).{seen}",
-                f"Use friction={theory.friction_needed:.2g}, or leave `friction` out (it is then set from the measured "
-                f"noise, which is corrected for){_less_noise(about)}.",
+                _damped(theory, about),
             )
         ]
     return [
@@ -107,18 +118,22 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
 
 
 def _law_without_theory(measures: dict[str, Any]) -> list[Finding]:
-    """Samplers without closed forms: only Stein's identity speaks."""
+    """What only Stein's identity sees: samplers without closed forms, posteriors far from normal."""
     excess, error = measures.get("stein_inflation", 0.0), measures.get("stein_inflation_error", math.inf)
-    if excess > TOLERATED and excess > 4 * error:
-        return [
-            Finding(
-                "step size too large",
-                f"variances are inflated by about {excess:.0%}: the step size is probably too large",
-                f"Stein's identity with the gradients at the draws finds {excess:.1%} ± {error:.1%}.",
-                'Halve the step size and see whether the inflation halves; or use a sampler with step_size="auto".',
-            )
-        ]
-    return []
+    mixed = measures.get("ess_bulk", 0.0) >= _TOO_FEW and measures.get("r_hat", 1.0) <= _R_HAT
+    if not mixed or abs(excess) <= TOLERATED or not abs(excess) > 5 * error:
+        return []
+    way = "large" if excess > 0 else "small"
+    return [
+        Finding(
+            "variances do not fit",
+            f"variances are too {way} by about {abs(excess):.0%}: the draws do not fit the gradients at them",
+            f"Stein's identity with the gradients at the draws finds {excess:+.1%} ± {error:.1%}; curvature and noise "
+            "at the mean of the draws do not explain it.",
+            "Halve the step size and see whether the difference halves; if not, the sampler's noise correction or its "
+            'preconditioner is wrong for this posterior: try sc.SGLD(step_size="auto") with sc.ControlVariates.',
+        )
+    ]
 
 
 def _mixing(
@@ -155,11 +170,22 @@ def _mixing(
                     f"the step size is too small: it could be {factor:,.0f} times as large",
                     f"{_product(about)} = {theory.stiffness:.2g} and gradient noise {theory.noise_ratio:.2g} of the "
                     f"injected, where 0.1 does no harm; {facts}.",
-                    f'Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}, or step_size="auto".',
+                    f"Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}{_or_auto(about)}.",
                 )
             ]
     if not bad:
         return []
+    if measures.get("flat"):
+        return [
+            Finding(
+                "not converged",
+                "not converged: data and prior leave a direction of the parameters without curvature",
+                f"{facts[0].upper()}{facts[1:]}. At the mean of the draws the log posterior is flat, or bends the "
+                "wrong way, along some combination of parameters.",
+                "Give a prior to every parameter that the data do not determine, or drop what is redundant (a column "
+                "that is the sum of others, labels of all classes); centre columns that hardly vary.",
+            )
+        ]
     condition = measures.get("condition")
     slow = condition is not None and condition > 100 and not about["preconditioned"] and not under_way
     shape = (
@@ -195,6 +221,10 @@ def _far(sds: float) -> str:
     return f"{sds:.1f} of its standard deviations" if math.isfinite(sds) else "far"
 
 
+def _or_auto(about: dict[str, Any]) -> str:
+    return "" if about["tuned"] else ', or step_size="auto"'
+
+
 def _times(ess: float) -> str:
     return f"{max(2, min(100, math.ceil(_FEW / max(ess, 1.0))))} times"
 
@@ -214,6 +244,16 @@ def _remedy(about: dict[str, Any]) -> str:
     return ": use control variates" if about["estimator"] in ("Minibatch", "Weighted", "Stratified") else ""
 
 
+def _damped(theory: Theory, about: dict[str, Any]) -> str:
+    """Friction and step size that go together: their product must stay below 1."""
+    assert theory.friction_needed is not None
+    left_out = "leave `friction` out (it is then set from the measured noise, which is corrected for)"
+    if theory.friction_needed * theory.step_size <= 0.5:
+        return f"Use friction={theory.friction_needed:.2g}, or {left_out}{_less_noise(about)}."
+    smaller = f"step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}"
+    return f"Use {smaller} and {left_out}{_less_noise(about)}."
+
+
 def _less_noise(about: dict[str, Any]) -> str:
     if _remedy(about):
         return f", or reduce the noise with estimator=sc.ControlVariates({about['batch_size']})"
@@ -225,4 +265,7 @@ def _quieter(theory: Theory, about: dict[str, Any]) -> str:
     if _remedy(about):
         return f"Use estimator=sc.ControlVariates({about['batch_size']}), or {smaller}."
     needed = math.ceil((about["batch_size"] or 1) * theory.noise / 0.05)
+    if needed > about["num_rows"] / 2:
+        far = " The centre of the control variates may be far from the mode." if about["centred"] else ""
+        return f"Use {smaller}.{far}"
     return f"Use batches of {needed:,} rows, or {smaller}."

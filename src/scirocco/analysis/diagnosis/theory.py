@@ -110,7 +110,7 @@ def _step_excess(inner: Any, product: float, damped: float) -> float:
     """Of the variance in the stiffest direction, from ε²λ and εC."""
     if product >= 4.0:
         return float("inf")
-    if isinstance(inner, (BAOAB, BADODAB)):  # the splitting is exact on Gaussians
+    if not isinstance(inner, SGHMC):  # splittings are exact on Gaussians; thermostats hold the temperature
         return 0.0
     left = 1.0 - product / (2.0 * (2.0 - min(damped, 1.0)))
     return 1.0 / left - 1.0 if left > 0 else float("inf")

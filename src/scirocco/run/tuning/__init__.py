@@ -1,6 +1,6 @@
 """Step sizes and other settings chosen by trying many: successive halving with the Stein discrepancy as the judge."""
 
-from scirocco.run.tuning.candidates import check_over
+from scirocco.run.tuning.candidates import WIDTH, check_over
 from scirocco.run.tuning.choice import METHODS, METRICS, NUM_STEPS, Choice, tune_prepared
 from scirocco.run.tuning.race import Arena
 from scirocco.run.tuning.record import Trial, Tuning
@@ -9,6 +9,7 @@ __all__ = [
     "METHODS",
     "METRICS",
     "NUM_STEPS",
+    "WIDTH",
     "Arena",
     "Choice",
     "Trial",

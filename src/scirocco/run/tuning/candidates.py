@@ -60,8 +60,9 @@ def make_candidates(
         if is_open(inner.step_size):
             guess = around or float(_quietly_resolved(inner, scales, params).step_size)
             others = len(multiples) * int(np.prod([len(values) for values in axes.values()]))
-            sizes = _around(guess, max(5, WIDTH // others))
-            axes["step_size"], ends = sizes, (sizes[0], sizes[-1])
+            most = _largest_step(inner, scales)
+            axes["step_size"] = sizes = _around(guess, max(5, WIDTH // others), most)
+            ends = (sizes[0], sizes[-1]) if sizes[-1] < most else (sizes[0],)
         else:
             axes["step_size"] = [inner.step_size]
     found = []
@@ -80,12 +81,23 @@ def make_candidates(
     return found
 
 
-def _around(guess: float, count: int) -> list[float]:
-    """Powers of one ratio, the guess among them."""
-    below = max(1, round((count - 1) * np.log(1 / _SMALLEST) / np.log(_LARGEST / _SMALLEST)))
-    above = max(1, count - 1 - below)
-    lower = guess * np.geomspace(_SMALLEST, 1.0, below + 1)[:-1]
-    upper = guess * np.geomspace(1.0, _LARGEST, above + 1)[1:]
+def _largest_step(inner: Sampler, scales: Scales) -> float:
+    """From here on the step alone would inflate a variance by a fifth: short chains may like that, long ones not."""
+    curvature = scales.largest_curvature
+    if not curvature > 0:
+        return np.inf
+    if isinstance(inner, BAOAB | BADODAB):  # exact on Gaussians: half of what is stable
+        return float(np.sqrt(2.0 / curvature))
+    return float(np.sqrt(0.6 / curvature)) if type(inner) in _DAMPING else 1.0 / (3.0 * curvature)
+
+
+def _around(guess: float, count: int, most: float) -> list[float]:
+    """Powers of one ratio below and of another above the guess, which is among them; none above `most`."""
+    smallest, largest = guess * _SMALLEST, max(guess, min(guess * _LARGEST, most))
+    below = max(1, round((count - 1) * np.log(guess / smallest) / np.log(largest / smallest)))
+    above = count - 1 - below
+    lower = np.geomspace(smallest, guess, below + 1)[:-1]
+    upper = np.geomspace(guess, largest, above + 1)[1:]
     return [*map(float, lower), guess, *map(float, upper)]
 
 
@@ -99,14 +111,12 @@ def _candidate(
     num_steps: int,
 ) -> tuple[Sampler, dict[str, Any]] | None:
     """The sampler with these fields; None where it refuses them (a step too large for the noise, εC > 1)."""
-    try:
-        given = dataclasses.replace(inner, **fields)  # type: ignore[type-var]
-    except TypeError as error:
-        names = [field.name for field in dataclasses.fields(inner)]  # type: ignore[arg-type]
+    names = [field.name for field in dataclasses.fields(inner)]  # type: ignore[arg-type]
+    if unknown := sorted(set(fields) - set(names)):
         raise InvalidValueError(
-            f"`over` names {sorted(set(fields) - set(names))}; {type(inner).__name__} has {names}, and the estimator "
-            "has `batch_size`."
-        ) from error
+            f"`over` names {unknown}; {type(inner).__name__} has {names}, and the estimator has `batch_size`."
+        )
+    given = dataclasses.replace(inner, **fields)  # type: ignore[type-var]
     try:
         sampler = _quietly_resolved(given, scales, params)
         if multiple != 1.0:
@@ -155,6 +165,8 @@ def check_over(over: Any) -> dict[str, list[Any]]:
         if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
             raise InvalidTypeError(f"`over[{name!r}]` must be a list of values to try, got {values!r}.")
         out[name] = [_tree_number(value) for value in values]
+        if name == "step_size" and not all(isinstance(value, (int, float)) for value in out[name]):
+            raise InvalidTypeError(f"`over['step_size']` must hold numbers, got {out[name]!r}.")
         if not out[name]:
             raise InvalidValueError(f"`over[{name!r}]` is empty: give the values to try.")
     return out

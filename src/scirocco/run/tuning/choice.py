@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from scirocco import _tree
@@ -18,11 +19,11 @@ from scirocco.run.tuning.candidates import Candidate, make_candidates
 from scirocco.run.tuning.race import Arena
 from scirocco.run.tuning.record import Trial, Tuning
 from scirocco.run.tuning.rounds import Race
-from scirocco.samplers import Preconditioned, Sampler, Scales
+from scirocco.samplers import Preconditioned, Sampler, Scales, preconditioned
 from scirocco.types import Key, Params
 
 METHODS = ("halving", "grid", "curvature")
-METRICS = ("auto", None, "laplace", "fisher", "diagonal")
+METRICS = ("auto", None, *preconditioned.METRICS)
 NUM_STEPS = 4_000
 _EXTENSIONS = 2
 """Further searches, around the best of the last, while that lies at an end of the range."""
@@ -54,6 +55,7 @@ def tune_prepared(
     run side by side, and of every four the best one goes on, judged by the Stein discrepancy of its draws.
     """
     begin = time.perf_counter()
+    _refuse_other_targets(arenas[0].parts.sampler, over or {})
     deadline = None if seconds is None else begin + seconds
     model, table = arenas[0].model, arenas[0].table
     centre = pilot.near_mode(model, table, prepared, key)
@@ -83,7 +85,8 @@ def tune_prepared(
             raise InvalidValueError('method="curvature" chooses a step size: leave `step_size` open.')
         place, chosen = first[0]
         return finish(place, chosen, [Trial({**rooms[place].settings, **chosen.settings}, [], True)])
-    judge = reward.make_judge(model, table, centre, shape.factor, _inverse(shape.factor), key)
+    temperature = getattr(inner, "temperature", 1.0)
+    judge = reward.make_judge(model, table, centre, shape.factor, _inverse(shape.factor), temperature, key)
     trials: list[Trial] = []
     guess = None
     for _ in range(1 + _EXTENSIONS):
@@ -98,6 +101,20 @@ def tune_prepared(
         if not winner.candidate.at_end or (deadline is not None and time.perf_counter() > deadline):
             break
     return finish(winner.arena, winner.candidate, trials)
+
+
+def _refuse_other_targets(sampler: Sampler, over: Mapping[str, Sequence[Any]]) -> None:
+    """Settings are compared by how well they draw from one law."""
+    if "temperature" in over:
+        raise InvalidValueError(
+            "`over` cannot vary `temperature`: every temperature is another target, and draws of the one cannot be "
+            "better than draws of the other."
+        )
+    temperature = getattr(getattr(sampler, "inner", sampler), "temperature", 1.0)
+    if not isinstance(temperature, jax.core.Tracer) and float(temperature) == 0.0:
+        raise InvalidValueError(
+            "a temperature of 0 has no law to draw from, and nothing to tune for: give a step size."
+        )
 
 
 def _moved(arena: Arena, centre: Params, key: Key) -> Arena:

@@ -20,12 +20,9 @@ from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Parts, Start
-from scirocco.run.tuning.candidates import stacked
+from scirocco.run.tuning.candidates import WIDTH, stacked
 from scirocco.samplers import Preconditioned, Sampler
 from scirocco.types import Key, Params
-
-_LANES = 32
-"""Lanes come in multiples of this, so that one compiled program serves different numbers of settings."""
 
 
 class Arena(NamedTuple):
@@ -46,7 +43,8 @@ class Lanes:
         self.arena, self._key = arena, key
         self.alive = list(range(len(samplers)))
         """Settings that are still in the race."""
-        self.count = -(-len(samplers) // _LANES) * _LANES
+        # in multiples of the usual number, so that one compiled program serves different numbers of settings
+        self.count = -(-len(samplers) // WIDTH) * WIDTH
         spare = self.count - len(samplers)
         self._inners = stacked(samplers + samplers[:1] * spare)
         self.owners = np.array([*self.alive, *[-1] * spare])

@@ -38,7 +38,7 @@ class Tuning:
     trials
         Everything that was tried, best first.
     seconds
-        Of the search, set-up (mode, metric) not included.
+        Of the search and what it needs (the posterior's shape), without the estimator's own set-up (the mode).
     condition
         Largest over smallest curvature of the posterior at its mode; None when it was not looked at.
     num_steps

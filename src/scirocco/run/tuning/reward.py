@@ -40,9 +40,13 @@ class Judge(NamedTuple):
     """N over the rows in a block."""
     factor: Array
     inverse: Array
+    temperature: Any
+    """T: the target is posterior^(1/T)."""
 
 
-def make_judge(model: Model, table: Table, centre: Params, factor: Any, inverse: Any, key: Key) -> Judge:
+def make_judge(
+    model: Model, table: Table, centre: Params, factor: Any, inverse: Any, temperature: Any, key: Key
+) -> Judge:
     """One pass for the exact gradient at the centre, and some rows."""
     gradient = model.combine(centre, table.sum(model.summand, centre))
     exact = table.num_rows <= _EXACT
@@ -50,7 +54,15 @@ def make_judge(model: Model, table: Table, centre: Params, factor: Any, inverse:
     block = table.num_rows if exact else _BLOCK
     if not exact:  # blocks go round the end, or rows near it would count less
         rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[: block - 1]]), rows)
-    return Judge(centre, gradient, rows, table.num_rows / block, jnp.asarray(factor), jnp.asarray(inverse))
+    return Judge(
+        centre,
+        gradient,
+        rows,
+        table.num_rows / block,
+        jnp.asarray(factor),
+        jnp.asarray(inverse),
+        temperature,
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -68,7 +80,7 @@ def _discrepancies(model: Model, block: int, replicates: int, judge: Judge, draw
     draws = jax.vmap(jax.vmap(model.unconstrain))(draws)
     scores = gradients(model, block, judge, draws, key)
     flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
-    x, s = flat(jax.tree.map(lambda leaf, c: leaf - c, draws, judge.centre)), flat(scores)
+    x, s = flat(jax.tree.map(lambda leaf, c: leaf - c, draws, judge.centre)), flat(scores) / judge.temperature
     if judge.factor.ndim == 1:
         x, s = x * judge.inverse, s * judge.factor
     else:
