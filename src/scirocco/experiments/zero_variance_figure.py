@@ -30,7 +30,7 @@ def draw(figure: Any, numbers: dict[str, Any]) -> None:
                 flierprops={"markersize": 2, "markeredgecolor": COLOURS[name]},
                 **dict.fromkeys(parts, style),
             )
-            axes.plot([], [], color=COLOURS[name], label=f"{name} control variates")
+            axes.plot([], [], color=COLOURS[name], label=f"{name} zero variance")
         axes.set(title=f"SGLD-CV along the chain, {size:,} rows", xlabel="run")
         axes.set_xticks(range(1, len(found) + 1), [str(number) for number in range(1, len(found) + 1)])
         axes.ticklabel_format(axis="y", useOffset=False)
