@@ -113,8 +113,9 @@ def check_kind(value: Any, kind: type, name: str, example: str) -> None:
 
 def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key) -> Ready:
     """Check the start, let the estimator do its one-off work, let the sampler fill in what was left open."""
+    params = probe.check_params(params)
     if not problem.parts.sampler.needs_scales:
-        problem.parts.sampler.check_params(probe.check_params(params), num_steps)
+        problem.parts.sampler.check_params(params, num_steps)
     parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
     report = dict(prepared.report)
     if isinstance(problem.table, Streamed):
@@ -123,7 +124,7 @@ def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int
     if parts.sampler.needs_scales:
         begin = start
         sampler, start, found = _explained(
-            problem, params, key, lambda: _resolved(problem, parts, prepared, begin, key)
+            problem, params, lambda: _resolved(problem, parts, prepared, begin, key)
         )
         sampler.check_params(prepared.position, num_steps)
         parts, report = parts._replace(sampler=sampler), report | found
@@ -146,17 +147,17 @@ def prepare_estimator(
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
     position = place(model, table, params, key)
     estimator = parts.estimator
-    prepared = _explained(problem, params, key, lambda: estimator.prepare(model, table, position, key))
+    prepared = _explained(problem, params, lambda: estimator.prepare(model, table, position, key))
     return parts, prepared
 
 
-def _explained(problem: Problem, params: Params, key: Key, work: Callable[[], T]) -> T:
+def _explained(problem: Problem, params: Params, work: Callable[[], T]) -> T:
     """Do the work; when it fails at the start, say why."""
     try:
         return work()
     except BadStartError:
         if isinstance(problem.model, Model):
-            position = problem.model.unconstrain(probe.check_params(params))
+            position = problem.model.unconstrain(params)
             probe.explain_bad_start(problem.model, position, problem.table)
         raise
 

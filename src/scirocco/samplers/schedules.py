@@ -137,7 +137,7 @@ def normalise(step_size: PyTree, owner: str, automatic: bool = False) -> PyTree:
         if step_size == AUTOMATIC and automatic:
             return step_size
         others = "" if automatic else f" {owner} has no automatic one."
-        raise InvalidValueError(
+        raise InvalidTypeError(
             f"`step_size` of {owner} must be a number, a dict of numbers or a schedule, got {step_size!r}.{others} "
             'With step_size="auto" sc.SGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT and sc.BADODAB find theirs by trying many.'
         )
