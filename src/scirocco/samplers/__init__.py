@@ -2,9 +2,9 @@
 
 from scirocco.samplers import schedules
 from scirocco.samplers.base import Gradient, Reference, Sampler, Scales
-from scirocco.samplers.blocks import LowRank
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, PreconditionedState
+from scirocco.samplers.matrices import LowRank
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import Recipe
 from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics

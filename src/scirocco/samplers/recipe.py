@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers import blocks, schedules
+from scirocco.samplers import matrices, schedules
 from scirocco.samplers.base import Gradient, Sampler
-from scirocco.samplers.blocks import POSITION, Block, Pair, State, Varying
+from scirocco.samplers.matrices import POSITION, Block, Pair, State, Varying
 from scirocco.samplers.recipe_arguments import by_part, normal_auxiliaries, normal_matrix
 from scirocco.samplers.recipe_noise import inject
 from scirocco.samplers.verify import check_at_start
@@ -182,7 +182,7 @@ class Recipe(Sampler):
     def diffusion_blocks(self, z: State) -> dict[str, Block]:
         """D's blocks at z."""
         return {
-            part: blocks.recognise(value, z[part], z[part], f"`diffusion` of `{part}`")
+            part: matrices.recognise(value, z[part], z[part], f"`diffusion` of `{part}`")
             for part, value in self._written(self.diffusion, z, False).items()
         }
 
@@ -190,10 +190,10 @@ class Recipe(Sampler):
         """Q's blocks at z, both of each pair."""
         out = {}
         for (a, b), value in self._written(self.curl, z, True).items():
-            block = blocks.recognise(value, z[a], z[b], f"`curl` between `{a}` and `{b}`")
+            block = matrices.recognise(value, z[a], z[b], f"`curl` between `{a}` and `{b}`")
             out[a, b] = block
             if a != b:
-                turned = blocks.transpose(block)
+                turned = matrices.transpose(block)
                 out[b, a] = Block(turned.form, jax.tree.map(jnp.negative, turned.value))
         return out
 
@@ -214,7 +214,7 @@ class Recipe(Sampler):
 
                 form = found[part, other].form
                 flag = self._elementwise(z[other])
-                total = _tree.add(total, blocks.divergence(entry, z[other], form, z[part], flag))
+                total = _tree.add(total, matrices.divergence(entry, z[other], form, z[part], flag))
         return total
 
     def _diffusion_pairs(self, z: State) -> dict[Pair, Block]:
@@ -243,12 +243,12 @@ class Recipe(Sampler):
         total = self._gamma_used(z, part)
         for (a, b), block in self.curl_blocks(z).items():
             if a == part:
-                total = _tree.subtract(total, blocks.multiply(block, slopes[b], z[part]))
+                total = _tree.subtract(total, matrices.multiply(block, slopes[b], z[part]))
         if share is not None:
             total = _tree.scale(share, total)
         for other, block in self.diffusion_blocks(z).items():
             if other == part:
-                total = _tree.subtract(total, blocks.multiply(block, slopes[part], z[part]))
+                total = _tree.subtract(total, matrices.multiply(block, slopes[part], z[part]))
         return total
 
     def _gamma_used(self, z: State, part: str) -> PyTree:

@@ -7,7 +7,7 @@ from typing import Any
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
-from scirocco.samplers.blocks import POSITION, Varying
+from scirocco.samplers.matrices import POSITION, Varying
 
 
 def normal_auxiliaries(written: Any, owner: str) -> tuple[tuple[str, Any], ...]:

@@ -10,8 +10,8 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco.errors import InvalidValueError
-from scirocco.samplers import blocks
-from scirocco.samplers.blocks import POSITION, Block, State
+from scirocco.samplers import matrices
+from scirocco.samplers.matrices import POSITION, Block, State
 from scirocco.types import Array, PyTree
 
 
@@ -48,7 +48,7 @@ def _draw(
             (), jnp.int32
         )
     own = normals[0] if form == "low rank" else normals
-    matrix = scale * blocks.to_dense(block, part, part)
+    matrix = scale * matrices.to_dense(block, part, part)
     if taken is not None:
         matrix = matrix - square * (taken if full else jnp.diag(ravel_pytree(taken)[0]))
     values, vectors = jnp.linalg.eigh(matrix)
@@ -68,7 +68,7 @@ def _taken_out(recipe: Any, z: State, part: str, covariance: PyTree) -> Any:
     if recipe.correct_noise == "full":
         if not driving:
             return None
-        dense = [blocks.to_dense(block, z[part], z[POSITION]) for block in driving]
+        dense = [matrices.to_dense(block, z[part], z[POSITION]) for block in driving]
         factor = sum(dense[1:], dense[0])
         return factor @ covariance @ factor.T
     if any(block.form not in ("scalar", "diagonal") for block in driving):
@@ -79,7 +79,7 @@ def _taken_out(recipe: Any, z: State, part: str, covariance: PyTree) -> Any:
     if not driving:
         return None
     ones = jax.tree.map(jnp.ones_like, covariance)
-    factors = [blocks.multiply(block, ones, z[part]) for block in driving]
+    factors = [matrices.multiply(block, ones, z[part]) for block in driving]
     total = factors[0]
     for factor in factors[1:]:
         total = _tree.add(total, factor)

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from scirocco.errors import InvalidTypeError
-from scirocco.samplers import blocks
-from scirocco.samplers.blocks import POSITION
+from scirocco.samplers import matrices
+from scirocco.samplers.matrices import POSITION
 from scirocco.samplers.recipe import Recipe
 from scirocco.types import ArrayLike, Params, PyTree
 
@@ -86,7 +86,7 @@ def _square(root: Any, params: Params) -> Any:
     leaves = jax.tree.leaves(root)
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     dense = len(leaves) == 1 and jnp.shape(leaves[0]) == (size, size) and size > 1
-    return root @ root if dense and not blocks.alike(root, params) else jax.tree.map(lambda v: v * v, root)
+    return root @ root if dense and not matrices.alike(root, params) else jax.tree.map(lambda v: v * v, root)
 
 
 def SGFS(step_size: Any, preconditioner: Any = 1.0, correct_noise: str = "full", **options: Any) -> Recipe:

@@ -13,8 +13,8 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers import blocks
-from scirocco.samplers.blocks import POSITION, State, Varying
+from scirocco.samplers import matrices
+from scirocco.samplers.matrices import POSITION, State, Varying
 from scirocco.types import Array, Params, PyTree
 
 _TOLERANCE = 2e-3
@@ -133,9 +133,9 @@ class _Flat:
         curl = diffusion
         for part, block in self.recipe.diffusion_blocks(z).items():
             place = self.places[part]
-            diffusion = diffusion.at[place, place].set(blocks.to_dense(block, z[part], z[part]))
+            diffusion = diffusion.at[place, place].set(matrices.to_dense(block, z[part], z[part]))
         for (a, b), block in self.recipe.curl_blocks(z).items():
-            curl = curl.at[self.places[a], self.places[b]].set(blocks.to_dense(block, z[a], z[b]))
+            curl = curl.at[self.places[a], self.places[b]].set(matrices.to_dense(block, z[a], z[b]))
         return diffusion, curl
 
     def energy(self, vector: Array) -> Array:

@@ -10,8 +10,8 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco.errors import InvalidValueError
-from scirocco.samplers import blocks
-from scirocco.samplers.blocks import LowRank, recognise
+from scirocco.samplers import matrices
+from scirocco.samplers.matrices import LowRank, recognise
 
 PART = {"a": jnp.array([0.3, -1.2]), "b": jnp.array(0.7)}
 NUMBER = jnp.array(0.4)
@@ -63,9 +63,9 @@ def test_a_form_is_its_matrix(form):
     value = FORMS[form](PART)
     block = recognise(value, PART, PART, "M")
     exact = matrix_of(value)
-    np.testing.assert_allclose(blocks.to_dense(block, PART, PART), exact, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(matrices.to_dense(block, PART, PART), exact, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
-        blocks.to_dense(blocks.transpose(block), PART, PART), exact.T, rtol=1e-5, atol=1e-6
+        matrices.to_dense(matrices.transpose(block), PART, PART), exact.T, rtol=1e-5, atol=1e-6
     )
 
 
@@ -76,7 +76,7 @@ def test_the_divergence_is_that_of_the_matrix(form):
     slopes = jax.jacfwd(lambda v: matrix_of(FORMS[form](back(v))))(flat)
     exact = jnp.einsum("ijj->i", slopes)
     kind = recognise(FORMS[form](PART), PART, PART, "M").form
-    found = blocks.divergence(FORMS[form], PART, kind, PART, elementwise=form == "own diagonal")
+    found = matrices.divergence(FORMS[form], PART, kind, PART, elementwise=form == "own diagonal")
     np.testing.assert_allclose(ravel_pytree(found)[0], exact, rtol=1e-4, atol=1e-5)
 
 
@@ -84,16 +84,16 @@ def test_columns_and_rows_between_a_part_and_a_number():
     column = recognise(own(PART), PART, NUMBER, "M")
     row = recognise(own(PART), NUMBER, PART, "M")
     assert (column.form, row.form) == ("column", "row")
-    assert blocks.transpose(column).form == "row"
+    assert matrices.transpose(column).form == "row"
     flat = ravel_pytree(own(PART))[0]
-    np.testing.assert_allclose(blocks.to_dense(column, PART, NUMBER)[:, 0], flat, rtol=1e-6)
-    np.testing.assert_allclose(blocks.to_dense(row, NUMBER, PART)[0], flat, rtol=1e-6)
-    trace = blocks.divergence(own, PART, "row", NUMBER, elementwise=True)
+    np.testing.assert_allclose(matrices.to_dense(column, PART, NUMBER)[:, 0], flat, rtol=1e-6)
+    np.testing.assert_allclose(matrices.to_dense(row, NUMBER, PART)[0], flat, rtol=1e-6)
+    trace = matrices.divergence(own, PART, "row", NUMBER, elementwise=True)
     exact = jnp.trace(
         jax.jacfwd(lambda v: ravel_pytree(own(ravel_pytree(PART)[1](v)))[0])(ravel_pytree(PART)[0])
     )
     np.testing.assert_allclose(trace, exact, rtol=1e-5)
-    slope = blocks.divergence(lambda s: jax.tree.map(lambda v: v * s**2, PART), NUMBER, "column", PART, True)
+    slope = matrices.divergence(lambda s: jax.tree.map(lambda v: v * s**2, PART), NUMBER, "column", PART, True)
     np.testing.assert_allclose(ravel_pytree(slope)[0], 2 * NUMBER * ravel_pytree(PART)[0], rtol=1e-6)
 
 
