@@ -18,7 +18,7 @@ from scirocco.estimators import (
     Weighted,
     empirical_fisher,
 )
-from scirocco.model import CountModel, Model
+from scirocco.model import BlockModel, CountModel, Model, Statistics
 from scirocco.run import Kernel, Run, load, resume, sample
 from scirocco.samplers import (
     BADODAB,
@@ -30,6 +30,8 @@ from scirocco.samplers import (
     SGNHT,
     SGRHMC,
     SGRLD,
+    Blocks,
+    Gibbs,
     HMCDynamics,
     LowRank,
     Preconditioned,
@@ -53,9 +55,12 @@ __all__ = [
     "SGRHMC",
     "SGRLD",
     "SVRG",
+    "BlockModel",
+    "Blocks",
     "ControlVariates",
     "CountModel",
     "Full",
+    "Gibbs",
     "HMCDynamics",
     "Kernel",
     "LowRank",
@@ -65,6 +70,7 @@ __all__ = [
     "Recipe",
     "Run",
     "SimplexSGRLD",
+    "Statistics",
     "Stratified",
     "Weighted",
     "__version__",

@@ -40,7 +40,7 @@ class Kernel:
         self, model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0
     ):
         self.problem = setup.compose(model, data, sampler, estimator, seed)
-        self.model = model
+        self.model = self.problem.model
         self.report: dict[str, Any] = {}
         self._streamed: StreamedParts | None = None
 

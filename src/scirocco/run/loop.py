@@ -18,7 +18,8 @@ import numpy as np
 from scirocco import _tree
 from scirocco.data.superbatches import Superbatch
 from scirocco.estimators import Batching, Context, Estimate, Estimator
-from scirocco.model import Posterior
+from scirocco.model import BlockModel, Posterior
+from scirocco.run import sweeps
 from scirocco.samplers import Gradient, Reference, Sampler
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
@@ -32,7 +33,8 @@ class KernelState(NamedTuple):
 
     sampler: Any
     gradient: Gradient
-    """The estimate at the current position; it drives the next step, and is what `keep_gradients` keeps."""
+    """The estimate at the current position; it drives the next step, and is what `keep_gradients` keeps. Of `sc.Blocks`
+    it drives the first block."""
     memory: PyTree
     """What the estimator remembers."""
     number: Array
@@ -146,6 +148,8 @@ def evaluate(
     key: Key | None,
 ) -> tuple[Gradient, PyTree]:
     """What drives the sampler at `position` (∇ log posterior): the exact prior part and the estimated sum."""
+    if isinstance(model, BlockModel):
+        return sweeps.evaluate(model, parts, 0, position, memory, number, plan, key)
     everything = parts.data if parts.resident else None
     context = Context(everything, parts.batching.take(parts.data, plan), number, key)
 
@@ -229,9 +233,12 @@ def start_chain(
 
 def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
     """One step: the sampler moves, then the gradient is estimated at the new position."""
-    moved = parts.sampler.step(state.sampler, state.gradient, draws.noise, state.number)
     number = state.number + 1
-    gradient, memory = evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
+    if isinstance(model, BlockModel):
+        moved, gradient, memory = sweeps.sweep(model, parts, state, draws.noise, draws.plan, draws.key)
+    else:
+        moved = parts.sampler.step(state.sampler, state.gradient, draws.noise, state.number)
+        gradient, memory = evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
     state = KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
     return state, inform(model, parts, state)
 

@@ -13,7 +13,7 @@ from scirocco import _checks, _tree
 from scirocco.data import Table
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Batching
-from scirocco.model import CountModel, Model, Posterior
+from scirocco.model import BlockModel, CountModel, Model, Posterior, Statistics
 from scirocco.types import Array, Params, PyTree
 
 
@@ -54,19 +54,34 @@ def _check_leaf(name: str, leaf: Any) -> Array:
 
 def check_shapes(model: Posterior, params: Params, source: Any, batching: Batching) -> None:
     """Trace the user's functions on shapes alone and refuse what has the wrong form."""
-    if isinstance(model, CountModel):
-        _check_counts(model, params, source, batching)
+    if isinstance(model, BlockModel):
+        _check_blocks(model, params, source, batching)
+    elif isinstance(model, CountModel):
+        _check_counts(model, params, params, source, batching)
     elif isinstance(model, Model):
         _check_densities(model, params, source, batching)
 
 
-def _check_counts(model: CountModel, params: Params, source: Any, batching: Batching) -> None:
-    """Counts must have the structure and shapes of the parameters."""
+def _check_blocks(model: BlockModel, params: Params, source: Any, batching: Batching) -> None:
+    """The joint density, the counts of each block that they drive, and that statistics can be traced."""
+    _check_densities(model.model, params, source, batching)
+    for name, block in model.blocks.items():
+        if isinstance(block, CountModel):
+            _check_counts(block, params, params[name], source, batching)
+        elif isinstance(block, Statistics):
+            key = (jax.eval_shape(jax.random.key, 0),) if block.takes_key else ()
+            _trace(block._jitted, f"statistics of {name}", params, source.row_spec, *key)
+
+
+def _check_counts(
+    model: CountModel, given_params: Params, params: Params, source: Any, batching: Batching
+) -> None:
+    """Counts must have the structure and shapes of the parameters; the function may be given more of them."""
     spec = source.row_spec
     if model.form == "total":
         spec = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batching.size, *s.shape), s.dtype), spec)
     key = (jax.eval_shape(jax.random.key, 0),) if model.takes_key else ()
-    out = _trace(model._jitted, "counts", params, spec, *key)
+    out = _trace(model._jitted, "counts", given_params, spec, *key)
     given = "one datum" if model.form == "datum" else "some rows"
     wanted = (
         f"counts must return an array like the parameters ({describe(params)}) for {given} ({describe(spec)})"
@@ -201,7 +216,13 @@ def check_first(problem: Any, params: Params, density: Array, gradient: PyTree) 
     unhappy = [name for name, leaf in zip(names, leaves, strict=True) if not np.all(np.isfinite(leaf))]
     if not unhappy and np.all(np.isfinite(density)):
         return
-    if isinstance(problem.model, CountModel):
+    if isinstance(problem.model, BlockModel):
+        explain_bad_start(
+            problem.model.model,
+            problem.model.mixed(problem.model.unconstrain(check_params(params))),
+            problem.table,
+        )
+    if isinstance(problem.model, (CountModel, BlockModel)):
         raise BadStartError(
             "the counts are negative, NaN or infinite at the starting point for some rows. `counts` must return "
             "numbers >= 0: is there a division by a component of omega that is 0?"

@@ -105,9 +105,9 @@ def go_on(
         if reached["draws"] >= plan.num_samples:
             return loading.load(path)
         key = jax.random.key(plan.seed)
-        composed = _chains.Composed(model, ready, plan.num_chains, key, plan.keeping)
+        composed = _chains.Composed(problem.model, ready, plan.num_chains, key, plan.keeping)
         chains = _chains.make_chains(composed, plan.chain_method, store.read_state())
-        spec = records.kept_spec(model, ready, chains.first_state, plan.keeping)
+        spec = records.kept_spec(problem.model, ready, chains.first_state, plan.keeping)
         here = jax.tree.map(np.array, chains.first_state.sampler.position)
         ready = ready._replace(start=ready.start._replace(position=here))
         bar = Bar(plan.num_steps, progress)
@@ -183,13 +183,17 @@ def _compose(
     _refuse_other_data(record, source, path)
     position = _position(record, params)
     rows = source.read(0, min(records._MODEL_ROWS, source.num_rows))
-    difference = encoding.compare_models(record["model_values"], encoding.model_values(model, position, rows))
+    difference = encoding.compare_models(
+        record["model_values"], encoding.model_values(problem.model, position, rows)
+    )
     if difference:
         raise InvalidValueError(
             f"the run in {path} cannot be resumed with this model: {difference}. Pass the model it was started with."
         )
     _warn_other_machine(record)
-    begin = Start(position, problem.parts.estimator.blank_memory(position, 1), None)
+    begin = Start(
+        position, setup.blank_memory(problem.model, problem.parts, problem.table, position, 1), None
+    )
     return problem, setup.Ready(problem.parts, problem.table, begin, dict(record["report"]), resumed=True)
 
 

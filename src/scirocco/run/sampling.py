@@ -21,7 +21,7 @@ from scirocco.run.progress import Bar, Callback, Clock
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, store_groups
-from scirocco.samplers import SGLD, Sampler
+from scirocco.samplers import SGLD, Blocks, Sampler
 from scirocco.simplex import SCIR
 from scirocco.store import Store, holds_run, refuse_unless_free
 from scirocco.types import Data, Params
@@ -57,7 +57,8 @@ def sample(
     Parameters
     ----------
     model
-        `sc.Model(log_likelihood, log_prior)`, or `sc.CountModel(concentration, counts)` for the simplex.
+        `sc.Model(log_likelihood, log_prior)`, `sc.CountModel(concentration, counts)` for the simplex, or
+        `sc.BlockModel(model, name=...)` for parts that `sc.Blocks` moves by samplers of their own.
     data
         A pytree of arrays with one common first axis (one row per datum); or rows that stay on disk: the path of a
         folder made by `sc.data.convert`, or any `sc.data.Source`.
@@ -125,7 +126,7 @@ def sample(
     source = as_source(data)
     sampler = _default_sampler(model) if sampler is None else sampler
     estimator = default_estimator(model, source) if estimator is None else estimator
-    _check_keeping(model, keep_gradients)
+    _check_keeping(model, sampler, keep_gradients)
     _check_store(store, resume, overwrite)
     if store is not None and resume and holds_run(store):
         asked = records.asked(sampler, estimator, plan)
@@ -149,13 +150,13 @@ def sample(
         problem = setup.compose(model, source, sampler, estimator, seed)
         key = jax.random.key(seed)
         ready = setup.prepare(problem, params, num_steps=plan.num_steps, num_chains=num_chains, key=key)
-        composed = _chains.Composed(model, ready, plan.num_chains, key, plan.keeping)
+        composed = _chains.Composed(problem.model, ready, plan.num_chains, key, plan.keeping)
         chains = _chains.make_chains(composed, chain_method)
         probe.check_first(problem, params, chains.first_density, chains.first_gradient)
         record = {"configuration": records.configuration(problem, ready, plan)}
         if store is not None:
             record |= records.make(problem, ready, plan, sampler, estimator, dict(notes or {}))
-            spec = records.kept_spec(model, ready, chains.first_state, plan.keeping)
+            spec = records.kept_spec(problem.model, ready, chains.first_state, plan.keeping)
             sink = StoreSink(
                 Store.create(store, store_groups(spec), plan.num_chains, record, overwrite=overwrite), spec
             )
@@ -226,10 +227,15 @@ def _default_sampler(model: Any) -> Sampler:
 def default_estimator(model: Any, source: Any) -> Estimator:
     """What `sc.sample` uses when none is given."""
     size = max(1, min(_DEFAULT_BATCH, source.num_rows))
-    return Minibatch(size) if getattr(model, "drive", "") == "counts" else ControlVariates(size)
+    drive = getattr(model, "drive", "")
+    return Minibatch(size) if drive in ("counts", "blocks") else ControlVariates(size)
 
 
-def _check_keeping(model: Any, keep_gradients: Any) -> None:
+def _check_keeping(model: Any, sampler: Any, keep_gradients: Any) -> None:
+    if keep_gradients and isinstance(sampler, Blocks):
+        raise InvalidValueError(
+            "blocks are moved one after the other, so there is no one gradient to keep at a draw."
+        )
     if keep_gradients and getattr(model, "drive", "") == "counts":
         raise InvalidValueError(
             "a CountModel has no gradients to keep: leave `keep_gradients` out. Zero-variance and Stein methods need a "

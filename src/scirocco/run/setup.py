@@ -12,6 +12,7 @@ from scirocco import _tree
 from scirocco.data import ArraySource, Resident, Streamed, Table, as_source, to_device
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import (
+    Batching,
     ControlVariates,
     Estimator,
     Prepared,
@@ -20,11 +21,11 @@ from scirocco.estimators import (
     Weighted,
     measure_counts,
 )
-from scirocco.model import Model, Posterior
-from scirocco.run import pilot, probe
+from scirocco.model import BlockModel, Model, Posterior
+from scirocco.run import pilot, probe, sweeps
 from scirocco.run.loop import Parts, Start
 from scirocco.run.tuning import Arena, tune_prepared
-from scirocco.samplers import Reference, Sampler
+from scirocco.samplers import Blocks, Reference, Sampler
 from scirocco.types import Data, Key, Params, PyTree
 
 T = TypeVar("T")
@@ -58,6 +59,8 @@ def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator
     check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
     check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
+    if isinstance(sampler, Blocks):
+        model = sweeps.as_block_model(model, sampler)
     _check_pair(model, sampler)
     if model.takes_key and isinstance(estimator, ControlVariates):
         raise InvalidValueError(
@@ -67,19 +70,41 @@ def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator
     source = as_source(data)
     automatic = getattr(estimator, "sampling", "auto") == "auto"
     estimator = with_reference(sampler, estimator)
-    batching = estimator.batching(source.num_rows)
+    batching = batching_of(model, sampler, estimator, source.num_rows)
     if isinstance(source, ArraySource):
         arranged = jax.tree.map(to_device, batching.arrange(source.arrays, seed))
         parts = Parts(sampler, estimator, batching, arranged)
         return Problem(model, source, parts, Resident(arranged, batching))
+    if isinstance(model, BlockModel) and estimator.next_pass(0, source.num_rows) is not None:
+        raise InvalidValueError(
+            "sc.Blocks on streamed data needs an estimator of batches: sc.Minibatch, not sc.Full."
+        )
     table = Streamed(source, batching, automatic, estimator.needs_index)
     return Problem(model, source, Parts(sampler, estimator, table.batching, None), table)
+
+
+def batching_of(model: Posterior, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
+    """How the rows of a step are drawn."""
+    if isinstance(model, BlockModel) and isinstance(sampler, Blocks):
+        return sweeps.batching(estimator, num_rows, len(sweeps.reading(sampler)))
+    return estimator.batching(num_rows)
+
+
+def blank_memory(model: Posterior, parts: Parts, table: Table, position: Params, num_rows: int) -> PyTree:
+    """Something with the structure and shapes of the estimator's memory."""
+    if isinstance(model, BlockModel):
+        return sweeps.blank_memory(model, parts, position, num_rows, table.row_spec)
+    return parts.estimator.blank_memory(position, num_rows)
 
 
 def _check_pair(model: Posterior, sampler: Sampler) -> None:
     if model.drive == sampler.driven_by:
         return
     name = type(sampler).__name__
+    if model.drive == "blocks":
+        raise InvalidTypeError(
+            f"a BlockModel is moved block by block: sampler=sc.Blocks({{...}}) with a sampler for each, not {name}."
+        )
     if sampler.driven_by == "counts":
         raise InvalidTypeError(
             f"{name} moves on the simplex and is driven by counts: it needs a sc.CountModel(concentration, counts), "
@@ -147,6 +172,8 @@ def prepare_estimator(
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
     position = place(model, table, params, key)
     estimator = parts.estimator
+    if isinstance(model, BlockModel):
+        return parts, sweeps.prepare(model, parts, table, position, key)
     prepared = _explained(problem, params, lambda: estimator.prepare(model, table, position, key))
     return parts, prepared
 
@@ -199,6 +226,8 @@ def count_scales(
 def place(model: Posterior, table: Table, params: Params, key: Key) -> Params:
     """Where the sampler starts; count models need to know about how large the counts are."""
     position = model.unconstrain(params)
+    if isinstance(model, BlockModel):
+        return sweeps.place(model, table, position, key, _ROWS)
     if model.drive != "counts":
         return position
     count = min(table.num_rows, _ROWS)

@@ -2,6 +2,7 @@
 
 from scirocco.samplers import schedules
 from scirocco.samplers.base import Gradient, Reference, Sampler, Scales
+from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, PreconditionedState
 from scirocco.samplers.matrices import LowRank
@@ -21,6 +22,9 @@ __all__ = [
     "SGNHT",
     "SGRHMC",
     "SGRLD",
+    "Blocks",
+    "BlocksState",
+    "Gibbs",
     "Gradient",
     "HMCDynamics",
     "HamiltonianState",

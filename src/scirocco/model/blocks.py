@@ -1,0 +1,350 @@
+"""A joint posterior whose parts are moved one after the other, each by a sampler of its own (`sc.Blocks`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from scirocco import _tree
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model.base import Posterior
+from scirocco.model.counts import CountModel
+from scirocco.model.density import Model
+from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
+
+
+class Statistics:
+    """Σ_i s(θ, x_i): what a Gibbs update needs to know of the data.
+
+    Parameters
+    ----------
+    function
+        `function(params, datum) -> arrays` for one row, or `function(params, datum, key)` where latent variables are
+        drawn. `params` are all parameters of the model.
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> squares = sc.Statistics(lambda params, x: (x - params["mean"]) ** 2)
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        if not callable(function):
+            raise InvalidTypeError(
+                f"`function` of Statistics must be a function (params, datum), got {function!r}."
+            )
+        self.function = function
+        self.takes_key = len(inspect.signature(function).parameters) >= 3
+        self._jitted = jax.jit(function)
+
+    def __hash__(self) -> int:
+        return hash((Statistics, self.function))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statistics) and self.function == other.function
+
+    def one(self, params: Params, datum: Datum, key: Key | None) -> PyTree:
+        """s of one row."""
+        return self._jitted(params, datum, key) if self.takes_key else self._jitted(params, datum)
+
+
+class BlockModel(Posterior):
+    """A joint posterior over named parameters, and what each of them follows.
+
+    Parameters
+    ----------
+    model
+        The joint `sc.Model` over a dict of parameters. Its gradient moves every block that is not named below.
+    blocks
+        By the name of a parameter: a `sc.CountModel`, whose counts move a block on the simplex (or a gamma variable) by
+        `sc.SCIR`; or `sc.Statistics` for a block that `sc.Gibbs` draws. Both are given ALL parameters:
+        `counts(params, datum, key)`. The concentration of the count model is the prior of its block, which `log_prior`
+        of the joint model then leaves out.
+
+    Examples
+    --------
+    A mixture of two Gaussians with unknown weights: means by gradients, weights by counts of drawn labels.
+
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> def logits(params, x):
+    ...     return jnp.log(params["weights"]) - 0.5 * (x - params["means"]) ** 2
+    >>> def labels(params, x, key):
+    ...     return jax.nn.one_hot(jax.random.categorical(key, logits(params, x)), 2)
+    >>> joint = sc.Model(lambda params, x: jax.nn.logsumexp(logits(params, x)))
+    >>> model = sc.BlockModel(joint, weights=sc.CountModel(1.0, labels))
+    """
+
+    drive = "blocks"
+
+    def __init__(self, model: Model, /, **blocks: CountModel | Statistics):
+        if not isinstance(model, Model):
+            raise InvalidTypeError(
+                f"BlockModel needs the joint sc.Model(log_likelihood, log_prior), got {model!r}."
+            )
+        for name, block in blocks.items():
+            if not isinstance(block, (CountModel, Statistics)):
+                raise InvalidTypeError(
+                    f"the block `{name}` must be a sc.CountModel or sc.Statistics, got {block!r}. Blocks that follow "
+                    "the gradient of the joint model are not named."
+                )
+        self.model, self.blocks = model, blocks
+        self.takes_key = any(block.takes_key for block in blocks.values())
+
+    def __hash__(self) -> int:
+        return hash((self.model, tuple(self.blocks.items())))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BlockModel) and (self.model, self.blocks) == (other.model, other.blocks)
+
+    def __repr__(self) -> str:
+        return "".join([f"BlockModel({self.model!r}", *(f", {n}={b!r}" for n, b in self.blocks.items()), ")"])
+
+    @property
+    def counted(self) -> dict[str, CountModel]:
+        """The blocks that counts drive."""
+        return {name: block for name, block in self.blocks.items() if isinstance(block, CountModel)}
+
+    # -- positions and parameters ---------------------------------------------------------------------------
+
+    def mixed(self, position: Params) -> Params:
+        """A position of the joint model: blocks that counts drive in the user's units, as its functions want them."""
+        return {**position, **{name: block.constrain(position[name]) for name, block in self.counted.items()}}
+
+    def constrain(self, position: Params) -> Params:
+        """To the user's units."""
+        params: Params = self.model.constrain(self.mixed(position))
+        return params
+
+    def unconstrain(self, params: Params) -> Params:
+        """From the user's units; gamma variables up to their scale (see `spread`)."""
+        position = self.model.unconstrain(params)
+        return {**position, **{name: block.unconstrain(params[name]) for name, block in self.counted.items()}}
+
+    def check_domain(self, params: Params) -> None:
+        """Each block's own check, after one of the names."""
+        if not isinstance(params, dict):
+            raise InvalidTypeError(
+                f"a model of blocks needs a dict of parameters by name, got {type(params).__name__}."
+            )
+        unknown = sorted(set(self.blocks) - set(params))
+        if unknown:
+            raise InvalidValueError(
+                f"BlockModel names {unknown}, which are no parameters. There are {sorted(params)}."
+            )
+        self.model.check_domain(params)
+        for name, block in self.counted.items():
+            block.check_domain(params[name])
+
+    # -- what a run asks for --------------------------------------------------------------------------------
+
+    def view(self, names: tuple[str, ...]) -> View:
+        """The posterior as the sampler of these parameters sees it."""
+        block = self.blocks.get(names[0]) if len(names) == 1 else None
+        if isinstance(block, CountModel):
+            return CountView(self, names)
+        return StatisticView(self, names) if isinstance(block, Statistics) else GradientView(self, names)
+
+    def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
+        """The joint log density; NaN when counts are negative."""
+        value = self.model.look(self.mixed(position), rows)
+        params = self.constrain(position)
+        for number, block in enumerate(self.counted.values()):
+            counts = sum_rows(block, params, rows, _own(key, number))
+            legal = jnp.stack([jnp.all(leaf >= 0) for leaf in jax.tree.leaves(counts)])
+            value = jnp.where(jnp.all(legal), value, jnp.nan)
+        return value
+
+    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
+        """Those of the joint model, and the sum over the rows of every other block."""
+        params, key = self.constrain(position), jax.random.key(0)
+        sums = {
+            name: jnp.concatenate(
+                [jnp.ravel(leaf) for leaf in jax.tree.leaves(sum_rows(block, params, rows, key))]
+            )
+            for name, block in self.blocks.items()
+        }
+        priors = {f"{name} prior": block.prior_term(position[name]) for name, block in self.counted.items()}
+        flat = {
+            name: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(p)]) for name, p in priors.items()
+        }
+        return {**self.model.values(self.mixed(position), rows), **sums, **flat}
+
+    def stats(self, total: PyTree) -> dict[str, Array]:
+        """The length of what drives the first block (0 where it reads no data): blocks have no common measure."""
+        return {"drive_norm": _tree.norm(total) if jax.tree.leaves(total) else jnp.zeros(())}
+
+    def combine(self, position: Params, total: PyTree) -> PyTree:
+        """Each view combines its own."""
+        raise NotImplementedError("a block model is driven through its views")
+
+    @property
+    def summand(self) -> Any:
+        """Each view has its own."""
+        raise NotImplementedError("a block model is driven through its views")
+
+
+class View(Posterior):
+    """A block model as one of its blocks sees it: the whole position goes in, what drives that block comes out.
+
+    It is also the summand: f(θ, x_i) is the block's part of what a row contributes.
+    """
+
+    drive = "block"
+    follows: str
+    """What kind of sampler it drives."""
+
+    def __init__(self, model: BlockModel, names: tuple[str, ...]):
+        self.whole, self.names = model, names
+        self.takes_key = False
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.whole, self.names))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and (self.whole, self.names) == (other.whole, other.names)
+
+    @property
+    def summand(self) -> Any:
+        """Itself."""
+        return self
+
+    def own(self, position: Params) -> Params:
+        """The block's part of a position."""
+        return (
+            position[self.names[0]] if len(self.names) == 1 else {name: position[name] for name in self.names}
+        )
+
+    def put(self, position: Params, part: Params) -> Params:
+        """The position with the block's part replaced."""
+        return {**position, **({self.names[0]: part} if len(self.names) == 1 else part)}
+
+    def constrain(self, position: Params) -> Params:
+        """As the whole model."""
+        return self.whole.constrain(position)
+
+    def unconstrain(self, params: Params) -> Params:
+        """As the whole model."""
+        return self.whole.unconstrain(params)
+
+    def check_domain(self, params: Params) -> None:
+        """As the whole model."""
+        self.whole.check_domain(params)
+
+    def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
+        """As the whole model."""
+        return self.whole.look(position, rows, key)
+
+    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
+        """As the whole model."""
+        return self.whole.values(position, rows)
+
+    def stats(self, total: PyTree) -> dict[str, Array]:
+        """As the whole model."""
+        return self.whole.stats(total)
+
+
+class GradientView(View):
+    """The gradient of the joint log density with respect to some of the parameters."""
+
+    follows = "gradient"
+
+    def _along(self, position: Params, function: Callable[[Params], Array]) -> PyTree:
+        return jax.grad(lambda part: function(self.whole.mixed(self.put(position, part))))(self.own(position))
+
+    def combine(self, position: Params, total: PyTree) -> PyTree:
+        """∇ log prior + the estimated sum."""
+        return _tree.add(self._along(position, self.whole.model.log_prior_density), total)
+
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
+        """Σ_i w_i ∇ log p(x_i | θ)."""
+        return self._along(position, lambda at: self.whole.model.log_likelihood_sum(at, rows, weights))
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """∇ log p(x_i | θ) for each row."""
+
+        def one(row: Datum) -> PyTree:
+            return self._along(position, lambda at: self.whole.model.log_likelihood_of_one(at, row))
+
+        return jax.vmap(one)(rows)
+
+
+class SummedView(View):
+    """The sum of a function of the parameters and each row."""
+
+    dense = True
+
+    def __init__(self, model: BlockModel, names: tuple[str, ...]):
+        super().__init__(model, names)
+        self.block = model.blocks[names[0]]
+        self.takes_key = self.block.takes_key
+
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
+        """Σ_i w_i f(θ, x_i)."""
+        params = self.whole.constrain(position)
+        if weights is None:
+            return self._typed(position, sum_rows(self.block, params, rows, key))
+        values = each_row(self.block, params, rows, key)
+        return self._typed(
+            position, jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, 1), values)
+        )
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """f(θ, x_i) for each row."""
+        return self._typed(position, each_row(self.block, self.whole.constrain(position), rows, key))
+
+    def _typed(self, position: Params, values: PyTree) -> PyTree:
+        """In the precision of the parameters: users may return integers."""
+        dtype = jnp.result_type(*jax.tree.leaves(position))
+        return jax.tree.map(lambda v: jnp.asarray(v).astype(dtype), values)
+
+
+class CountView(SummedView):
+    """α + Σ_i z_i of a block on the simplex."""
+
+    follows = "counts"
+
+    def combine(self, position: Params, total: PyTree) -> PyTree:
+        """The shapes of the block's gamma variables."""
+        return self.block.combine(self.own(position), total)  # type: ignore[union-attr]
+
+    def spread(self, position: Params, total: PyTree) -> Params:
+        """Gamma variables of the right size where the chain starts."""
+        return self.put(position, self.block.spread(self.own(position), total))  # type: ignore[union-attr]
+
+
+class StatisticView(SummedView):
+    """Σ_i s(θ, x_i), as it is."""
+
+    follows = "statistics"
+
+    def combine(self, position: Params, total: PyTree) -> PyTree:
+        """The update knows the prior."""
+        return total
+
+
+def each_row(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
+    """The values of single rows; each gets a key of its own where they are drawn."""
+    if not block.takes_key:
+        return jax.vmap(lambda row: block.one(params, row, None))(rows)
+    assert key is not None
+    keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
+    return jax.vmap(block.one, (None, 0, 0))(params, rows, keys)
+
+
+def sum_rows(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
+    """Their sum; in one call where the model is given by totals."""
+    if getattr(block, "form", "datum") == "total":
+        return block.several(params, rows, key)
+    return jax.tree.map(lambda v: v.sum(axis=0), each_row(block, params, rows, key))
+
+
+def _own(key: Key | None, number: int) -> Key | None:
+    return None if key is None else jax.random.fold_in(key, number)

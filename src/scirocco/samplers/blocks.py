@@ -1,0 +1,249 @@
+"""A sampler of named blocks: each part of the parameters is moved by a sampler of its own, one after the other."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scirocco._tree import pytree_dataclass, static
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.samplers.base import Gradient, Sampler
+from scirocco.types import Array, Key, Params, PyTree
+
+Names = tuple[str, ...]
+
+
+@pytree_dataclass
+class Gibbs:
+    """A block that the user draws: its conditional given all other parameters, or any move that leaves it in place.
+
+    Parameters
+    ----------
+    update
+        `update(key, params)` -> the new value of the block, or `update(key, params, total)` where the model has
+        `sc.Statistics` for the block: `total` is then their (estimated) sum over all rows. `params` are all parameters
+        in the user's units; for a block of several names the new value is a dict of them.
+
+    Notes
+    -----
+    An update whose statistics are exact (`sc.Full`), or that needs none, leaves the posterior exactly in place. With
+    minibatches the sum is an unbiased estimate with a variance of its own, which an exact draw passes on in full: where
+    that matters use `sc.SCIR` (its step size damps it) or a gradient.
+
+    Examples
+    --------
+    >>> import jax, scirocco as sc
+    >>> def precision_of_u(key, params):
+    ...     shape, rate = 1.0 + params["u"].size / 2, 1.0 + (params["u"] ** 2).sum() / 2
+    ...     return jax.random.gamma(key, shape) / rate
+    >>> sampler = sc.Blocks({"u": sc.SGLD(1e-4), "precision": sc.Gibbs(precision_of_u)})
+    """
+
+    update: Callable[..., Any] = static()
+
+    def __post_init__(self) -> None:
+        if not callable(self.update):
+            raise InvalidTypeError(
+                f"`update` of Gibbs must be a function (key, params), got {self.update!r}."
+            )
+
+    @property
+    def takes_total(self) -> bool:
+        """Whether the update asks for the sum of statistics."""
+        return len(inspect.signature(self.update).parameters) >= 3
+
+
+class BlocksState(NamedTuple):
+    """All parameters, and what the sampler of each block remembers."""
+
+    position: Params
+    inner: tuple[Any, ...]
+
+
+@pytree_dataclass
+class Blocks(Sampler):
+    r"""Moves one block of the parameters after the other, each by its own sampler.
+
+    .. math:: θ_b' ∼ K_b(θ_b, \hat g_b(θ_1', …, θ_{b-1}', θ_b, …, θ_B)), \qquad b = 1, …, B
+
+    Each K_b is a step of a gradient sampler, a transition of `sc.SCIR`, or an update of the user (`sc.Gibbs`), and each
+    leaves the conditional of its block given the others in place (up to its own step-size error): so the sweep leaves
+    the joint posterior in place. Blocks that read data read different rows: an estimate that had moved the block before
+    would be no unbiased one for the next.
+
+    Cost of a step (a sweep): the sum over blocks; a batch of the estimator's size for each block that reads data.
+
+    Parameters
+    ----------
+    samplers
+        A dict: the name of a parameter, or a tuple of names that move together, and its sampler. Every parameter must
+        be in one block. Blocks are moved in the order given.
+
+    Notes
+    -----
+    With `sc.ControlVariates` the centre is where the chain starts, unless it is given. A `Kernel` or `sample` step is a
+    whole sweep. This is what the R package names as its wish: Gibbs steps beside stochastic gradients (thesis, 4.7).
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> sampler = sc.Blocks({"means": sc.SGLD(1e-4), "weights": sc.SCIR(0.1)})
+    """
+
+    driven_by: ClassVar[str] = "blocks"
+
+    samplers: Any
+    names: tuple[Names, ...] = static(default=())
+
+    def __post_init__(self) -> None:
+        if isinstance(self.samplers, Mapping):
+            keys = [(key,) if isinstance(key, str) else key for key in self.samplers]
+            object.__setattr__(self, "names", tuple(keys))
+            object.__setattr__(self, "samplers", tuple(self.samplers.values()))
+        object.__setattr__(self, "names", tuple(tuple(names) for names in self.names))
+        if not self.names or len(self.names) != len(self.samplers):
+            raise InvalidTypeError(
+                "Blocks needs a dict of samplers by parameter, e.g. sc.Blocks({'means': sc.SGLD(1e-4)})."
+            )
+        for names, sampler in zip(self.names, self.samplers, strict=True):
+            _check_block(names, sampler)
+        twice = sorted(
+            {n for names in self.names for n in names if sum(n in other for other in self.names) > 1}
+        )
+        if twice:
+            raise InvalidValueError(f"Blocks has {', '.join(f'`{n}`' for n in twice)} in two blocks.")
+
+    step_size: ClassVar[Any] = ()  # type: ignore[misc]
+    """Each block has its own."""
+
+    @property
+    def needs_scales(self) -> bool:
+        """Never: each block is given its step size."""
+        return False
+
+    @property
+    def needs_tuning(self) -> bool:
+        """Never."""
+        return False
+
+    def own(self, index: int, position: Params) -> Params:
+        """The part of a position that a block moves."""
+        names = self.names[index]
+        return position[names[0]] if len(names) == 1 else {name: position[name] for name in names}
+
+    def put(self, index: int, position: Params, part: Params) -> Params:
+        """The position with the part of a block replaced."""
+        names = self.names[index]
+        return {**position, **({names[0]: part} if len(names) == 1 else part)}
+
+    def check_params(self, params: Params, num_steps: int) -> None:
+        """Every parameter is in a block, and each block's sampler fits it."""
+        if not isinstance(params, dict):
+            raise InvalidTypeError(f"Blocks needs a dict of parameters by name, got {type(params).__name__}.")
+        named = {name for names in self.names for name in names}
+        if named != set(params):
+            missing, unknown = sorted(set(params) - named), sorted(named - set(params))
+            problem = (
+                f"has no sampler for {missing}" if missing else f"names {unknown}, which are no parameters"
+            )
+            raise InvalidValueError(f"Blocks {problem}. The parameters are {sorted(params)}.")
+        for index, sampler in enumerate(self.samplers):
+            if isinstance(sampler, Sampler):
+                sampler.check_params(self.own(index, params), num_steps)
+
+    def init(self, params: Params, key: Key) -> BlocksState:
+        """Each block's own."""
+        inner = [
+            sampler.init(self.own(index, params), jax.random.fold_in(key, index))
+            if isinstance(sampler, Sampler)
+            else ()
+            for index, sampler in enumerate(self.samplers)
+        ]
+        return BlocksState(params, tuple(inner))
+
+    def noise(self, key: Key, params: Params) -> PyTree:
+        """Each block's own; an update of the user gets the key itself."""
+        keys = [jax.random.fold_in(key, index) for index in range(len(self.samplers))]
+        return tuple(
+            sampler.noise(own, self.own(index, params)) if isinstance(sampler, Sampler) else own
+            for index, (sampler, own) in enumerate(zip(self.samplers, keys, strict=True))
+        )
+
+    def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
+        """A sweep needs an estimate for each block: see `step_block`."""
+        raise NotImplementedError("Blocks moves block by block")
+
+    def step_block(
+        self,
+        index: int,
+        state: BlocksState,
+        gradient: Gradient,
+        noise: PyTree,
+        number: Array,
+        units: tuple[Callable[[Params], Params], Callable[[Params], Params]],
+    ) -> BlocksState:
+        """Move one block; `units` lead from positions to the user's parameters and back."""
+        sampler, position = self.samplers[index], state.position
+        if isinstance(sampler, Gibbs):
+            return BlocksState(self._drawn(index, position, gradient, noise, units), state.inner)
+        moved = sampler.step(state.inner[index], gradient, noise, number)
+        inner = (*state.inner[:index], moved, *state.inner[index + 1 :])
+        return BlocksState(self.put(index, position, moved.position), inner)
+
+    def _drawn(self, index: int, position: Params, gradient: Gradient, key: Key, units: Any) -> Params:
+        constrain, unconstrain = units
+        params, sampler = constrain(position), self.samplers[index]
+        total = (gradient.total,) if sampler.takes_total else ()
+        value = sampler.update(key, params, *total)
+        was = self.own(index, params)
+        if jax.tree.structure(value) != jax.tree.structure(was):  # type: ignore[operator]
+            raise InvalidValueError(
+                f"the Gibbs update of {self._label(index)} must return a value like it, {jax.tree.structure(was)}; got "
+                f"{jax.tree.structure(value)}."
+            )
+        value = jax.tree.map(lambda new, old: self._like(index, new, old), value, was)
+        back = unconstrain(self.put(index, params, value))
+        return self.put(index, position, self.own(index, back))
+
+    def _like(self, index: int, new: Any, old: Array) -> Array:
+        if jnp.shape(new) != old.shape:
+            raise InvalidValueError(
+                f"the Gibbs update of {self._label(index)} returned shape {jnp.shape(new)}; it must be {old.shape}."
+            )
+        return jnp.asarray(new, old.dtype)
+
+    def _label(self, index: int) -> str:
+        return ", ".join(f"`{name}`" for name in self.names[index])
+
+    def stats(self, state: BlocksState) -> dict[str, Array]:
+        """Each block's, by its names."""
+        return {
+            f"{name}_{'_'.join(names)}": value
+            for names, sampler, inner in zip(self.names, self.samplers, state.inner, strict=True)
+            if isinstance(sampler, Sampler)
+            for name, value in sampler.stats(inner).items()
+        }
+
+
+def _check_block(names: Any, sampler: Any) -> None:
+    if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise InvalidTypeError(f"a block is named by a parameter or a tuple of them, got {names!r}.")
+    label = ", ".join(f"`{name}`" for name in names)
+    if isinstance(sampler, Gibbs):
+        return
+    if not isinstance(sampler, Sampler) or isinstance(sampler, Blocks):
+        raise InvalidTypeError(
+            f"the block {label} needs a sampler such as sc.SGLD(1e-5) or sc.Gibbs(update); got {sampler!r}."
+        )
+    kind = type(sampler).__name__
+    if sampler.needs_scales:
+        raise InvalidValueError(f"the block {label} needs a step size: {kind}(step_size=...).")
+    if sampler.needs_curvature or sampler.needs_reference:
+        what = "sc.SCIR" if sampler.needs_reference else "a sampler without it"
+        raise InvalidTypeError(
+            f"{kind} asks for more than an estimate at each step; use {what} in the block {label}."
+        )
