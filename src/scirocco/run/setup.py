@@ -62,7 +62,7 @@ def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator
     if isinstance(sampler, Blocks):
         model = sweeps.as_block_model(model, sampler)
     _check_pair(model, sampler)
-    if model.takes_key and isinstance(estimator, ControlVariates):
+    if model.takes_key and isinstance(estimator, ControlVariates) and not isinstance(model, BlockModel):
         raise InvalidValueError(
             "ControlVariates keeps one sum over all rows for the whole run; for counts that are drawn it would be one "
             "random draw, and the chain would settle around it. Use sc.Minibatch, sc.SVRG or sc.SCIRCV."

@@ -91,6 +91,13 @@ def batching(estimator: Estimator, num_rows: int, count: int) -> Batching:
     return dataclasses.replace(estimator, batch_size=size).batching(num_rows)  # type: ignore[arg-type]
 
 
+def _serving(estimator: Estimator, view: Any) -> Estimator:
+    """The estimator of one block: sums that are drawn have no exact value at a centre, and are estimated plainly."""
+    if isinstance(estimator, ControlVariates) and view.takes_key:
+        return Minibatch(estimator.batch_size, estimator.sampling)
+    return estimator
+
+
 def _share(batch: Batch, place: int, count: int, single: Batching) -> Batch:
     """The rows of one block, with weights as if they had been drawn alone."""
     drawn = jax.tree.leaves(batch.rows)[0].shape[0]
@@ -125,14 +132,15 @@ def evaluate(
     readers = reading(parts.sampler)
     if index not in readers:
         return Gradient(()), memory
-    place, view = readers.index(index), model.view(parts.sampler.names[index])
+    place = readers.index(index)
+    view: Any = model.view(parts.sampler.names[index])
     batch = parts.batching.take(parts.data, plan)
     single = parts.estimator.batching(batch.num_rows)
     everything = parts.data if parts.resident else None
     own = None if key is None else jax.random.fold_in(key, index)
     context = Context(everything, _share(batch, place, len(readers), single), number, own)
     kind = getattr(parts.sampler.samplers[index], "noise_kind", "none")
-    estimate, updated = parts.estimator.estimate(view, position, memory[place], context, kind)
+    estimate, updated = _serving(parts.estimator, view).estimate(view, position, memory[place], context, kind)
     drive = Gradient(view.combine(position, estimate.total), estimate.noise)
     return drive, (*memory[:place], updated, *memory[place + 1 :])
 
@@ -156,10 +164,14 @@ def prepare(model: BlockModel, parts: Any, table: Table, position: Params, key: 
     memory, report, start = [], {"passes": 0.0}, position
     for index in reading(parts.sampler):
         view = model.view(parts.sampler.names[index])
-        prepared = parts.estimator.prepare(view, table, position, key)
+        prepared = _serving(parts.estimator, view).prepare(view, table, position, key)
         memory.append(prepared.memory)
         report["passes"] += prepared.report.get("passes", 0.0)
-        start = prepared.position
+        start = (
+            prepared.position
+            if isinstance(parts.estimator, ControlVariates) and not view.takes_key
+            else start
+        )
     return Prepared(start, tuple(memory), report if report["passes"] else {})
 
 
@@ -171,8 +183,9 @@ def blank_memory(
     row = jax.tree.map(lambda s: jnp.zeros((1, *s.shape), s.dtype), row_spec)
     for index in reading(parts.sampler):
         view: Any = model.view(parts.sampler.names[index])
-        blank = parts.estimator.blank_memory(position, num_rows)
-        if isinstance(parts.estimator, ControlVariates):
+        estimator = _serving(parts.estimator, view)
+        blank = estimator.blank_memory(position, num_rows)
+        if isinstance(estimator, ControlVariates):
             shapes = jax.eval_shape(
                 lambda view=view: view.summand.total(position, row, None, jax.random.key(0))
             )

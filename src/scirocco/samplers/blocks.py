@@ -85,8 +85,9 @@ class Blocks(Sampler):
 
     Notes
     -----
-    With `sc.ControlVariates` the centre is where the chain starts, unless it is given. A `Kernel` or `sample` step is a
-    whole sweep. This is what the R package names as its wish: Gibbs steps beside stochastic gradients (thesis, 4.7).
+    With `sc.ControlVariates` the centre is where the chain starts, unless it is given; blocks whose counts or
+    statistics are drawn (they take a key) are estimated plainly. A step of `sample` or a `Kernel` is a whole sweep.
+    This is what the R package names as its wish: Gibbs steps beside stochastic gradients (thesis, 4.7).
 
     Examples
     --------

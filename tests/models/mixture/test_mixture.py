@@ -1,0 +1,143 @@
+"""Gaussian mixtures: the posterior by quadrature, a common order of components, predictions, and bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import scirocco as sc
+from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
+from scirocco.models.mixture import relabelling
+from scirocco.models.mixture.start import rough_fit
+
+GaussianMixture = sc.models.GaussianMixture
+POINTS = np.array([-2.0, 0.0, 1.0, 4.0])
+
+
+def _rows(seed, count):
+    rng = np.random.default_rng([seed, 8])
+    return np.where(rng.random(count) < 0.3, -2.0, 2.0) + rng.normal(size=count)
+
+
+def _predictive(rows, prior_scale):
+    """E[p(x) | rows] at the points, w ~ U(0, 1), means ~ N(0, prior_scale²): a grid over (w, μ₁, μ₂)."""
+    w = np.linspace(0.01, 0.99, 50)
+    mu = np.linspace(-6, 6, 90)
+    near = stats.norm.pdf(rows[:, None], mu)  # (rows, means)
+    log_prior = stats.norm.logpdf(mu, scale=prior_scale)
+    logs = log_prior[:, None] + log_prior + np.zeros((50, 1, 1))
+    for density in near:
+        logs = logs + np.log(w[:, None, None] * density[:, None] + (1 - w[:, None, None]) * density)
+    weight = np.exp(logs - logs.max())
+    weight /= weight.sum()
+    at = stats.norm.pdf(POINTS[:, None], mu)
+    return np.array(
+        [np.sum(weight * (w[:, None, None] * p[:, None] + (1 - w[:, None, None]) * p)) for p in at]
+    )
+
+
+def test_the_predictive_density_is_that_of_the_posterior(seed):
+    rows = _rows(seed, 25)
+    mixture = GaussianMixture(
+        2, prior_scale=3.0, num_samples=3_000, num_burnin=300, thin=4, num_chains=4, seed=seed
+    )
+    mixture.fit(rows[:, None], progress=False)
+    means, weights = (np.asarray(mixture.run_.draws[name]) for name in ("means", "weights"))
+    each = np.sum(weights[..., None] * stats.norm.pdf(POINTS, means), axis=2)  # (chain, draw, point)
+    parts = each.reshape(4 * 15, -1, len(POINTS)).mean(axis=1)
+    error = parts.std(axis=0, ddof=1) / np.sqrt(len(parts))
+    exact = _predictive(rows, 3.0)
+    assert np.all(
+        np.abs(parts.mean(axis=0) - exact) < 5.5 * error + 0.02 * exact
+    )  # the step adds 5 % to a variance
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(5)
+    label = rng.choice(3, 6_000, p=[0.2, 0.3, 0.5])
+    centres = np.array([[-5.0, 0.0], [0.0, 50.0], [5.0, 0.0]])
+    X = centres[label] + rng.normal(size=(6_000, 2)) * [1.0, 10.0]
+    mixture = GaussianMixture(
+        3, covariance="diagonal", prior_scale="data", num_samples=400, num_burnin=100, num_chains=2
+    )
+    return mixture.fit(X, progress=False), X, label
+
+
+def test_many_rows_by_batches(fitted):
+    mixture, X, label = fitted
+    assert mixture.run_.configuration["estimator"]["name"] == "ControlVariates"
+    share = np.bincount(label) / len(label)
+    summary = mixture.summary(0.999)
+    order = np.argsort(mixture.means_[:, 0])
+    assert np.all(
+        (summary.low["weights"][order] - 0.03 < share) & (share < summary.high["weights"][order] + 0.03)
+    )
+    np.testing.assert_allclose(mixture.scales_[order], np.tile([1.0, 10.0], (3, 1)), rtol=0.15)
+    assert np.mean(np.argsort(order)[mixture.predict(X)] == label) > 0.95
+    shares = mixture.predict_proba(X[:50])
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-4)
+    logs = mixture.score_samples(X[:50])
+    assert logs.shape == (50,) and mixture.score(X[:50]) == pytest.approx(logs.mean())
+
+
+def test_the_density_is_in_the_users_units(fitted):
+    """It integrates to one over the plane that the data fill."""
+    mixture, _, _ = fitted
+    a, b = np.linspace(-12, 12, 120), np.linspace(-70, 120, 120)
+    grid = np.stack(np.meshgrid(a, b, indexing="ij"), axis=-1).reshape(-1, 2)
+    total = np.exp(mixture.score_samples(grid)).sum() * (a[1] - a[0]) * (b[1] - b[0])
+    assert total == pytest.approx(1.0, abs=0.02)
+
+
+def test_known_weights_leave_one_block(seed):
+    rows = _rows(seed, 40)[:, None]
+    mixture = GaussianMixture(2, weights=[0.3, 0.7], num_samples=50, num_burnin=10).fit(rows, progress=False)
+    assert set(mixture.run_.draws) == {"means"}
+    np.testing.assert_allclose(mixture.weights_, [0.3, 0.7])
+
+
+def test_draws_are_brought_into_one_order(seed):
+    rng = np.random.default_rng(seed)
+    centres = np.array([[-3.0, 1.0], [0.0, 0.0], [3.0, -1.0]])
+    truth = np.array([rng.permutation(3) for _ in range(40)])
+    means = centres[truth] + 0.1 * rng.normal(size=(40, 3, 2))
+    order = relabelling.orders(means)
+    np.testing.assert_array_equal(np.take_along_axis(truth, order, axis=1), np.tile([0, 1, 2], (40, 1)))
+
+
+def test_a_rough_fit_finds_separate_components(seed):
+    rng = np.random.default_rng([seed, 9])
+    x = np.concatenate([rng.normal(-8, 1, (300, 1)), rng.normal(8, 1, (100, 1))])
+    fit = rough_fit(x, 2, rng, known_scales=True, weights=None)
+    np.testing.assert_allclose(np.sort(fit.means[:, 0]), [-8, 8], atol=0.6)
+    np.testing.assert_allclose(np.sort(fit.weights), [0.25, 0.75], atol=0.02)
+
+
+X = np.random.default_rng(0).normal(size=(20, 2))
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "error", "words"),
+    [
+        ({"weights": [0.5, 0.6]}, X, InvalidValueError, "sum 1"),
+        ({"weights": "even"}, X, InvalidValueError, "weights"),
+        ({"covariance": "full"}, X, InvalidValueError, "covariance"),
+        ({"scale": -1.0}, X, InvalidValueError, "`scale`"),
+        ({"scale": [1.0, 1.0, 1.0]}, X, InvalidValueError, "2 columns"),
+        ({"prior_scale": "wide"}, X, InvalidTypeError, "prior_scale"),
+        ({"num_components": 30}, X, InvalidValueError, "at least as many rows"),
+        ({}, X[:, 0], InvalidValueError, "shape"),
+        ({}, np.where(X > 2, np.nan, X * np.nan), InvalidValueError, "missing|NaN"),
+        ({}, np.array([["a", "b"]] * 5), InvalidTypeError, "column|numbers"),
+    ],
+)
+def test_bad_input(settings, rows, error, words):
+    with pytest.raises(error, match=words):
+        GaussianMixture(**{"num_components": 2, **settings}).fit(rows, progress=False)
+
+
+def test_unfitted():
+    with pytest.raises(NotFittedError):
+        GaussianMixture().predict(X)
