@@ -1,15 +1,21 @@
 """Where data sets are looked for, in which order, and what is said of those that are missing or damaged."""
 
+import functools
+import gzip
 import hashlib
+import http.server
 import os
+import threading
+import zipfile
 
 import numpy as np
 import pytest
 
 import scirocco as sc
 from scirocco import errors
-from scirocco.datasets import corpora, files
+from scirocco.datasets import corpora, files, loading, making, originals
 from scirocco.datasets.files import Entry, File
+from shared_data import data_folder
 
 WORDS = b"ant\nbee\ncat\n"
 
@@ -34,9 +40,9 @@ def tiny(tmp_path):
     return Entry("tiny", tuple(listed), "a field", "Counted by hand.", "none needed."), origin
 
 
-def file_of(path, address=None):
+def file_of(path):
     content = path.read_bytes()
-    return File(path.name, hashlib.sha256(content).hexdigest(), len(content), address)
+    return File(path.name, hashlib.sha256(content).hexdigest(), len(content))
 
 
 def put(origin, folder):
@@ -154,22 +160,123 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tiny, monkeypatch
     assert len(files.find(entry, origin)) == 2
 
 
-def test_download(tiny, cache):
-    _, origin = tiny
-    address = (origin / "words.txt").as_uri()
-    known = Entry("tiny", (file_of(origin / "words.txt", address),), "", "", "")
-    assert files.find(known)["words.txt"] == cache / "tiny" / "words.txt"
-    assert (cache / "tiny" / "words.txt").read_bytes() == WORDS
-    (cache / "tiny" / "words.txt").unlink()
-    (origin / "words.txt").write_bytes(b"other")
-    with pytest.raises(errors.InvalidValueError, match=r"sent for words\.txt .* Nothing was kept"):
-        files.find(known)
-    (origin / "words.txt").unlink()
-    with pytest.raises(errors.InvalidValueError, match="could not be downloaded from file:"):
-        files.find(known)
-    assert list((cache / "tiny").iterdir()) == []
+@pytest.fixture
+def served(tmp_path):
+    """A folder that is served on loopback; returns it and its address."""
+    root = tmp_path / "served"
+    root.mkdir()
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(root))
+    handler.log_message = lambda *_: None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield root, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def _doubled(paths):
+    return {"numbers": np.loadtxt(paths[0]) * 2}
+
+
+def _made_entry(root, address, content=None, checksum=None):
+    (root / "numbers.txt").write_text("1 2 3\n")
+    right = "sha256:" + hashlib.sha256(b"1 2 3\n").hexdigest()
+    original = originals.Original("numbers.txt", f"{address}/numbers.txt", checksum or right)
+    content = content or originals.digest({"numbers": np.array([2.0, 4.0, 6.0])})
+    recipe = originals.Recipe((original,), _doubled, content)
+    return Entry("tiny", (File("tiny.npz", "0" * 64, 1),), "a field", "Doubled.", "be kind.", recipe)
+
+
+def test_a_data_set_is_made_from_its_public_source_once(served, cache, capsys):
+    root, address = served
+    entry = _made_entry(root, address)
+    assert files.state(entry) == "no"
+    path = files.find(entry)["tiny.npz"]
+    assert path == cache / "tiny" / "tiny-made.npz"
+    np.testing.assert_array_equal(np.load(path)["numbers"], [2.0, 4.0, 6.0])
+    assert "be kind." in capsys.readouterr().err
+    (root / "numbers.txt").unlink()
+    assert files.find(entry)["tiny.npz"] == path and files.state(entry) == "yes"
+    assert capsys.readouterr().err == ""
     with pytest.raises(errors.InvalidValueError, match="not where it was looked for"):
-        files.find(known, origin)  # a folder that is given is the only place
+        files.find(entry, root)  # a folder that is given is the only place
+
+
+def test_downloads_that_are_not_what_they_should_be(served, cache):
+    root, address = served
+    with pytest.raises(errors.InvalidValueError, match=r"sent for numbers\.txt .* Nothing was kept"):
+        files.find(_made_entry(root, address, checksum="md5:" + "0" * 32))
+    with pytest.raises(errors.InvalidValueError, match="the public source has changed"):
+        files.find(_made_entry(root, address, content="0" * 64))
+    entry = _made_entry(root, address)
+    (cache / "tiny" / "numbers.txt").unlink()
+    (root / "numbers.txt").unlink()
+    with pytest.raises(errors.InvalidValueError, match="could not be downloaded from http://127"):
+        files.find(entry)
+    assert not list(cache.rglob("*.npz"))
+
+
+def test_mnist_is_read_from_its_original_files(tmp_path):
+    images = np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28)
+    labels = np.array([3, 7], np.uint8)
+    paths = []
+    for number, array in enumerate((images, labels, images, labels)):
+        head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+        paths.append(tmp_path / f"{number}.gz")
+        paths[-1].write_bytes(gzip.compress(head + array.tobytes()))
+    made = making.mnist(paths)
+    np.testing.assert_array_equal(made["x_train"], images)
+    np.testing.assert_array_equal(made["y_test"], labels)
+
+
+def test_covertype_is_read_from_its_original_file(tmp_path):
+    rows = np.zeros((3, 55), int)
+    rows[:, :10] = np.arange(30).reshape(3, 10) - 5
+    rows[[0, 1, 2], [10, 13, 11]] = 1
+    rows[[0, 1, 2], [14, 53, 20]] = 1
+    rows[:, 54] = [2, 7, 1]
+    text = "\n".join(",".join(map(str, row)) for row in rows)
+    (tmp_path / "covtype.data.gz").write_bytes(gzip.compress(text.encode()))
+    made = making.covertype([tmp_path / "covtype.data.gz"])
+    np.testing.assert_array_equal(made["quantT"].T, rows[:, :10])
+    assert made["wilderness"].tolist() == [0, 3, 1] and made["soil"].tolist() == [0, 39, 6]
+    assert made["cover_type"].tolist() == [2, 7, 1]
+
+
+def test_movielens_is_read_from_its_archive(tmp_path):
+    genres = ["unknown", "Action"]
+    with zipfile.ZipFile(tmp_path / "ml-100k.zip", "w") as archive:
+        rows = ["2\t1\t5\t100", "1\t2\t3\t200", "1\t1\t4\t300"]
+        archive.writestr("ml-100k/u.data", "\n".join(rows) + "\n")
+        for k in range(1, 6):
+            archive.writestr(f"ml-100k/u{k}.test", rows[k % 3] + "\n" if k < 4 else rows[0] + "\n")
+        archive.writestr("ml-100k/ua.test", rows[1])
+        archive.writestr("ml-100k/ub.test", rows[2])
+        films = ["1|Cit\xe9 (1995)|01-Jan-1995||x|0|1", "2|B (1996)|||x|1|0"]
+        archive.writestr("ml-100k/u.item", "\n".join(films).encode("latin-1"))
+        archive.writestr("ml-100k/u.user", "1|24|M|technician|85711\n2|53|F|other|94043\n")
+        archive.writestr("ml-100k/u.genre", "".join(f"{g}|{n}\n" for n, g in enumerate(genres)) + "\n")
+    made = making.movielens100k([tmp_path / "ml-100k.zip"])
+    assert made["user"].tolist() == [2, 1, 1] and made["rating"].tolist() == [5, 3, 4]
+    assert made["ua_test"].tolist() == [False, True, False] and made["fold"].tolist() == [5, 1, 2]
+    assert made["item_title"][0] == "Cité (1995)" and made["genre_names"].tolist() == genres
+    assert made["item_genre"].tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("name", ["covertype", "movielens100k", "mnist"])
+def test_recipes_make_what_the_loaders_read(name):
+    """The digest that a download must have is that of the file at hand."""
+    entry = sc.datasets.ENTRIES[name]
+    with np.load(data_folder(name) / name / f"{name}.npz") as stored:
+        assert originals.digest({key: stored[key] for key in stored}) == entry.recipe.content
+
+
+def test_load_names_and_the_licence_once(capsys):
+    loading._told.discard("msweb")
+    for _ in range(2):
+        sc.datasets.load("msweb", data_folder("msweb"))
+    assert capsys.readouterr().err.count("donated to UCI") == 1
+    with pytest.raises(errors.InvalidValueError, match="Did you mean `covertype`"):
+        sc.datasets.load("covtype")
 
 
 def test_the_front_door():

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scirocco.datasets import making
 from scirocco.datasets.files import Entry, File, Folder, find
+from scirocco.datasets.originals import Original, Recipe
 
 ENTRY = Entry(
     "covertype",
@@ -16,6 +18,17 @@ ENTRY = Entry(
     "(0 to 3) and of the soil type (0 to 39) in place of 44 columns of zeros and ones (wilderness, soil), and the "
     "class 1 to 7 (cover_type), all in the original order.",
     "reuse is unlimited with retention of the notice: Copyright Jock A. Blackard and Colorado State University.",
+    Recipe(
+        (
+            Original(
+                "covtype.data.gz",
+                "https://ndownloader.figshare.com/files/5976039",
+                "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
+            ),
+        ),
+        making.covertype,
+        "b6922c4e852954dea3cfbe56789d121b7e747b17829f7e2f10a316c8553aed71",
+    ),
 )
 SECOND = 2
 """The class that is told from the rest: lodgepole pine, about half of the rows."""

@@ -7,14 +7,14 @@ import dataclasses
 import hashlib
 import json
 import os
-import urllib.error
-import urllib.request
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scirocco.datasets.originals import Recipe, obtain
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 VARIABLE = "SCIROCCO_DATA"
@@ -32,8 +32,6 @@ class File:
     sha256: str
     size: int
     """Bytes."""
-    address: str | None = None
-    """Where it can be downloaded, if that is known."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,8 @@ class Entry:
     preparation: str
     """How the files are made of the original, in sentences."""
     licence: str
+    recipe: Recipe | None = None
+    """How it is made from its public source, where that can be downloaded."""
 
     def some(self, *names: str) -> Entry:
         """With these of its files only."""
@@ -89,18 +89,35 @@ def find(entry: Entry, folder: Folder = None) -> dict[str, Path]:
     out = {}
     for file in entry.files:
         path = next((p for p in _candidates(entry, file, places) if p.is_file()), None)
-        if path is None and file.address is not None and folder is None:
-            path = _download(entry, file)
-        if path is None:
+        if path is not None:
+            check(path, file)
+        elif entry.recipe is not None and folder is None:
+            path = _made(entry, entry.recipe)
+        else:
             raise InvalidValueError(_missing(entry, places))
-        check(path, file)
         out[file.name] = path
     return out
+
+
+def _made(entry: Entry, recipe: Recipe) -> Path:
+    """The file that this machine made from the public source; it is made on first use."""
+    path = _made_path(entry)
+    if not path.is_file():
+        print(f"downloading {entry.name} from its public source. Licence: {entry.licence}", file=sys.stderr)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        obtain(entry.name, recipe, path)
+    return path
+
+
+def _made_path(entry: Entry) -> Path:
+    return cache_folder() / entry.name / f"{entry.name}-made.npz"
 
 
 def state(entry: Entry, folder: Folder = None) -> str:
     """Whether its files are on this machine: "yes", "no", or "damaged" where one is not what it should be."""
     places = _places(folder)
+    if entry.recipe is not None and folder is None and _made_path(entry).is_file():
+        return "yes"
     for file in entry.files:
         path = next((p for p in _candidates(entry, file, places) if p.is_file()), None)
         if path is None:
@@ -138,8 +155,9 @@ def _candidates(entry: Entry, file: File, places: list[Path]) -> list[Path]:
 def _missing(entry: Entry, places: list[Path]) -> str:
     listed = "\n".join(f"  {file.name} ({file.size:,} bytes, sha256 {file.sha256})" for file in entry.files)
     wheres = " or ".join(str(place / entry.name) for place in places)
+    unknown = "" if entry.recipe is not None else ", and no address to download it from is known"
     return (
-        f"the data set `{entry.name}` is not where it was looked for, and no address to download it from is known. "
+        f"the data set `{entry.name}` is not where it was looked for{unknown}. "
         f"Put these files into {wheres}, or give their folder (folder=..., {VARIABLE}=..., or --data on the command "
         f"line):\n{listed}\n"
         f"They are made from: {entry.origin}. {entry.preparation} Licence: {entry.licence}"
@@ -195,32 +213,3 @@ def _remember(checked: dict[str, Any]) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-# -- downloading ---------------------------------------------------------------------------------------------
-
-
-def _download(entry: Entry, file: File) -> Path:
-    """Into the cache, checked before it gets its name."""
-    assert file.address is not None
-    folder = cache_folder() / entry.name
-    path, partial = folder / file.name, folder / f"{file.name}.{os.getpid()}.part"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(file.address, timeout=60) as answer, partial.open("wb") as stream:
-            while piece := answer.read(_PIECE):
-                stream.write(piece)
-        if (found := sha256(partial)) != file.sha256:
-            raise InvalidValueError(
-                f"what {file.address} sent for {file.name} of the data set `{entry.name}` is damaged or another "
-                f"version: its sha256 is {found}, and should be {file.sha256}. Nothing was kept."
-            )
-        os.replace(partial, path)
-    except (OSError, urllib.error.URLError) as error:
-        raise InvalidValueError(
-            f"{file.name} of the data set `{entry.name}` could not be downloaded from {file.address} ({error}). Put it "
-            f"into {folder} by hand: {file.size:,} bytes, sha256 {file.sha256}."
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return path
