@@ -2,5 +2,6 @@
 
 from scirocco.models.dp import DPMixture
 from scirocco.models.lda import LDA
+from scirocco.models.mixture import GaussianMixture
 
-__all__ = ["LDA", "DPMixture"]
+__all__ = ["LDA", "DPMixture", "GaussianMixture"]
