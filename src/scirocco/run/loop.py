@@ -24,6 +24,7 @@ from scirocco.samplers import Gradient, Reference, Sampler
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
 _AHEAD_WORDS = 1 << 16
+_AHEAD_WORDS_ACCELERATOR = 1 << 24
 _AHEAD_STEPS = 256
 _LOOK_AT_ROWS = 1_000
 
@@ -260,9 +261,15 @@ def _code(position: Params) -> Array:
 
 
 def ahead_steps(parts: Parts, params: Params) -> int:
-    """For how many steps randomness is drawn together: as many as fit a small cache, at most 256."""
+    """For how many steps randomness is drawn together: at most 256, and what fits a cache (64 MB on accelerators)."""
     words = max(_tree.size(params), parts.batching.plan_size)
-    return max(1, min(_AHEAD_STEPS, _AHEAD_WORDS // max(1, words)))
+    room = _AHEAD_WORDS_ACCELERATOR if in_lockstep() else _AHEAD_WORDS
+    return max(1, min(_AHEAD_STEPS, room // max(1, words)))
+
+
+def in_lockstep() -> bool:
+    """Whether groups of steps have a fixed length: an accelerator asks the host before each turn of any other loop."""
+    return jax.default_backend() != "cpu"
 
 
 def advance(
@@ -280,17 +287,21 @@ def advance(
     `phase` steps towards the first draw have been made before.
     """
     position = state.sampler.position
-    ahead = ahead_steps(parts, position)
+    ahead, lockstep = ahead_steps(parts, position), in_lockstep()
     kept = (
         position,
         state.gradient.total if keep_gradients else None,
         _stats(model, parts, state.sampler, state.gradient),
     )
-    buffers = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), kept)
+    # in lockstep the last group may be longer than what is wanted: its spare steps change nothing, and leave their
+    # draws in a place of their own
+    places = capacity + lockstep
+    buffers = jax.tree.map(lambda leaf: jnp.zeros((places, *leaf.shape), leaf.dtype), kept)
     nothing = jnp.full((), -1, jnp.int32)
 
     def group(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         done, state, buffers, bad = carry
+        now = jnp.minimum(ahead, num_steps - done)
         numbers = state.number + jnp.arange(ahead)
         drawn = jax.vmap(
             lambda number: draw(
@@ -299,11 +310,16 @@ def advance(
         )(numbers)
 
         def one(offset: Array, inner: tuple[Any, ...]) -> tuple[Any, ...]:
-            state, buffers, (bad_step, bad_leaf) = inner
-            state, info = move(model, parts, state, jax.tree.map(lambda leaf: leaf[offset], drawn))
+            before, buffers, (bad_step, bad_leaf) = inner
+            state, info = move(model, parts, before, jax.tree.map(lambda leaf: leaf[offset], drawn))
             newly = (bad_step < 0) & (info.code > 0)
+            if lockstep:
+                wanted = offset < now
+                state = jax.tree.map(lambda new, old: jnp.where(wanted, new, old), state, before)
+                newly &= wanted
             bad = (jnp.where(newly, state.number - 1, bad_step), jnp.where(newly, info.code - 1, bad_leaf))
             slot = (phase + done + offset) // thin
+            slot = jnp.where(wanted, slot, capacity) if lockstep else slot
             keep = (state.sampler.position, state.gradient.total if keep_gradients else None, info.stats)
             buffers = jax.tree.map(
                 lambda buffer, leaf: jax.lax.dynamic_update_index_in_dim(
@@ -314,8 +330,7 @@ def advance(
             )
             return state, buffers, bad
 
-        now = jnp.minimum(ahead, num_steps - done)
-        state, buffers, bad = jax.lax.fori_loop(0, now, one, (state, buffers, bad))
+        state, buffers, bad = jax.lax.fori_loop(0, ahead if lockstep else now, one, (state, buffers, bad))
         return done + now, state, buffers, bad
 
     first = (jnp.zeros((), jnp.int32), state, buffers, (nothing, nothing))
