@@ -701,6 +701,12 @@ ESTIMATORS = [
         *("20 rows × 4 parameters × 3 chains", "`max_memory`", "sc.ControlVariates or sc.SVRG"),
     ),
     row(
+        "SAGA in blocks",
+        estimator(sc.SAGA, 5, sampling="blocks"),
+        InvalidValueError,
+        *("`sampling`", "'without_replacement', 'with_replacement'"),
+    ),
+    row(
         "SAGA without memory",
         estimator(sc.SAGA, 5, max_memory=0),
         InvalidValueError,

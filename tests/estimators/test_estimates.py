@@ -30,7 +30,12 @@ ESTIMATORS = {
     "SVRG": lambda sampling: sc.SVRG(BATCH, refresh_every=100, sampling=sampling),
     "SAGA": lambda sampling: sc.SAGA(BATCH, sampling=sampling),
 }
-CASES = {f"{name}-{sampling}": (name, sampling) for name in ESTIMATORS for sampling in SAMPLING}
+CASES = {
+    f"{name}-{sampling}": (name, sampling)
+    for name in ESTIMATORS
+    for sampling in SAMPLING
+    if (name, sampling) != ("SAGA", "blocks")  # which it refuses
+}
 CASES["Weighted"] = ("Weighted", None)
 
 
@@ -204,7 +209,7 @@ def test_svrg_moves_its_centre_when_due_and_only_then(seed):
             helpers.assert_equal(total, memory.total)
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
+@pytest.mark.parametrize("sampling", SAMPLING[1:])
 def test_saga_remembers_each_row_as_it_was_last_seen(sampling, seed):
     """Also when a row comes twice in a batch: the total must stay the sum of the table."""
     positions = some_positions(12, seed)
@@ -237,7 +242,7 @@ def test_all_estimators_are_exact_when_the_batch_is_the_data(sampling):
         "minibatch": sc.Minibatch(num_rows, sampling=sampling),
         "control variates": sc.ControlVariates(num_rows, centre=start, sampling=sampling),
         "svrg": sc.SVRG(num_rows, refresh_every=3, sampling=sampling),
-        "saga": sc.SAGA(num_rows, sampling=sampling),
+        "saga": sc.SAGA(num_rows),
     }
     full = helpers.draw("SGLD", "Full", keep_gradients=True, seed=1)
     for name, estimator in others.items():

@@ -72,6 +72,29 @@ def baoab_variance(eps, friction, precision, noise, temperature=1.0) -> float:
     return float(stationary_covariance(transition, sigma)[0, 0])
 
 
+def saga_variance(eps: float, precision: float) -> float:
+    """SGLD with SAGA, batches of n distinct rows: a recursion of second moments, closed because rows share a Hessian.
+
+    Row i is remembered at the position φ_i where it was last seen. With m = mean of φ over the batch, all centred,
+    θ' = θ - ε (λθ + N(φ̄ - m)) + √(2ε) ξ, φ̄' = φ̄ + a (θ - m), q' = q + a (θ² - mean over the batch of φ²), a = n/N,
+    where q is the mean of all φ² and E[m²] = φ̄² + (q - φ̄²) (1 - a)/n · N/(N - 1).
+    """
+    n, total = BATCH, NUM_ROWS
+    a, stay, push = n / total, 1 - eps * precision, eps * total
+    s = (1 - a) / n * total / (total - 1)
+    # unknowns: E θ², E θφ̄, E φ̄², E q. Write δ = m - φ̄: E δ = 0, E δ² = s (q - φ̄²), uncorrelated with θ and φ̄
+    spread = np.array([0.0, 0.0, -s, s])
+    move = np.array(
+        [
+            np.array([stay**2, 0, 0, 0]) + push**2 * spread,
+            np.array([stay * a, stay * (1 - a), 0, 0]) - push * a * spread,
+            np.array([a**2, 2 * a * (1 - a), (1 - a) ** 2, 0]) + a**2 * spread,
+            np.array([a, 0, 0, 1 - a]),
+        ]
+    )
+    return float(np.linalg.solve(np.eye(4) - move, [2 * eps, 0, 0, 0])[0])
+
+
 def blocks_variance(eps: float, precision: float, arranged: np.ndarray) -> float:
     """SGLD with blocks, exactly, for n dividing N: windows of one epoch are drawn without replacement.
 

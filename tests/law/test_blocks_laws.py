@@ -122,7 +122,10 @@ def test_two_gibbs_blocks_with_statistics_draw_from_the_posterior(seed):
     spread = 1 / np.sqrt(1 + n * draws["precision"])
     standard = (draws["mean"] - n * mean * draws["precision"] * spread**2) / spread
     assert stats.kstest(standard, "norm").pvalue > 1e-6  # μ given τ, across chains: the joint law
-    for moment in (standard, standard**2):  # and independent of τ: an update that saw an old μ would not leave it so
+    for moment in (
+        standard,
+        standard**2,
+    ):  # and independent of τ: an update that saw an old μ would not leave it so
         assert abs(np.corrcoef(moment, np.log(draws["precision"]))[0, 1]) < 5 / np.sqrt(CHAINS)
 
 

@@ -66,6 +66,13 @@ def test_sgld_with_blocks_has_the_law_of_reshuffled_epochs(seed):
     assert_law(run.draws, mean, expected)
 
 
+@pytest.mark.parametrize("eps", [0.002, EPS_LANGEVIN])
+def test_sgld_with_saga(seed, eps):
+    """Rows must be drawn whatever the table remembers of them: those left of an epoch would be the stalest."""
+    run, _, mean, precision = run_chains(seed, sc.SGLD(eps), sc.SAGA(laws.BATCH), thin=4)
+    assert_law(run.draws, mean, laws.saga_variance(eps, precision))
+
+
 def test_sgld_with_importance_weights(seed):
     _, x, mean, precision = laws.gaussian_problem(seed)
     p = np.abs(x - mean) + 0.5

@@ -119,7 +119,7 @@ def test_scattered_rows_give_the_chain_of_the_same_rows_in_memory(estimator, sam
         sc.Minibatch(BATCH, sampling="blocks"),
         sc.ControlVariates(BATCH, sampling="blocks"),
         sc.SVRG(BATCH, refresh_every=6, sampling="blocks"),
-        sc.SAGA(BATCH, sampling="blocks"),
+        sc.SAGA(BATCH),
     ],
 )
 def test_how_a_streamed_run_is_cut_does_not_matter(estimator, shuffled, monkeypatch):

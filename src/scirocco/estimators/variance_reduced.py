@@ -240,18 +240,22 @@ class SAGA(Estimator):
     max_memory
         Bytes that the tables of all chains may take; a run that would need more is refused.
     sampling
-        As for `Minibatch`.
+        "without_replacement" (default) or "with_replacement". Blocks, the fastest way elsewhere, are refused: the rows
+        that are left of an epoch are those with the oldest values, so that given the table an estimate from them is not
+        unbiased. On a Gaussian they make the variance 9 % too small, or 17 % too large, depending on the step.
     """
 
     batch_size: int = static()
     max_memory: int = static(default=4 << 30)
-    sampling: str = static(default="auto")
+    sampling: str = static(default="without_replacement")
 
     needs_index = True
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
-        _checks.choice(self.sampling, "sampling", SAMPLING)
+        if self.sampling == "auto":
+            object.__setattr__(self, "sampling", "without_replacement")
+        _checks.choice(self.sampling, "sampling", ("without_replacement", "with_replacement"))
         _checks.positive_int(self.max_memory, "max_memory")
 
     def batching(self, num_rows: int) -> Batching:
@@ -291,11 +295,13 @@ class SAGA(Estimator):
         total = _tree.add(memory.total, weighted_sum(change, batch))
         covariance = None if noise == "none" else _noise.covariance(change, batch, noise)
         assert batch.index is not None
-        once = _first_occurrence(batch.index) if self.sampling == "with_replacement" else None
-        table = jax.tree.map(lambda t, v: t.at[batch.index].set(v), memory.table, new)
-        return Estimate(total, covariance), TableMemory(
-            table, _tree.add(memory.total, _sum_rows(change, once))
-        )
+        if self.sampling == "with_replacement":
+            once = _first_occurrence(batch.index)
+            change = jax.tree.map(lambda v: v * once.reshape(-1, *[1] * (v.ndim - 1)).astype(v.dtype), change)
+        # `add`, not `set`: the compiler copies the whole table for the latter
+        table = jax.tree.map(lambda t, v: t.at[batch.index].add(v), memory.table, change)
+        learnt = jax.tree.map(lambda v: v.sum(axis=0), change)
+        return Estimate(total, covariance), TableMemory(table, _tree.add(memory.total, learnt))
 
 
 def _first_occurrence(index: Array) -> Array:
@@ -304,9 +310,3 @@ def _first_occurrence(index: Array) -> Array:
     ordered = index[order]
     first = jnp.concatenate([jnp.ones(1, bool), ordered[1:] != ordered[:-1]])
     return jnp.zeros(index.shape, jnp.float32).at[order].set(first.astype(jnp.float32))
-
-
-def _sum_rows(values: PyTree, mask: Array | None) -> PyTree:
-    if mask is None:
-        return jax.tree.map(lambda v: v.sum(axis=0), values)
-    return jax.tree.map(lambda v: jnp.tensordot(mask.astype(v.dtype), v, axes=1), values)

@@ -5,6 +5,7 @@ from scirocco.samplers.base import Gradient, Reference, Sampler, Scales
 from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, PreconditionedState
+from scirocco.samplers.leaf_scaled import LeafScaledSGLD
 from scirocco.samplers.matrices import LowRank
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import Recipe
@@ -29,6 +30,7 @@ __all__ = [
     "HMCDynamics",
     "HamiltonianState",
     "LangevinState",
+    "LeafScaledSGLD",
     "LowRank",
     "Preconditioned",
     "PreconditionedState",
