@@ -13,6 +13,10 @@ _EXTRA_OF = {
     "pyarrow": "formats",
     "zarr": "formats",
     "numba": "compiled",
+    "pooch": "data",
+    "sklearn": "text",
+    "flax": "networks",
+    "equinox": "networks",
 }
 
 

@@ -9,6 +9,8 @@ import difflib
 
 from scirocco.errors import InvalidValueError
 from scirocco.experiments import (
+    bnn_mnist,
+    bpmf_movielens,
     cost_in_n,
     dks,
     dp_msweb,
@@ -17,6 +19,8 @@ from scirocco.experiments import (
     lda_cv,
     lda_recipe,
     lda_wikipedia,
+    logistic_covertype,
+    posterior_bias,
     recipe_1d,
     recipe_2d,
     scir_variance,
@@ -45,6 +49,10 @@ ALL: dict[str, Experiment] = {
         cost_in_n,
         zero_variance,
         tuning,
+        logistic_covertype,
+        bpmf_movielens,
+        bnn_mnist,
+        posterior_bias,
     )
 }
 

@@ -288,6 +288,7 @@ def advance(
     """
     position = state.sampler.position
     ahead, lockstep = ahead_steps(parts, position), in_lockstep()
+    alone = ahead == 1  # so many parameters that copies of them count
     kept = (
         position,
         state.gradient.total if keep_gradients else None,
@@ -303,15 +304,16 @@ def advance(
         done, state, buffers, bad = carry
         now = jnp.minimum(ahead, num_steps - done)
         numbers = state.number + jnp.arange(ahead)
-        drawn = jax.vmap(
-            lambda number: draw(
-                model, parts, position, step_key(state.noise_key, number), state.batch_key, number
-            )
-        )(numbers)
+
+        def own(number: Array) -> Draws:
+            return draw(model, parts, position, step_key(state.noise_key, number), state.batch_key, number)
+
+        drawn = own(state.number) if alone else jax.vmap(own)(numbers)
 
         def one(offset: Array, inner: tuple[Any, ...]) -> tuple[Any, ...]:
             before, buffers, (bad_step, bad_leaf) = inner
-            state, info = move(model, parts, before, jax.tree.map(lambda leaf: leaf[offset], drawn))
+            draws = drawn if alone else jax.tree.map(lambda leaf: leaf[offset], drawn)
+            state, info = move(model, parts, before, draws)
             newly = (bad_step < 0) & (info.code > 0)
             if lockstep:
                 wanted = offset < now
@@ -321,14 +323,20 @@ def advance(
             slot = (phase + done + offset) // thin
             slot = jnp.where(wanted, slot, capacity) if lockstep else slot
             keep = (state.sampler.position, state.gradient.total if keep_gradients else None, info.stats)
-            buffers = jax.tree.map(
-                lambda buffer, leaf: jax.lax.dynamic_update_index_in_dim(
-                    buffer, leaf.astype(buffer.dtype), slot, 0
-                ),
-                buffers,
-                keep,
-            )
-            return state, buffers, bad
+
+            def put(buffers: PyTree) -> PyTree:
+                return jax.tree.map(
+                    lambda buffer, leaf: jax.lax.dynamic_update_index_in_dim(
+                        buffer, leaf.astype(buffer.dtype), slot, 0
+                    ),
+                    buffers,
+                    keep,
+                )
+
+            if not alone:
+                return state, put(buffers), bad
+            due = (phase + done + offset + 1) % thin == 0
+            return state, jax.lax.cond(due, put, lambda same: same, buffers), bad
 
         state, buffers, bad = jax.lax.fori_loop(0, ahead if lockstep else now, one, (state, buffers, bad))
         return done + now, state, buffers, bad

@@ -14,6 +14,7 @@ from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.estimators import ControlVariates, Estimator, Full
 from scirocco.models.fits.conventions import Conventions
+from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.models.inputs import features
 from scirocco.models.mixture import density, relabelling
 from scirocco.models.mixture.start import Start, rough_fit, step_sizes
@@ -165,6 +166,9 @@ class GaussianMixture(Conventions):
         )
         self._known = known
         self._settle()
+        warn_if_unmixed(
+            self.relabelled_, "GaussianMixture", "Raise `thin` or `num_samples`, or use fewer components."
+        )
         return self
 
     # -- the parts of a fit -----------------------------------------------------------------------------------

@@ -1,0 +1,100 @@
+"""Ids and ratings as the user gives them: checked on the host, because a gather inside JAX would clamp a wrong id."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+_LARGE, _SMALL = 10.0, 0.1
+
+
+class Triples(NamedTuple):
+    """Checked ratings and the sizes of the table."""
+
+    users: np.ndarray
+    items: np.ndarray
+    ratings: np.ndarray
+    num_users: int
+    num_items: int
+
+
+def check_triples(users: Any, items: Any, ratings: Any, num_users: Any, num_items: Any) -> Triples:
+    """Of equal length, ids whole and within the table, ratings finite. Several ratings of one pair are allowed."""
+    values = check_ratings(ratings)
+    user_ids, item_ids = check_ids(users, "user", num_users), check_ids(items, "item", num_items)
+    check_lengths({"users": user_ids, "items": item_ids, "ratings": values})
+    if not len(values):
+        raise InvalidValueError("there are no ratings to learn from.")
+    spread = float(values.std())
+    if spread > _LARGE or 0 < spread < _SMALL:
+        _checks.warn(
+            f"the ratings have the standard deviation {spread:.3g}; priors and step sizes are made for ratings with "
+            "one near 1 (such as 1 to 5 stars): divide them by it."
+        )
+    sizes = [
+        int(ids.max()) + 1 if declared is None else int(declared)
+        for ids, declared in ((user_ids, num_users), (item_ids, num_items))
+    ]
+    return Triples(user_ids, item_ids, values, *sizes)
+
+
+def check_lengths(arrays: dict[str, np.ndarray]) -> None:
+    """Refuse arrays of unequal length."""
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InvalidValueError(f"there must be one user and one item for each rating: {listed}.")
+
+
+def check_ids(ids: Any, kind: str, size: int | None) -> np.ndarray:
+    """Ids as int32: whole numbers from 0 on, below `size` where that is known."""
+    array = np.asarray(ids)
+    if array.ndim == 0:
+        array = array[None]
+    if array.ndim != 1:
+        raise InvalidValueError(
+            f"`{kind}s` must be a list of ids, one for each rating; got shape {array.shape}."
+        )
+    if not len(array):
+        return np.zeros(0, np.int32)
+    if array.dtype.kind in "USO":
+        raise InvalidTypeError(
+            f"`{kind}s` must be whole numbers from 0 on, got {str(array.flat[0])!r}. Number them first: "
+            f"names, {kind}s = numpy.unique({kind}s, return_inverse=True)."
+        )
+    if array.dtype.kind not in "iu":
+        raise InvalidTypeError(
+            f"`{kind}s` must be whole numbers, got {array.dtype}. Use {kind}s.astype(int)."
+        )
+    limit = np.iinfo(np.int32).max if size is None else _checks.positive_int(size, f"num_{kind}s")
+    wrong = np.flatnonzero((array < 0) | (array >= limit))
+    if wrong.size:
+        first = int(wrong[0])
+        if array[first] < 0:
+            raise InvalidValueError(f"rating {first} has the {kind} {array[first]}; ids count from 0.")
+        raise InvalidValueError(
+            f"rating {first} has the {kind} {array[first]}, beyond the {limit} declared (ids count from 0; "
+            f"num_{kind}s={int(array.max()) + 1} would hold all)."
+        )
+    return array.astype(np.int32)
+
+
+def check_ratings(ratings: Any) -> np.ndarray:
+    """Ratings as finite float32."""
+    array = np.asarray(ratings)
+    if array.dtype.kind not in "fiub":
+        raise InvalidTypeError(f"`ratings` must be numbers, got {array.dtype}.")
+    if array.ndim != 1:
+        raise InvalidValueError(f"`ratings` must be a list of numbers, got shape {array.shape}.")
+    values = array.astype(np.float32)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        raise InvalidValueError(
+            f"rating {wrong[0]} is {values[wrong[0]]}; {wrong.size} of {len(values)} are not finite. Leave them out: a "
+            "rating that is missing is not given."
+        )
+    return values

@@ -1,0 +1,238 @@
+"""Tables of features as users have them, checked before a model sees them.
+
+Every complaint names the column by number and, where it has one, by name. Numbers become those of JAX's precision:
+float32, or float64 where `jax_enable_x64` is on and the table has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+CONSTANT = ("refuse", "keep")
+WILD_SCALES = 1e3
+"""Ratio of column deviations from which a table is worth a remark."""
+_MOST_DENSE = 2_000_000_000
+"""Numbers that a sparse table may have when it is made dense: 8 GB."""
+_SHOWN = 5
+
+
+class Features(NamedTuple):
+    """A table of numbers, and the names of its columns where it has them."""
+
+    array: np.ndarray
+    names: tuple[str, ...] | None
+
+
+def features(
+    X: Any,
+    who: str,
+    *,
+    constant: str = "refuse",
+    scale_bytes: bool = False,
+    wild: bool = False,
+    like: tuple[int, Sequence[str] | None] | None = None,
+) -> Features:
+    """A table (rows, columns) of finite floating-point numbers.
+
+    Parameters
+    ----------
+    X
+        NumPy array, pandas or polars data frame, SciPy sparse matrix (made dense), or nested lists.
+    who
+        The model, for messages.
+    constant
+        What to do with columns of a single value: "refuse" or "keep".
+    scale_bytes
+        Whether whole numbers of type uint8 are divided by 255, with a notice: pixels of images.
+    wild
+        Whether to warn of columns whose standard deviations differ more than a thousandfold.
+    like
+        Number and names of the columns that the model was fitted with; other ones are refused.
+    """
+    _checks.choice(constant, "constant_columns", CONSTANT)
+    array, names = _table(X, who)
+    if like is not None:
+        _check_like(array, names, like, who)
+    if scale_bytes and array.dtype == np.uint8:
+        _checks.warn(f"{who} divides the bytes (uint8) of X by 255: features lie between 0 and 1.")
+        array = array / np.float32(255)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is spoken of below
+        array = np.ascontiguousarray(array.astype(float_type(array.dtype), copy=False))
+    _check_finite(array, names)
+    if like is None and constant == "refuse":
+        _refuse_constant(array, names)
+    if like is None and wild:
+        _remark_scales(array, names, who)
+    return Features(array, names)
+
+
+def float_type(dtype: Any) -> Any:
+    """float32, or float64 where it was given and JAX computes in it."""
+    return jax.dtypes.canonicalize_dtype(np.float64 if dtype == np.float64 else np.float32)
+
+
+def column_name(number: int, names: Sequence[str] | None) -> str:
+    """`column 3`, or with its name: "column 3 (`age`)"."""
+    return f"column {number}" + (f" (`{names[number]}`)" if names is not None else "")
+
+
+def _table(X: Any, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    names = None
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        if all(isinstance(column, str) for column in X.columns):
+            names = tuple(X.columns)
+        array = _from_frame(X, names)
+    elif hasattr(X, "toarray") and hasattr(X, "nnz"):
+        if X.shape[0] * X.shape[-1] > _MOST_DENSE:
+            raise InvalidTypeError(
+                f"{who} works with dense tables, and this sparse one of shape {X.shape} would have "
+                f"{X.shape[0] * X.shape[-1]:.1e} numbers: choose fewer columns."
+            )
+        array = X.toarray()
+    else:
+        array = np.asarray(X)
+        if array.dtype.kind in "US":  # numbers next to words have become words
+            array = np.asarray(X, dtype=object)
+    if array.dtype.kind == "c":
+        raise InvalidValueError(f"Complex data not supported: X of {who} has the type {array.dtype}.")
+    if array.ndim != 2:
+        fix = "X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row"
+        raise InvalidValueError(
+            f"X of {who} must be a table with the shape (rows, columns), got shape {array.shape}. "
+            f"Reshape your data: {fix if array.ndim < 2 else 'X.reshape(len(X), -1)'}."
+        )
+    if array.shape[0] == 0:
+        raise InvalidValueError(f"X of {who} has 0 rows (shape={array.shape}): there is nothing to work on.")
+    if array.shape[1] == 0:
+        raise InvalidValueError(
+            f"X of {who} has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
+        )
+    return (numbers(array, names) if array.dtype.kind not in "fiub" else array), names
+
+
+def _from_frame(frame: Any, names: tuple[str, ...] | None) -> np.ndarray:
+    """A data frame column by column, so that one of words is named, and missing values become NaN."""
+    parts = [_frame_column(frame[column], number, names) for number, column in enumerate(frame.columns)]
+    if not parts:
+        return np.empty((len(frame), 0), np.float32)
+    kinds = {part.dtype for part in parts}
+    return np.stack(parts, axis=1).astype(np.result_type(*kinds), copy=False)
+
+
+def _frame_column(column: Any, number: int, names: tuple[str, ...] | None) -> np.ndarray:
+    values = np.asarray(column.to_numpy())
+    return values if values.dtype.kind in "fiub" else numbers(values[:, None], names, number)[:, 0]
+
+
+def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0) -> np.ndarray:
+    """Python numbers in a table of objects; anything else is refused with its column."""
+    out = np.empty(array.shape, np.float64)
+    for column in range(array.shape[1]):
+        for row, value in enumerate(array[:, column]):
+            if missing(value):
+                out[row, column] = np.nan
+            elif _checks.is_number(value) or isinstance(value, (bool, np.bool_)):
+                out[row, column] = float(value)
+            else:
+                raise InvalidTypeError(
+                    f"{column_name(first + column, names)} of X holds {_plain(value)!r} in row {row}: features must be "
+                    f"numbers, a float() argument must be a string or a number and not {type(value).__name__}. "
+                    "Encode categories first, e.g. with one column a category."
+                )
+    return out
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def missing(value: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT, which are not equal to themselves or refuse to say."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return type(value).__name__ in ("NAType", "NaTType")
+
+
+def _check_like(
+    array: np.ndarray,
+    names: tuple[str, ...] | None,
+    like: tuple[int, Sequence[str] | None],
+    who: str,
+) -> None:
+    count, fitted = like
+    if names is not None and fitted is not None and tuple(names) != tuple(fitted):
+        unseen, missing = sorted(set(names) - set(fitted)), sorted(set(fitted) - set(names))
+        lines = ["The feature names should match those that were passed during fit."]
+        for title, which in (("unseen at fit time", unseen), ("seen at fit time, yet now missing", missing)):
+            if which:
+                dots = ["- ..."] if len(which) > _SHOWN else []
+                lines += [f"Feature names {title}:", *(f"- {name}" for name in which[:_SHOWN]), *dots]
+        if not unseen and not missing:
+            lines.append("Feature names must be in the same order as they were in fit.")
+        raise InvalidValueError("\n".join(lines) + "\n")
+    if names is None and fitted is not None:
+        _checks.warn(f"X does not have valid feature names, but {who} was fitted with feature names")
+    elif names is not None and fitted is None:
+        _checks.warn(f"X has feature names, but {who} was fitted without feature names")
+    if array.shape[1] != count:
+        raise InvalidValueError(
+            f"X has {array.shape[1]} features, but {who} is expecting {count} features as input, as in its fit."
+        )
+
+
+def _check_finite(array: np.ndarray, names: tuple[str, ...] | None) -> None:
+    if np.isfinite(np.sum(array, dtype=np.float64)):  # no copy of a large table in the good case
+        return
+    bad = ~np.isfinite(array)
+    rows, columns = np.nonzero(bad)
+    if not len(rows):
+        return
+    whole = np.flatnonzero(np.isnan(array).all(axis=0))
+    if len(whole):
+        raise InvalidValueError(
+            f"{column_name(int(whole[0]), names)} of X is missing (NaN) in every row: drop it."
+        )
+    value = array[rows[0], columns[0]]
+    what = "NaN" if np.isnan(value) else "inf"
+    raise InvalidValueError(
+        f"X contains {what}: first in row {rows[0]}, {column_name(int(columns[0]), names)}; {len(rows)} of its "
+        f"{array.size} numbers are NaN or infinity in {array.dtype}. Fill or drop them first."
+    )
+
+
+def _refuse_constant(array: np.ndarray, names: tuple[str, ...] | None) -> None:
+    if len(array) < 2:
+        return
+    constant = np.flatnonzero(array.max(axis=0) == array.min(axis=0))
+    if len(constant):
+        first = int(constant[0])
+        more = f" ({len(constant)} columns are like that)" if len(constant) > 1 else ""
+        raise InvalidValueError(
+            f"{column_name(first, names)} of X has the one value {array[0, first] + 0.0:g}{more}: it cannot be told "
+            "from the intercept. Drop it, or keep it with constant_columns='keep'."
+        )
+
+
+def _remark_scales(array: np.ndarray, names: tuple[str, ...] | None, who: str) -> None:
+    deviations = array.std(axis=0, dtype=np.float64)
+    moving = np.flatnonzero(deviations > 0)
+    if len(moving) < 2:
+        return
+    low, high = (int(moving[pick(deviations[moving])]) for pick in (np.argmin, np.argmax))
+    if deviations[high] > WILD_SCALES * deviations[low]:
+        _checks.warn(
+            f"the standard deviations of X's columns differ by a factor of {deviations[high] / deviations[low]:.0e}: "
+            f"{deviations[low]:.1e} in {column_name(low, names)}, {deviations[high]:.1e} in "
+            f"{column_name(high, names)}. One prior for all coefficients then means very different things; "
+            f"{who}(standardise=True) puts it on standardised columns."
+        )

@@ -1,0 +1,108 @@
+"""Class labels and numeric targets as users have them, checked before a model sees them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.models.inputs.tables import float_type, missing, numbers
+
+
+def labels(
+    y: Any, classes: Sequence[Any] | None = None, *, num_rows: int | None = None, who: str = "the model"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Class labels as codes 0, 1, ... (int32), and the classes they stand for, sorted.
+
+    With `classes`, the declared set: another label is refused, and a class may be without rows.
+    """
+    values = _column(y, num_rows, who)
+    if values.dtype.kind == "f" and np.any(bad := ~np.isfinite(values)):
+        raise InvalidValueError(
+            f"Input y contains NaN or infinity: first in row {int(np.argmax(bad))}, {int(bad.sum())} labels in all."
+        )
+    if values.dtype.kind == "f" and np.any(fraction := values != np.floor(values)):
+        raise InvalidValueError(
+            f"Unknown label type: continuous. y holds {values[fraction][0]:g} in row {int(np.argmax(fraction))}; "
+            f"{who} needs classes. For a numeric target use sc.models.LinearRegression."
+        )
+    if values.dtype.kind == "O":
+        for row, value in enumerate(values):
+            if missing(value):
+                raise InvalidValueError(
+                    f"Input y contains NaN: the label of row {row} is missing ({value!r})."
+                )
+    try:
+        found, codes = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise InvalidTypeError(
+            f"the labels in y cannot be sorted: they are of several types ({error}). Make them all strings."
+        ) from error
+    if classes is not None:
+        return _declared(values, classes), np.asarray(classes)
+    if len(found) < 2:
+        raise InvalidValueError(
+            f"{who} needs at least two classes; every row of y has the class {found[0]!r}."
+        )
+    return codes.reshape(-1).astype(np.int32), found
+
+
+def _declared(values: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+    known = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
+    if len(known) < 2 or len(known) != len(classes):
+        raise InvalidValueError(f"`classes` must be at least two different labels, got {list(classes)!r}.")
+    codes = np.empty(len(values), np.int32)
+    for row, label in enumerate(values.tolist()):
+        code = known.get(label)
+        if code is None:
+            raise InvalidValueError(
+                f"the label {label!r} in row {row} of y is not one of the declared classes {list(known)!r}."
+            )
+        codes[row] = code
+    return codes
+
+
+def targets(y: Any, *, num_rows: int | None = None, who: str = "the model") -> np.ndarray:
+    """A numeric target, one finite number a row."""
+    values = _column(y, num_rows, who)
+    if values.dtype.kind not in "fiub":
+        values = numbers(values[:, None], ("y",))[:, 0]
+    values = values.astype(float_type(values.dtype))
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = int(np.argmax(bad))
+        what = "NaN" if np.isnan(values[row]) else "infinity"
+        raise InvalidValueError(
+            f"Input y contains {what}: first in row {row}; {int(bad.sum())} of {len(values)} targets are not finite."
+        )
+    return values
+
+
+def _column(y: Any, num_rows: int | None, who: str) -> np.ndarray:
+    if y is None:
+        raise InvalidValueError(f"{who} requires y to be passed, but the target y is None.")
+    values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        _remark_column(values.shape)
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise InvalidValueError(f"y of {who} must have one value a row, got shape {values.shape}.")
+    if values.dtype.kind == "c":
+        raise InvalidValueError(f"Complex data not supported: y of {who} has the type {values.dtype}.")
+    if num_rows is not None and len(values) != num_rows:
+        raise InvalidValueError(f"X has {num_rows} rows and y has {len(values)}: they must be as many.")
+    return values
+
+
+def _remark_column(shape: tuple[int, ...]) -> None:
+    """scikit-learn's own warning where scikit-learn is in use."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    kind = SciroccoWarning if exceptions is None else exceptions.DataConversionWarning
+    message = (
+        f"A column-vector y was passed when a 1d array was expected: y has the shape {shape}; use y.ravel()."
+    )
+    warnings.warn(message, kind, stacklevel=5)

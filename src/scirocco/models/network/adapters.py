@@ -1,0 +1,78 @@
+"""Modules of Flax and Equinox as pure functions `(params, x) -> logits`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from scirocco._extras import require
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.network.density import Apply
+from scirocco.types import Array, Params
+
+
+def flax(module: Any, example: Any, seed: int) -> tuple[Apply, Params]:
+    """A linen module, initialised at `example`; or an nnx module, with the parameters that it has."""
+    linen = require("flax.linen", "BNN.from_flax")
+    if isinstance(module, linen.Module):
+        return _linen(module, example, seed)
+    nnx = require("flax.nnx", "BNN.from_flax")
+    if isinstance(module, nnx.Module):
+        return _nnx(nnx, module)
+    hint = " Make an instance of it first." if isinstance(module, type) else ""
+    raise InvalidTypeError(f"BNN.from_flax needs a linen or nnx module, got {module!r}.{hint}")
+
+
+def _linen(module: Any, example: Any, seed: int) -> tuple[Apply, Params]:
+    variables = dict(module.init(jax.random.key(seed), example))
+    params = variables.pop("params", None)
+    if params is None or variables:
+        raise InvalidValueError(
+            f"the module {type(module).__name__} has {sorted(variables)} besides parameters: a BNN's network has "
+            "parameters alone, no batch statistics or other state."
+        )
+
+    def apply(params: Params, x: Array) -> Array:
+        return module.apply({"params": params}, x)
+
+    return apply, params
+
+
+def _nnx(nnx: Any, module: Any) -> tuple[Apply, Params]:
+    graph, state, rest = nnx.split(module, nnx.Param, ...)
+    if jax.tree.leaves(rest):
+        raise InvalidValueError(
+            f"the module {type(module).__name__} has variables besides parameters: a BNN's network has parameters "
+            "alone, no dropout, batch statistics or other state."
+        )
+    pure = nnx.to_pure_dict(state)
+
+    def apply(params: Params, x: Array) -> Array:
+        filled = jax.tree.map(lambda leaf: leaf, state)
+        nnx.replace_by_pure_dict(filled, params)
+        return nnx.merge(graph, filled, rest)(x)
+
+    return apply, pure
+
+
+def equinox(module: Any) -> tuple[Apply, Params]:
+    """Its floating-point arrays are the parameters; what is left stays as it is. A module takes one input."""
+    eqx = require("equinox", "BNN.from_equinox")
+    if isinstance(module, type) or not callable(module):
+        raise InvalidTypeError(
+            f"BNN.from_equinox needs an Equinox module that can be called, got {module!r}."
+        )
+    arrays, static = eqx.partition(module, eqx.is_inexact_array)
+    named, structure = jax.tree_util.tree_flatten_with_path(arrays)
+    if not named:
+        raise InvalidValueError(f"the module {type(module).__name__} has no floating-point arrays to draw.")
+    # by name: a module can be called, and a store holds dicts, not modules
+    params = {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in named}
+
+    def apply(params: Params, x: Array) -> Array:
+        leaves = [params[name] for name in names]
+        return jax.vmap(eqx.combine(jax.tree.unflatten(structure, leaves), static))(x)
+
+    names = list(params)
+    return apply, params

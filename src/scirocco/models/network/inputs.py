@@ -1,0 +1,121 @@
+"""What users hand to a network, checked: inputs of any shape, labels of the classes that it can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _checks
+from scirocco.data.arrays import check_finite
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models import inputs
+from scirocco.models.network.density import Apply
+from scirocco.types import Params
+
+_PROBE = 3
+"""Rows on which a user's function is tried: few, and not a number that a layer is likely to have."""
+_LARGE = 50.0
+
+
+def checked_inputs(X: Any, like: tuple[int, ...] | None = None, *, quiet: bool = False) -> np.ndarray:
+    """(n, ...), finite floating-point numbers, or bytes, which stand for 0 ... 1 (with a notice).
+
+    `like` is the shape of a row in the fit.
+    """
+    pixels = getattr(X, "dtype", None) == np.uint8
+    array = inputs.features(X, "BNN", constant="keep").array if _is_table(X) and not pixels else np.asarray(X)
+    if array.dtype.kind not in "fiub":
+        raise InvalidTypeError(f"X of BNN must be numbers, got the type {array.dtype}.")
+    if array.ndim < 2 or not len(array):
+        raise InvalidValueError(
+            f"X of BNN must have at least one row and the shape (rows, ...), got shape {array.shape}."
+        )
+    if like is not None and array.shape[1:] != like:
+        raise InvalidValueError(
+            f"a row of X has the shape {array.shape[1:]}, but this BNN was fitted to rows of shape {like}."
+        )
+    if array.dtype == np.uint8:
+        if not quiet:
+            _checks.warn("BNN divides the bytes (uint8) of X by 255: inputs lie between 0 and 1.")
+        return array
+    array = array.astype(inputs.float_type(array.dtype), copy=False)
+    check_finite(array, "X")
+    if not quiet and like is None:
+        _remark_scale(array)
+    return array
+
+
+def _is_table(X: Any) -> bool:
+    """Frames, sparse tables, lists: whatever is not an array of several axes."""
+    return np.ndim(X) == 2 or hasattr(X, "columns") or hasattr(X, "toarray")
+
+
+def _remark_scale(array: np.ndarray) -> None:
+    """Pixels of 0 ... 255 as floating-point numbers, incomes in dollars: the default step would be far too long."""
+    size = float(np.sqrt(np.mean(np.square(array[:: max(1, len(array) // 1000)], dtype=np.float64))))
+    if size > _LARGE:
+        _checks.warn(
+            f"the inputs of BNN are large (root mean square {size:.3g}): scale them to about 1, e.g. divide pixels by "
+            "255 or use `sc.data.standardise`."
+        )
+
+
+def refuse_other_form(x: np.ndarray, fitted_to_bytes: bool) -> None:
+    """Bytes are divided by 255, other numbers are not: predictions need the form of the fit."""
+    if (x.dtype == np.uint8) != fitted_to_bytes:
+        fitted = "bytes" if fitted_to_bytes else "other numbers"
+        raise InvalidTypeError(
+            f"these inputs are {x.dtype}, but this BNN was fitted to {fitted}: bytes (uint8) are divided by "
+            "255, other numbers are not. Give both in the same form."
+        )
+
+
+def num_classes_of(apply: Apply, params: Params, x: np.ndarray) -> int:
+    """How many classes a user's function tells; refuses one that does not give a row of logits for each input."""
+    probe = jax.ShapeDtypeStruct((_PROBE, *x.shape[1:]), np.float32 if x.dtype == np.uint8 else x.dtype)
+    try:
+        found = jax.eval_shape(apply, params, probe)
+    except Exception as error:
+        raise InvalidTypeError(
+            f"`apply` of BNN failed for params and an array of {_PROBE} inputs of shape {probe.shape}: {error}"
+        ) from error
+    shape = getattr(found, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] != _PROBE or shape[1] < 2:
+        got = f"shape {shape}" if shape is not None else f"{type(found).__name__}"
+        raise InvalidValueError(
+            "`apply` of BNN must return logits of the shape (rows, classes), at least two classes: for "
+            f"{_PROBE} inputs of shape {probe.shape[1:]} it returned {got}."
+        )
+    return int(shape[1])
+
+
+def checked_labels(
+    y: Any, num_rows: int, classes: Sequence[Any] | None, num_classes: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes 0, 1, ... and the classes; with `num_classes` (of a user's function) there must be as many."""
+    codes, found = inputs.labels(y, classes, num_rows=num_rows, who="BNN")
+    if num_classes is None:
+        return codes, found
+    if classes is None and found.dtype.kind in "iu":
+        # they are the numbers of the logits, and some of these may have no row
+        return _numbers(found[codes], num_classes), np.arange(num_classes)
+    if len(found) != num_classes:
+        raise InvalidValueError(
+            f"`apply` has logits for {num_classes} classes, but there are {len(found)} in y or declared: "
+            "give `classes`, one for each logit."
+        )
+    return codes, found
+
+
+def _numbers(values: np.ndarray, num_classes: int) -> np.ndarray:
+    wrong = (values < 0) | (values >= num_classes)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InvalidValueError(
+            f"the label {values[row]} in row {row} of y is none of the {num_classes} classes that `apply` has logits "
+            f"for, 0 ... {num_classes - 1}. Give `classes` where they are numbered otherwise."
+        )
+    return values.astype(np.int32)

@@ -1,0 +1,157 @@
+"""What a fitted network tells: probabilities averaged over draws, scores, precisions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco.analysis import scores as rating
+from scirocco.errors import InvalidValueError, NotFittedError
+from scirocco.models.network.density import Prior, Probabilities
+from scirocco.models.network.inputs import checked_inputs, checked_labels, refuse_other_form
+from scirocco.run.result import Run
+from scirocco.types import Array, Params, PyTree
+
+MONITORED = "predictive"
+"""The reducer of `X_test`."""
+_ROWS_AT_ONCE = 2_048
+
+
+class Results:
+    """Everything that follows from the kept draws."""
+
+    run_: Run
+    seed: int
+    classes_: np.ndarray
+    predictive_: np.ndarray
+    """Only with `X_test`."""
+    scores_: dict[str, float]
+    """Only with `y_test`: of `predictive_`."""
+    _probabilities: Probabilities
+    _prior: Prior
+    _row: tuple[int, ...]
+    _bytes: bool
+
+    def _settle(self, run: Run, problem: Any, tested: np.ndarray | None) -> None:
+        for name in ("predictive_", "scores_", "_precisions"):
+            self.__dict__.pop(name, None)
+        self.run_, self.classes_ = run, problem.classes
+        self._probabilities, self._prior = problem.probabilities, problem.prior
+        self._row, self._bytes = problem.rows.x.shape[1:], problem.rows.x.dtype == np.uint8
+        self.n_features_in_ = int(np.prod(self._row))
+        if MONITORED not in run.reduced:
+            return
+        found = run.reduced[MONITORED]
+        counts = np.asarray(found.count, np.float64)
+        if not counts.sum():
+            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+        means = np.asarray(found.mean, np.float64)
+        self.predictive_ = _normalised(np.tensordot(counts / counts.sum(), means, axes=1))
+        if tested is not None:
+            self.scores_ = all_scores(self.predictive_, tested)
+
+    # -- predictions --------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predictive probabilities, (rows, classes): averages over the kept draws of all chains."""
+        x = self._inputs(X)
+        out = np.zeros((len(x), len(self.classes_)))
+        draws = self._draws()
+        for number in range(self._count):
+            out += self._probabilities_at(draws, number, x)
+        return _normalised(out / self._count)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        chosen = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[chosen]
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of rows whose most probable class is the label."""
+        return rating.accuracy(self.predict_proba(X), self._codes(y, X))
+
+    def calibration(self, X: Any, y: Any, bins: int = 10) -> rating.Calibration:
+        """Whether of the predictions of about p a share p comes true, see `sc.analysis.calibration`."""
+        return rating.calibration(self.predict_proba(X), self._codes(y, X), bins)
+
+    def scores(self, X: Any, y: Any) -> dict[str, dict[str, float]]:
+        """Accuracy, log loss, Brier score and calibration error: of the average over draws, and of the last draw."""
+        x, codes = self._inputs(X), self._codes(y, X)
+        single = self._probabilities_at(self._draws(), self._count - 1, x)
+        return {
+            "average": all_scores(self.predict_proba(X), codes),
+            "single draw": all_scores(_normalised(single), codes),
+        }
+
+    @property
+    def precisions_(self) -> PyTree:
+        """λ of each array of weights, drawn from its law given the weights of each kept draw; leaves (chain, draw)."""
+        if "_precisions" not in self.__dict__:
+            draws, rng = self._draws(), np.random.default_rng([self.seed, 0x1A3])
+            found = [self._prior.draw_precisions(self._at(draws, k), rng) for k in range(self._count)]
+            shape = jax.tree.leaves(draws)[0].shape[:2]
+            self._precisions = jax.tree.map(lambda *each: np.reshape(each, shape), *found)
+        return self._precisions
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _draws(self) -> PyTree:
+        if "run_" not in self.__dict__:
+            raise NotFittedError("this BNN is not fitted yet: call fit(X, y) first.")
+        if self.run_.draws is None or not self.run_.num_draws:
+            raise InvalidValueError("no weights were kept: the run was too short, or stopped in its burn-in.")
+        return self.run_.draws
+
+    @property
+    def _count(self) -> int:
+        return self.run_.num_chains * self.run_.num_draws
+
+    def _at(self, draws: PyTree, number: int) -> Params:
+        """One draw, in memory or on disk."""
+        chain, draw = divmod(number, self.run_.num_draws)
+        return jax.tree.map(lambda leaf: np.asarray(leaf[chain, draw]), draws)
+
+    def _probabilities_at(self, draws: PyTree, number: int, x: np.ndarray) -> np.ndarray:
+        """By equal pieces, so that one program serves all."""
+        params, size, parts = self._at(draws, number), min(_ROWS_AT_ONCE, len(x)), []
+        for first in range(0, len(x), size):
+            piece = x[first : first + size]
+            short = size - len(piece)
+            if short:
+                piece = np.concatenate([piece, np.repeat(piece[-1:], short, axis=0)])
+            parts.append(np.asarray(_predict(self._probabilities, params, piece))[: size - short])
+        return np.concatenate(parts).astype(np.float64)
+
+    def _inputs(self, X: Any) -> np.ndarray:
+        self._draws()
+        x = checked_inputs(X, self._row, quiet=True)
+        refuse_other_form(x, self._bytes)
+        return x
+
+    def _codes(self, y: Any, X: Any) -> np.ndarray:
+        self._draws()
+        rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        return checked_labels(y, rows, self.classes_.tolist(), None)[0]
+
+
+@partial(jax.jit, static_argnums=0)
+def _predict(probabilities: Probabilities, params: Params, x: Array) -> Array:
+    return probabilities(params, x)
+
+
+def all_scores(probabilities: np.ndarray, codes: np.ndarray) -> dict[str, float]:
+    """Accuracy, log loss, Brier score and expected calibration error."""
+    return {
+        "accuracy": rating.accuracy(probabilities, codes),
+        "log_loss": rating.log_loss(probabilities, codes),
+        "brier": rating.brier(probabilities, codes),
+        "calibration_error": rating.calibration(probabilities, codes).error,
+    }
+
+
+def _normalised(probabilities: np.ndarray) -> np.ndarray:
+    """Single precision leaves the sums off by 1e-6."""
+    return probabilities / probabilities.sum(axis=1, keepdims=True)

@@ -1,0 +1,288 @@
+"""What the regressions share: fitting, draws in the user's units, intervals, summary, saving."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco._extras import require
+from scirocco.errors import InvalidValueError, NotFittedError
+from scirocco.model import Model
+from scirocco.models import fits
+from scirocco.models.fits.mixing import warn_if_unmixed
+from scirocco.models.inputs import features
+from scirocco.models.regression.inference import THIN, Method
+from scirocco.models.regression.priors import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
+from scirocco.run import Run, sample
+from scirocco.run.progress import Callback
+
+_BURN_IN = 50
+_MOST_NUMBERS = 4_000_000
+"""Rows × draws (× classes) held at once by a prediction."""
+
+EXPECTED_FAILED_CHECKS: dict[str, str] = {}
+"""Checks of scikit-learn's `check_estimator` that cannot hold, with the reason."""
+
+
+class Predicted(NamedTuple):
+    """A prediction with a central interval."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class Units(NamedTuple):
+    """Columns as the chain sees them: (x - mean) / deviation."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, x: np.ndarray, standardise: bool, centre: bool) -> Units:
+        """Of a table; the user's own where nothing is to be standardised."""
+        if not standardise:
+            return cls(np.zeros(x.shape[1]), np.ones(x.shape[1]))
+        deviation = x.std(axis=0, dtype=np.float64)
+        mean = x.mean(axis=0, dtype=np.float64) if centre else np.zeros(x.shape[1])
+        return cls(mean, np.where(deviation > 0, deviation, 1.0))
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        """The table in these units."""
+        if not self.mean.any() and np.all(self.deviation == 1.0):
+            return x
+        return ((x - self.mean) / self.deviation).astype(x.dtype)
+
+    def undo(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Coefficients and intercept in the user's units."""
+        if not self.mean.any() and np.all(self.deviation == 1.0):
+            return draws
+        coef = np.asarray(draws["coef"]) / self.deviation
+        changed = {**draws, "coef": coef.astype(np.float32)}
+        if "intercept" in draws:
+            changed["intercept"] = (draws["intercept"] - coef @ self.mean).astype(np.float32)
+        return changed
+
+
+class Regression(fits.Conventions):
+    """A linear predictor with posterior draws of its coefficients."""
+
+    prior: str
+    scale: float
+    intercept: bool
+    intercept_scale: float | None
+    slab: float | None
+    standardise: bool
+    constant_columns: str
+    sampler: Any
+    estimator: Any
+    num_samples: int
+    num_burnin: int | None
+    thin: int | None
+    num_chains: int
+    num_draws: int
+    seed: int
+    run_: Run | None
+    n_features_in_: int
+    _kind: fits.Kind
+    _draws: dict[str, Any]
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def _table(self, X: Any) -> np.ndarray:
+        """The features of a fit; remembers their number and names."""
+        self._check_settings()
+        name = type(self).__name__
+        constant = self.constant_columns if self.intercept else "keep"
+        found = features(X, name, constant=constant, wild=not self.standardise)
+        if len(found.array) < 2:
+            raise InvalidValueError(f"{name} needs at least 2 rows, got n_samples = 1.")
+        self.n_features_in_ = found.array.shape[1]
+        self.__dict__.pop("feature_names_in_", None)
+        if found.names is not None:
+            self.feature_names_in_ = np.asarray(found.names, dtype=object)
+        return found.array
+
+    def _check_settings(self) -> None:
+        name = type(self).__name__
+        _checks.choice(self.prior, "prior", KINDS)
+        _checks.positive(self.scale, "scale", name)
+        if self.intercept_scale is not None:
+            _checks.positive(self.intercept_scale, "intercept_scale", name)
+        if self.slab is not None:
+            _checks.positive(self.slab, "slab", name)
+            if self.prior != "horseshoe":
+                raise InvalidValueError(f"`slab` is the horseshoe's; {name} has prior={self.prior!r}.")
+        _checks.positive_int(self.num_draws, "num_draws")
+
+    def _make_prior(
+        self, information: np.ndarray, noise_scale: float | None = None, intercept_scale: float | None = None
+    ) -> Prior:
+        """The prior; a horseshoe's resolution comes from the likelihood's own precisions (K, d)."""
+        scale = float(self.scale)
+        intercept_scale = float(self.intercept_scale or 0.0) if intercept_scale is None else intercept_scale
+        if self.prior == "normal":
+            return Normal(scale, intercept_scale, noise_scale)
+        if self.prior == "laplace":
+            return Laplace(scale, intercept_scale, noise_scale)
+        # powers of two, so that tables that are alike share compiled programs
+        widths = RESOLUTION / np.sqrt(np.maximum(information.max(axis=0), 1e-12))
+        resolution = tuple(float(2.0 ** np.round(np.log2(width))) for width in widths)
+        slab = None if self.slab is None else float(self.slab)
+        return Horseshoe(scale, intercept_scale, noise_scale, resolution, slab)
+
+    def _sample(
+        self, model: Model, data: dict[str, np.ndarray], method: Method, options: dict[str, Any]
+    ) -> Run:
+        thin = THIN[self.prior] if self.thin is None else self.thin
+        run = sample(
+            model,
+            data,
+            method.start,
+            sampler=method.sampler,
+            estimator=method.estimator,
+            num_samples=self.num_samples,
+            num_burnin=_BURN_IN * thin if self.num_burnin is None else self.num_burnin,
+            thin=thin,
+            num_chains=self.num_chains,
+            seed=self.seed,
+            **options,
+        )
+        if run.draws is None or not run.num_draws:
+            if run.status == "interrupted":
+                raise KeyboardInterrupt
+            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+        warn_if_unmixed(run.draws, type(self).__name__, "Raise `thin` or `num_samples`.")
+        return run
+
+    def _settle(self, draws: dict[str, Any]) -> None:
+        """Keep draws (chain, draw, ...) in the user's units, and some of them for predictions."""
+        self._draws = draws
+        flat = {name: np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in draws.items()}
+        total = len(flat["coef"])
+        chosen = np.unique(np.linspace(0, total - 1, min(total, self.num_draws)).round().astype(int))
+        self._few = {name: leaf[chosen].astype(np.float64) for name, leaf in flat.items()}
+
+    # -- what a fit gives ---------------------------------------------------------------------------------------------
+
+    def coef_interval_(self, probability: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of central posterior intervals, each with the shape of `coef_`."""
+        self._check_fitted()
+        tails = tails_of(probability)
+        coef = np.asarray(self._draws["coef"], np.float64)
+        low, high = np.quantile(coef.reshape(-1, *coef.shape[2:]), tails, axis=0)
+        shape = self._coef_shape()
+        return low.reshape(shape), high.reshape(shape)
+
+    def _coef_shape(self) -> tuple[int, ...]:
+        return (self.n_features_in_,)
+
+    def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
+        """As `Run.summary`: a pandas data frame with a row a parameter, in the user's units, columns by their names."""
+        self._check_fitted()
+        require("pandas", "summary()")
+        run = self.run_
+        if run is None:
+            raise InvalidValueError("a loaded model has no run; open it with sc.load(path).summary().")
+        frame = dataclasses.replace(run, draws=self._draws, origin=None).summary(probability, digits)
+        return frame.rename(index=self._label)
+
+    def _label(self, parameter: str) -> str:
+        """coef[2] as coef[age], coef[1, 2] as coef[setosa, age]."""
+        name, _, inside = parameter.rstrip("]").partition("[")
+        if not inside:
+            return parameter
+        numbers = [int(number) for number in inside.split(",")]
+        labels = [str(number) for number in numbers]
+        if name == "coef" and hasattr(self, "feature_names_in_"):
+            labels[-1] = str(self.feature_names_in_[numbers[-1]])
+        if len(numbers) == 2 or name == "intercept":
+            labels[0] = str(getattr(self, "classes_", range(numbers[0] + 1))[numbers[0]])
+        return f"{name}[{', '.join(labels)}]"
+
+    def _predictors(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
+        """Rows, and their linear predictors (rows, draws) or (rows, draws, K), some rows at a time."""
+        names = getattr(self, "feature_names_in_", None)
+        like = (self.n_features_in_, None if names is None else tuple(names))
+        table = features(X, type(self).__name__, like=like).array
+        coef = self._few["coef"]
+        flat = coef.reshape(-1, coef.shape[-1])
+        size = max(1, _MOST_NUMBERS // len(flat))
+        for first in range(0, len(table), size):
+            eta = table[first : first + size].astype(np.float64) @ flat.T
+            eta = eta.reshape(len(eta), *coef.shape[:-1])
+            yield slice(first, first + size), eta + self._few.get("intercept", 0.0)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_draws"):
+            raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model: draws as a Zarr group, settings, classes; never pickles, never code.
+
+        A sampler or an estimator of your own is left out: the loaded model has the defaults in its place.
+        """
+        self._check_fitted()
+        settings = {n: v for n, v in self.get_params().items() if n not in ("sampler", "estimator")}
+        if settings.get("classes") is not None:
+            settings["classes"] = np.asarray(settings["classes"]).tolist()
+        names = getattr(self, "feature_names_in_", None)
+        extra = {"settings": settings, "names": None if names is None else list(names), **self._more()}
+        kept = {name: np.asarray(leaf) for name, leaf in self._draws.items()}
+        fits.save(self._kind, kept, {}, {"sampler": "posterior draws"}, extra, path, overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """What `save` wrote."""
+        loaded = fits.load(cls._kind, path)
+        model = cls(**loaded.extra["settings"])
+        model.run_ = None
+        model.n_features_in_ = int(loaded.draws["coef"].shape[-1])
+        if loaded.extra["names"] is not None:
+            model.feature_names_in_ = np.asarray(loaded.extra["names"], dtype=object)
+        model._restore(loaded.extra)
+        model._settle({name: np.asarray(leaf) for name, leaf in loaded.draws.items()})
+        return model
+
+    def _more(self) -> dict[str, Any]:
+        return {}
+
+    def _restore(self, extra: dict[str, Any]) -> None:
+        pass
+
+
+def tails_of(probability: float) -> list[float]:
+    """Probabilities of the ends of a central interval."""
+    if not _checks.is_number(probability) or not 0 < probability < 1:
+        raise InvalidValueError(f"an interval's probability must lie between 0 and 1, got {probability!r}.")
+    return [(1 - probability) / 2, (1 + probability) / 2]
+
+
+def not_fitted(message: str) -> Exception:
+    """The error, also as scikit-learn's own where scikit-learn is in use."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return NotFittedError(message)
+    kind = type("NotFittedError", (NotFittedError, exceptions.NotFittedError), {})
+    return kind(message)
+
+
+def run_options(
+    store: Any, resume: bool, overwrite: bool, callbacks: Sequence[Callback], progress: bool
+) -> dict[str, Any]:
+    """Of `sc.sample`, as `fit` passes them on."""
+    return {
+        "store": store,
+        "resume": resume,
+        "overwrite": overwrite,
+        "callbacks": tuple(callbacks),
+        "progress": progress,
+    }

@@ -1,0 +1,308 @@
+"""`sc.models.LinearRegression`: a number from a linear predictor, with posterior draws."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks, transforms
+from scirocco.errors import InvalidValueError
+from scirocco.model import Model
+from scirocco.models import fits
+from scirocco.models.inputs import targets
+from scirocco.models.regression import likelihoods
+from scirocco.models.regression.approximation import Approximation, full_precision, reduced, whitening
+from scirocco.models.regression.base import Predicted, Regression, Units, run_options, tails_of
+from scirocco.models.regression.inference import Coordinates, Method, in_order, method
+from scirocco.models.regression.priors import NOISE_FLOOR, Prior
+from scirocco.run.metric import DENSE_LIMIT
+from scirocco.run.progress import Callback
+
+_ROUNDS = 50
+
+
+class LinearRegression(Regression):
+    r"""Bayesian linear regression with normal noise.
+
+    .. math:: y ∼ N(x^\top β + b, σ^2)
+
+    The likelihood depends on the rows through the triangular factor of [1, X, y] alone: d + 2 numbers square, made in
+    one pass. Gradients are those of all rows, at a cost that does not depend on how many there are.
+
+    Parameters
+    ----------
+    prior
+        Of every coefficient: "normal" (standard deviation `scale`), "laplace" (density ∝ e^(-|β|/scale)) or "horseshoe"
+        (normal with standard deviation τλ_j, λ_j ~ C⁺(0, 1), τ ~ C⁺(0, scale): few coefficients matter).
+    scale
+        Of the prior, in units of y over those of the column.
+    slab
+        Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
+    noise
+        σ where it is known. None: unknown, with a half-normal prior of scale s = sd(y), rounded to a power of two,
+        times exp(-(s/1000)² / 2σ²), which keeps a perfect fit away from 0.
+    intercept, intercept_scale
+        Whether there is one, and the standard deviation of its normal prior around the mean of y; None: 10 sd(y),
+        rounded to a power of two.
+    standardise
+        Sample, and put the prior, on columns with mean 0 and standard deviation 1; coefficients are returned in the
+        units of X.
+    constant_columns
+        "refuse" or "keep" columns with a single value.
+    sampler
+        None: BAOAB in the coordinates of a Gaussian approximation.
+    estimator
+        None: all rows, by way of the triangular factor. One of your own estimates gradients from the rows themselves.
+    num_samples, num_burnin, thin, num_chains, seed
+        As for `sc.sample`; `thin` None: 10, horseshoe 100; `num_burnin` None: 50 times `thin`.
+    num_draws
+        Draws, spread over all, that predictions average over.
+
+    Attributes
+    ----------
+    coef_, intercept_, noise_
+        Posterior means: (d,), and numbers.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+    run_
+        The run, for diagnosis; its parameters are those of standardised columns where `standardise` is on, and its
+        intercept is that of y less its mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scirocco.models.regression import LinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = 3.0 + X @ [1.0, -2.0] + 0.1 * rng.normal(size=200)
+    >>> model = LinearRegression(seed=1).fit(X, y, progress=False)
+    >>> model.coef_.round(1)
+    array([ 1., -2.])
+    >>> predicted = model.predict([[1.0, 1.0]], interval=0.9)
+    >>> bool(predicted.low[0] < 2.0 < predicted.high[0])
+    True
+    """
+
+    coef_: np.ndarray
+    intercept_: float
+    noise_: float
+    _kind = fits.Kind("LinearRegression", "a linear regression", "linear")
+
+    def __init__(
+        self,
+        prior: str = "normal",
+        *,
+        scale: float = 10.0,
+        slab: float | None = None,
+        noise: float | None = None,
+        intercept: bool = True,
+        intercept_scale: float | None = None,
+        standardise: bool = False,
+        constant_columns: str = "refuse",
+        sampler: Any = None,
+        estimator: Any = None,
+        num_samples: int = 1000,
+        num_burnin: int | None = None,
+        thin: int | None = None,
+        num_chains: int = 4,
+        num_draws: int = 1000,
+        seed: int = 0,
+    ):
+        self.prior, self.scale, self.slab, self.noise = prior, scale, slab, noise
+        self.intercept, self.intercept_scale = intercept, intercept_scale
+        self.standardise, self.constant_columns = standardise, constant_columns
+        self.sampler, self.estimator = sampler, estimator
+        self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
+        self.num_chains, self.num_draws, self.seed = num_chains, num_draws, seed
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        store: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+    ) -> LinearRegression:
+        """Draw coefficients given rows and their targets.
+
+        Parameters
+        ----------
+        X
+            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense).
+        y
+            A number a row.
+        store, resume, overwrite, callbacks, progress
+            As for `sc.sample`.
+        """
+        if self.noise is not None:
+            _checks.positive(self.noise, "noise", type(self).__name__)
+        table = self._table(X)
+        given = targets(y, num_rows=len(table), who=type(self).__name__)
+        if table.shape[1] + self.intercept > DENSE_LIMIT:
+            raise InvalidValueError(
+                f"LinearRegression is for up to {DENSE_LIMIT} columns, got {table.shape[1]}."
+            )
+        units = Units.of(table, self.standardise, self.intercept)
+        centre = float(given.mean(dtype=np.float64)) if self.intercept else 0.0
+        spread = float(given.std(dtype=np.float64)) or abs(centre) or 1.0
+        x, rest = units.apply(table), (given - centre).astype(given.dtype)
+        model, data, chosen = self._composed(x, rest, spread)
+        run = self._sample(model, data, chosen, run_options(store, resume, overwrite, callbacks, progress))
+        draws = units.undo(dict(run.draws))
+        if self.intercept:
+            draws["intercept"] = np.asarray(draws["intercept"]) + np.float32(centre)
+        self.run_ = run
+        self._settle(draws)
+        return self
+
+    def _composed(self, x: np.ndarray, y: np.ndarray, spread: float) -> tuple[Model, dict[str, Any], Method]:
+        """Model, data, sampler, estimator and start."""
+        size = x.shape[1] + self.intercept
+        factor = reduced(x, y, self.intercept)
+        gram = factor.T @ factor
+        rough = 2.0 ** round(math.log2(spread))
+        intercept_scale = 10.0 * rough if self.intercept_scale is None else float(self.intercept_scale)
+        ones = np.diagonal(gram)[self.intercept : size]
+        guess = spread if self.noise is None else float(self.noise)
+        prior = self._make_prior(ones[None] / guess**2, rough, intercept_scale)
+        found = _approximate(gram, len(x), self.intercept, prior, guess, self.noise is not None)
+        sampled = self.noise is None
+        start = {"coef": found.centre[0, : x.shape[1]]}
+        more = []
+        if self.intercept:
+            start["intercept"] = found.centre[0, -1]
+        if sampled:
+            start["noise"] = np.asarray(found.noise)
+            more.append(1.0 / math.sqrt(2.0 * len(x)))
+        if found.working.tau is not None:
+            start["tau"] = np.asarray(found.working.tau)
+            more.append(found.working.log_tau_sd)
+        start = {name: np.asarray(value, x.dtype) for name, value in start.items()}
+        ordered, _ = in_order(whitening(found.precision), np.zeros(size), (1, size), self.intercept, more)
+        data = self._rows(x, y) if self.estimator is not None else self._few_rows(factor, len(x), x.dtype)
+        if not sampled:  # in units of the noise, so that it is 1
+            data |= {name: data[name] / np.asarray(self.noise, x.dtype) for name in ("x", "one", "y")}
+        coordinates = Coordinates(start, ordered)
+        chosen = method(coordinates, self.prior, len(data["y"]), self.sampler, self.estimator)
+        return self._model(prior, start), data, chosen
+
+    def _rows(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+        ones = np.ones(len(y), x.dtype)
+        return {"x": x, "y": y.astype(x.dtype), "one": ones, "share": ones}
+
+    def _few_rows(self, factor: np.ndarray, num_rows: int, dtype: Any) -> dict[str, np.ndarray]:
+        """Rows that say the same: those of the triangular factor."""
+        first = int(self.intercept)
+        one = factor[:, 0] if self.intercept else np.zeros(len(factor))
+        share = np.full(len(factor), num_rows / len(factor))
+        parts = {"x": factor[:, first:-1], "y": factor[:, -1], "one": one, "share": share}
+        return {name: np.ascontiguousarray(part, dtype) for name, part in parts.items()}
+
+    def _model(self, prior: Prior, start: dict[str, Any]) -> Model:
+        changes: dict[str, Any] = {
+            name: transforms.positive if name in ("noise", "tau") else None for name in start
+        }
+        constrained = changes if any(changes.values()) else None
+        return Model(likelihoods.linear, prior, vectorized=True, transforms=constrained)
+
+    def _settle(self, draws: dict[str, Any]) -> None:
+        super()._settle(draws)
+        means = {name: np.asarray(leaf, np.float64).mean(axis=(0, 1)) for name, leaf in draws.items()}
+        self.coef_ = means["coef"]
+        self.intercept_ = float(means.get("intercept", 0.0))
+        self.noise_ = float(means["noise"]) if "noise" in means else float(self.noise or 0.0)
+
+    # -- predictions --------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Any, return_std: bool = False, interval: float | None = None) -> Any:
+        """Posterior mean of xᵀβ + b; on request the spread of new observations there.
+
+        Parameters
+        ----------
+        X
+            Rows.
+        return_std
+            Return (mean, standard deviation) of the posterior predictive: of coefficients and noise together.
+        interval
+            A probability such as 0.9: return a `Predicted` with `mean`, `low` and `high`, between which a new
+            observation lies with that probability (coefficients and noise together).
+        """
+        self._check_fitted()
+        if return_std and interval is not None:
+            raise InvalidValueError("ask predict for `return_std` or for an `interval`, not for both.")
+        tails = None if interval is None else tails_of(interval)
+        noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
+        means, deviations, ends = [], [], []
+        for _, eta in self._predictors(X):
+            means.append(eta.mean(axis=1))
+            if return_std:
+                deviations.append(np.sqrt(eta.var(axis=1) + np.mean(noise**2)))
+            if tails is not None:
+                ends.append(np.quantile(eta + noise * self._new_noise(len(noise)), tails, axis=1))
+        mean = np.concatenate(means)
+        if return_std:
+            return mean, np.concatenate(deviations)
+        return mean if tails is None else Predicted(mean, *np.concatenate(ends, axis=1))
+
+    def _new_noise(self, count: int) -> np.ndarray:
+        """Quantiles of a standard normal in a random order, one a draw: the same for every row."""
+        from scipy.special import ndtri
+
+        order = np.random.default_rng(self.seed).permutation(count)
+        return np.asarray(ndtri((order + 0.5) / count))
+
+    def score(self, X: Any, y: Any) -> float:
+        """R²: the share of the variance of y that `predict` explains."""
+        given = targets(y, who=type(self).__name__).astype(np.float64)
+        predicted = self.predict(X)
+        if len(given) != len(predicted):
+            raise InvalidValueError(
+                f"X has {len(predicted)} rows and y has {len(given)}: they must be as many."
+            )
+        total = float(np.sum((given - given.mean()) ** 2))
+        left = float(np.sum((given - predicted) ** 2))
+        return 1.0 - left / total if total else float(left == 0.0)
+
+    def __sklearn_tags__(self) -> Any:
+        """A regressor."""
+        from scirocco._extras import require
+
+        utils = require("sklearn.utils", "a scikit-learn pipeline")
+        tags = super().__sklearn_tags__()
+        tags.estimator_type, tags.transformer_tags = "regressor", None
+        tags.regressor_tags = utils.RegressorTags()
+        tags.target_tags.required = True
+        return tags
+
+
+def _approximate(
+    gram: np.ndarray, num_rows: int, intercept: bool, prior: Prior, noise: float, known: bool
+) -> Approximation:
+    """Normal equations with the working precisions of the prior, and σ², in turn until they agree."""
+    size = len(gram) - 1
+    order = [*range(int(intercept), size), *([0] if intercept else [])]  # the intercept last
+    squared, moment, rest = gram[np.ix_(order, order)], gram[order, size], gram[size, size]
+    columns = size - intercept
+    theta, squares = np.zeros(size), noise**2 / np.maximum(np.diagonal(squared)[:columns], 1e-12)
+    floor = NOISE_FLOOR * (prior.noise_scale or 0.0)
+    for _ in range(_ROUNDS):
+        working = prior.working(squares[None])
+        penalty = full_precision(working, prior, (1, size))[0]
+        precision = squared / noise**2 + np.diag(penalty)
+        covariance = np.linalg.inv(precision)
+        before, theta = (theta, noise), covariance @ moment / noise**2
+        squares = theta[:columns] ** 2 + np.diagonal(covariance)[:columns]
+        if not known:
+            left = rest - 2 * theta @ moment + theta @ squared @ theta + np.sum(squared * covariance)
+            noise = math.sqrt((max(left, 0.0) + floor**2) / num_rows)
+        settled = abs(noise - before[1]) <= 1e-2 * noise
+        if settled and np.all(np.abs(theta - before[0]) <= 1e-3 * np.sqrt(np.diagonal(covariance))):
+            break
+    return Approximation(theta[None], precision, working, noise)

@@ -1,0 +1,277 @@
+"""`sc.models.LogisticRegression`: classes from a linear predictor, with posterior draws."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from scirocco import transforms
+from scirocco.errors import InvalidValueError
+from scirocco.model import Model
+from scirocco.models import fits
+from scirocco.models.inputs import labels
+from scirocco.models.regression import likelihoods
+from scirocco.models.regression.approximation import Rows, approximate, survey, whitening
+from scirocco.models.regression.base import Predicted, Regression, Units, run_options, tails_of
+from scirocco.models.regression.inference import Coordinates, Method, in_order, large_method, method
+from scirocco.models.regression.priors import Prior
+from scirocco.run.metric import DENSE_LIMIT
+from scirocco.run.progress import Callback
+
+
+class LogisticRegression(Regression):
+    r"""Bayesian logistic regression, for two classes or more.
+
+    .. math:: P(y = k | x) ∝ \exp(x^\top β_k + b_k)
+
+    with two classes :math:`β_0 = 0, b_0 = 0` and one vector of coefficients is left; with K > 2 there are K, and the
+    prior tells them apart (adding one vector to all changes no probability).
+
+    Parameters
+    ----------
+    prior
+        Of every coefficient: "laplace" (density ∝ e^(-|β|/scale)), "normal" (standard deviation `scale`) or "horseshoe"
+        (normal with standard deviation τλ_j, λ_j ~ C⁺(0, 1), τ ~ C⁺(0, scale): few coefficients matter).
+    scale
+        Of the prior.
+    slab
+        Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
+    intercept, intercept_scale
+        Whether there is one, and the standard deviation of its normal prior.
+    standardise
+        Sample, and put the prior, on columns with mean 0 and standard deviation 1; coefficients are returned in the
+        units of X.
+    classes
+        The labels that may occur, in the order of the columns of `predict_proba`; others are refused. None: those in y.
+    constant_columns
+        "refuse" or "keep" columns with a single value.
+    sampler, estimator
+        None: in the coordinates of a Gaussian approximation, SGHMC with control variates on 500 rows (more where the
+        gradient noise asks for more), or BAOAB with all rows if they are few.
+    num_samples, num_burnin, thin, num_chains, seed
+        As for `sc.sample`; `thin` None: 10, horseshoe 100; `num_burnin` None: 50 times `thin`.
+    num_draws
+        Draws, spread over all, that predictions average over.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        Posterior means: (1, d) and (1,) for two classes, (K, d) and (K,) for more.
+    classes_, n_features_in_, feature_names_in_
+        As in scikit-learn.
+    run_
+        The run, for diagnosis; its parameters are those of standardised columns where `standardise` is on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scirocco.models.regression import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = np.where(X[:, 0] + rng.logistic(size=500) > 0, "yes", "no")
+    >>> model = LogisticRegression(seed=1).fit(X, y, progress=False)
+    >>> model.predict([[5.0, 0.0], [-5.0, 0.0]])
+    array(['yes', 'no'], dtype='<U3')
+    >>> low, high = model.coef_interval_(0.99)
+    >>> bool(low[0, 0] < 1 < high[0, 0])
+    True
+    """
+
+    classes_: np.ndarray
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    _kind = fits.Kind("LogisticRegression", "a logistic regression", "logistic")
+
+    def __init__(
+        self,
+        prior: str = "laplace",
+        *,
+        scale: float = 1.0,
+        slab: float | None = None,
+        intercept: bool = True,
+        intercept_scale: float = 10.0,
+        standardise: bool = False,
+        classes: Sequence[Any] | None = None,
+        constant_columns: str = "refuse",
+        sampler: Any = None,
+        estimator: Any = None,
+        num_samples: int = 1000,
+        num_burnin: int | None = None,
+        thin: int | None = None,
+        num_chains: int = 4,
+        num_draws: int = 1000,
+        seed: int = 0,
+    ):
+        self.prior, self.scale, self.slab = prior, scale, slab
+        self.intercept, self.intercept_scale = intercept, intercept_scale
+        self.standardise, self.classes, self.constant_columns = standardise, classes, constant_columns
+        self.sampler, self.estimator = sampler, estimator
+        self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
+        self.num_chains, self.num_draws, self.seed = num_chains, num_draws, seed
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        store: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+    ) -> LogisticRegression:
+        """Draw coefficients given rows and their classes.
+
+        Parameters
+        ----------
+        X
+            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense).
+        y
+            Labels of any kind that can be sorted.
+        store, resume, overwrite, callbacks, progress
+            As for `sc.sample`.
+        """
+        table = self._table(X)
+        codes, classes = labels(y, self.classes, num_rows=len(table), who=type(self).__name__)
+        units = Units.of(table, self.standardise, self.intercept)
+        x = units.apply(table)
+        model, chosen = self._composed(x, codes, len(classes))
+        data = {"x": x, "y": codes.astype(x.dtype) if len(classes) == 2 else codes}
+        options = run_options(store, resume, overwrite, callbacks, progress)
+        run = self._sample(model, data, chosen, options)
+        self.classes_, self.run_ = classes, run
+        self._settle(units.undo(dict(run.draws)))
+        return self
+
+    def _composed(self, x: np.ndarray, codes: np.ndarray, num_classes: int) -> tuple[Model, Method]:
+        """Model, sampler, estimator and start."""
+        binary = num_classes == 2
+        shape = (1 if binary else num_classes, x.shape[1] + self.intercept)
+        if shape[0] * shape[1] > DENSE_LIMIT:
+            prior = self._make_prior(np.ones((1, x.shape[1])))
+            sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
+            start = self._start(np.zeros(shape), None, x.dtype)
+            return self._model(prior, binary), Method(sampler, estimator, start)
+        rng = np.random.default_rng(self.seed)
+        rows = Rows(x, codes, num_classes, self.intercept)
+        made: list[Prior] = []
+
+        def make(information: np.ndarray) -> Prior:
+            made.append(self._make_prior(information))
+            return made[0]
+
+        found = approximate(rows, make, rng)
+        factor = whitening(found.precision)
+        seen = survey(rows, found, factor, rng)
+        more = [] if found.working.tau is None else [found.working.log_tau_sd]
+        start = self._start(found.centre, found.working.tau, x.dtype)
+        ordered, noise = in_order(factor, seen.noise, shape, self.intercept, more)
+        coordinates = Coordinates(start, ordered, seen.curvature, noise)
+        chosen = method(coordinates, self.prior, len(x), self.sampler, self.estimator)
+        return self._model(made[0], binary), chosen
+
+    def _model(self, prior: Prior, binary: bool) -> Model:
+        constrained = {"coef": None} | ({"intercept": None} if self.intercept else {})
+        changes = {**constrained, "tau": transforms.positive} if self.prior == "horseshoe" else None
+        likelihood = likelihoods.binary if binary else likelihoods.multinomial
+        return Model(likelihood, prior, vectorized=True, transforms=changes)
+
+    def _start(self, theta: np.ndarray, tau: float | None, dtype: Any) -> dict[str, np.ndarray]:
+        cut = theta.shape[1] - self.intercept
+        parts = {"coef": theta[:, :cut]} | ({"intercept": theta[:, cut]} if self.intercept else {})
+        if len(theta) == 1:
+            parts = {name: part[0] for name, part in parts.items()}
+        if tau is not None:
+            parts["tau"] = np.asarray(tau)
+        return {name: np.asarray(part, dtype) for name, part in parts.items()}
+
+    def _settle(self, draws: dict[str, Any]) -> None:
+        super()._settle(draws)
+        coef = np.asarray(draws["coef"], np.float64).mean(axis=(0, 1))
+        self.coef_ = coef.reshape(self._coef_shape())
+        intercept = np.asarray(draws.get("intercept", np.zeros((1, 1))), np.float64).mean(axis=(0, 1))
+        self.intercept_ = np.broadcast_to(intercept.reshape(-1), (len(self.coef_),)).copy()
+
+    def _coef_shape(self) -> tuple[int, ...]:
+        number = 1 if len(self.classes_) == 2 else len(self.classes_)
+        return (number, self.n_features_in_)
+
+    def _more(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist(), "classes_type": self.classes_.dtype.str}
+
+    def _restore(self, extra: dict[str, Any]) -> None:
+        self.classes_ = np.asarray(extra["classes"], dtype=np.dtype(extra["classes_type"]))
+
+    # -- predictions --------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any, interval: float | None = None) -> Any:
+        """Posterior mean of every class's probability, (rows, classes); with `interval`, a `Predicted`.
+
+        Parameters
+        ----------
+        X
+            Rows.
+        interval
+            A probability such as 0.9: the result then has `mean`, `low` and `high`, a central interval of the class
+            probabilities given the data (of the probability, not of the outcome, which is one class or another).
+        """
+        self._check_fitted()
+        tails = None if interval is None else tails_of(interval)
+        means, ends = [], []
+        for _, eta in self._predictors(X):
+            each = _probabilities(eta)
+            means.append(each.mean(axis=1))
+            if tails is not None:
+                ends.append(np.quantile(each, tails, axis=1))
+        mean = np.concatenate(means)
+        if tails is None:
+            return mean if mean.ndim == 2 else np.stack([1.0 - mean, mean], axis=1)
+        low, high = np.concatenate(ends, axis=1)
+        if mean.ndim == 2:
+            return Predicted(mean, low, high)
+        pairs = ((1.0 - mean, mean), (1.0 - high, low), (1.0 - low, high))
+        return Predicted(*(np.stack(pair, axis=1) for pair in pairs))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of every row."""
+        return np.asarray(self.classes_of(self.predict_proba(X)))
+
+    def classes_of(self, probabilities: np.ndarray) -> np.ndarray:
+        """The labels of the largest probabilities (rows, classes)."""
+        return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithm of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of rows whose class is predicted rightly."""
+        predicted = self.predict(X)
+        given = np.asarray(y).reshape(-1)
+        if len(given) != len(predicted):
+            raise InvalidValueError(
+                f"X has {len(predicted)} rows and y has {len(given)}: they must be as many."
+            )
+        return float(np.mean(given == predicted))
+
+    def __sklearn_tags__(self) -> Any:
+        """A classifier."""
+        from scirocco._extras import require
+
+        utils = require("sklearn.utils", "a scikit-learn pipeline")
+        tags = super().__sklearn_tags__()
+        tags.estimator_type, tags.transformer_tags = "classifier", None
+        tags.classifier_tags = utils.ClassifierTags()
+        tags.target_tags.required = True
+        return tags
+
+
+def _probabilities(eta: np.ndarray) -> np.ndarray:
+    """Of predictors (rows, draws): the second class's probability; of (rows, draws, K): all classes'."""
+    if eta.ndim == 2:
+        return np.asarray(0.5 * (1.0 + np.tanh(0.5 * eta)))
+    shifted = np.exp(eta - eta.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))

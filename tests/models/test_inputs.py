@@ -1,0 +1,138 @@
+"""Tables and targets as users have them: what is accepted, and what every complaint says."""
+
+import numpy as np
+import pytest
+
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.models.inputs import features, labels, targets
+
+GOOD = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 9.0]])
+
+
+def test_tables_become_floats_with_names():
+    pandas = pytest.importorskip("pandas")
+    sparse = pytest.importorskip("scipy.sparse")
+    frame = pandas.DataFrame({"a": [1, 3, 4], "b": [2.0, 5.0, 9.0]})
+    for given in (
+        GOOD,
+        GOOD.tolist(),
+        GOOD.astype(np.int16),
+        sparse.csr_matrix(GOOD),
+        frame,
+        GOOD.astype(object),
+    ):
+        found = features(given, "Model")
+        assert found.array.dtype == np.float32
+        np.testing.assert_array_equal(found.array, GOOD)
+    assert features(frame, "Model").names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "words"),
+    [
+        (np.ones(3), InvalidValueError, r"shape \(3,\). Reshape your data"),
+        (np.ones((0, 2)), InvalidValueError, "0 rows"),
+        (np.ones((2, 0)), InvalidValueError, r"0 feature\(s\)"),
+        (GOOD * 1j, InvalidValueError, "Complex data not supported"),
+        ([[1.0, "red"], [2.0, "blue"]], InvalidTypeError, "column 1 of X holds 'red' in row 0"),
+        (
+            np.array([[1.0, "red"], [2.0, "blue"]], object),
+            InvalidTypeError,
+            "column 1 of X holds 'red' in row 0",
+        ),
+        ([[1.0, 2.0], [np.nan, 3.0]], InvalidValueError, "NaN: first in row 1, column 0; 1 of its 4"),
+        ([[1.0, 2.0], [2.0, np.inf]], InvalidValueError, "inf: first in row 1, column 1"),
+        ([[1.0, 2.0], [2.0, 1e300]], InvalidValueError, "infinity in float32"),
+        ([[1.0, np.nan], [2.0, np.nan]], InvalidValueError, "column 1 of X is missing"),
+        (
+            [[1.0, 7.0], [2.0, 7.0]],
+            InvalidValueError,
+            "column 1 of X has the one value 7.*constant_columns='keep'",
+        ),
+    ],
+)
+def test_bad_tables_are_refused_with_their_column(X, error, words):
+    with pytest.raises(error, match=words):
+        features(X, "Model")
+
+
+def test_columns_are_named_in_complaints():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"height": [1.0, 2.0], "age": [None, None], "eyes": ["blue", "brown"]})
+    with pytest.raises(InvalidTypeError, match=r"column 2 \(`eyes`\) of X holds 'blue' in row 0"):
+        features(frame, "Model")
+    with pytest.raises(InvalidValueError, match=r"column 1 \(`age`\) of X is missing"):
+        features(frame[["height", "age"]], "Model")
+
+
+def test_constant_columns_can_be_kept():
+    assert features([[1.0, 7.0], [2.0, 7.0]], "Model", constant="keep").array.shape == (2, 2)
+
+
+def test_columns_of_a_fit_are_asked_for_again():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InvalidValueError, match="X has 2 features, but Model is expecting 3 features"):
+        features(GOOD, "Model", like=(3, None))
+    frame = pandas.DataFrame(GOOD, columns=["a", "b"])
+    with pytest.raises(InvalidValueError, match="must be in the same order"):
+        features(frame, "Model", like=(2, ("b", "a")))
+    with pytest.raises(InvalidValueError, match=r"(?s)unseen at fit time:\n- b\n.*now missing:\n- c"):
+        features(frame, "Model", like=(2, ("a", "c")))
+    with pytest.warns(SciroccoWarning, match="does not have valid feature names"):
+        features(GOOD, "Model", like=(2, ("a", "b")))
+
+
+def test_bytes_are_scaled_with_a_notice():
+    with pytest.warns(SciroccoWarning, match="divides the bytes"):
+        found = features(np.array([[0, 255], [51, 0]], np.uint8), "Model", scale_bytes=True)
+    np.testing.assert_allclose(found.array, [[0, 1], [0.2, 0]], rtol=1e-6)
+
+
+def test_wild_scales_bring_an_offer():
+    with pytest.warns(SciroccoWarning, match="standardise=True"):
+        features([[1.0, 1e6], [2.0, 9e6]], "Model", wild=True)
+
+
+def test_labels_of_any_kind_become_codes():
+    for given, classes in (
+        (["b", "a", "b"], ["a", "b"]),
+        ([1, -1, 1], [-1, 1]),
+        ([True, False, True], [False, True]),
+    ):
+        codes, found = labels(given)
+        assert codes.tolist() == [1, 0, 1]
+        assert codes.dtype == np.int32
+        assert found.tolist() == classes
+    codes, found = labels(["low", "high"], ["low", "middle", "high"])
+    assert codes.tolist() == [0, 2]
+    assert found.tolist() == ["low", "middle", "high"]
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "words"),
+    [
+        ([1, 2, 7], [1, 2], "label 7 in row 2 of y is not one of the declared classes"),
+        ([1, 2], [1, 1], "two different labels"),
+        ([0.5, 1.0], None, "Unknown label type: continuous.*0.5 in row 0"),
+        ([1.0, np.nan], None, "NaN or infinity: first in row 1"),
+        (["a", None], None, "label of row 1 is missing"),
+        ([3, 3], None, "every row of y has the class"),
+        (None, None, "requires y to be passed, but the target y is None"),
+        (np.ones((3, 2)), None, r"one value a row, got shape \(3, 2\)"),
+    ],
+)
+def test_bad_labels_are_refused(y, classes, words):
+    with pytest.raises(InvalidValueError, match=words):
+        labels(y, classes)
+
+
+def test_targets_are_finite_numbers_one_a_row():
+    assert targets([1, 2]).dtype == np.float32
+    with pytest.raises(InvalidValueError, match="NaN: first in row 1; 1 of 2"):
+        targets([1.0, np.nan])
+    with pytest.raises(InvalidTypeError, match="holds 'x' in row 0"):
+        targets(["x", "y"])
+    with pytest.raises(InvalidValueError, match="X has 3 rows and y has 2"):
+        targets([1.0, 2.0], num_rows=3)
+    with pytest.warns(Warning, match="column-vector y"):
+        assert targets(np.ones((3, 1))).shape == (3,)
