@@ -35,10 +35,10 @@ def numbers():
 
 
 def test_claims_hold_for_the_thesis_picture(numbers):
-    claims = judge(numbers, quick=False)
+    claims = judge(numbers, cut=False)
     assert [claim.verdict for claim in claims] == ["yes"] * 4
     assert "sgld 0.4000 → 0.2500" in claims[0].here and "in 12 of 12 runs" in claims[2].here
-    assert [bool(claim.because) for claim in judge(numbers, quick=True)] == [True] * 4
+    assert [bool(claim.because) for claim in judge(numbers, cut=True)] == [True] * 4
     assert "0.9000" in notes(numbers)[0] and "0.020 → 0.020" in notes(numbers)[1]
 
 
@@ -48,7 +48,7 @@ def test_claims_hold_for_the_thesis_picture(numbers):
 )
 def test_each_order_can_fail(numbers, fails, method, level):
     numbers["methods"][method] = found(level)
-    assert [k for k, claim in enumerate(judge(numbers, quick=False)) if claim.failed] == fails
+    assert [k for k, claim in enumerate(judge(numbers, cut=False)) if claim.failed] == fails
 
 
 @pytest.mark.parametrize(("fails", "score"), [(2, "log_loss"), (3, "brier")])
@@ -57,7 +57,7 @@ def test_averages_can_fail(numbers, fails, score):
         numbers["methods"][method] = copy.deepcopy(numbers["methods"][method])
         for each in numbers["methods"][method]:
             each["average"][score] = 1.0
-    assert [k for k, claim in enumerate(judge(numbers, quick=False)) if claim.failed] == [fails]
+    assert [k for k, claim in enumerate(judge(numbers, cut=False)) if claim.failed] == [fails]
 
 
 def test_samplers_are_rs():
@@ -106,7 +106,7 @@ def test_split(digits, monkeypatch):
 def test_small_run(digits, tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(bnn, "mnist", lambda folder: digits)
     monkeypatch.setattr(bnn, "sampler", lambda method, step_size: sc.SGLD(1e-5))  # compiles less
-    small = {"NUM_TRAINING": 180, "BATCH": 20, "HIDDEN": 3, "NUM_STEPS": 60, "EVERY": 10, "NUM_SEEDS": 2}
+    small = {"NUM_TRAINING": 180, "BATCH": 20, "HIDDEN": 3, "SHORT": 60, "EVERY": 10, "NUM_SEEDS": 2}
     for name, value in small.items():
         monkeypatch.setattr(bnn, name, value)
     done = reproduce(bnn.EXPERIMENT, Settings(out_dir=tmp_path))

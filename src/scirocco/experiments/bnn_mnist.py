@@ -4,18 +4,20 @@ The network of (4.6.3), 784 pixels, a hidden layer of 100 units with a softmax, 
 training images; standard normal starting weights; minibatches of 500; the R package's α = a = 0.01 and L = 5.
 
 different from the thesis
-    1,500 steps after 1,500 of burn-in (control variates: of Adam), not 10,000 after 10,000; sghmc makes five steps an
-    iteration, so 300 iterations. The log loss is taken every 50 steps, not every 10. The precisions λ are integrated
-    out (`scirocco.models.network.density`), not moved by gradients. Five seeds, not one.
+    The log loss is taken every 50 steps, not every 10. The precisions λ are integrated out
+    (`scirocco.models.network.density`), not moved by gradients. Five seeds, not one. As in the thesis there are 10,000
+    steps after 10,000 of burn-in (control variates: of Adam), sghmc's with five to an iteration; on a machine without
+    an accelerator 1,500 after 1,500, in which not every chain burns in.
 the centre
     With the precisions integrated out, the density is largest where all weights of a layer are nearly 0 and its
     precision is huge (78,400 weights that agree to be small): Adam gets there, to a network that predicts badly. So it
-    climbs the posterior with all precisions at their prior mean, 1. The thesis' optimiser moves λ, too, from a draw of
-    Gamma(1, 1), by little in a step: too slowly for that trap. An estimate is unbiased with any centre.
+    climbs the posterior with all precisions at their prior mean, 1. That was settled after a look at numbers: over
+    1,500 steps, the first centre had a log loss of 0.29 to 2.3 on the left-over images, depending on the learning rate,
+    and this one 0.19 to 0.25; with the first, sgldcv was behind sgld. An estimate is unbiased with any centre.
 step sizes
     The thesis' are lost in our copy. Ours have the least log loss of the 5,000 training images that are left, averaged
-    over the chain, in a run of this length with a seed that is not among the five, of grids with factors of 3 (of 10
-    for control variates). They are R's, h for sgld and η for the others: our ε is h/2 and √η.
+    over chains of full length with three seeds that are not among the five, of grids of five values with factors of
+    about 3; none is at the edge of its grid. They are R's, h for sgld and η for the others: our ε is h/2 and √η.
 """
 
 from __future__ import annotations
@@ -43,16 +45,16 @@ from scirocco.run import Kernel, sample
 from scirocco.samplers import SGHMC, SGLD, SGNHT
 
 NUM_TRAINING, HIDDEN, CLASSES, BATCH = 55_000, 100, 10, 500
-NUM_STEPS, EVERY, NUM_SEEDS, FIRST_SEED = 1_500, 50, 5, 1
+NUM_STEPS, SHORT, EVERY, NUM_SEEDS, FIRST_SEED = 10_000, 1_500, 50, 5, 1
 LEARNING_RATE = 0.03
 """Of Adam, for the centre of the control variates: the best of 0.003, 0.01 and 0.03, judged as the step sizes are."""
 STEP_SIZES = {
     "sgld": 3e-4,
-    "sghmc": 3e-5,
-    "sgnht": 1e-6,
-    "sgldcv": 1e-5,
-    "sghmccv": 1e-5,
-    "sgnhtcv": 1e-7,
+    "sghmc": 1e-4,
+    "sgnht": 3e-6,
+    "sgldcv": 3e-5,
+    "sghmccv": 3e-6,
+    "sgnhtcv": 3e-7,
 }
 """h or η of each, see above."""
 
@@ -188,9 +190,10 @@ def describe(seen: Seen, labels: np.ndarray) -> dict[str, Any]:
 
 
 def run(settings: Settings) -> Outcome:
-    """A quick run has two seeds, 2,000 test images and a fifth of the steps."""
+    """A quick run has two seeds, 2,000 test images and a fifth of the steps of a short one."""
     first = FIRST_SEED if settings.seed is None else settings.seed
-    num_seeds, num_steps = (2, NUM_STEPS // 5) if settings.quick else (NUM_SEEDS, NUM_STEPS)
+    whole = SHORT if jax.default_backend() == "cpu" else NUM_STEPS
+    num_seeds, num_steps = (2, SHORT // 5) if settings.quick else (NUM_SEEDS, whole)
     digits = split(mnist(settings.data_dir))
     scored = jax.tree.map(lambda leaf: leaf[:2_000], digits.test) if settings.quick else digits.test
     found: dict[str, list[dict[str, Any]]] = {method: [] for method in METHODS}
@@ -208,7 +211,7 @@ def run(settings: Settings) -> Outcome:
         "num_test": len(scored.y),
     }
     return Outcome(
-        judge(numbers, settings.quick), numbers, lambda figure: draw(figure, numbers), notes(numbers)
+        judge(numbers, num_steps < NUM_STEPS), numbers, lambda figure: draw(figure, numbers), notes(numbers)
     )
 
 
@@ -218,6 +221,6 @@ EXPERIMENT = Experiment(
     figure="thesis, figure 4.6.3",
     run=run,
     seed=FIRST_SEED,
-    duration="about 6 min; quick 40 s",
+    duration="about 6 min (2 on an accelerator, with longer chains); quick 40 s",
     needs=("optax",),
 )

@@ -43,7 +43,7 @@ class CompactSAGA(SAGA):
     """`sc.SAGA` that remembers the gradient of a rating in 2D + 2 numbers instead of one for each parameter.
 
     The same estimate: what is remembered is expanded when it is summed. For `RatingModel`, whose summand has `compact`
-    and `expand`; batches without replacement or in blocks.
+    and `expand`; batches without replacement.
     """
 
     def __post_init__(self) -> None:
@@ -85,7 +85,8 @@ class CompactSAGA(SAGA):
         change = jax.tree.map(lambda v, table: v - table[batch.index], new, memory.table)
         sums = summand.expand(change, batch.rows, position, batch.weights)
         total = jax.tree.map(lambda t, s: t + batch.scale * s, memory.total, sums)
-        table = jax.tree.map(lambda t, v: t.at[batch.index].set(v), memory.table, new)
+        # `add`, not `set`: the compiler copies the whole table for the latter
+        table = jax.tree.map(lambda t, v: t.at[batch.index].add(v), memory.table, change)
         return Estimate(total), TableMemory(table, _tree.add(memory.total, sums))
 
 
