@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scirocco.data import ArraySource, as_source, standardise
+from scirocco.data import ArraySource, as_source, standardise, tables
 from scirocco.errors import InvalidValueError
 
 RNG = np.random.default_rng(0)
@@ -175,3 +175,11 @@ def test_bytes_are_standardised_without_wrapping_around():
     scaled, mean, _ = standardise(np.array([[250], [255], [245]], np.uint8))
     assert mean[0] == 250.0
     np.testing.assert_allclose(scaled[:, 0], np.array([0.0, 1.0, -1.0]) * np.sqrt(1.5), rtol=1e-5)
+
+
+def test_large_arrays_that_may_not_be_written_can_be_used(monkeypatch):
+    """NumPy views of JAX arrays are such, and aligned as well."""
+    monkeypatch.setattr(tables, "_WORTH_SHARING", 1)
+    array = np.asarray(jnp.arange(64.0))
+    assert not array.flags.writeable
+    np.testing.assert_array_equal(tables.to_device(array), array)
