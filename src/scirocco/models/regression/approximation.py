@@ -21,7 +21,7 @@ _WORK = 2e10
 _MOST_STEPS, _MOST_LOOKS, _HALVINGS = 40, 6, 30
 _CLOSE = 0.02
 """Root-mean-square distance to the centre, in posterior standard deviations, at which steps end."""
-_POINTS = 4
+_POINTS = 8
 _FLATTEST = 1e-9
 """Smallest eigenvalue of a correlation matrix that is believed."""
 
@@ -193,14 +193,21 @@ class Survey(NamedTuple):
     """Largest, at points of the posterior."""
     noise: np.ndarray
     """For each coordinate, the variance of a control-variate estimate times the batch size."""
+    factor: np.ndarray
+    """L, turned so that the noises of two coordinates are uncorrelated."""
 
 
 def survey(rows: Rows, found: Approximation, factor: np.ndarray, rng: np.random.Generator) -> Survey:
-    """Look at a few points m + L u, u ~ N(0, I)."""
+    """Look at a few points m + L u, u ~ N(0, I).
+
+    Features that are mostly positive give gradient noise that the coordinates share: its largest eigenvalue can be
+    many times its largest variance, and a sampler that takes out variances alone would leave most of it in. L is free
+    up to a rotation, so u can be turned to where the covariance of the noise is diagonal.
+    """
     part = rows.part(affordable(found.centre.size), rng)
     scale = len(rows) / len(part)
     penalty = found.precision - scale * part.look(found.centre).curvature
-    largest, squares = 1.0, np.zeros(found.centre.size)
+    largest, products = 1.0, np.zeros((found.centre.size, found.centre.size))
     for _ in range(_POINTS):
         theta = found.centre + (factor @ rng.standard_normal(found.centre.size)).reshape(found.centre.shape)
         curvature = scale * part.look(theta).curvature + penalty
@@ -208,16 +215,13 @@ def survey(rows: Rows, found: Approximation, factor: np.ndarray, rng: np.random.
         for z, _codes in part.chunks():
             change = part.means(z @ theta.T) - part.means(z @ found.centre.T)
             each = (change[:, :, None] * z[:, None, :]).reshape(len(z), -1) @ factor
-            squares += np.sum(each**2, axis=0) / _POINTS
-    return Survey(largest, squares * scale * len(rows))
+            products += each.T @ each / _POINTS
+    variances, rotation = np.linalg.eigh(products)
+    return Survey(largest, np.maximum(variances, 0.0) * scale * len(rows), factor @ rotation)
 
 
 def whitening(precision: np.ndarray) -> np.ndarray:
-    """L with LLᵀ the inverse of `precision` P: L = D⁻¹ (D⁻¹PD⁻¹)^(-1/2), D² the diagonal of P.
-
-    The symmetric root keeps every coordinate of u next to its own coefficient, so that gradient noise in rare columns
-    stays in a few coordinates.
-    """
+    """L with LLᵀ the inverse of `precision` P: L = D⁻¹ (D⁻¹PD⁻¹)^(-1/2), D² the diagonal of P."""
     root = np.sqrt(np.diagonal(precision))
     values, vectors = np.linalg.eigh(precision / np.outer(root, root))
     inverse = (vectors / np.sqrt(np.maximum(values, _FLATTEST))) @ vectors.T

@@ -27,8 +27,10 @@ STEP = {"normal": 0.3, "laplace": 0.3, "horseshoe": 0.15}
 """In units of posterior deviations (over the root of the largest curvature, where that is above 1)."""
 THIN = {"normal": 10, "laplace": 10, "horseshoe": 100}
 _BATCH = 500
-_NOISE = 0.2
-"""Largest ε²V: gradient noise can then be taken out of the injected noise, with a friction that is not too large."""
+_NOISE, _SHORTER = 0.01, 0.5
+"""Largest ε²V, and how much shorter steps with minibatches are. The mean of the noise is taken out of what is injected,
+but it grows with the distance from the centre. On covertype with all rows, ε²V = 0.1 left deviations up to 11 % too
+large, 0.006 left them within 1 %."""
 
 
 class Method(NamedTuple):
@@ -63,11 +65,12 @@ def method(found: Coordinates, kind: str, num_rows: int, sampler: Any, estimator
     factor = found.factor.astype(jax.dtypes.canonicalize_dtype(start["coef"].dtype))
     if estimator is not None:  # of unknown noise: measured before the run
         return Method(sampler or Preconditioned(SGHMC(), factor=factor), estimator, start)
-    size = num_rows if found.noise is None else batch_size(found.noise, step_size, num_rows)
+    shorter = _SHORTER * step_size
+    size = num_rows if found.noise is None else batch_size(found.noise, shorter, num_rows)
     if size >= num_rows:
         exact = Preconditioned(BAOAB(step_size, friction=FRICTION), factor=factor)
         return Method(sampler or exact, Full(), start)
-    inner: Sampler = SGHMC(step_size)
+    inner: Sampler = SGHMC(shorter)
     if found.noise is not None:
         noise = (1.0 - size / num_rows) * found.noise / size
         tree = unflattened(noise, start)

@@ -164,11 +164,10 @@ class LogisticRegression(Regression):
             return made[0]
 
         found = approximate(rows, make, rng)
-        factor = whitening(found.precision)
-        seen = survey(rows, found, factor, rng)
+        seen = survey(rows, found, whitening(found.precision), rng)
         more = [] if found.working.tau is None else [found.working.log_tau_sd]
         start = self._start(found.centre, found.working.tau, x.dtype)
-        ordered, noise = in_order(factor, seen.noise, shape, self.intercept, more)
+        ordered, noise = in_order(seen.factor, seen.noise, shape, self.intercept, more)
         coordinates = Coordinates(start, ordered, seen.curvature, noise)
         chosen = method(coordinates, self.prior, len(x), self.sampler, self.estimator)
         return self._model(made[0], binary), chosen
