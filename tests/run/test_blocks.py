@@ -9,7 +9,7 @@ import pytest
 
 import scirocco as sc
 from scirocco.data.batching import Batch
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 from scirocco.run import loop, sweeps
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
@@ -112,7 +112,7 @@ REST = {"a": ONE, "b": ONE}
     ("make", "error", "words"),
     [
         (lambda: sc.Blocks({}), InvalidTypeError, "needs a dict of samplers"),
-        (lambda: sc.Blocks({"a": sc.SGLD()}), InvalidValueError, "`a` needs a step size"),
+        (lambda: sc.Blocks({"a": sc.SGLD()}), InvalidValueError, "leaves numbers open"),
         (lambda: sc.Blocks({"a": 0.1}), InvalidTypeError, "needs a sampler such as"),
         (lambda: sc.Blocks({"a": ONE, ("a", "b"): ONE}), InvalidValueError, "`a` in two blocks"),
         (lambda: sc.Blocks({"a": sc.SCIRCV(0.1)}), InvalidTypeError, "use sc.SCIR"),
@@ -141,6 +141,20 @@ REST = {"a": ONE, "b": ONE}
             "returned shape \\(3,\\)",
         ),
         (lambda: _run(sc.SAGA(SIZE)), InvalidTypeError, "cannot serve sc.Blocks"),
+        (
+            lambda: _run(
+                sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: params["d"])})
+            ),
+            InvalidTypeError,
+            "Gibbs update of `c` failed .* KeyError",
+        ),
+        (
+            lambda: sc.sample(
+                sc.BlockModel(MODEL, d=sc.Statistics(_likelihood)), DATA, START, sampler=SAMPLER
+            ),
+            InvalidValueError,
+            "BlockModel names \\['d'\\]",
+        ),
         (lambda: _run(sc.Minibatch(40)), InvalidValueError, "at most batch_size=30"),
         (lambda: _run(sc.Full(), keep_gradients=True), InvalidValueError, "no one gradient"),
         (
@@ -153,3 +167,27 @@ REST = {"a": ONE, "b": ONE}
 def test_wrong_blocks_are_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_an_update_that_does_not_use_its_key_is_noticed():
+    frozen = sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: np.random.default_rng(0).gamma(2.0))})
+    with pytest.warns(SciroccoWarning, match="does not use its key"):
+        _run(sc.Full(), sampler=frozen, num_samples=2)
+
+
+def test_half_of_the_rows_for_each_of_two_blocks():
+    """Two batches that make up all rows are two batches."""
+    single = sc.Minibatch(N // 2).batching(N)
+    rows = jnp.arange(float(N))
+    whole = Batch(rows, rows.astype(int), None, 1.0, 0.0, N)
+    first, second = (sweeps._share(whole, place, 2, single) for place in range(2))
+    assert len(first.rows) == len(second.rows) == N // 2 and not set(first.rows.tolist()) & set(
+        second.rows.tolist()
+    )
+    assert first.scale == 2.0
+
+
+def test_arguments_with_defaults_ask_for_nothing():
+    assert not sc.Gibbs(lambda key, params, a=2.0: a).takes_total
+    assert sc.Gibbs(lambda key, params, total, a=2.0: a).takes_total
+    assert not sc.Statistics(lambda params, x, power=2.0: x**power).takes_key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.base import Posterior
+from scirocco.model.count_checks import takes_three
 from scirocco.model.counts import CountModel
 from scirocco.model.density import Model
 from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
@@ -38,7 +38,7 @@ class Statistics:
                 f"`function` of Statistics must be a function (params, datum), got {function!r}."
             )
         self.function = function
-        self.takes_key = len(inspect.signature(function).parameters) >= 3
+        self.takes_key = takes_three(function)
         self._jitted = jax.jit(function)
 
     def __hash__(self) -> int:

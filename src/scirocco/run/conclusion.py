@@ -106,6 +106,11 @@ def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, ru
 
 def _reason(sampler: str) -> str:
     """Why a count sampler leaves the finite numbers."""
+    if sampler == "Blocks":
+        return (
+            "Look at the block of that parameter: a step size that is too large (try a tenth), or a Gibbs update that "
+            "returned NaN or a value outside its domain."
+        )
     if sampler == "SimplexSGRLD":
         return (
             "Its Euler steps are too long: try a tenth of the step size, or sc.SCIR, which has no such limit."

@@ -165,6 +165,8 @@ def prepare_estimator(
     params = probe.check_params(params)
     model.check_domain(params)
     probe.check_shapes(model, params, problem.source, parts.batching)
+    if isinstance(model, BlockModel) and isinstance(parts.sampler, Blocks):
+        sweeps.try_updates(model, parts.sampler, params, problem.table.row_spec)
     parts.estimator.check_memory(params, num_rows, num_chains)
     if parts.sampler.needs_reference and parts.sampler.refresh_every is None:  # type: ignore[attr-defined]
         latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]

@@ -12,12 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.data import Table
 from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Context, ControlVariates, Estimator, Full, Minibatch, Prepared, Weighted
 from scirocco.model import BlockModel, Model, Posterior
+from scirocco.model.dependence import used_inputs
 from scirocco.samplers import Blocks, Gibbs, Gradient
 from scirocco.types import Array, Key, Params, PyTree
 
@@ -30,9 +31,41 @@ def as_block_model(model: Posterior, sampler: Blocks) -> BlockModel:
         model = BlockModel(model)
     if not isinstance(model, BlockModel):
         raise InvalidTypeError(f"Blocks needs a joint sc.Model or a sc.BlockModel, got {model!r}.")
+    named = {name for names in sampler.names for name in names}
+    unknown = sorted(set(model.blocks) - named)
+    if unknown:
+        raise InvalidValueError(
+            f"BlockModel names {unknown}, for which Blocks has no sampler. It has {sorted(named)}."
+        )
     for names, one in zip(sampler.names, sampler.samplers, strict=True):
         _check_pair(names, one, model)
     return model
+
+
+def try_updates(model: BlockModel, sampler: Blocks, params: Params, row_spec: PyTree) -> None:
+    """Trace every update of the user, on shapes alone: what is wrong with one is said before anything compiles."""
+    key = jax.eval_shape(jax.random.key, 0)
+    for names, one in zip(sampler.names, sampler.samplers, strict=True):
+        if not isinstance(one, Gibbs):
+            continue
+        label = ", ".join(f"`{name}`" for name in names)
+        totals: tuple[Any, ...] = ()
+        if one.takes_total:
+            rows = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), row_spec)
+            view: Any = model.view(names)
+            totals = (jax.eval_shape(lambda p, r, k, v=view: v.total(p, r, None, k), params, rows, key),)
+        try:
+            graph = jax.make_jaxpr(one.update)(key, params, *totals).jaxpr
+        except Exception as error:
+            raise InvalidTypeError(
+                f"the Gibbs update of {label} failed when it was traced as update(key, params"
+                f"{', total' if totals else ''}): {type(error).__name__}: {error}"
+            ) from error
+        if not any(used_inputs(graph, [True] * len(graph.outvars))[:1]):
+            _checks.warn(
+                f"the Gibbs update of {label} does not use its key: if it draws, it draws once and for all when it is "
+                "traced (NumPy's random numbers do that). Draw with jax.random and the key."
+            )
 
 
 def _check_pair(names: tuple[str, ...], sampler: Any, model: BlockModel) -> None:
@@ -101,8 +134,8 @@ def _serving(estimator: Estimator, view: Any) -> Estimator:
 def _share(batch: Batch, place: int, count: int, single: Batching) -> Batch:
     """The rows of one block, with weights as if they had been drawn alone."""
     drawn = jax.tree.leaves(batch.rows)[0].shape[0]
-    if count <= 1 or drawn == single.num_rows:
-        return batch
+    if count <= 1 or single.size == single.num_rows:
+        return batch  # all rows: there are no others
     size = drawn // count
 
     def cut(leaf: Array) -> Array:

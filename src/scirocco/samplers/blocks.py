@@ -54,7 +54,14 @@ class Gibbs:
     @property
     def takes_total(self) -> bool:
         """Whether the update asks for the sum of statistics."""
-        return len(inspect.signature(self.update).parameters) >= 3
+        return required_arguments(self.update) >= 3
+
+
+def required_arguments(function: Callable[..., Any]) -> int:
+    """How many arguments without a default it takes by position."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = inspect.signature(function).parameters.values()
+    return sum(p.kind in kinds and p.default is p.empty for p in found)
 
 
 class BlocksState(NamedTuple):
@@ -242,7 +249,10 @@ def _check_block(names: Any, sampler: Any) -> None:
         )
     kind = type(sampler).__name__
     if sampler.needs_scales:
-        raise InvalidValueError(f"the block {label} needs a step size: {kind}(step_size=...).")
+        raise InvalidValueError(
+            f"{kind} leaves numbers open that would be measured for one sampler alone; in the block {label} give its "
+            "step size, and where it has them friction and gradient noise (0.0: none is taken out)."
+        )
     if sampler.needs_curvature or sampler.needs_reference:
         what = "sc.SCIR" if sampler.needs_reference else "a sampler without it"
         raise InvalidTypeError(

@@ -136,7 +136,7 @@ class BPMF(fits.Conventions, Results):
         num_steps, num_epochs
             One of them: steps, or passes over the ratings; 10,000 steps by default.
         store, resume, overwrite, callbacks, progress
-            As for `sc.sample`.
+            As for `sc.sample`; a fit that is taken up must have the same length.
         """
         triples = check_triples(users, items, ratings, self.num_users, self.num_items)
         law, offset = self._law(), float(triples.ratings.mean(dtype=np.float64))

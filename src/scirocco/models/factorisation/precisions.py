@@ -102,7 +102,9 @@ class WithPrecisions(Sampler):
         first, second = jax.random.split(key)
         rest = _without(params)
         shapes = jnp.array([self.shape + rest[name].size / 2 for name in TABLES], params[PRECISIONS].dtype)
-        return PrecisionNoise(self.inner.noise(first, rest), jax.random.gamma(second, shapes))
+        return PrecisionNoise(
+            self.inner.noise(first, rest), jax.random.gamma(second, shapes, dtype=shapes.dtype)
+        )
 
     def step(self, state: PrecisionState, gradient: Gradient, noise: PyTree, number: Array) -> PrecisionState:
         """The tables move, then their precisions are drawn; positions hold log λ."""

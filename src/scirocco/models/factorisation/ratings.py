@@ -50,8 +50,8 @@ def check_lengths(arrays: dict[str, np.ndarray]) -> None:
         raise InvalidValueError(f"there must be one user and one item for each rating: {listed}.")
 
 
-def check_ids(ids: Any, kind: str, size: int | None) -> np.ndarray:
-    """Ids as int32: whole numbers from 0 on, below `size` where that is known."""
+def check_ids(ids: Any, kind: str, size: int | None, of: str = "rating") -> np.ndarray:
+    """Ids as int32: whole numbers from 0 on, below `size` where that is known; `of` what, for messages."""
     array = np.asarray(ids)
     if array.ndim == 0:
         array = array[None]
@@ -75,9 +75,9 @@ def check_ids(ids: Any, kind: str, size: int | None) -> np.ndarray:
     if wrong.size:
         first = int(wrong[0])
         if array[first] < 0:
-            raise InvalidValueError(f"rating {first} has the {kind} {array[first]}; ids count from 0.")
+            raise InvalidValueError(f"{of} {first} has the {kind} {array[first]}; ids count from 0.")
         raise InvalidValueError(
-            f"rating {first} has the {kind} {array[first]}, beyond the {limit} declared (ids count from 0; "
+            f"{of} {first} has the {kind} {array[first]}, beyond the {limit} declared (ids count from 0; "
             f"num_{kind}s={int(array.max()) + 1} would hold all)."
         )
     return array.astype(np.int32)

@@ -64,7 +64,7 @@ class Results:
     def recommend(self, user: int, n: int = 10, *, exclude_seen: bool = True) -> Recommendation:
         """The `n` items that `user` is expected to rate highest; by default among those that it has not rated."""
         self._check_fitted()
-        number = check_ids([user], "user", self.num_users_)[0]
+        number = check_ids([user], "user", self.num_users_, "entry")[0]
         n = _checks.positive_int(n, "n")
         items = np.arange(self.num_items_, dtype=np.int32)
         if exclude_seen:
@@ -89,6 +89,9 @@ class Results:
     def score(self, users: Any, items: Any, ratings: Any) -> float:
         """R² of the expected ratings, as scikit-learn's regressors have it: 1 - Σ(r - r̂)² / Σ(r - r̄)²."""
         values = check_ratings(ratings).astype(np.float64)
+        check_lengths(
+            dict(zip(("users", "items"), self._pairs(users, items), strict=True)) | {"ratings": values}
+        )
         error = values - self.predict(users, items)
         spread = values - values.mean()
         return float(1 - (error @ error) / (spread @ spread)) if spread.any() else float("nan")
@@ -115,7 +118,8 @@ class Results:
 
     def _pairs(self, users: Any, items: Any) -> tuple[np.ndarray, np.ndarray]:
         self._check_fitted()
-        left, right = check_ids(users, "user", self.num_users_), check_ids(items, "item", self.num_items_)
+        left = check_ids(users, "user", self.num_users_, "pair")
+        right = check_ids(items, "item", self.num_items_, "pair")
         if len(left) != len(right) and 1 in (len(left), len(right)):
             left, right = (np.ascontiguousarray(side) for side in np.broadcast_arrays(left, right))
         check_lengths({"users": left, "items": right})
