@@ -18,7 +18,7 @@ test pages minimal: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning clean
+.PHONY: help demo test pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,11 @@ benchmixtures: $(STAMP)  ## Dirichlet-process mixtures, side by side with plain 
 
 benchtuning: $(STAMP)  ## tuning on covertype, beside a grid (needs the data set)
 	$(BIN)/python benchmarks/tuning.py
+
+benchmodels: $(STAMP)  ## covertype, MovieLens and MNIST beside plain JAX and NUTS (needs the data sets)
+	$(BIN)/python benchmarks/covertype.py
+	$(BIN)/python benchmarks/bpmf.py
+	$(BIN)/python benchmarks/bnn.py
 
 clean:  ## remove the environments, caches and outputs
 	rm -rf $(VENV) $(VENV_MINIMAL) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -10,9 +10,9 @@ sooner  Seconds until the test log loss is within 0.001 of the final one, and 95
         of what minibatches do. The same loop, model, minibatches of 500 and start (zeros), turn and turn about.
         «Final» is the averaged loss of a long run of SGLD-CV in round coordinates, the same for all.
 nuts    NumPyro's NUTS on the same rows from the same start: seconds of warm-up, as far as the time allowed goes.
-flat    Seconds of SGLD-CV (round coordinates, ε = 0.02) and of BAOAB until the deviations of the coefficients are
-        known to 1 % (root mean square), for N = 5,810, 58,101 and 581,012. Truth: the Laplace approximation, corrected
-        by importance weights (`covertype_truth.py`).
+flat    Seconds of SGLD-CV (round coordinates, ε = 0.02) and of `sc.models.LogisticRegression` until the deviations of
+        the coefficients are known to 1 % (root mean square), for N = 5,810, 58,101 and 581,012. Truth: the Laplace
+        approximation, corrected by importance weights (`covertype_truth.py`).
 
 Class 2 against the rest, 10⁴ rows held out, the thesis' prior for `sooner` and `nuts` (Laplace, scale 1), N(0, 2) for
 `flat`, with the columns that are not 0 in at least 1 % of the rows. Seconds of the CPU and by the clock; compiling is
@@ -197,10 +197,7 @@ def nuts(train: Rows, allowed: float, num_warmup: int = 500) -> dict[str, Any]:
 def flat(rows: Rows, quick: bool) -> dict[str, Any]:
     """Seconds to 1 % for three sizes."""
     rows, found = posterior.common(rows), {}
-    samplers = {
-        f"SGLD, ε = {FLAT_STEP}": (sc.Preconditioned(sc.SGLD(FLAT_STEP)), 600_000),
-        "BAOAB, automatic": (sc.Preconditioned(sc.BAOAB()), 200_000),
-    }
+    samplers = {f"SGLD, ε = {FLAT_STEP}": (sc.Preconditioned(sc.SGLD(FLAT_STEP)), 600_000)}
     exact = {}
     for size, num_draws in ((5_810, 20_000), (58_101, 8_000), (len(rows.y), 2_000)):
         part = Rows(rows.x[:size], rows.y[:size])
@@ -215,7 +212,47 @@ def flat(rows: Rows, quick: bool) -> dict[str, Any]:
         }
         cpu = [each["cpu"] for each in found[name].values()]
         verdict("longest / shortest, CPU", max(cpu) / min(cpu), FLAT)
+    name = "LogisticRegression, four chains together"
+    print(f"\nflat: {name}: N, s of the CPU and by the clock until the sds are known to 1 %")
+    found[name] = {size: _by_model(part, truth, quick) for size, (part, truth) in exact.items()}
+    cpu = [each["cpu"] for each in found[name].values()]
+    verdict("longest / shortest, CPU", max(cpu) / min(cpu), FLAT)
     return found
+
+
+def _by_model(part: Rows, truth: posterior.Truth, quick: bool) -> dict[str, Any]:
+    """As a user types it; the second fit compiles nothing."""
+    num_samples = 200 if quick else 4_000
+    for seed in range(2):
+        model = sc.models.LogisticRegression(
+            "normal", scale=posterior.PRIOR_VARIANCE**0.5, intercept=False, num_samples=num_samples, seed=seed
+        )
+        began = {"wall": time.perf_counter(), "cpu": time.process_time()}
+        model.fit(part.x, part.y, progress=False)
+        taken = {
+            "wall": time.perf_counter() - began["wall"],
+            "cpu": time.process_time() - began["cpu"],
+        }
+    draws = np.asarray(model.run_.draws["coef"], np.float64)
+    marks = np.unique(np.linspace(20, num_samples, 200).astype(int))
+    errors = np.array(
+        [
+            np.sqrt(np.mean((draws[:, :k].reshape(-1, draws.shape[-1]).std(axis=0) / truth.sd - 1) ** 2))
+            for k in marks
+        ]
+    )
+    late = np.flatnonzero(errors > PER_CENT)
+    reached = late[-1] + 1 if len(late) else 0
+    share = marks[reached] / num_samples if reached < len(marks) else math.inf
+    steps = seconds(model.run_, "steps")
+    each: dict[str, Any] = {kind: taken[kind] - (1 - share) * steps[kind] for kind in taken}
+    batch = model.run_.configuration["estimator"].get("batch_size", "all")
+    print(
+        f"  {len(part.y):8,} {each['cpu']:8.2f} {each['wall']:8.2f}   set-up {taken['cpu'] - steps['cpu']:.2f}   batches of "
+        f"{batch}   draws {4 * share * num_samples:9,.0f}   last error {errors[-1]:.4f}",
+        flush=True,
+    )
+    return each | {"last": float(errors[-1]), "batch": batch}
 
 
 def _to_one_per_cent(part: Rows, sampler: Any, num_steps: int, truth: posterior.Truth) -> dict[str, Any]:
