@@ -248,8 +248,8 @@ def _by_model(part: Rows, truth: posterior.Truth, quick: bool) -> dict[str, Any]
     each: dict[str, Any] = {kind: taken[kind] - (1 - share) * steps[kind] for kind in taken}
     batch = model.run_.configuration["estimator"].get("batch_size", "all")
     print(
-        f"  {len(part.y):8,} {each['cpu']:8.2f} {each['wall']:8.2f}   set-up {taken['cpu'] - steps['cpu']:.2f}   batches of "
-        f"{batch}   draws {4 * share * num_samples:9,.0f}   last error {errors[-1]:.4f}",
+        f"  {len(part.y):8,} {each['cpu']:8.2f} {each['wall']:8.2f}   set-up {taken['cpu'] - steps['cpu']:.2f}   "
+        f"batches of {batch}   draws {4 * share * num_samples:9,.0f}   last error {errors[-1]:.4f}",
         flush=True,
     )
     return each | {"last": float(errors[-1]), "batch": batch}
