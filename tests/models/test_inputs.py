@@ -43,11 +43,12 @@ def test_tables_become_floats_with_names():
         ([[1.0, 2.0], [np.nan, 3.0]], InvalidValueError, "NaN: first in row 1, column 0; 1 of its 4"),
         ([[1.0, 2.0], [2.0, np.inf]], InvalidValueError, "inf: first in row 1, column 1"),
         ([[1.0, 2.0], [2.0, 1e300]], InvalidValueError, "infinity in float32"),
+        ([[1.0, 2.0], [3.0]], InvalidValueError, "its rows differ in length"),
         ([[1.0, np.nan], [2.0, np.nan]], InvalidValueError, "column 1 of X is missing"),
         (
             [[1.0, 7.0], [2.0, 7.0]],
             InvalidValueError,
-            "column 1 of X has the one value 7.*constant_columns='keep'",
+            "column 1 of X has the one value 7: it says nothing about the rows. Drop it.$",
         ),
     ],
 )
@@ -63,6 +64,8 @@ def test_columns_are_named_in_complaints():
         features(frame, "Model")
     with pytest.raises(InvalidValueError, match=r"column 1 \(`age`\) of X is missing"):
         features(frame[["height", "age"]], "Model")
+    with pytest.raises(InvalidValueError, match="columns 0 and 1 of X have one name, 'height'"):
+        features(frame[["height", "height"]], "Model")
 
 
 def test_constant_columns_can_be_kept():
@@ -86,6 +89,17 @@ def test_bytes_are_scaled_with_a_notice():
     with pytest.warns(SciroccoWarning, match="divides the bytes"):
         found = features(np.array([[0, 255], [51, 0]], np.uint8), "Model", scale_bytes=True)
     np.testing.assert_allclose(found.array, [[0, 1], [0.2, 0]], rtol=1e-6)
+    marks = np.array([[0, 1], [1, 0]], np.uint8)
+    np.testing.assert_array_equal(features(marks, "Model", scale_bytes=True).array, marks)
+
+
+def test_exact_tables_keep_their_digits():
+    clock = 1_700_000_000 + np.array([[1], [2]])
+    for given in (clock, clock.astype(np.float64)):
+        np.testing.assert_array_equal(features(given, "Model", exact=True).array, clock)
+    assert features(GOOD.astype(np.float32), "Model", exact=True).array.dtype == np.float32
+    with pytest.raises(InvalidValueError, match="infinity in float32"):
+        features([[1.0], [1e300]], "Model", exact=True)
 
 
 def test_wild_scales_bring_an_offer():
@@ -106,6 +120,9 @@ def test_labels_of_any_kind_become_codes():
     codes, found = labels(["low", "high"], ["low", "middle", "high"])
     assert codes.tolist() == [0, 2]
     assert found.tolist() == ["low", "middle", "high"]
+    codes, found = labels(["low", "high"], ["low", "middle", "high"], sort=True)
+    assert codes.tolist() == [1, 0]
+    assert found.tolist() == ["high", "low", "middle"]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +133,7 @@ def test_labels_of_any_kind_become_codes():
         ([0.5, 1.0], None, "Unknown label type: continuous.*0.5 in row 0"),
         ([1.0, np.nan], None, "NaN or infinity: first in row 1"),
         (["a", None], None, "label of row 1 is missing"),
-        ([3, 3], None, "every row of y has the class"),
+        ([3.0, 3.0], None, "every row of y has the class 3.0"),
         (None, None, "requires y to be passed, but the target y is None"),
         (np.ones((3, 2)), None, r"one value a row, got shape \(3, 2\)"),
     ],
@@ -127,10 +144,10 @@ def test_bad_labels_are_refused(y, classes, words):
 
 
 def test_targets_are_finite_numbers_one_a_row():
-    assert targets([1, 2]).dtype == np.float32
+    assert targets([1, 2]).dtype == np.float64
     with pytest.raises(InvalidValueError, match="NaN: first in row 1; 1 of 2"):
         targets([1.0, np.nan])
-    with pytest.raises(InvalidTypeError, match="holds 'x' in row 0"):
+    with pytest.raises(InvalidTypeError, match=r"^y holds 'x' in row 0: targets"):
         targets(["x", "y"])
     with pytest.raises(InvalidValueError, match="X has 3 rows and y has 2"):
         targets([1.0, 2.0], num_rows=3)

@@ -93,7 +93,9 @@ def test_columns_and_rows_between_a_part_and_a_number():
         jax.jacfwd(lambda v: ravel_pytree(own(ravel_pytree(PART)[1](v)))[0])(ravel_pytree(PART)[0])
     )
     np.testing.assert_allclose(trace, exact, rtol=1e-5)
-    slope = matrices.divergence(lambda s: jax.tree.map(lambda v: v * s**2, PART), NUMBER, "column", PART, True)
+    slope = matrices.divergence(
+        lambda s: jax.tree.map(lambda v: v * s**2, PART), NUMBER, "column", PART, True
+    )
     np.testing.assert_allclose(ravel_pytree(slope)[0], 2 * NUMBER * ravel_pytree(PART)[0], rtol=1e-6)
 
 

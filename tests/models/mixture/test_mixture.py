@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,7 +11,7 @@ from scipy import stats
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.models.mixture import relabelling
-from scirocco.models.mixture.start import rough_fit
+from scirocco.models.mixture.start import Priors, rough_fit, step_sizes
 
 GaussianMixture = sc.models.GaussianMixture
 POINTS = np.array([-2.0, 0.0, 1.0, 4.0])
@@ -40,7 +42,14 @@ def _predictive(rows, prior_scale):
 def test_the_predictive_density_is_that_of_the_posterior(seed):
     rows = _rows(seed, 25)
     mixture = GaussianMixture(
-        2, prior_scale=3.0, num_samples=3_000, num_burnin=300, thin=4, num_chains=4, seed=seed
+        2,
+        covariance="known",
+        prior_scale=3.0,
+        num_samples=3_000,
+        num_burnin=300,
+        thin=4,
+        num_chains=4,
+        seed=seed,
     )
     mixture.fit(rows[:, None], progress=False)
     means, weights = (np.asarray(mixture.run_.draws[name]) for name in ("means", "weights"))
@@ -54,14 +63,48 @@ def test_the_predictive_density_is_that_of_the_posterior(seed):
 
 
 @pytest.fixture(scope="module")
+def narrow():
+    """Two clusters of twelve rows with standard deviations of 1 and 2, far from 0 and from each other, in a frame."""
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    rng = np.random.default_rng(3)
+    X = 1e9 + np.repeat([[-10.0, 20.0], [10.0, -20.0]], 12, axis=0) + rng.normal(size=(24, 2)) * [1.0, 2.0]
+    frame = pandas.DataFrame(X, columns=["height", "time"])
+    mixture = GaussianMixture(2, weights="equal", num_samples=1_500, num_burnin=200, thin=4, num_chains=4)
+    return mixture.fit(frame, progress=False), X.reshape(2, 12, 2), frame
+
+
+def test_standard_deviations_of_narrow_clusters(narrow):
+    """Given the labels s⁻² ~ Gamma(1 + 11/2, 0.01 v + S/2), v the column's variance and S a cluster's squares."""
+    mixture, clusters, frame = narrow
+    squares = np.sum((clusters - clusters.mean(axis=1, keepdims=True)) ** 2, axis=1)
+    exact = (1 + 11 / 2) / (0.01 * frame.to_numpy().var(axis=0) + squares / 2)
+    parts = (mixture.relabelled_["scales"] ** -2).reshape(40, -1, 2, 2).mean(axis=1)
+    error = parts.std(axis=0, ddof=1) / np.sqrt(len(parts))
+    assert np.all(np.abs(parts.mean(axis=0) - exact) < 5.5 * error + 0.05 * exact)
+
+
+def test_means_do_not_depend_on_where_the_columns_lie(narrow):
+    mixture, clusters, _ = narrow
+    np.testing.assert_allclose(mixture.means_ - 1e9, clusters.mean(axis=1) - 1e9, atol=0.4)
+
+
+def test_columns_keep_their_names(narrow):
+    mixture, _, frame = narrow
+    assert mixture.feature_names_in_.tolist() == ["height", "time"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mixture.predict(frame).tolist() == [0] * 12 + [1] * 12
+    with pytest.raises(InvalidValueError, match="in the same order"):
+        mixture.predict(frame[["time", "height"]])
+
+
+@pytest.fixture(scope="module")
 def fitted():
     rng = np.random.default_rng(5)
     label = rng.choice(3, 6_000, p=[0.2, 0.3, 0.5])
     centres = np.array([[-5.0, 0.0], [0.0, 50.0], [5.0, 0.0]])
     X = centres[label] + rng.normal(size=(6_000, 2)) * [1.0, 10.0]
-    mixture = GaussianMixture(
-        3, covariance="diagonal", prior_scale="data", num_samples=400, num_burnin=100, num_chains=2
-    )
+    mixture = GaussianMixture(3, num_samples=150, num_burnin=100, thin=3)
     return mixture.fit(X, progress=False), X, label
 
 
@@ -93,9 +136,23 @@ def test_the_density_is_in_the_users_units(fitted):
 
 def test_known_weights_leave_one_block(seed):
     rows = _rows(seed, 40)[:, None]
-    mixture = GaussianMixture(2, weights=[0.3, 0.7], num_samples=50, num_burnin=10).fit(rows, progress=False)
+    mixture = GaussianMixture(2, weights=[0.3, 0.7], covariance="known", num_samples=50, num_burnin=10)
+    mixture.fit(rows, progress=False)
     assert set(mixture.run_.draws) == {"means"}
     np.testing.assert_allclose(mixture.weights_, [0.3, 0.7])
+
+
+def test_one_component(seed):
+    """μ ~ N(Σx / (N + 1/9), 1 / (N + 1/9)); and what is left of a fit that is stopped in its burn-in."""
+    rows = _rows(seed, 40)[:, None]
+    settings = {"covariance": "known", "prior_scale": 3.0, "num_samples": 800, "seed": seed}
+    mixture = GaussianMixture(1, num_burnin=50, **settings).fit(rows, progress=False)
+    assert mixture.weights_.tolist() == [1.0] and mixture.predict(rows).tolist() == [0] * 40
+    assert mixture.means_[0, 0] == pytest.approx(rows.sum() / (40 + 1 / 9), abs=0.15)
+    mixture.set_params(num_burnin=50_000).fit(rows, callbacks=[lambda report: report.stop()], progress=False)
+    assert mixture.run_.status == "stopped" and not hasattr(mixture, "means_")
+    with pytest.raises(InvalidValueError, match="stopped in the burn-in"):
+        mixture.predict(rows)
 
 
 def test_draws_are_brought_into_one_order(seed):
@@ -110,9 +167,20 @@ def test_draws_are_brought_into_one_order(seed):
 def test_a_rough_fit_finds_separate_components(seed):
     rng = np.random.default_rng([seed, 9])
     x = np.concatenate([rng.normal(-8, 1, (300, 1)), rng.normal(8, 1, (100, 1))])
-    fit = rough_fit(x, 2, rng, known_scales=True, weights=None)
+    fit = rough_fit(x, 2, rng, priors=Priors(np.array([10.0]), None), weights=None)
     np.testing.assert_allclose(np.sort(fit.means[:, 0]), [-8, 8], atol=0.6)
     np.testing.assert_allclose(np.sort(fit.weights), [0.25, 0.75], atol=0.02)
+
+
+def test_rows_without_spread_have_the_prior_s(seed):
+    """Components of 50 equal rows: s² = 2 rate / (50 + 2 shape), and steps for the prior's curvature in log s."""
+    rng, priors = np.random.default_rng(seed), Priors(np.array([2.0]), (1.0, 0.01))
+    x = np.repeat([[-1.0], [1.0]], 50, axis=0)
+    fit = rough_fit(x, 2, rng, priors=priors, weights=None)
+    np.testing.assert_allclose(fit.scales**2, 0.02 / 52, rtol=1e-5)
+    steps = step_sizes(x, fit, priors, None, rng)
+    np.testing.assert_allclose(steps.scales, 0.1 / (2 * 50 + 4 * 0.01 / fit.scales**2), rtol=1e-5)
+    np.testing.assert_allclose(steps.means, 0.1 / (50 / fit.scales**2 + 1 / 4), rtol=1e-5)
 
 
 X = np.random.default_rng(0).normal(size=(20, 2))
@@ -124,8 +192,12 @@ X = np.random.default_rng(0).normal(size=(20, 2))
         ({"weights": [0.5, 0.6]}, X, InvalidValueError, "sum 1"),
         ({"weights": "even"}, X, InvalidValueError, "weights"),
         ({"covariance": "full"}, X, InvalidValueError, "covariance"),
-        ({"scale": -1.0}, X, InvalidValueError, "`scale`"),
-        ({"scale": [1.0, 1.0, 1.0]}, X, InvalidValueError, "2 columns"),
+        ({"weights": [np.nan, 0.3]}, X, InvalidValueError, "sum 1"),
+        ({"covariance": "known", "scale": -1.0}, X, InvalidValueError, "`scale`"),
+        ({"covariance": "known", "scale": [1.0, 1.0, 1.0]}, X, InvalidValueError, "2 columns"),
+        ({"scale_prior": (-1.0, 1.0)}, X, InvalidValueError, "`scale_prior` .* > 0"),
+        ({"scale_prior": 1.0}, X, InvalidTypeError, r"the pair \(shape, rate\)"),
+        ({"num_components": 1}, X[:1], InvalidValueError, "one sample"),
         ({"prior_scale": "wide"}, X, InvalidTypeError, "prior_scale"),
         ({"num_components": 30}, X, InvalidValueError, "at least as many rows"),
         ({}, X[:, 0], InvalidValueError, "shape"),

@@ -11,6 +11,7 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingExtraError, NotFittedError
 from scirocco.models.network.estimator import BNN
+from scirocco.models.network.inputs import checked_inputs
 from scirocco.run import session
 
 SHORT = {"num_steps": 300, "progress": False}
@@ -183,6 +184,33 @@ def test_bad_use_of_a_fit(fitted):
         net().predict(X)
     with pytest.raises(InvalidValueError, match="without `X_test`"), pytest.warns(sc.errors.SciroccoWarning):
         net().fit(X, y, y_test=y, **SHORT)
+
+
+def test_zeros_and_ones_are_no_pixels(fitted):
+    ones = np.arange(12, dtype=np.uint8).reshape(6, 2) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x, form = checked_inputs(ones)
+    assert x.dtype == np.float32 and x.max() == 1.0 and not form.pixels
+    assert checked_inputs(ones, form)[1] == form
+    with pytest.raises(InvalidTypeError, match="fitted to other numbers"):
+        checked_inputs(200 * ones, form)
+    whole, *_ = fitted
+    assert whole.predict(np.zeros((1, 2, 3), np.uint8)).shape == (1,), "a black picture among others"
+
+
+def test_columns_keep_their_names():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    X, y = bytes_and_words()
+    frame = pandas.DataFrame(X[:, 0] / np.float32(255), columns=["a", "b", "c"])
+    own = net().fit(frame, y, **SHORT)
+    assert own.feature_names_in_.tolist() == ["a", "b", "c"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own.score(frame, y)
+    for use in (own.predict, lambda other: net().fit(frame, y, X_test=other, **SHORT)):
+        with pytest.raises(InvalidValueError, match="in the same order"):
+            use(frame[["b", "a", "c"]])
 
 
 def test_scikit_learn():

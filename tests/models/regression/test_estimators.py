@@ -1,10 +1,18 @@
 """What users type: fit, predict, intervals, pipelines, files; and what they are told when it cannot work."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError, SciroccoWarning
+from scirocco.errors import (
+    DivergenceError,
+    InvalidTypeError,
+    InvalidValueError,
+    NotFittedError,
+    SciroccoWarning,
+)
 from scirocco.models.regression.linear import LinearRegression
 from scirocco.models.regression.logistic import LogisticRegression
 
@@ -24,6 +32,8 @@ CHECKS = (
 def rows():
     rng = np.random.default_rng(8)
     X = rng.normal(size=(120, 3))
+    # no more digits than float32 holds
+    X = X.astype(np.float32).astype(np.float64)
     return X, np.array(["no", "yes"])[(X[:, 0] + rng.logistic(size=120) > 0).astype(int)]
 
 
@@ -47,14 +57,15 @@ def three(rows, quick_compiler):
 @pytest.fixture(scope="module")
 def line(rows, quick_compiler):
     X, _ = rows
-    return LinearRegression(**QUICK).fit(X, 100.0 + X @ [1.0, 2.0, 0.0], progress=False)
+    model = LinearRegression(**QUICK, scale=np.float32(8))
+    return model.fit(X, 100.0 + X @ [1.0, 2.0, 0.0], progress=False)
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_probabilities_are_averages_over_the_draws(rows, fitted):
     X = rows[0][:5]
     coef = np.asarray(fitted.run_.draws["coef"], np.float64).reshape(-1, 3)
-    eta = X.astype(np.float32).astype(np.float64) @ coef.T
+    eta = (X - rows[0].mean(axis=0)) @ coef.T  # the chain's columns are centred
     each = 1 / (1 + np.exp(-eta - np.asarray(fitted.run_.draws["intercept"], np.float64).reshape(-1)))
     found = fitted.predict_proba(X, interval=0.8)
     np.testing.assert_allclose(found.mean[:, 1], each.mean(axis=1), rtol=1e-6)
@@ -89,12 +100,72 @@ def test_summary_has_the_columns_names(fitted, three):
 
 
 def test_standardised_coefficients_come_back_in_the_users_units(rows, three):
-    X = (rows[0] * [1, 10, 0.1] + 5).astype(np.float32)
+    X = rows[0] * [1, 10, 0.1] + 5
     drawn = three.run_.draws
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     wanted = standard @ np.asarray(drawn["coef"][0, 0]).T + np.asarray(drawn["intercept"][0, 0])
     mine = X @ np.asarray(three._draws["coef"][0, 0]).T + np.asarray(three._draws["intercept"][0, 0])
-    np.testing.assert_allclose(mine, wanted, atol=2e-3)
+    np.testing.assert_allclose(mine, wanted, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def near(quick_compiler):
+    """A table whose sums and means are exact in binary, also far from 0, and the fits to it."""
+    rng = np.random.default_rng(3)
+    X = rng.integers(-4096, 4096, size=(128, 2)) / 1024
+    y = np.round(X @ [1.0, 0.5] * 64 + 32 * rng.normal(size=128)) / 64
+    return X, y, LogisticRegression(**QUICK).fit(X, y > 0, progress=False), _line(X, y)
+
+
+def _line(X, y):
+    return LinearRegression(**QUICK).fit(X, y, progress=False)
+
+
+@pytest.mark.parametrize(
+    "far", [2048, 2**31]
+)  # a year; seconds of a clock, which float32 rounds to 256 of them
+def test_it_does_not_matter_how_far_from_zero_columns_and_targets_lie(near, far):
+    X, y, logistic, line = near
+    there = LogisticRegression(**QUICK).fit(X + far, y > 0, progress=False)
+    np.testing.assert_array_equal(there.coef_, logistic.coef_)
+    np.testing.assert_allclose(there.predict_proba(X + far), logistic.predict_proba(X), rtol=1e-5)
+    there = _line(X + far, y + far)
+    np.testing.assert_array_equal(there.coef_, line.coef_)
+    np.testing.assert_allclose(there.predict(X + far) - far, line.predict(X), atol=1e-5)
+
+
+def test_units_of_the_target_and_of_columns_do_not_matter(near):
+    """Powers of two: the same chain in other units."""
+    X, y, _, line = near
+    other = _line(X / 256, y * 4096)
+    np.testing.assert_allclose(other.coef_ / 4096 / 256, line.coef_, rtol=1e-4)
+    assert other.noise_ / 4096 == pytest.approx(line.noise_, rel=1e-4)
+    assert LinearRegression(scale=3)._scale(np.eye(4), 128, 1e6) == 3.0, "one that is given is taken as it is"
+
+
+def test_declared_classes_are_sorted(rows, fitted):
+    X, y = rows
+    model = LogisticRegression(**QUICK, classes=["yes", "no"]).fit(X, y, progress=False)
+    assert model.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_array_equal(model.coef_, fitted.coef_)
+
+
+def test_a_fit_that_fails_changes_nothing(rows, fitted, line):
+    for model in (fitted, line):
+        before = dict(vars(model))
+        with pytest.raises(InvalidValueError):
+            model.fit(rows[0][:, :2], None)
+        assert vars(model).keys() == before.keys()
+        assert all(value is before[name] for name, value in vars(model).items())
+
+
+def test_columns_of_unequal_scale_are_spoken_of_once(rows):
+    X, y = rows
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        LogisticRegression(**QUICK).fit(X * [1, 1e5, 1], y, progress=False)
+    assert len(caught) == 1
+    assert "standardise=True" in str(caught[0].message)
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
@@ -118,22 +189,25 @@ def test_saved_models_predict_the_same(rows, fitted, line, tmp_path):
         ({"slab": 1.0}, "`slab` is the horseshoe's"),
         ({"constant_columns": "drop"}, "`constant_columns` must be one of"),
         ({"classes": ["no", "maybe"]}, "label 'yes' in row"),
+        ({"classes": "ab"}, "`classes` of LogisticRegression must be a list of labels, got 'ab'"),
+        ({"intercept_scale": None}, "`intercept_scale` of LogisticRegression must be a number"),
+        ({"intercept": "no"}, "`intercept` of LogisticRegression must be True or False, got 'no'"),
     ],
 )
 def test_bad_settings_are_refused(rows, changes, words):
-    with pytest.raises(InvalidValueError, match=words):
+    with pytest.raises((InvalidValueError, InvalidTypeError), match=words):
         LogisticRegression(**changes).fit(*rows)
 
 
 def test_bad_data_are_refused(rows):
     X, y = rows
-    with pytest.raises(InvalidValueError, match="column 1 of X has the one value 0"):
+    with pytest.raises(InvalidValueError, match="the one value 0: it cannot be told from the int"):
         LogisticRegression().fit(X * [1, 0, 1], y)
     with pytest.raises(InvalidValueError, match="X has 120 rows and y has 119"):
         LogisticRegression().fit(X, y[:-1])
     with pytest.raises(InvalidValueError, match="Unknown label type: continuous"):
         LogisticRegression().fit(X, X[:, 0])
-    with pytest.raises(InvalidTypeError, match="holds 'no' in row"):
+    with pytest.raises(InvalidTypeError, match=r"^y holds 'no' in row 0: targets must be numbers"):
         LinearRegression().fit(X, np.array(["no"] * 120))
     with (
         pytest.warns(SciroccoWarning, match="standardise=True"),
@@ -142,6 +216,25 @@ def test_bad_data_are_refused(rows):
         LogisticRegression().fit(X * [1, 1e5, 1], np.zeros(120))
     with pytest.raises(NotFittedError, match="call fit"):
         LogisticRegression().predict(X)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_scores_ask_for_labels_of_the_fit(rows, fitted):
+    with pytest.raises(InvalidValueError, match="label 0 in row 0 of y is not one of"):
+        fitted.score(rows[0], np.zeros(120, int))
+
+
+def test_too_few_rows_for_the_noise_are_told(monkeypatch):
+    def diverges(*_):
+        raise DivergenceError("try step_size=0.1", step=7)
+
+    monkeypatch.setattr(LinearRegression, "_sample", diverges)
+    X = np.array([[0.5], [2.0], [3.0]])
+    with pytest.raises(DivergenceError, match="2 rows cannot tell the noise from 2 unknowns") as caught:
+        LinearRegression().fit(X[:2], X[:2, 0])
+    assert caught.value.step == 7
+    with pytest.raises(DivergenceError, match="step_size"):
+        LinearRegression().fit(X, X[:, 0])
 
 
 def test_a_loaded_interval_or_both_is_refused(line, rows):

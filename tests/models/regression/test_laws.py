@@ -52,11 +52,13 @@ def test_conjugate_linear_regression_is_exact(seed):
     y = (2.0 + X @ [0.5, 0.01] + 0.7 * rng.normal(size=40)).astype(np.float32)
     model = LinearRegression(scale=0.5, noise=0.7, intercept_scale=3.0, num_samples=1500, thin=FAR, seed=seed)
     model.fit(X, y, progress=False)
-    Z = np.c_[X, np.ones(40)].astype(np.float64)
+    centre = X.mean(axis=0, dtype=np.float64)
+    Z = np.c_[X - centre, np.ones(40)]  # the intercept's prior is on that at the means of the columns
     precision = Z.T @ Z / 0.49 + np.diag([4.0, 4.0, 1 / 9])
     mean = np.linalg.solve(precision, Z.T @ (y - y.mean()) / 0.49)
     mean[2] += y.mean()
-    drawn = np.c_[flat(model._draws["coef"]), flat(model._draws["intercept"])]
+    coef = flat(model._draws["coef"])
+    drawn = np.c_[coef, flat(model._draws["intercept"]) + coef @ centre]
     centred = (drawn - mean) @ np.linalg.cholesky(precision)  # independent standard normals
     count = len(centred)
     assert np.abs(centred.mean(axis=0)).max() * count**0.5 < 5

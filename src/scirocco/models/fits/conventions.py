@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any, Self
 
 import numpy as np
 
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidValueError, NotFittedError
 
 
 class Conventions:
@@ -49,6 +50,15 @@ class Conventions:
         )
         tags.input_tags.sparse = True
         return tags
+
+
+def not_fitted(message: str) -> Exception:
+    """The error, also as scikit-learn's own where scikit-learn is in use."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return NotFittedError(message)
+    kind = type("NotFittedError", (NotFittedError, exceptions.NotFittedError), {})
+    return kind(message)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -1,7 +1,8 @@
 """Tables of features as users have them, checked before a model sees them.
 
 Every complaint names the column by number and, where it has one, by name. Numbers become those of JAX's precision:
-float32, or float64 where `jax_enable_x64` is on and the table has it.
+float32, or float64 where `jax_enable_x64` is on and the table has it; with `exact` they stay as precise as they are,
+for a model that centres its columns before it rounds them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def features(
     who: str,
     *,
     constant: str = "refuse",
+    constant_hint: str = "it says nothing about the rows. Drop it",
+    exact: bool = False,
     scale_bytes: bool = False,
     wild: bool = False,
     like: tuple[int, Sequence[str] | None] | None = None,
@@ -49,8 +52,13 @@ def features(
         The model, for messages.
     constant
         What to do with columns of a single value: "refuse" or "keep".
+    constant_hint
+        The end of the complaint of such a column: why it is refused, and what to do.
+    exact
+        Whether float64 and whole numbers that float32 may not hold come back as float64, whatever JAX computes in.
     scale_bytes
-        Whether whole numbers of type uint8 are divided by 255, with a notice: pixels of images.
+        Whether whole numbers of type uint8 are divided by 255, with a notice: pixels of images. Those of 0 and 1 are
+        left alone.
     wild
         Whether to warn of columns whose standard deviations differ more than a thousandfold.
     like
@@ -60,14 +68,16 @@ def features(
     array, names = _table(X, who)
     if like is not None:
         _check_like(array, names, like, who)
-    if scale_bytes and array.dtype == np.uint8:
+    if scale_bytes and array.dtype == np.uint8 and array.max() > 1:
         _checks.warn(f"{who} divides the bytes (uint8) of X by 255: features lie between 0 and 1.")
         array = array / np.float32(255)
+    narrow = np.result_type(array.dtype, np.float32) == np.float32
+    kind = (np.float32 if narrow else np.float64) if exact else float_type(array.dtype)
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is spoken of below
-        array = np.ascontiguousarray(array.astype(float_type(array.dtype), copy=False))
+        array = np.ascontiguousarray(array.astype(kind, copy=False))
     _check_finite(array, names)
     if like is None and constant == "refuse":
-        _refuse_constant(array, names)
+        _refuse_constant(array, names, constant_hint)
     if like is None and wild:
         _remark_scales(array, names, who)
     return Features(array, names)
@@ -86,6 +96,7 @@ def column_name(number: int, names: Sequence[str] | None) -> str:
 def _table(X: Any, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
     names = None
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        _refuse_twins(list(X.columns), who)
         if all(isinstance(column, str) for column in X.columns):
             names = tuple(X.columns)
         array = _from_frame(X, names)
@@ -97,7 +108,12 @@ def _table(X: Any, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
             )
         array = X.toarray()
     else:
-        array = np.asarray(X)
+        try:
+            array = np.asarray(X)
+        except ValueError as error:
+            raise InvalidValueError(
+                f"X of {who} is not a table: its rows differ in length. Give every row the same columns."
+            ) from error
         if array.dtype.kind in "US":  # numbers next to words have become words
             array = np.asarray(X, dtype=object)
     if array.dtype.kind == "c":
@@ -117,6 +133,16 @@ def _table(X: Any, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
     return (numbers(array, names) if array.dtype.kind not in "fiub" else array), names
 
 
+def _refuse_twins(columns: list[Any], who: str) -> None:
+    seen = set()
+    for number, column in enumerate(columns):
+        if column in seen:
+            raise InvalidValueError(
+                f"columns {columns.index(column)} and {number} of X have one name, {column!r}: rename one for {who}."
+            )
+        seen.add(column)
+
+
 def _from_frame(frame: Any, names: tuple[str, ...] | None) -> np.ndarray:
     """A data frame column by column, so that one of words is named, and missing values become NaN."""
     parts = [_frame_column(frame[column], number, names) for number, column in enumerate(frame.columns)]
@@ -131,8 +157,10 @@ def _frame_column(column: Any, number: int, names: tuple[str, ...] | None) -> np
     return values if values.dtype.kind in "fiub" else numbers(values[:, None], names, number)[:, 0]
 
 
-def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0) -> np.ndarray:
-    """Python numbers in a table of objects; anything else is refused with its column."""
+def numbers(
+    array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, target: bool = False
+) -> np.ndarray:
+    """Python numbers in a table of objects; anything else is refused with its column, or as a value of y."""
     out = np.empty(array.shape, np.float64)
     for column in range(array.shape[1]):
         for row, value in enumerate(array[:, column]):
@@ -141,10 +169,15 @@ def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0) ->
             elif _checks.is_number(value) or isinstance(value, (bool, np.bool_)):
                 out[row, column] = float(value)
             else:
+                where = "y" if target else f"{column_name(first + column, names)} of X"
+                fix = (
+                    "For classes use sc.models.LogisticRegression."
+                    if target
+                    else "Encode categories first, e.g. with one column a category."
+                )
                 raise InvalidTypeError(
-                    f"{column_name(first + column, names)} of X holds {_plain(value)!r} in row {row}: features must be "
-                    f"numbers, a float() argument must be a string or a number and not {type(value).__name__}. "
-                    "Encode categories first, e.g. with one column a category."
+                    f"{where} holds {_plain(value)!r} in row {row}: {'targets' if target else 'features'} must be "
+                    f"numbers, a float() argument must be a string or a number and not {type(value).__name__}. {fix}"
                 )
     return out
 
@@ -191,12 +224,12 @@ def _check_like(
 
 
 def _check_finite(array: np.ndarray, names: tuple[str, ...] | None) -> None:
-    if np.isfinite(np.sum(array, dtype=np.float64)):  # no copy of a large table in the good case
+    kind = float_type(array.dtype)  # that of the computations, which may be narrower than the table's
+    limit = np.finfo(kind).max
+    if -limit <= array.min() and array.max() <= limit:  # no copy of a large table in the good case
         return
-    bad = ~np.isfinite(array)
+    bad = ~(np.abs(array) <= limit)
     rows, columns = np.nonzero(bad)
-    if not len(rows):
-        return
     whole = np.flatnonzero(np.isnan(array).all(axis=0))
     if len(whole):
         raise InvalidValueError(
@@ -206,11 +239,11 @@ def _check_finite(array: np.ndarray, names: tuple[str, ...] | None) -> None:
     what = "NaN" if np.isnan(value) else "inf"
     raise InvalidValueError(
         f"X contains {what}: first in row {rows[0]}, {column_name(int(columns[0]), names)}; {len(rows)} of its "
-        f"{array.size} numbers are NaN or infinity in {array.dtype}. Fill or drop them first."
+        f"{array.size} numbers are NaN or infinity in {np.dtype(kind)}. Fill or drop them first."
     )
 
 
-def _refuse_constant(array: np.ndarray, names: tuple[str, ...] | None) -> None:
+def _refuse_constant(array: np.ndarray, names: tuple[str, ...] | None, hint: str) -> None:
     if len(array) < 2:
         return
     constant = np.flatnonzero(array.max(axis=0) == array.min(axis=0))
@@ -218,14 +251,13 @@ def _refuse_constant(array: np.ndarray, names: tuple[str, ...] | None) -> None:
         first = int(constant[0])
         more = f" ({len(constant)} columns are like that)" if len(constant) > 1 else ""
         raise InvalidValueError(
-            f"{column_name(first, names)} of X has the one value {array[0, first] + 0.0:g}{more}: it cannot be told "
-            "from the intercept. Drop it, or keep it with constant_columns='keep'."
+            f"{column_name(first, names)} of X has the one value {array[0, first] + 0.0:g}{more}: {hint}."
         )
 
 
 def _remark_scales(array: np.ndarray, names: tuple[str, ...] | None, who: str) -> None:
     deviations = array.std(axis=0, dtype=np.float64)
-    moving = np.flatnonzero(deviations > 0)
+    moving = np.flatnonzero(array.max(axis=0) > array.min(axis=0))
     if len(moving) < 2:
         return
     low, high = (int(moving[pick(deviations[moving])]) for pick in (np.argmin, np.argmax))

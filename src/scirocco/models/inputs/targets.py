@@ -7,18 +7,25 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
-from scirocco.models.inputs.tables import float_type, missing, numbers
+from scirocco.models.inputs.tables import missing, numbers
 
 
 def labels(
-    y: Any, classes: Sequence[Any] | None = None, *, num_rows: int | None = None, who: str = "the model"
+    y: Any,
+    classes: Sequence[Any] | np.ndarray | None = None,
+    *,
+    num_rows: int | None = None,
+    who: str = "the model",
+    sort: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Class labels as codes 0, 1, ... (int32), and the classes they stand for, sorted.
 
-    With `classes`, the declared set: another label is refused, and a class may be without rows.
+    With `classes`, the declared set: another label is refused, and a class may be without rows. They keep the order in
+    which they were declared, unless `sort`.
     """
     values = _column(y, num_rows, who)
     if values.dtype.kind == "f" and np.any(bad := ~np.isfinite(values)):
@@ -36,25 +43,39 @@ def labels(
                 raise InvalidValueError(
                     f"Input y contains NaN: the label of row {row} is missing ({value!r})."
                 )
+    found, codes = _sorted(values, "y")
+    if classes is not None:
+        known = _known(classes, who)
+        known = _sorted(known, "`classes`")[0] if sort else known
+        return _declared(values, known), known
+    if len(found) < 2:
+        raise InvalidValueError(
+            f"{who} needs at least two classes; every row of y has the class {found.tolist()[0]!r}."
+        )
+    return codes.astype(np.int32), found
+
+
+def _sorted(values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
     try:
         found, codes = np.unique(values, return_inverse=True)
     except TypeError as error:
         raise InvalidTypeError(
-            f"the labels in y cannot be sorted: they are of several types ({error}). Make them all strings."
+            f"the labels in {where} cannot be sorted: they are of several types ({error}). Make them all strings."
         ) from error
-    if classes is not None:
-        return _declared(values, classes), np.asarray(classes)
-    if len(found) < 2:
-        raise InvalidValueError(
-            f"{who} needs at least two classes; every row of y has the class {found[0]!r}."
-        )
-    return codes.reshape(-1).astype(np.int32), found
+    return found, codes.reshape(-1)
 
 
-def _declared(values: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
-    known = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
-    if len(known) < 2 or len(known) != len(classes):
-        raise InvalidValueError(f"`classes` must be at least two different labels, got {list(classes)!r}.")
+def _known(classes: Sequence[Any] | np.ndarray, who: str) -> np.ndarray:
+    known = np.asarray(classes)
+    if known.ndim != 1:
+        raise InvalidTypeError(f"`classes` of {who} must be a list of labels, got {classes!r}.")
+    if len(set(known.tolist())) < max(2, len(known)):
+        raise InvalidValueError(f"`classes` must be at least two different labels, got {known.tolist()!r}.")
+    return known
+
+
+def _declared(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    known = {label: code for code, label in enumerate(classes.tolist())}
     codes = np.empty(len(values), np.int32)
     for row, label in enumerate(values.tolist()):
         code = known.get(label)
@@ -67,12 +88,12 @@ def _declared(values: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
 
 
 def targets(y: Any, *, num_rows: int | None = None, who: str = "the model") -> np.ndarray:
-    """A numeric target, one finite number a row."""
+    """A numeric target, one finite number a row, in float64: models centre it before they round it."""
     values = _column(y, num_rows, who)
     if values.dtype.kind not in "fiub":
-        values = numbers(values[:, None], ("y",))[:, 0]
-    values = values.astype(float_type(values.dtype))
-    bad = ~np.isfinite(values)
+        values = numbers(values[:, None], None, target=True)[:, 0]
+    values = values.astype(np.float64)
+    bad = ~(np.abs(values) <= np.finfo(jax.dtypes.canonicalize_dtype(np.float64)).max)
     if bad.any():
         row = int(np.argmax(bad))
         what = "NaN" if np.isnan(values[row]) else "infinity"

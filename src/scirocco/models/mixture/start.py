@@ -5,15 +5,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_softmax
 
 _ROWS, _ITERATIONS, _RESTARTS = 5_000, 60, 4
 _ALL_ITERATIONS, _CHUNK = 15, 50_000
 _EXTRA = 0.1
 """How much of the posterior variance a step's length, and its minibatch, may each add (half of it, to first order)."""
 LONGEST = 1.0
-_LEAST_SCALE = 1e-2
-"""Of the data's standard deviation: a component does not shrink to a point."""
+_LEAST_SCALE = 1e-4
+"""Of the data's standard deviation: float32 tells no finer ones."""
+
+
+class Priors(NamedTuple):
+    """In the units of the rows: standard deviations of the means, (d,), and the Gamma law of the precisions."""
+
+    means: np.ndarray
+    scales: tuple[float, float] | None
+    """Shape and rate; None where standard deviations are known, and one."""
 
 
 class Start(NamedTuple):
@@ -37,34 +44,36 @@ def rough_fit(
     num_components: int,
     rng: np.random.Generator,
     *,
-    known_scales: bool,
+    priors: Priors,
     weights: np.ndarray | None,
 ) -> Start:
-    """EM from k-means++ seeds on at most 5,000 rows; the best of a few."""
+    """EM for the mode of the posterior, from k-means++ seeds on at most 5,000 rows; the best of a few."""
     rows = x if len(x) <= _ROWS else x[rng.choice(len(x), _ROWS, replace=False)]
     rows = rows.astype(np.float64)
-    fits = [_em(rows, _seeds(rows, num_components, rng), known_scales, weights) for _ in range(_RESTARTS)]
+    fits = [_em(rows, _seeds(rows, num_components, rng), priors, weights) for _ in range(_RESTARTS)]
     best = max(fits, key=lambda fit: fit[1])[0]
     # the centre of control variates should be as near the mode of all rows as one of their posterior deviations
     for _ in range(_ALL_ITERATIONS if len(x) > _ROWS else 0):
-        best = _improved(x, best, known_scales, weights)
+        best = _improved(x, best, priors, weights)
     return best
 
 
-def step_sizes(x: np.ndarray, start: Start, batch_size: int | None, rng: np.random.Generator) -> Steps:
+def step_sizes(
+    x: np.ndarray, start: Start, priors: Priors, batch_size: int | None, rng: np.random.Generator
+) -> Steps:
     """ε = 0.1 / λ for each number, and SCIR's rule for h.
 
-    λ = N E[r] / s² (2 N E[r] for log s) is the curvature with labels known, more than the true one. Gradients have
-    control variates at a mode, so that their noise hardly counts; that of the counts does. `batch_size` None: all rows.
+    λ = N E[r] / s² + 1 / σ₀² (for log s: 2 N E[r] + 4 rate / s²) is the curvature with labels known, more than the true
+    one; the second terms are the priors', and count where a component has few rows. Gradients have control variates at
+    a mode, so that their noise hardly counts; that of the counts does. `batch_size` None: all rows.
     """
     rows = x if len(x) <= _ROWS else x[rng.choice(len(x), _ROWS, replace=False)]
     rows, total = rows.astype(np.float64), len(x)
     shares = _responsibilities(rows, start)
     size = np.maximum(total * shares.mean(axis=0), 1.0)[:, None]
-    means, scales = (
-        _EXTRA * start.scales**2 / size,
-        np.broadcast_to(_EXTRA / (2.0 * size), start.scales.shape),
-    )
+    rate = 0.0 if priors.scales is None else priors.scales[1]
+    means = _EXTRA / (size / start.scales**2 + 1 / priors.means**2)
+    scales = _EXTRA / (2 * size + 4 * rate / start.scales**2)
     noise = 0.0 if batch_size is None else total**2 / batch_size * shares.mean(0) * (1 - shares.mean(0))
     share = np.minimum(_EXTRA * size[:, 0] / np.maximum(noise, 1e-30), np.tanh(LONGEST / 2))
     return Steps(means, scales, float(np.min(2 * np.arctanh(share))))
@@ -82,24 +91,24 @@ def _seeds(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
 
 
 def _em(
-    rows: np.ndarray, seeds: np.ndarray, known_scales: bool, weights: np.ndarray | None
+    rows: np.ndarray, seeds: np.ndarray, priors: Priors, weights: np.ndarray | None
 ) -> tuple[Start, float]:
     count = len(seeds)
     spread = np.maximum(rows.std(axis=0), 1e-12)
     fit = Start(
         seeds,
         np.ones_like(seeds)
-        if known_scales
+        if priors.scales is None
         else np.repeat(spread[None] / max(1.0, count ** (1 / rows.shape[1])), count, 0),
         np.full(count, 1 / count) if weights is None else weights,
     )
     for _ in range(_ITERATIONS):
-        fit = _improved(rows, fit, known_scales, weights)
+        fit = _improved(rows, fit, priors, weights)
     return fit, float(np.logaddexp.reduce(_logs(rows, fit), axis=1).sum())
 
 
-def _improved(x: np.ndarray, fit: Start, known_scales: bool, weights: np.ndarray | None) -> Start:
-    """One iteration of EM, the rows in chunks."""
+def _improved(x: np.ndarray, fit: Start, priors: Priors, weights: np.ndarray | None) -> Start:
+    """One iteration of EM, the rows in chunks; the priors add to the sums over rows."""
     count, width = fit.means.shape
     size, first, second = np.full(count, 1e-9), np.zeros((count, width)), np.zeros((count, width))
     for begin in range(0, len(x), _CHUNK):
@@ -108,9 +117,13 @@ def _improved(x: np.ndarray, fit: Start, known_scales: bool, weights: np.ndarray
         size += shares.sum(axis=0)
         first += shares.T @ rows
         second += shares.T @ rows**2
-    means, scales = first / size[:, None], fit.scales
-    if not known_scales:
-        scales = np.sqrt(np.maximum(second / size[:, None] - means**2, _LEAST_SCALE**2))
+    rows_of, scales = size[:, None], fit.scales
+    means = first / (rows_of + scales**2 / priors.means**2)
+    if priors.scales is not None:
+        shape, rate = priors.scales
+        squares = np.maximum(second - means * (2 * first - rows_of * means), 0.0)
+        # the mode in log s, in which the chain moves
+        scales = np.maximum(np.sqrt((squares + 2 * rate) / (rows_of + 2 * shape)), _LEAST_SCALE)
     return Start(means, scales, (size + 1) / (size + 1).sum() if weights is None else weights)
 
 
@@ -120,5 +133,12 @@ def _logs(rows: np.ndarray, fit: Start) -> np.ndarray:
 
 
 def _responsibilities(rows: np.ndarray, fit: Start) -> np.ndarray:
-    out: np.ndarray = np.exp(log_softmax(_logs(rows, fit), axis=1))
+    out: np.ndarray = _shares(_logs(rows, fit))
     return out
+
+
+def _shares(logs: np.ndarray) -> np.ndarray:
+    """Softmax along the last axis."""
+    raised = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    shares: np.ndarray = raised / raised.sum(axis=-1, keepdims=True)
+    return shares

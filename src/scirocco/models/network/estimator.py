@@ -18,7 +18,7 @@ from scirocco.estimators import Minibatch
 from scirocco.models import fits
 from scirocco.models.fits.length import Spread
 from scirocco.models.network import adapters
-from scirocco.models.network.inputs import checked_inputs, checked_labels, refuse_other_form
+from scirocco.models.network.inputs import checked_inputs, checked_labels
 from scirocco.models.network.problem import Problem, gamma_prior, own_problem, two_layers
 from scirocco.models.network.results import MONITORED, Results
 from scirocco.reducers import Predictive
@@ -71,6 +71,8 @@ class BNN(fits.Conventions, Results):
     ----------
     classes_
         The labels.
+    n_features_in_, feature_names_in_
+        Numbers in a row of X, and the names of its columns where it is a table that has them.
     predictive_, scores_
         For `X_test` of `fit`: probabilities averaged over all draws of all chains, (rows, classes); with `y_test` their
         accuracy, log loss, Brier score and calibration error.
@@ -152,7 +154,8 @@ class BNN(fits.Conventions, Results):
         Parameters
         ----------
         X
-            Inputs (rows, ...) of about unit size. Bytes (uint8) are pixels: they are divided by 255, with a notice.
+            Inputs (rows, ...) of about unit size. Bytes (uint8) are pixels: they are divided by 255, with a notice,
+            unless all are zeros and ones. Where the columns of a table have names, predictions ask for the same ones.
         y
             Labels, one a row.
         X_test, y_test
@@ -160,7 +163,8 @@ class BNN(fits.Conventions, Results):
         num_steps, num_epochs
             One of them; a hundred passes by default, and no fewer than 5,000 steps.
         store, resume, overwrite, callbacks, progress
-            As for `sc.sample`.
+            As for `sc.sample`. A fit that is gone on with has the length that it was started with: burn-in and kept
+            draws are shares of it.
         """
         problem = self._problem(X, y)
         sampler, estimator = self._method(len(problem.rows.y))
@@ -200,10 +204,11 @@ class BNN(fits.Conventions, Results):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _problem(self, X: Any, y: Any) -> Problem:
-        prior, x = gamma_prior(self.precision), checked_inputs(X)
+        prior = gamma_prior(self.precision)
+        x, form = checked_inputs(X)
         if self.apply is not None:
-            return own_problem(self.apply, self.params, x, y, self.classes, prior)
-        return two_layers(self.hidden, self.activation, x, y, self.classes, prior, self.seed)
+            return own_problem(self.apply, self.params, x, form, y, self.classes, prior)
+        return two_layers(self.hidden, self.activation, x, form, y, self.classes, prior, self.seed)
 
     def _method(self, num_rows: int) -> tuple[Any, Any]:
         size = _checks.positive_int(self.batch_size, "batch_size")
@@ -231,9 +236,7 @@ class BNN(fits.Conventions, Results):
         return Spread(wanted, steps - wanted * thin, thin)
 
     def _monitored(self, X_test: Any, problem: Problem) -> Any:
-        x = checked_inputs(X_test, problem.rows.x.shape[1:], quiet=True)
-        refuse_other_form(x, problem.rows.x.dtype == np.uint8)
-        return jnp.asarray(x)
+        return jnp.asarray(checked_inputs(X_test, problem.form)[0])
 
     def _tested(self, y_test: Any, monitored: Any, classes: np.ndarray) -> np.ndarray:
         if monitored is None:

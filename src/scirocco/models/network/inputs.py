@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,32 +20,57 @@ _PROBE = 3
 _LARGE = 50.0
 
 
-def checked_inputs(X: Any, like: tuple[int, ...] | None = None, *, quiet: bool = False) -> np.ndarray:
-    """(n, ...), finite floating-point numbers, or bytes, which stand for 0 ... 1 (with a notice).
+class Form(NamedTuple):
+    """What inputs must have in common with those of the fit."""
 
-    `like` is the shape of a row in the fit.
+    row: tuple[int, ...]
+    """The shape of a row."""
+    names: tuple[str, ...] | None
+    """Of the columns, where the fit had a table with names."""
+    pixels: bool
+    """Bytes, which stand for 0 ... 1."""
+
+
+def checked_inputs(X: Any, like: Form | None = None) -> tuple[np.ndarray, Form]:
+    """(n, ...), finite floating-point numbers, or bytes that stand for 0 ... 1 (with a notice), and their form.
+
+    Bytes that are all zeros and ones are no pixels but numbers, e.g. categories with a column each. `like` is the form
+    of the fit.
     """
-    pixels = getattr(X, "dtype", None) == np.uint8
-    array = inputs.features(X, "BNN", constant="keep").array if _is_table(X) and not pixels else np.asarray(X)
+    pixels = _is_pixels(X, like)
+    array, names = (np.asarray(X), None) if pixels else _numbers_of(X, like)
     if array.dtype.kind not in "fiub":
         raise InvalidTypeError(f"X of BNN must be numbers, got the type {array.dtype}.")
     if array.ndim < 2 or not len(array):
         raise InvalidValueError(
             f"X of BNN must have at least one row and the shape (rows, ...), got shape {array.shape}."
         )
-    if like is not None and array.shape[1:] != like:
-        raise InvalidValueError(
-            f"a row of X has the shape {array.shape[1:]}, but this BNN was fitted to rows of shape {like}."
-        )
-    if array.dtype == np.uint8:
-        if not quiet:
-            _checks.warn("BNN divides the bytes (uint8) of X by 255: inputs lie between 0 and 1.")
-        return array
+    form = Form(array.shape[1:], names, pixels)
+    if like is not None:
+        _refuse_other_form(array, form, like)
+    elif pixels:
+        _checks.warn("BNN divides the bytes (uint8) of X by 255: inputs lie between 0 and 1.")
+    if pixels:
+        return array, form
     array = array.astype(inputs.float_type(array.dtype), copy=False)
     check_finite(array, "X")
-    if not quiet and like is None:
+    if like is None:
         _remark_scale(array)
-    return array
+    return array, form
+
+
+def _is_pixels(X: Any, like: Form | None) -> bool:
+    if getattr(X, "dtype", None) != np.uint8 or hasattr(X, "toarray"):
+        return False
+    return (like is not None and like.pixels) or bool(np.max(X, initial=0) > 1)
+
+
+def _numbers_of(X: Any, like: Form | None) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """What is no pixels, and the names of its columns."""
+    if not _is_table(X):
+        return np.asarray(X), None
+    columns = None if like is None or len(like.row) != 1 else (like.row[0], like.names)
+    return inputs.features(X, "BNN", constant="keep", like=columns)
 
 
 def _is_table(X: Any) -> bool:
@@ -63,13 +88,17 @@ def _remark_scale(array: np.ndarray) -> None:
         )
 
 
-def refuse_other_form(x: np.ndarray, fitted_to_bytes: bool) -> None:
+def _refuse_other_form(x: np.ndarray, form: Form, like: Form) -> None:
     """Bytes are divided by 255, other numbers are not: predictions need the form of the fit."""
-    if (x.dtype == np.uint8) != fitted_to_bytes:
-        fitted = "bytes" if fitted_to_bytes else "other numbers"
+    if form.row != like.row:
+        raise InvalidValueError(
+            f"a row of X has the shape {form.row}, but this BNN was fitted to rows of shape {like.row}."
+        )
+    if form.pixels != like.pixels:
+        fitted = "bytes" if like.pixels else "other numbers"
         raise InvalidTypeError(
-            f"these inputs are {x.dtype}, but this BNN was fitted to {fitted}: bytes (uint8) are divided by "
-            "255, other numbers are not. Give both in the same form."
+            f"these inputs are {x.dtype}, but this BNN was fitted to {fitted}: bytes (uint8) above 1 are "
+            "divided by 255, other numbers are not. Give both in the same form."
         )
 
 

@@ -14,7 +14,7 @@ from scirocco import _checks
 from scirocco.errors import InvalidTypeError
 from scirocco.model import Model
 from scirocco.models.network.density import LogLikelihood, Prior, Probabilities, Rows
-from scirocco.models.network.inputs import checked_labels, num_classes_of
+from scirocco.models.network.inputs import Form, checked_labels, num_classes_of
 from scirocco.models.network.layers import TwoLayers
 from scirocco.types import Params
 
@@ -26,6 +26,7 @@ class Problem(NamedTuple):
     params: Params
     """Where the chains begin."""
     rows: Rows
+    form: Form
     classes: np.ndarray
     prior: Prior
 
@@ -39,6 +40,7 @@ def two_layers(
     hidden: Any,
     activation: str,
     x: np.ndarray,
+    form: Form,
     y: Any,
     classes: Sequence[Any] | None,
     prior: Prior,
@@ -49,11 +51,17 @@ def two_layers(
     codes, known = checked_labels(y, len(x), classes, None)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     params = network.start(math.prod(x.shape[1:]), hidden, len(known), seed)
-    return Problem(Probabilities(network), params, Rows(x, codes), known, prior)
+    return Problem(Probabilities(network), params, Rows(x, codes), form, known, prior)
 
 
 def own_problem(
-    apply: Any, params: Any, x: np.ndarray, y: Any, classes: Sequence[Any] | None, prior: Prior
+    apply: Any,
+    params: Any,
+    x: np.ndarray,
+    form: Form,
+    y: Any,
+    classes: Sequence[Any] | None,
+    prior: Prior,
 ) -> Problem:
     """A user's function."""
     if not callable(apply) or params is None:
@@ -62,7 +70,8 @@ def own_problem(
             f"got apply={apply!r} and params of type {type(params).__name__}."
         )
     codes, known = checked_labels(y, len(x), classes, num_classes_of(apply, params, x))
-    return Problem(Probabilities(apply), jax.tree.map(jnp.asarray, params), Rows(x, codes), known, prior)
+    start = jax.tree.map(jnp.asarray, params)
+    return Problem(Probabilities(apply), start, Rows(x, codes), form, known, prior)
 
 
 def gamma_prior(precision: Any) -> Prior:

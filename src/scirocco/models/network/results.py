@@ -9,9 +9,10 @@ import jax
 import numpy as np
 
 from scirocco.analysis import scores as rating
-from scirocco.errors import InvalidValueError, NotFittedError
+from scirocco.errors import InvalidValueError
+from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.network.density import Prior, Probabilities
-from scirocco.models.network.inputs import checked_inputs, checked_labels, refuse_other_form
+from scirocco.models.network.inputs import Form, checked_inputs, checked_labels
 from scirocco.run.result import Run
 from scirocco.types import Array, Params, PyTree
 
@@ -32,16 +33,19 @@ class Results:
     """Only with `y_test`: of `predictive_`."""
     _probabilities: Probabilities
     _prior: Prior
-    _row: tuple[int, ...]
-    _bytes: bool
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    """Only of a table whose columns have names."""
+    _form: Form
 
     def _settle(self, run: Run, problem: Any, tested: np.ndarray | None) -> None:
-        for name in ("predictive_", "scores_", "_precisions"):
+        for name in ("predictive_", "scores_", "_precisions", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.run_, self.classes_ = run, problem.classes
         self._probabilities, self._prior = problem.probabilities, problem.prior
-        self._row, self._bytes = problem.rows.x.shape[1:], problem.rows.x.dtype == np.uint8
-        self.n_features_in_ = int(np.prod(self._row))
+        self._form, self.n_features_in_ = problem.form, int(np.prod(problem.form.row))
+        if problem.form.names is not None:
+            self.feature_names_in_ = np.asarray(problem.form.names, dtype=object)
         if MONITORED not in run.reduced:
             return
         found = run.reduced[MONITORED]
@@ -100,7 +104,7 @@ class Results:
 
     def _draws(self) -> PyTree:
         if "run_" not in self.__dict__:
-            raise NotFittedError("this BNN is not fitted yet: call fit(X, y) first.")
+            raise not_fitted("this BNN is not fitted yet: call fit(X, y) first.")
         if self.run_.draws is None or not self.run_.num_draws:
             raise InvalidValueError("no weights were kept: the run was too short, or stopped in its burn-in.")
         return self.run_.draws
@@ -127,9 +131,7 @@ class Results:
 
     def _inputs(self, X: Any) -> np.ndarray:
         self._draws()
-        x = checked_inputs(X, self._row, quiet=True)
-        refuse_other_form(x, self._bytes)
-        return x
+        return checked_inputs(X, self._form)[0]
 
     def _codes(self, y: Any, X: Any) -> np.ndarray:
         self._draws()

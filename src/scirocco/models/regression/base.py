@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -12,11 +11,13 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.errors import InvalidValueError, NotFittedError
+from scirocco.data.arrays import ArraySource
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.models import fits
+from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.inputs import features
+from scirocco.models.inputs import Features, features
 from scirocco.models.regression.inference import THIN, Method
 from scirocco.models.regression.priors import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
 from scirocco.run import Run, sample
@@ -25,9 +26,7 @@ from scirocco.run.progress import Callback
 _BURN_IN = 50
 _MOST_NUMBERS = 4_000_000
 """Rows × draws (× classes) held at once by a prediction."""
-
-EXPECTED_FAILED_CHECKS: dict[str, str] = {}
-"""Checks of scikit-learn's `check_estimator` that cannot hold, with the reason."""
+_HINT = "it cannot be told from the intercept. Drop it, or keep it with constant_columns='keep'"
 
 
 class Predicted(NamedTuple):
@@ -38,43 +37,11 @@ class Predicted(NamedTuple):
     high: np.ndarray
 
 
-class Units(NamedTuple):
-    """Columns as the chain sees them: (x - mean) / deviation."""
-
-    mean: np.ndarray
-    deviation: np.ndarray
-
-    @classmethod
-    def of(cls, x: np.ndarray, standardise: bool, centre: bool) -> Units:
-        """Of a table; the user's own where nothing is to be standardised."""
-        if not standardise:
-            return cls(np.zeros(x.shape[1]), np.ones(x.shape[1]))
-        deviation = x.std(axis=0, dtype=np.float64)
-        mean = x.mean(axis=0, dtype=np.float64) if centre else np.zeros(x.shape[1])
-        return cls(mean, np.where(deviation > 0, deviation, 1.0))
-
-    def apply(self, x: np.ndarray) -> np.ndarray:
-        """The table in these units."""
-        if not self.mean.any() and np.all(self.deviation == 1.0):
-            return x
-        return ((x - self.mean) / self.deviation).astype(x.dtype)
-
-    def undo(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Coefficients and intercept in the user's units."""
-        if not self.mean.any() and np.all(self.deviation == 1.0):
-            return draws
-        coef = np.asarray(draws["coef"]) / self.deviation
-        changed = {**draws, "coef": coef.astype(np.float32)}
-        if "intercept" in draws:
-            changed["intercept"] = (draws["intercept"] - coef @ self.mean).astype(np.float32)
-        return changed
-
-
 class Regression(fits.Conventions):
     """A linear predictor with posterior draws of its coefficients."""
 
     prior: str
-    scale: float
+    scale: float | None
     intercept: bool
     intercept_scale: float | None
     slab: float | None
@@ -91,30 +58,43 @@ class Regression(fits.Conventions):
     run_: Run | None
     n_features_in_: int
     _kind: fits.Kind
+    _from_data: tuple[str, ...] = ()
+    """Settings that may be None: they are then taken from the data."""
     _draws: dict[str, Any]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def _table(self, X: Any) -> np.ndarray:
-        """The features of a fit; remembers their number and names."""
+    def _table(self, X: Any) -> Features:
+        """The features of a fit, as precise as they were given."""
         self._check_settings()
         name = type(self).__name__
         constant = self.constant_columns if self.intercept else "keep"
-        found = features(X, name, constant=constant, wild=not self.standardise)
+        wild = not self.standardise
+        found = features(X, name, constant=constant, constant_hint=_HINT, exact=True, wild=wild)
         if len(found.array) < 2:
             raise InvalidValueError(f"{name} needs at least 2 rows, got n_samples = 1.")
-        self.n_features_in_ = found.array.shape[1]
+        return found
+
+    def _remember(self, table: Features, run: Run, **more: Any) -> None:
+        """What a fit leaves behind, all at its end: one that fails leaves the model as it was."""
         self.__dict__.pop("feature_names_in_", None)
-        if found.names is not None:
-            self.feature_names_in_ = np.asarray(found.names, dtype=object)
-        return found.array
+        if table.names is not None:
+            self.feature_names_in_ = np.asarray(table.names, dtype=object)
+        self.n_features_in_, self.run_ = table.array.shape[1], run
+        for name, value in more.items():
+            setattr(self, name, value)
 
     def _check_settings(self) -> None:
         name = type(self).__name__
         _checks.choice(self.prior, "prior", KINDS)
-        _checks.positive(self.scale, "scale", name)
-        if self.intercept_scale is not None:
-            _checks.positive(self.intercept_scale, "intercept_scale", name)
+        for setting in ("scale", "intercept_scale"):
+            value = getattr(self, setting)
+            if value is not None or setting not in self._from_data:
+                _checks.positive(value, setting, name)
+        for setting in ("intercept", "standardise"):
+            value = getattr(self, setting)
+            if not isinstance(value, (bool, np.bool_)):
+                raise InvalidTypeError(f"`{setting}` of {name} must be True or False, got {value!r}.")
         if self.slab is not None:
             _checks.positive(self.slab, "slab", name)
             if self.prior != "horseshoe":
@@ -122,17 +102,17 @@ class Regression(fits.Conventions):
         _checks.positive_int(self.num_draws, "num_draws")
 
     def _make_prior(
-        self, information: np.ndarray, noise_scale: float | None = None, intercept_scale: float | None = None
+        self, information: np.ndarray, scale: float, intercept_scale: float, noise_scale: float | None = None
     ) -> Prior:
         """The prior; a horseshoe's resolution comes from the likelihood's own precisions (K, d)."""
-        scale = float(self.scale)
-        intercept_scale = float(self.intercept_scale or 0.0) if intercept_scale is None else intercept_scale
         if self.prior == "normal":
             return Normal(scale, intercept_scale, noise_scale)
         if self.prior == "laplace":
             return Laplace(scale, intercept_scale, noise_scale)
         # powers of two, so that tables that are alike share compiled programs
-        widths = RESOLUTION / np.sqrt(np.maximum(information.max(axis=0), 1e-12))
+        most = information.max(axis=0)
+        known = most > 1e-12 / scale**2  # not of a column of zeros that was kept: the prior has to do
+        widths = RESOLUTION / np.sqrt(np.where(known, most, scale**-2.0))
         resolution = tuple(float(2.0 ** np.round(np.log2(width))) for width in widths)
         slab = None if self.slab is None else float(self.slab)
         return Horseshoe(scale, intercept_scale, noise_scale, resolution, slab)
@@ -143,7 +123,7 @@ class Regression(fits.Conventions):
         thin = THIN[self.prior] if self.thin is None else self.thin
         run = sample(
             model,
-            data,
+            ArraySource(data),  # checked already
             method.start,
             sampler=method.sampler,
             estimator=method.estimator,
@@ -210,7 +190,7 @@ class Regression(fits.Conventions):
         """Rows, and their linear predictors (rows, draws) or (rows, draws, K), some rows at a time."""
         names = getattr(self, "feature_names_in_", None)
         like = (self.n_features_in_, None if names is None else tuple(names))
-        table = features(X, type(self).__name__, like=like).array
+        table = features(X, type(self).__name__, like=like, exact=True).array
         coef = self._few["coef"]
         flat = coef.reshape(-1, coef.shape[-1])
         size = max(1, _MOST_NUMBERS // len(flat))
@@ -231,7 +211,7 @@ class Regression(fits.Conventions):
         A sampler or an estimator of your own is left out: the loaded model has the defaults in its place.
         """
         self._check_fitted()
-        settings = {n: v for n, v in self.get_params().items() if n not in ("sampler", "estimator")}
+        settings = {n: plain(v) for n, v in self.get_params().items() if n not in ("sampler", "estimator")}
         if settings.get("classes") is not None:
             settings["classes"] = np.asarray(settings["classes"]).tolist()
         names = getattr(self, "feature_names_in_", None)
@@ -259,20 +239,16 @@ class Regression(fits.Conventions):
         pass
 
 
+def plain(value: Any) -> Any:
+    """A NumPy or JAX scalar as Python's own, which files can hold."""
+    return value.item() if np.shape(value) == () and hasattr(value, "item") else value
+
+
 def tails_of(probability: float) -> list[float]:
     """Probabilities of the ends of a central interval."""
     if not _checks.is_number(probability) or not 0 < probability < 1:
         raise InvalidValueError(f"an interval's probability must lie between 0 and 1, got {probability!r}.")
     return [(1 - probability) / 2, (1 + probability) / 2]
-
-
-def not_fitted(message: str) -> Exception:
-    """The error, also as scikit-learn's own where scikit-learn is in use."""
-    exceptions = sys.modules.get("sklearn.exceptions")
-    if exceptions is None:
-        return NotFittedError(message)
-    kind = type("NotFittedError", (NotFittedError, exceptions.NotFittedError), {})
-    return kind(message)
 
 
 def run_options(

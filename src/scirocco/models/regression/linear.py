@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks, transforms
-from scirocco.errors import InvalidValueError
+from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.model import Model
 from scirocco.models import fits
 from scirocco.models.inputs import targets
 from scirocco.models.regression import likelihoods
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced, whitening
-from scirocco.models.regression.base import Predicted, Regression, Units, run_options, tails_of
+from scirocco.models.regression.base import Predicted, Regression, run_options, tails_of
 from scirocco.models.regression.inference import Coordinates, Method, in_order, method
 from scirocco.models.regression.priors import NOISE_FLOOR, Prior
+from scirocco.models.regression.units import Units
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
 
@@ -39,7 +40,9 @@ class LinearRegression(Regression):
         Of every coefficient: "normal" (standard deviation `scale`), "laplace" (density ∝ e^(-|β|/scale)) or "horseshoe"
         (normal with standard deviation τλ_j, λ_j ~ C⁺(0, 1), τ ~ C⁺(0, scale): few coefficients matter).
     scale
-        Of the prior, in units of y over those of the column.
+        Of the prior, in units of y over those of the column. None: 10 sd(y) over the smallest standard deviation of a
+        column (root mean squares in the place of both where there is no intercept), rounded to a power of two; a
+        tenth of that for the horseshoe.
     slab
         Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
     noise
@@ -47,7 +50,9 @@ class LinearRegression(Regression):
         times exp(-(s/1000)² / 2σ²), which keeps a perfect fit away from 0.
     intercept, intercept_scale
         Whether there is one, and the standard deviation of its normal prior around the mean of y; None: 10 sd(y),
-        rounded to a power of two.
+        rounded to a power of two. The prior is on the intercept at the means of the columns: with an intercept,
+        sampling is on centred columns, so that it does not matter how far from 0 they lie. It is returned at x = 0, as
+        in scikit-learn.
     standardise
         Sample, and put the prior, on columns with mean 0 and standard deviation 1; coefficients are returned in the
         units of X.
@@ -69,8 +74,8 @@ class LinearRegression(Regression):
     n_features_in_, feature_names_in_
         As in scikit-learn.
     run_
-        The run, for diagnosis; its parameters are those of standardised columns where `standardise` is on, and its
-        intercept is that of y less its mean.
+        The run, for diagnosis; its parameters are those of centred columns and of y less its mean where there is an
+        intercept, and of standardised columns where `standardise` is on.
 
     Examples
     --------
@@ -91,12 +96,13 @@ class LinearRegression(Regression):
     intercept_: float
     noise_: float
     _kind = fits.Kind("LinearRegression", "a linear regression", "linear")
+    _from_data = ("scale", "intercept_scale")
 
     def __init__(
         self,
         prior: str = "normal",
         *,
-        scale: float = 10.0,
+        scale: float | None = None,
         slab: float | None = None,
         noise: float | None = None,
         intercept: bool = True,
@@ -144,23 +150,48 @@ class LinearRegression(Regression):
         if self.noise is not None:
             _checks.positive(self.noise, "noise", type(self).__name__)
         table = self._table(X)
-        given = targets(y, num_rows=len(table), who=type(self).__name__)
-        if table.shape[1] + self.intercept > DENSE_LIMIT:
+        num_rows, num_columns = table.array.shape
+        given = targets(y, num_rows=num_rows, who=type(self).__name__)
+        if num_columns + self.intercept > DENSE_LIMIT:
             raise InvalidValueError(
-                f"LinearRegression is for up to {DENSE_LIMIT} columns, got {table.shape[1]}."
+                f"LinearRegression is for up to {DENSE_LIMIT} columns, got {num_columns}."
             )
-        units = Units.of(table, self.standardise, self.intercept)
-        centre = float(given.mean(dtype=np.float64)) if self.intercept else 0.0
-        spread = float(given.std(dtype=np.float64)) or abs(centre) or 1.0
-        x, rest = units.apply(table), (given - centre).astype(given.dtype)
-        model, data, chosen = self._composed(x, rest, spread)
-        run = self._sample(model, data, chosen, run_options(store, resume, overwrite, callbacks, progress))
+        units = Units.of(table.array, self.standardise, self.intercept)
+        centre = float(given.mean()) if self.intercept else 0.0
+        spread = float(given.std()) if given.min() < given.max() else abs(float(given[0])) or 1.0
+        model, data, chosen = self._composed(units.apply(table.array), given - centre, spread)
+        options = run_options(store, resume, overwrite, callbacks, progress)
+        try:
+            run = self._sample(model, data, chosen, options)
+        except DivergenceError as error:
+            if self.noise is not None or num_rows > num_columns + self.intercept:
+                raise
+            raise DivergenceError(
+                f"a chain left the finite numbers: {num_rows} rows cannot tell the noise from "
+                f"{num_columns + self.intercept} unknowns. Give `noise`, a narrower `scale`, or more rows.",
+                run=error.run,
+                chain=error.chain,
+                step=error.step,
+            ) from error
         draws = units.undo(dict(run.draws))
         if self.intercept:
-            draws["intercept"] = np.asarray(draws["intercept"]) + np.float32(centre)
-        self.run_ = run
+            draws["intercept"] = np.asarray(draws["intercept"], np.float64) + centre
+        self._remember(table, run)
         self._settle(draws)
         return self
+
+    def _scale(self, factor: np.ndarray, num_rows: int, spread: float) -> float:
+        """The prior's, from the triangular factor: what is left of columns and y by the intercept, if there is one."""
+        if self.scale is not None:
+            return float(self.scale)
+        first = int(self.intercept)
+        *whole, own = np.sqrt(np.sum(factor[:, first:] ** 2, axis=0) / num_rows)
+        left = np.sqrt(np.sum(factor[first:, first:-1] ** 2, axis=0) / num_rows)
+        # of a constant column rounding leaves something
+        smallest = min((d for d, size in zip(left, whole, strict=True) if d > 1e-3 * size), default=1.0)
+        own = spread if self.intercept else own or 1.0
+        wide = 2.0 ** round(math.log2(10.0 * own / smallest))
+        return wide / 10 if self.prior == "horseshoe" else wide
 
     def _composed(self, x: np.ndarray, y: np.ndarray, spread: float) -> tuple[Model, dict[str, Any], Method]:
         """Model, data, sampler, estimator and start."""
@@ -171,7 +202,9 @@ class LinearRegression(Regression):
         intercept_scale = 10.0 * rough if self.intercept_scale is None else float(self.intercept_scale)
         ones = np.diagonal(gram)[self.intercept : size]
         guess = spread if self.noise is None else float(self.noise)
-        prior = self._make_prior(ones[None] / guess**2, rough, intercept_scale)
+        prior = self._make_prior(
+            ones[None] / guess**2, self._scale(factor, len(x), spread), intercept_scale, rough
+        )
         found = _approximate(gram, len(x), self.intercept, prior, guess, self.noise is not None)
         sampled = self.noise is None
         start = {"coef": found.centre[0, : x.shape[1]]}
@@ -260,7 +293,7 @@ class LinearRegression(Regression):
 
     def score(self, X: Any, y: Any) -> float:
         """R²: the share of the variance of y that `predict` explains."""
-        given = targets(y, who=type(self).__name__).astype(np.float64)
+        given = targets(y, who=type(self).__name__)
         predicted = self.predict(X)
         if len(given) != len(predicted):
             raise InvalidValueError(

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from scirocco import transforms
-from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.models import fits
 from scirocco.models.inputs import labels
 from scirocco.models.regression import likelihoods
 from scirocco.models.regression.approximation import Rows, approximate, survey, whitening
-from scirocco.models.regression.base import Predicted, Regression, Units, run_options, tails_of
+from scirocco.models.regression.base import Predicted, Regression, run_options, tails_of
 from scirocco.models.regression.inference import Coordinates, Method, in_order, large_method, method
 from scirocco.models.regression.priors import Prior
+from scirocco.models.regression.units import Units
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
 
@@ -40,12 +40,15 @@ class LogisticRegression(Regression):
     slab
         Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
     intercept, intercept_scale
-        Whether there is one, and the standard deviation of its normal prior.
+        Whether there is one, and the standard deviation of its normal prior. The prior is on the intercept at the means
+        of the columns: with an intercept, sampling is on centred columns, so that it does not matter how far from 0
+        they lie. It is returned at x = 0, as in scikit-learn.
     standardise
         Sample, and put the prior, on columns with mean 0 and standard deviation 1; coefficients are returned in the
         units of X.
     classes
-        The labels that may occur, in the order of the columns of `predict_proba`; others are refused. None: those in y.
+        The labels that may occur; others are refused. None: those in y. They are sorted in `classes_`, which is the
+        order of the columns of `predict_proba`.
     constant_columns
         "refuse" or "keep" columns with a single value.
     sampler, estimator
@@ -63,7 +66,8 @@ class LogisticRegression(Regression):
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
     run_
-        The run, for diagnosis; its parameters are those of standardised columns where `standardise` is on.
+        The run, for diagnosis; its parameters are those of centred columns where there is an intercept, and of
+        standardised ones where `standardise` is on.
 
     Examples
     --------
@@ -80,6 +84,8 @@ class LogisticRegression(Regression):
     True
     """
 
+    scale: float
+    intercept_scale: float
     classes_: np.ndarray
     coef_: np.ndarray
     intercept_: np.ndarray
@@ -135,14 +141,15 @@ class LogisticRegression(Regression):
             As for `sc.sample`.
         """
         table = self._table(X)
-        codes, classes = labels(y, self.classes, num_rows=len(table), who=type(self).__name__)
-        units = Units.of(table, self.standardise, self.intercept)
-        x = units.apply(table)
+        name, num_rows = type(self).__name__, len(table.array)
+        codes, classes = labels(y, self.classes, num_rows=num_rows, who=name, sort=True)
+        units = Units.of(table.array, self.standardise, self.intercept)
+        x = units.apply(table.array)
         model, chosen = self._composed(x, codes, len(classes))
         data = {"x": x, "y": codes.astype(x.dtype) if len(classes) == 2 else codes}
         options = run_options(store, resume, overwrite, callbacks, progress)
         run = self._sample(model, data, chosen, options)
-        self.classes_, self.run_ = classes, run
+        self._remember(table, run, classes_=classes)
         self._settle(units.undo(dict(run.draws)))
         return self
 
@@ -151,7 +158,7 @@ class LogisticRegression(Regression):
         binary = num_classes == 2
         shape = (1 if binary else num_classes, x.shape[1] + self.intercept)
         if shape[0] * shape[1] > DENSE_LIMIT:
-            prior = self._make_prior(np.ones((1, x.shape[1])))
+            prior = self._own_prior(np.ones((1, x.shape[1])))
             sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
             start = self._start(np.zeros(shape), None, x.dtype)
             return self._model(prior, binary), Method(sampler, estimator, start)
@@ -160,7 +167,7 @@ class LogisticRegression(Regression):
         made: list[Prior] = []
 
         def make(information: np.ndarray) -> Prior:
-            made.append(self._make_prior(information))
+            made.append(self._own_prior(information))
             return made[0]
 
         found = approximate(rows, make, rng)
@@ -171,6 +178,9 @@ class LogisticRegression(Regression):
         coordinates = Coordinates(start, ordered, seen.curvature, noise)
         chosen = method(coordinates, self.prior, len(x), self.sampler, self.estimator)
         return self._model(made[0], binary), chosen
+
+    def _own_prior(self, information: np.ndarray) -> Prior:
+        return self._make_prior(information, float(self.scale), float(self.intercept_scale))
 
     def _model(self, prior: Prior, binary: bool) -> Model:
         constrained = {"coef": None} | ({"intercept": None} if self.intercept else {})
@@ -247,14 +257,10 @@ class LogisticRegression(Regression):
         return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of rows whose class is predicted rightly."""
-        predicted = self.predict(X)
-        given = np.asarray(y).reshape(-1)
-        if len(given) != len(predicted):
-            raise InvalidValueError(
-                f"X has {len(predicted)} rows and y has {len(given)}: they must be as many."
-            )
-        return float(np.mean(given == predicted))
+        """The share of rows whose class is predicted rightly; labels that are not in `classes_` are refused."""
+        predicted = np.argmax(self.predict_proba(X), axis=1)
+        codes, _ = labels(y, self.classes_, num_rows=len(predicted), who=type(self).__name__)
+        return float(np.mean(codes == predicted))
 
     def __sklearn_tags__(self) -> Any:
         """A classifier."""
