@@ -92,7 +92,7 @@ def test_small_run(data, tmp_path, monkeypatch):
     sgld, saga = curves["fixed"]["SGLD"], curves["fixed"]["SAGA"]
     assert len(sgld) == 2 and len(sgld[0]["scores"]) == 30 and sgld[0]["scores"] != sgld[1]["scores"]
     assert saga[0]["passes"][0] == pytest.approx(sgld[0]["passes"][0] + 1)
-    assert len(record["claims"]) == 6 and len(record["notes"]) == 6
+    assert len(record["claims"]) == 6 and len(record["notes"]) == 7
     assert done.picture.stat().st_size > 15_000
 
 

@@ -56,7 +56,7 @@ def test_claims_hold(numbers):
     assert (
         "1.0% of itself" in said[0]
         and "SGLD 0.40, BAOAB 0.40" in said[2]
-        and "narrows" in said[3]
+        and "in round coordinates" in said[3]
         and "1.150" in said[5]
     )
 
