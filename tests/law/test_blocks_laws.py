@@ -10,7 +10,7 @@ from scipy import linalg, stats
 
 import scirocco as sc
 
-CHAINS = 2_000
+CHAINS = 1_200
 RHO = 0.8
 PRECISION = np.linalg.inv(np.array([[1.0, RHO], [RHO, 1.0]]))
 

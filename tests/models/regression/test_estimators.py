@@ -273,6 +273,9 @@ def test_some_checks_of_scikit_learn(kind, quick_compiler):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [LogisticRegression, LinearRegression])
-def test_all_checks_of_scikit_learn(kind, quick_compiler):
+def test_all_checks_of_scikit_learn(kind, quick_compiler, seed):
+    """One of the two by the parity of the seed; SCIROCCO_TEST_ALL=1 takes both."""
+    if (kind is LinearRegression) == bool(seed % 2) and not os.environ.get("SCIROCCO_TEST_ALL"):
+        pytest.skip("the other one is checked with this seed (SCIROCCO_TEST_ALL=1: both)")
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
     checks.check_estimator(kind(**QUICK | {"num_chains": 1, "thin": 2}), on_skip=None)
