@@ -1,5 +1,6 @@
 """What users type: fit, predict, intervals, pipelines, files; and what they are told when it cannot work."""
 
+import os
 import warnings
 
 import numpy as np
