@@ -1,9 +1,13 @@
 """Fixtures for all tests. Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99) picks it."""
 
+import gc
 import os
+from pathlib import Path
 
 import jax
 import pytest
+
+_MAPS, _MANY_MAPS = Path("/proc/self/maps"), 25_000
 
 
 @pytest.fixture
@@ -19,3 +23,12 @@ def quick_compiler():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget_programs():
+    """Compiled programs take memory maps, of which a process may have 65,530: beyond that the compiler crashes."""
+    yield
+    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY_MAPS:
+        jax.clear_caches()
+        gc.collect()
