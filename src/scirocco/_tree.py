@@ -137,6 +137,16 @@ def norm(tree: PyTree) -> Array:
     return jnp.sqrt(vdot(tree, tree))
 
 
+def pick(tree: dict[str, Any], names: tuple[str, ...]) -> PyTree:
+    """The named part of a dict: the entry itself for one name, a dict for several."""
+    return tree[names[0]] if len(names) == 1 else {name: tree[name] for name in names}
+
+
+def put(tree: dict[str, Any], names: tuple[str, ...], part: PyTree) -> dict[str, Any]:
+    """The dict with the part that `pick` takes replaced."""
+    return {**tree, **({names[0]: part} if len(names) == 1 else part)}
+
+
 def broadcast_prefix(prefix: PyTree, tree: PyTree, name: str, is_leaf: Any = None, hint: str = "") -> PyTree:
     """Repeat the leaves of `prefix` so that they match `tree` leaf by leaf.
 

@@ -169,9 +169,8 @@ def to_device(array: np.ndarray) -> jax.Array:
     Large data are then used where they lie: they must not change while the result is in use.
     """
     shared = jax.default_backend() == "cpu" and array.nbytes >= _WORTH_SHARING
-    fit = (
-        array.flags.c_contiguous and array.flags.writeable and array.dtype.kind in "fiu"
-    )  # as DLPack wants it
+    # what DLPack wants
+    fit = array.flags.c_contiguous and array.flags.writeable and array.dtype.kind in "fiu"
     if shared and fit and array.ctypes.data % 64 == 0:
         return jnp.from_dlpack(array)
     return jnp.asarray(array)

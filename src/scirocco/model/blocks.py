@@ -214,13 +214,11 @@ class View(Posterior):
 
     def own(self, position: Params) -> Params:
         """The block's part of a position."""
-        return (
-            position[self.names[0]] if len(self.names) == 1 else {name: position[name] for name in self.names}
-        )
+        return _tree.pick(position, self.names)
 
     def put(self, position: Params, part: Params) -> Params:
         """The position with the block's part replaced."""
-        return {**position, **({self.names[0]: part} if len(self.names) == 1 else part)}
+        return _tree.put(position, self.names, part)
 
     def constrain(self, position: Params) -> Params:
         """As the whole model."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from scirocco import _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers.base import Gradient, Sampler
@@ -140,13 +141,11 @@ class Blocks(Sampler):
 
     def own(self, index: int, position: Params) -> Params:
         """The part of a position that a block moves."""
-        names = self.names[index]
-        return position[names[0]] if len(names) == 1 else {name: position[name] for name in names}
+        return _tree.pick(position, self.names[index])
 
     def put(self, index: int, position: Params, part: Params) -> Params:
         """The position with the part of a block replaced."""
-        names = self.names[index]
-        return {**position, **({names[0]: part} if len(names) == 1 else part)}
+        return _tree.put(position, self.names[index], part)
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """Every parameter is in a block, and each block's sampler fits it."""
