@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidValueError, NotFittedError
+from scirocco.errors import NotFittedError
 from scirocco.models.factorisation import prediction
 from scirocco.models.factorisation.density import Law
 from scirocco.models.factorisation.ratings import Triples, check_ids, check_lengths, check_ratings
+from scirocco.models.fits.intervals import tails_of
 from scirocco.run import Run
 
 _OF = ("rating", "mean")
@@ -48,15 +49,12 @@ class Results:
             What the interval holds: a new "rating" with its noise (default), or its "mean" over repeated ratings.
         """
         _checks.choice(of, "of", _OF)
-        if interval is not None and not (_checks.is_number(interval) and 0 < interval < 1):
-            raise InvalidValueError(f"`interval` must lie between 0 and 1, got {interval!r}.")
+        tails = () if interval is None else tails_of(interval)
         chosen = self._pairs(users, items)
         columns: list[list[np.ndarray]] = []
         for found in self._parts(*chosen):
             out = [prediction.moments(found)[0]]
-            if interval is not None:
-                tails = ((1 - interval) / 2, (1 + interval) / 2)
-                out += [prediction.quantile(found, of == "rating", np.float32(tail)) for tail in tails]
+            out += [prediction.quantile(found, of == "rating", np.float32(tail)) for tail in tails]
             columns.append([np.asarray(each) + self.offset_ for each in out])
         joined = tuple(_joined(column) for column in zip(*columns, strict=True))
         return joined if interval is not None else joined[0]

@@ -11,6 +11,7 @@ import numpy as np
 
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
+from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs import features
 from scirocco.models.mixture import density, relabelling
 from scirocco.models.mixture.columns import Columns
@@ -88,9 +89,7 @@ class Results:
     def summary(self, interval: float = 0.9) -> Summary:
         """Posterior means and equal-tailed intervals of means, weights and standard deviations."""
         self._check_fitted()
-        if not 0 < interval < 1:
-            raise InvalidValueError(f"`interval` must lie between 0 and 1, got {interval}.")
-        tails = [(1 - interval) / 2, (1 + interval) / 2]
+        tails = tails_of(interval)
         low, high = (
             {name: np.quantile(v, tail, axis=(0, 1)) for name, v in self.relabelled_.items()}
             for tail in tails

@@ -16,6 +16,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.models import fits
 from scirocco.models.fits.conventions import not_fitted
+from scirocco.models.fits.intervals import tails_of
 from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.models.inputs import Features, features
 from scirocco.models.regression.inference import THIN, Method
@@ -242,13 +243,6 @@ class Regression(fits.Conventions):
 def plain(value: Any) -> Any:
     """A NumPy or JAX scalar as Python's own, which files can hold."""
     return value.item() if np.shape(value) == () and hasattr(value, "item") else value
-
-
-def tails_of(probability: float) -> list[float]:
-    """Probabilities of the ends of a central interval."""
-    if not _checks.is_number(probability) or not 0 < probability < 1:
-        raise InvalidValueError(f"an interval's probability must lie between 0 and 1, got {probability!r}.")
-    return [(1 - probability) / 2, (1 + probability) / 2]
 
 
 def run_options(

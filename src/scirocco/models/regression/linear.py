@@ -13,10 +13,11 @@ from scirocco import _checks, transforms
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.model import Model
 from scirocco.models import fits
+from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs import targets
 from scirocco.models.regression import likelihoods
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced, whitening
-from scirocco.models.regression.base import Predicted, Regression, run_options, tails_of
+from scirocco.models.regression.base import Predicted, Regression, run_options
 from scirocco.models.regression.inference import Coordinates, Method, in_order, method
 from scirocco.models.regression.priors import NOISE_FLOOR, Prior
 from scirocco.models.regression.units import Units

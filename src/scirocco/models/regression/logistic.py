@@ -11,10 +11,11 @@ import numpy as np
 from scirocco import transforms
 from scirocco.model import Model
 from scirocco.models import fits
+from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs import labels
 from scirocco.models.regression import likelihoods
 from scirocco.models.regression.approximation import Rows, approximate, survey, whitening
-from scirocco.models.regression.base import Predicted, Regression, run_options, tails_of
+from scirocco.models.regression.base import Predicted, Regression, run_options
 from scirocco.models.regression.inference import Coordinates, Method, in_order, large_method, method
 from scirocco.models.regression.priors import Prior
 from scirocco.models.regression.units import Units

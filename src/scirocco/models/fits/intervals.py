@@ -1,0 +1,15 @@
+"""Central intervals, as users ask for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scirocco import _checks
+from scirocco.errors import InvalidValueError
+
+
+def tails_of(interval: Any) -> tuple[float, float]:
+    """The probabilities of the two ends of a central interval."""
+    if not _checks.is_number(interval) or not 0 < interval < 1:
+        raise InvalidValueError(f"`interval` must lie between 0 and 1, got {interval!r}.")
+    return (1 - interval) / 2, (1 + interval) / 2
