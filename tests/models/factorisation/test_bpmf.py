@@ -221,3 +221,19 @@ def test_wrong_questions(fitted):
 def test_ratings_on_another_scale_are_noted():
     with pytest.warns(SciroccoWarning, match=r"standard deviation 50; .*divide"):
         check_triples([0, 1], [0, 1], [0.0, 100.0], None, None)
+
+
+def test_a_stopped_fit_is_taken_up_bit_for_bit(tmp_path, quick_compiler):
+    rng = np.random.default_rng(4)
+    triples = rng.integers(0, 30, 400), rng.integers(0, 20, 400), rng.normal(3, 1, 400)
+
+    def stop_half_way(report):
+        if report.step > 100:
+            report.stop()
+
+    options = {"num_steps": 300, "progress": False}
+    whole = BPMF(2).fit(*triples, **options)
+    BPMF(2).fit(*triples, store=tmp_path / "fit", callbacks=[stop_half_way], **options)
+    again = BPMF(2).fit(*triples, store=tmp_path / "fit", resume=True, **options)
+    for name, draws in whole.run_.draws.items():
+        np.testing.assert_array_equal(np.asarray(again.run_.draws[name]), draws)
