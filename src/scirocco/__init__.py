@@ -77,6 +77,8 @@ __all__ = [
     "Weighted",
     "__version__",
     "analysis",
+    "cluster",
+    "combine",
     "data",
     "datasets",
     "diffusions",
@@ -98,7 +100,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that most users never enter are opened when they are asked for."""
-    if name in ("sgmcmc", "analysis", "models", "datasets"):
+    if name in ("sgmcmc", "analysis", "models", "datasets", "combine", "cluster"):
         return importlib.import_module(f"scirocco.{name}")
     if name == "from_numpyro":
         from scirocco.bridges import from_numpyro

@@ -17,6 +17,8 @@ _EXTRA_OF = {
     "sklearn": "text",
     "flax": "networks",
     "equinox": "networks",
+    "dask": "cluster",
+    "distributed": "cluster",
 }
 
 

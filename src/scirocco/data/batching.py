@@ -57,6 +57,8 @@ class Batching(abc.ABC):
 
     num_rows: int
     size: int
+    whole = True
+    """Whether the data it takes rows from are all rows, as arrays in one place."""
 
     @property
     def correction(self) -> float:

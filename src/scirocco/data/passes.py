@@ -39,6 +39,9 @@ def full_sum(
     The last chunk reaches back to be full, and the rows that were counted already get the weight 0: one graph serves
     all chunks.
     """
+    across = getattr(summand, "across", None)
+    if across is not None:  # rows on several devices: one sum of sums at the end, not one a chunk
+        return across(full_sum(summand.here, position, data, num_rows, chunk, key))  # type: ignore[attr-defined]
     chunk = min(num_rows, chunk or rows_per_chunk(data))
     if getattr(summand, "dense", False):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))

@@ -40,6 +40,7 @@ class Streamed(Table):
     """Rows of a source, in superbatches."""
 
     streamed = True
+    whole = False
 
     def __init__(self, source: Any, batching: Batching, automatic: bool, wants_index: bool = False):
         self.source = source

@@ -51,6 +51,8 @@ class Superbatch(Batching):
     index: Array | None
     weights: Array | None
 
+    whole = False
+
     @property
     def correction(self) -> float:
         """As for the batching that it comes from."""

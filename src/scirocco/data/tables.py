@@ -52,6 +52,8 @@ class Table(abc.ABC):
     batching: Batching
     """How batches are drawn: their size, the law's finite-population factor, the length of an epoch."""
     streamed: bool
+    whole = True
+    """Whether a program that is given its data has all rows, as arrays in one place."""
     row_spec: PyTree
     """Shape and dtype of one row, as it is on the device."""
 
@@ -96,7 +98,7 @@ class Resident(Table):
 
     def feed(self, key: Key) -> Feed:
         """One segment for all estimates."""
-        return _Whole(Segment(self.data, self.batching, 0, ENDLESS))
+        return WholeFeed(Segment(self.data, self.batching, 0, ENDLESS))
 
     def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
@@ -119,11 +121,14 @@ class Resident(Table):
         return Resident(self.data, IndependentRows(self.num_rows, size, replace=True))
 
 
-class _Whole(Feed):
+class WholeFeed(Feed):
+    """One segment that serves every estimate."""
+
     def __init__(self, segment: Segment):
         self.segment = segment
 
     def at(self, number: int) -> Segment:
+        """Always the same."""
         return self.segment
 
 

@@ -199,6 +199,10 @@ class SVRG(Estimator):
         memory = jax.lax.cond(due, refresh, lambda old: old, memory)
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
 
+    def resolved(self, num_rows: int) -> SVRG:
+        """With the number of steps that is left open filled in."""
+        return SVRG(self.batch_size, self._every(num_rows), self.sampling)
+
     def _every(self, num_rows: int) -> int:
         return self.refresh_every or max(1, 2 * num_rows // self.batch_size)
 

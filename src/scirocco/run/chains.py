@@ -11,53 +11,23 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import _tree
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.run import loop, snapshot
-from scirocco.run.keeping import HostChunk, Keeping, good_draws, join, stack
+from scirocco.run.composed import CHAIN_AXES, Chains, Composed, buffer_capacity
+from scirocco.run.keeping import HostChunk, good_draws, join, stack
 from scirocco.run.loop import KernelState
-from scirocco.run.setup import Ready
+from scirocco.run.over_devices import SpreadChains
 from scirocco.run.streaming import StreamedParts, advance_streamed, start_streamed
-from scirocco.types import Array, Key, Params, PyTree
+from scirocco.types import Array, Key, PyTree
 
 METHODS = ("auto", "threads", "vmap")
-_BUFFER_BYTES = 1 << 25
-_MAX_CAPACITY = 8_192
-
-
-class Composed(NamedTuple):
-    """What chains are made of."""
-
-    model: Posterior
-    ready: Ready
-    num_chains: int
-    key: Key
-    keeping: Keeping
-
-
-class Chains(Protocol):
-    """Anything that advances all chains together."""
-
-    capacity: int
-
-    def advance(self, num_steps: int, thin: int) -> HostChunk:
-        """Make steps in every chain and bring what is kept of their draws to the host."""
-
-    def save(self) -> dict[str, np.ndarray]:
-        """Everything needed to go on, leaves with a leading chain axis."""
-
-    def reduced(self) -> PyTree:
-        """The reducers' states, leaves with a leading chain axis."""
-
-    def close(self) -> None:
-        """Release threads."""
 
 
 def resolve_method(method: str, streamed: bool) -> str:
@@ -72,17 +42,12 @@ def resolve_method(method: str, streamed: bool) -> str:
     return method
 
 
-def make_chains(
-    composed: Composed, method: str, saved: dict[str, np.ndarray] | None = None
-) -> ThreadedChains | VectorizedChains:
+def make_chains(composed: Composed, method: str, saved: dict[str, np.ndarray] | None = None) -> Chains:
     """Chains with keys `fold_in(key, chain)`, started from the same point, or taken up where they were saved."""
     method = resolve_method(method, composed.ready.table.streamed)
+    if composed.devices is not None:
+        return SpreadChains(composed, composed.devices, method == "vmap", saved)
     return (ThreadedChains if method == "threads" else VectorizedChains)(composed, saved)
-
-
-def _capacity(position: Params, keep_gradients: bool, num_chains: int) -> int:
-    per_draw = _tree.nbytes(position) * (2 if keep_gradients else 1) * num_chains + 16
-    return max(1, min(_MAX_CAPACITY, _BUFFER_BYTES // per_draw))
 
 
 _start = partial(jax.jit, static_argnums=0)(loop.start_chain)
@@ -93,8 +58,13 @@ class ThreadedChains:
     """Each chain is its own program call; as many at a time as there are cores."""
 
     def __init__(self, composed: Composed, saved: dict[str, np.ndarray] | None = None):
-        model, ready, num_chains, _, keeping = composed
-        self.capacity = _capacity(ready.start.position, keeping.gradients, 1)
+        model, ready, num_chains, keeping = (
+            composed.model,
+            composed.ready,
+            composed.num_chains,
+            composed.keeping,
+        )
+        self.capacity = buffer_capacity(ready.start.position, keeping.gradients, 1)
         # a superbatch makes no more draws than it has batches: larger buffers would only be filled with zeros
         room = min(self.capacity, ready.table.steps_in_segment)
         self._static = (model, keeping.gradients, room)
@@ -112,8 +82,8 @@ class ThreadedChains:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
 
     def _begin(self, composed: Composed) -> list[KernelState]:
-        model, ready, num_chains, key, _ = composed
-        chains = range(num_chains)
+        model, ready, key = composed.model, composed.ready, composed.key
+        chains = composed.numbers
         if not ready.table.streamed:
             starts = [_start(model, ready.parts, ready.start, key, np.int32(chain)) for chain in chains]
             self.first_density = starts[0][1]
@@ -124,9 +94,9 @@ class ThreadedChains:
         return [state for state, _, _ in begun]
 
     def _take_up(self, composed: Composed, saved: dict[str, np.ndarray]) -> None:
-        model, ready, num_chains, key, _ = composed
-        template = snapshot.template(model, ready, key, self.reducing[0])
-        restored = [snapshot.restore(template, saved, chain) for chain in range(num_chains)]
+        model, ready = composed.model, composed.ready
+        template = snapshot.template(model, ready, composed.key, self.reducing[0])
+        restored = [snapshot.restore(template, saved, chain) for chain in range(composed.num_chains)]
         self.states = [state for state, _, _ in restored]
         self.reducing = [reducing for _, reducing, _ in restored]
         self.made = [int(made) for _, _, made in restored]
@@ -192,10 +162,6 @@ class ThreadedChains:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
-"""The step number is common to all chains, so that branches on it stay branches."""
-
-
 @partial(jax.jit, static_argnums=0)
 def _start_all(
     model: Posterior, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array
@@ -203,7 +169,7 @@ def _start_all(
     def one(chain: Array) -> tuple[KernelState, Array]:
         return loop.start_chain(model, parts, begin, key, chain)
 
-    return jax.vmap(one, out_axes=(_AXES, 0))(chains)
+    return jax.vmap(one, out_axes=(CHAIN_AXES, 0))(chains)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
@@ -219,22 +185,23 @@ def _advance_all(
     def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
         return loop.advance(model, keep_gradients, capacity, parts, state, num_steps, thin, 0)
 
-    return jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))(states)
+    return jax.vmap(one, in_axes=(CHAIN_AXES,), out_axes=(CHAIN_AXES, 0))(states)
 
 
 class VectorizedChains:
     """All chains in one program, vectorised with `vmap`."""
 
     def __init__(self, composed: Composed, saved: dict[str, np.ndarray] | None = None):
-        model, ready, num_chains, key, keeping = composed
-        self.capacity = _capacity(ready.start.position, keeping.gradients, num_chains)
+        model, ready, key, keeping = composed.model, composed.ready, composed.key, composed.keeping
+        num_chains = composed.num_chains
+        self.capacity = buffer_capacity(ready.start.position, keeping.gradients, num_chains)
         self._static = (model, keeping.gradients, self.capacity)
         self._parts, self._keeping, self._num_chains = ready.parts, keeping, num_chains
         one = keeping.reducing.init(model.constrain(ready.start.position))
         self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
         self.made, self.first_density = 0, jnp.zeros(())
         if saved is None:
-            numbers = np.arange(num_chains, dtype=np.int32)
+            numbers = np.asarray(composed.numbers, np.int32)
             self.states, self.first_density = _start_all(model, ready.parts, ready.start, key, numbers)
             return
         template = snapshot.template(model, ready, key, one)

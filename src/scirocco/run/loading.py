@@ -35,6 +35,10 @@ def load(path: str | os.PathLike[str]) -> Run:
     ...     run.draws[:, -10:].shape, run.status
     ((1, 10), 'complete')
     """
+    from scirocco.run.joining import CHAINS, load_chains
+
+    if CHAINS.is_at(path):
+        return load_chains(path)
     stored = Stored.open(path)
     record, progress = stored.record, stored.progress
     arrays = stored.arrays

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco.data.superbatches import Superbatch
 from scirocco.estimators import Batching, Context, Estimate, Estimator
 from scirocco.model import BlockModel, Posterior
 from scirocco.run import sweeps
@@ -66,7 +65,7 @@ class Parts(NamedTuple):
     @property
     def resident(self) -> bool:
         """Whether `data` holds all rows."""
-        return not isinstance(self.batching, Superbatch)
+        return self.batching.whole
 
 
 class Draws(NamedTuple):

@@ -80,13 +80,13 @@ def scales_at(
         )
     rows = _rows(table, position)
     points, keys = _POINTS, jax.random.split(jax.random.fold_in(key, _TAG), 3)
-    if table.streamed:
+    if not table.whole:
         feed = table.feed(keys[2])
         segment = feed.at(0)
         feed.close()
         points = min(_POINTS, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
-    exact = parts.estimator.next_pass(1, table.num_rows) == 1 and table.streamed
+    exact = parts.estimator.next_pass(1, table.num_rows) == 1 and not table.whole
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
     curvature, noise, information = _measure(model, points, exact, bare, rows, position, factor, memory, keys)
     if not math.isfinite(float(curvature)):

@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._version import __version__
-from scirocco.data import ArraySource
+from scirocco.data import ArraySource, Devices
 from scirocco.errors import InvalidValueError
 from scirocco.run import encoding, loop
 from scirocco.run.keeping import Keeping
@@ -23,16 +23,14 @@ from scirocco.types import PyTree
 _MODEL_ROWS = 8
 
 
-def make(
-    problem: Problem, ready: Ready, plan: Plan, sampler: Any, estimator: Any, notes: dict[str, str]
-) -> dict[str, Any]:
-    """What a store must hold besides the configuration; `sampler` and `estimator` as the user gave them."""
-    position = ready.start.position
+def make(problem: Problem, ready: Ready, request: Any) -> dict[str, Any]:
+    """What a store must hold besides the configuration; the request has sampler and estimator as the user gave them."""
+    plan, estimator, position = request.plan, request.estimator, ready.start.position
     params = jax.eval_shape(problem.model.constrain, position)
     rows = problem.source.read(0, min(_MODEL_ROWS, problem.source.num_rows))
     return {
-        "asked": asked(sampler, estimator, plan),
-        "notes": notes,
+        "asked": asked(request.sampler, estimator, plan, request.devices),
+        "notes": request.notes,
         "sampler": encoding.encode(ready.parts.sampler),
         "estimator": encoding.encode(estimator),
         "structure": encoding.structure(params),
@@ -60,9 +58,12 @@ def _results(keeping: Keeping, params: PyTree) -> PyTree:
     return {name: jax.eval_shape(r.result, states[name]) for name, r in reducing.reducers.items()}
 
 
-def configuration(problem: Problem, ready: Ready, plan: Plan) -> dict[str, Any]:
+def configuration(
+    problem: Problem, ready: Ready, plan: Plan, devices: Devices | None = None
+) -> dict[str, Any]:
     """Everything that defines a run, for readers."""
     return {
+        **_places(plan, devices),
         "model": repr(problem.model),
         "transformed": getattr(problem.model, "transforms", None) is not None,
         "sampler": describe(ready.parts.sampler),
@@ -84,9 +85,16 @@ def configuration(problem: Problem, ready: Ready, plan: Plan) -> dict[str, Any]:
     }
 
 
-def asked(sampler: Any, estimator: Any, plan: Plan) -> dict[str, Any]:
+def _places(plan: Plan, devices: Devices | None) -> dict[str, Any]:
+    """Over how many devices the rows are spread, and which chains of several these are; nothing in the usual case."""
+    spread = {"row_places": devices.num_row_places} if devices is not None and devices.row_axes else {}
+    return spread | ({"first_chain": plan.first_chain} if plan.first_chain else {})
+
+
+def asked(sampler: Any, estimator: Any, plan: Plan, devices: Devices | None = None) -> dict[str, Any]:
     """What the user asked for, as far as it shapes the chains."""
     return {
+        **_places(plan, devices),
         "sampler": describe(sampler),
         "estimator": describe(estimator),
         "num_burnin": plan.num_burnin,

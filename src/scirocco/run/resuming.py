@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,19 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.data import as_source
+from scirocco.data import Devices, as_devices, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
 from scirocco.run import encoding, loading, records, setup
+from scirocco.run.composed import Composed
 from scirocco.run.conclusion import conclude
 from scirocco.run.keeping import Keeping
 from scirocco.run.loop import Start
 from scirocco.run.progress import Bar, Callback, Clock
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
-from scirocco.run.sinks import StoreSink
-from scirocco.store import Store
+from scirocco.run.sinks import MemorySink, Sink, StoreSink
+from scirocco.store import Store, open_stored
 from scirocco.types import Data, Params, PyTree
 
 _Path = str | os.PathLike[str]
@@ -41,6 +43,8 @@ def resume(
     reducers: Mapping[str, Any] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
+    mesh: jax.sharding.Mesh | None = None,
+    client: Any = None,
 ) -> Run:
     """Go on with a run that was started with `sc.sample(..., store=path)`.
 
@@ -60,8 +64,9 @@ def resume(
         arrays; classes of your own.
     reducers
         The reducers that the run was started with, if any: they are functions.
-    callbacks, progress
-        As for `sc.sample`.
+    callbacks, progress, mesh, client
+        As for `sc.sample`; rows must be spread over as many devices as at first. Chains that were made on a cluster are
+        gone on with by the workers of `client`, or here, one after the other.
 
     Examples
     --------
@@ -75,8 +80,16 @@ def resume(
     300
     """
     source = as_source(data)
+    from scirocco.run.on_cluster import CHAINS, resume_on
+
+    if client is not None or CHAINS.is_at(path):
+        if callbacks or mesh is not None:
+            raise InvalidValueError("`callbacks` and `mesh` are not for chains that are tasks on a cluster.")
+        method = (params, sampler, estimator, reducers)
+        return resume_on(client, os.fspath(path), model, source, num_samples, method, progress)
     return go_on(
-        path, model, source, num_samples, params, sampler, estimator, reducers, callbacks, progress, None
+        *(path, model, source, num_samples, params, sampler),
+        *(estimator, reducers, callbacks, progress, None, as_devices(mesh)),
     )
 
 
@@ -92,33 +105,54 @@ def go_on(
     callbacks: Sequence[Callback],
     progress: bool,
     asked: dict[str, Any] | None,
+    devices: Devices | None = None,
 ) -> Run:
     """`resume`, after the data have become a source; `asked`: what the caller asked for, to be compared."""
-    clock = Clock()
-    with Store.open(path) as store:
+    clock, writes = Clock(), is_writer(devices)
+    with Store.open(path) if writes else contextlib.nullcontext(open_stored(path)) as store:
         record, reached = store.record, store.progress
         _need_record(record, store.path)
         if asked is not None:
             records.refuse_differences(record["asked"], asked, store.path, "these arguments")
         plan = _plan(record, reached, num_samples, reducers, store.path)
-        problem, ready = _compose(record, model, source, plan, params, sampler, estimator, store.path)
+        _refuse_another_spread(record, devices, store.path)
+        problem, ready = _compose(
+            record, model, source, plan, params, sampler, estimator, store.path, devices
+        )
         if reached["draws"] >= plan.num_samples:
             return loading.load(path)
         key = jax.random.key(plan.seed)
-        composed = _chains.Composed(problem.model, ready, plan.num_chains, key, plan.keeping)
+        composed = Composed(
+            *(problem.model, ready, plan.num_chains, key, plan.keeping, devices, plan.first_chain)
+        )
         chains = _chains.make_chains(composed, plan.chain_method, store.read_state())
         spec = records.kept_spec(problem.model, ready, chains.first_state, plan.keeping)
         here = jax.tree.map(np.array, chains.first_state.sampler.position)
         ready = ready._replace(start=ready.start._replace(position=here))
-        bar = Bar(plan.num_steps, progress)
+        bar = Bar(plan.num_steps, progress and writes)
+        sink: Sink = StoreSink(store, spec) if isinstance(store, Store) else MemorySink()
         try:
-            session = Session(
-                chains, plan, StoreSink(store, spec), tuple(callbacks), bar, records.stamp(source)
-            )
+            session = Session(chains, plan, sink, tuple(callbacks), bar, records.stamp(source))
             session.take_up(reached)
-            return conclude(session, problem, ready, record, {"setup": clock.read()})
+            run = conclude(session, problem, ready, record, {"setup": clock.read()})
+            return run if writes else loading.load(path)
         finally:
             bar.close()
+
+
+def is_writer(devices: Devices | None) -> bool:
+    """Whether this process writes the store and shows progress: the first of those that share a run."""
+    return devices is None or not devices.many_processes or jax.process_index() == 0
+
+
+def _refuse_another_spread(record: dict[str, Any], devices: Devices | None, path: str) -> None:
+    was = record["configuration"].get("row_places", 1)
+    now = devices.num_row_places if devices is not None and devices.row_axes else 1
+    if was != now:
+        raise InvalidValueError(
+            f"the run in {path} has its rows spread over {was} devices, and is gone on with {now}: batches would be "
+            "others. Pass a `mesh` with as many places for rows."
+        )
 
 
 def _need_record(record: dict[str, Any], path: str) -> None:
@@ -164,6 +198,7 @@ def _plan(
         was["seed"],
         keeping,
         was["chain_method"],
+        was.get("first_chain", 0),
     )
 
 
@@ -176,10 +211,11 @@ def _compose(
     sampler: Any,
     estimator: Any,
     path: str,
+    devices: Devices | None,
 ) -> tuple[setup.Problem, setup.Ready]:
     """The problem as it was, after looking whether it is the same one."""
     resolved = _method(record, sampler, estimator)
-    problem = setup.compose(model, source, *resolved, plan.seed)
+    problem = setup.compose(model, source, *resolved, plan.seed, devices)
     _refuse_other_data(record, source, path)
     position = _position(record, params)
     rows = source.read(0, min(records._MODEL_ROWS, source.num_rows))

@@ -9,21 +9,21 @@ from typing import Any
 import jax
 
 from scirocco import _checks
-from scirocco.data import as_source
+from scirocco.data import as_devices, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
-from scirocco.run import probe, records, resuming, setup
-from scirocco.run.conclusion import conclude
+from scirocco.run.joining import CHAINS
 from scirocco.run.keeping import Keeping
-from scirocco.run.progress import Bar, Callback, Clock
+from scirocco.run.on_cluster import sample_on
+from scirocco.run.progress import Callback
+from scirocco.run.request import Request, carry_out
 from scirocco.run.result import Run
-from scirocco.run.session import Plan, Session
-from scirocco.run.sinks import MemorySink, Sink, StoreSink, store_groups
+from scirocco.run.session import Plan
 from scirocco.samplers import SGLD, Blocks, Sampler
 from scirocco.simplex import SCIR
-from scirocco.store import Store, holds_run, refuse_unless_free
+from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
 
 _DEFAULT_BATCH = 500
@@ -51,6 +51,8 @@ def sample(
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
     chain_method: str = "auto",
+    mesh: jax.sharding.Mesh | None = None,
+    client: Any = None,
 ) -> Run:
     """Draw from the posterior of `model` given `data`.
 
@@ -98,6 +100,13 @@ def sample(
         Show a bar when there is a terminal.
     chain_method
         "threads" (default on a CPU), "vmap" (default on accelerators).
+    mesh
+        Several devices: `jax.make_mesh((4,), ("rows",))` spreads the rows over them, and gradients are summed with one
+        `psum` a step; an axis called "chains" has chains of its own on each device instead. Batches are then stratified
+        by device (`scirocco.data.spread`). With `jax.distributed` all processes make the same call.
+    client
+        Several processes or machines: a `distributed.Client`, or the address of a Dask scheduler. Every chain is a task
+        on a worker; what a worker that dies had committed to `store` is not lost. Draws are those of one process.
 
     Returns
     -------
@@ -127,47 +136,25 @@ def sample(
     sampler = _default_sampler(model) if sampler is None else sampler
     estimator = default_estimator(model, source) if estimator is None else estimator
     _check_keeping(model, sampler, keep_gradients)
-    _check_store(store, resume, overwrite)
-    if store is not None and resume and holds_run(store):
-        asked = records.asked(sampler, estimator, plan)
-        return resuming.go_on(
-            store,
-            model,
-            source,
-            plan.num_samples,
-            params,
-            sampler,
-            estimator,
-            reducers,
-            callbacks,
-            progress,
-            asked,
-        )
-    clock = Clock()
-    bar = Bar(plan.num_steps, progress)
-    sink: Sink = MemorySink()
-    try:
-        problem = setup.compose(model, source, sampler, estimator, seed)
-        key = jax.random.key(seed)
-        ready = setup.prepare(problem, params, num_steps=plan.num_steps, num_chains=num_chains, key=key)
-        composed = _chains.Composed(problem.model, ready, plan.num_chains, key, plan.keeping)
-        chains = _chains.make_chains(composed, chain_method)
-        probe.check_first(problem, params, chains.first_density, chains.first_gradient)
-        record = {"configuration": records.configuration(problem, ready, plan)}
-        if store is not None:
-            record |= records.make(problem, ready, plan, sampler, estimator, dict(notes or {}))
-            spec = records.kept_spec(problem.model, ready, chains.first_state, plan.keeping)
-            sink = StoreSink(
-                Store.create(store, store_groups(spec), plan.num_chains, record, overwrite=overwrite), spec
-            )
-        setup_time = clock.read()
-        session = Session(chains, plan, sink, tuple(callbacks), bar, records.stamp(source))
-        if store is not None:
-            session.commit()  # from here on the run can be taken up
-        return conclude(session, problem, ready, record, {"setup": setup_time})
-    finally:
-        bar.close()
-        sink.close()
+    chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
+    _check_store(store, resume, overwrite, own_folder=not chains_apart)
+    request = Request(
+        model,
+        source,
+        params,
+        sampler,
+        estimator,
+        plan,
+        store,
+        resume,
+        overwrite,
+        reducers,
+        dict(notes or {}),
+        tuple(callbacks),
+        progress,
+        as_devices(mesh),
+    )
+    return sample_on(client, request) if chains_apart else carry_out(request)
 
 
 def _checked_plan(
@@ -205,7 +192,7 @@ def check_length(plan: Plan) -> None:
         )
 
 
-def _check_store(store: Any, resume: Any, overwrite: Any) -> None:
+def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> None:
     if store is None:
         if resume or overwrite:
             raise InvalidValueError(
@@ -216,7 +203,7 @@ def _check_store(store: Any, resume: Any, overwrite: Any) -> None:
         raise InvalidValueError(
             "`resume` goes on with the run in `store`, `overwrite` deletes it: choose one."
         )
-    if not (resume and holds_run(store)):
+    if own_folder and not (resume and holds_run(store)):
         refuse_unless_free(store, overwrite)
 
 

@@ -35,6 +35,8 @@ class Plan(NamedTuple):
     seed: int
     keeping: Keeping
     chain_method: str
+    first_chain: int = 0
+    """Number of the first chain, where others are run elsewhere."""
 
     @property
     def num_steps(self) -> int:
@@ -101,6 +103,7 @@ class Session:
         self.timing["sampling"] = clock.read() | {"steps": done}
         if consistent:
             self.commit()
+            self._agreed(0)  # whoever goes on finds what the one that writes has written
 
     @contextlib.contextmanager
     def _finishing_chunks(self) -> Iterator[None]:
@@ -121,9 +124,14 @@ class Session:
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    def _agreed(self, *numbers: int) -> list[int]:
+        """The same numbers in all processes that share the chains (the largest of each)."""
+        agree = getattr(self.chains, "agree", None)
+        return list(numbers) if agree is None else agree(list(numbers))
+
     def _chunk(self) -> None:
         burning = self.step < self.plan.num_burnin
-        steps = self._next_steps()
+        (steps,) = self._agreed(self._next_steps())
         begin = time.perf_counter()
         chunk = self.chains.advance(steps, _NEVER if burning else self.plan.thin)
         seconds = time.perf_counter() - begin
@@ -135,8 +143,14 @@ class Session:
         if not self._diverged(chunk):
             self.step += steps
             self._tell("burn-in" if burning else "sampling", None if burning else chunk.draws)
-            if self.sink.due():
-                self.commit()
+        due, stop, interrupt = self._agreed(
+            self.sink.due(), self.status == "stopped", bool(self._asked_to_stop)
+        )
+        self._asked_to_stop = bool(interrupt)
+        if stop:
+            self.status = "stopped"
+        if due and self.bad is None:
+            self.commit()
 
     def _next_steps(self) -> int:
         """As many steps as take about a third of a second, whole draws, within the buffers."""
@@ -189,7 +203,7 @@ class Session:
     def commit(self) -> None:
         """Make everything so far survive, where there is a store."""
         self._look_for_change(now_or_never=True)
-        if self.sink.path is None:
+        if self.sink.path is None and not getattr(self.chains, "among_processes", False):
             return
         progress = {
             "step": self.step,

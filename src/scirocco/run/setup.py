@@ -9,12 +9,24 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from scirocco import _tree
-from scirocco.data import ArraySource, Resident, Streamed, Table, as_source, to_device
+from scirocco.data import (
+    ArraySource,
+    Devices,
+    Resident,
+    Streamed,
+    Table,
+    as_source,
+    spread_over,
+    to_device,
+)
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import (
+    SVRG,
     Batching,
     ControlVariates,
     Estimator,
+    Full,
+    Minibatch,
     Prepared,
     Referenced,
     Stratified,
@@ -54,8 +66,15 @@ class Ready(NamedTuple):
     """Whether `start` only has the right shapes: the chains' states come from a store."""
 
 
-def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, seed: int) -> Problem:
-    """Check that the parts fit together, and put the data in order on the device."""
+def compose(
+    model: Posterior,
+    data: Data,
+    sampler: Sampler,
+    estimator: Estimator,
+    seed: int,
+    devices: Devices | None = None,
+) -> Problem:
+    """Check that the parts fit together, and put the data in order on the device, or on those that share them."""
     check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
     check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
@@ -70,6 +89,8 @@ def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator
     source = as_source(data)
     automatic = getattr(estimator, "sampling", "auto") == "auto"
     estimator = with_reference(sampler, estimator)
+    if devices is not None and devices.row_axes:
+        return _spread(model, source, sampler, estimator, seed, devices)
     batching = batching_of(model, sampler, estimator, source.num_rows)
     if isinstance(source, ArraySource):
         arranged = jax.tree.map(to_device, batching.arrange(source.arrays, seed))
@@ -81,6 +102,27 @@ def compose(model: Posterior, data: Data, sampler: Sampler, estimator: Estimator
         )
     table = Streamed(source, batching, automatic, estimator.needs_index)
     return Problem(model, source, Parts(sampler, estimator, table.batching, None), table)
+
+
+def _spread(
+    model: Posterior, source: Any, sampler: Sampler, estimator: Estimator, seed: int, devices: Devices
+) -> Problem:
+    """Rows shared by several devices."""
+    if isinstance(model, BlockModel):
+        raise InvalidValueError(
+            "sc.Blocks needs all rows on one device: use a mesh with an axis `chains` only."
+        )
+    if not isinstance(estimator, (Full, Minibatch, ControlVariates, SVRG)):
+        name = type(getattr(estimator, "inner", estimator)).__name__
+        raise InvalidValueError(
+            f"{type(sampler).__name__ if sampler.needs_reference else name} needs all rows on one device. Rows spread "
+            "over a mesh serve sc.Full, sc.Minibatch, sc.ControlVariates and sc.SVRG; a mesh with an axis `chains` "
+            "only serves all."
+        )
+    if isinstance(estimator, SVRG):  # its default follows from the number of all rows, not of a device's
+        estimator = estimator.resolved(source.num_rows)
+    table = spread_over(source, batching_of(model, sampler, estimator, source.num_rows), devices, seed)
+    return Problem(model, source, Parts(sampler, estimator, table.own, table.data), table)
 
 
 def batching_of(model: Posterior, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
@@ -233,10 +275,10 @@ def place(model: Posterior, table: Table, params: Params, key: Key) -> Params:
     if model.drive != "counts":
         return position
     count = min(table.num_rows, _ROWS)
-    return _spread(model, table.num_rows / count, position, table.spread_rows(count), key)
+    return _about_as_large(model, table.num_rows / count, position, table.spread_rows(count), key)
 
 
 @partial(jax.jit, static_argnums=0)
-def _spread(model: Posterior, factor: float, position: Params, rows: PyTree, key: Key) -> Params:
+def _about_as_large(model: Posterior, factor: float, position: Params, rows: PyTree, key: Key) -> Params:
     own = jax.random.fold_in(key, _TAG) if model.takes_key else None
     return model.spread(position, _tree.scale(factor, model.summand.total(position, rows, None, own)))

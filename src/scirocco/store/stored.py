@@ -74,7 +74,7 @@ class StoredArray:
         return values if dtype is None else values.astype(dtype, copy=False)
 
     def __getitem__(self, index: Any) -> Any:
-        chain, draw, *rest = _full_index(index, self.shape)
+        chain, draw, *rest = full_index(index, self.shape)
         if not isinstance(draw, slice):
             number, within = divmod(draw, self._group.chunk_draws)
             chunk = self._chunk(number)
@@ -118,7 +118,7 @@ class StoredArray:
         return values.astype(self.dtype, copy=False)
 
 
-def _full_index(index: Any, shape: tuple[int, ...]) -> list[Any]:
+def full_index(index: Any, shape: tuple[int, ...]) -> list[Any]:
     """One whole number (>= 0) or slice for every axis."""
     parts = list(index) if isinstance(index, tuple) else [index]
     dots = [place for place, part in enumerate(parts) if part is Ellipsis]

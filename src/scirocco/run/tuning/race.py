@@ -53,10 +53,10 @@ class Lanes:
         """Lanes for each setting."""
         self._feed = arena.table.feed(key)
         estimator = arena.parts.estimator
-        if arena.table.streamed and estimator.next_pass(1, arena.table.num_rows) is not None:
+        if not arena.table.whole and estimator.next_pass(1, arena.table.num_rows) is not None:
             raise InvalidValueError(
-                f"tuning on streamed data reads batches, and {type(estimator).__name__} makes passes over all rows: "
-                "tune with sc.ControlVariates or sc.Minibatch."
+                f"tuning on data that are not in one place reads batches, and {type(estimator).__name__} makes passes "
+                "over all rows: tune with sc.ControlVariates or sc.Minibatch."
             )
         keys = self._replicate_keys(np.zeros(self.count, int))
         self._shared, self.states = self._begin(keys)

@@ -1,0 +1,119 @@
+"""Some rows of a source as a source of their own: the shard of a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco.data import ArraySource
+from scirocco.errors import InvalidValueError
+from scirocco.types import PyTree, Rows
+
+_TAG = 0x5A4D  # rows and chains of one seed share no random numbers
+
+
+class RowsOf:
+    """Some rows of another source: the stretch `start`..`stop - 1`, or as many rows drawn at random.
+
+    Parameters
+    ----------
+    source
+        Where the rows are. A pickle holds its pickle (of a data folder: the path), and numbers.
+    start, stop
+        The stretch.
+    seed
+        None, or the seed of a random order of all rows: this source has the rows that are at `start`..`stop - 1` of
+        it, in the order of the source.
+
+    Examples
+    --------
+    >>> import numpy as np, scirocco as sc
+    >>> from scirocco.cluster.rows import RowsOf
+    >>> RowsOf(sc.data.as_source(np.arange(10.0, dtype=np.float32)), 4, 7).read(0, 3)
+    array([4., 5., 6.], dtype=float32)
+    """
+
+    def __init__(self, source: Any, start: int, stop: int, seed: int | None = None):
+        self.source, self.start, self.stop, self.seed = source, start, stop, seed
+        self.num_rows = stop - start
+        self.checked = bool(getattr(source, "checked", False))
+        self.shuffled = seed is None and bool(getattr(source, "shuffled", False))
+        self._fills = all("out" in inspect.signature(f).parameters for f in (source.take, source.read))
+        if seed is None and hasattr(source, "scatter"):  # the fast way of a data folder
+            self.places, self.scatter = source.places, self._scatter
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowsOf, (self.source, self.start, self.stop, self.seed)
+
+    @property
+    def row_spec(self) -> PyTree:
+        """Shape and dtype of one row."""
+        return self.source.row_spec
+
+    @cached_property
+    def _numbers(self) -> np.ndarray | None:
+        """Of the rows in the source, ascending: disks like to be read forwards."""
+        if self.seed is None:
+            return None
+        return np.sort(order(self.source.num_rows, self.seed)[self.start : self.stop])
+
+    def take(self, indices: np.ndarray, out: Rows | None = None) -> Rows:
+        """The rows with these numbers (among this source's), in this order."""
+        indices = np.asarray(indices)
+        if indices.size and (indices.min() < 0 or indices.max() >= self.num_rows):
+            raise InvalidValueError(f"`indices` must lie in 0..{self.num_rows - 1}, got {indices}.")
+        where = indices + self.start if self._numbers is None else self._numbers[indices]
+        return self._ask(self.source.take, (where,), out)
+
+    def read(self, start: int, stop: int, out: Rows | None = None) -> Rows:
+        """The rows start..stop-1 (up to the last one)."""
+        stop = min(stop, self.num_rows)
+        if self._numbers is None:
+            return self._ask(self.source.read, (self.start + start, self.start + stop), out)
+        return self._ask(self.source.take, (self._numbers[start:stop],), out)
+
+    def _ask(self, call: Callable[..., Rows], arguments: tuple[Any, ...], out: Rows | None) -> Rows:
+        if out is None:
+            return call(*arguments)
+        if self._fills:
+            return call(*arguments, out=out)
+        for to, values in zip(jax.tree.leaves(out), jax.tree.leaves(call(*arguments)), strict=True):
+            np.copyto(to, values, casting="same_kind")
+        return out
+
+    def _scatter(self, starts: list[int], slots: list[list[int]], run: int, places: Any) -> None:
+        self.source.scatter([self.start + start for start in starts], slots, run, places)
+
+    def fingerprint(self) -> str:
+        """Of the source, and of which of its rows these are."""
+        return self._marked(self.source.fingerprint())
+
+    def stamp(self) -> str:
+        """What the source looks at to notice that its files change."""
+        return self._marked(getattr(self.source, "stamp", self.source.fingerprint)())
+
+    def _marked(self, mark: str) -> str:
+        words = f"{mark} {self.start} {self.stop} {self.seed}"
+        return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+    def __repr__(self) -> str:
+        return f"RowsOf({self.source!r}, {self.start}, {self.stop}, seed={self.seed})"
+
+
+@lru_cache(maxsize=1)
+def order(num_rows: int, seed: int) -> np.ndarray:
+    """All row numbers in a uniformly random order, the same for the same seed."""
+    return np.random.default_rng([seed, _TAG]).permutation(num_rows)
+
+
+def held(source: Any) -> Any:
+    """The source to sample from in this process: rows that are in memory become arrays of their own."""
+    if isinstance(source, RowsOf) and isinstance(source.source, ArraySource):
+        return ArraySource(source.read(0, source.num_rows))
+    return source

@@ -1,0 +1,217 @@
+"""Jobs on the workers of a Dask cluster, or one after the other in this process: the same function, the same results.
+
+Dask starts a job anew when its worker dies, so a job should keep what it has on a disk and go on from there. A thread
+of a worker cannot be ended from outside: jobs that are no longer wanted end at their next word (`tell`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from scirocco import _checks
+from scirocco._extras import require
+from scirocco.cluster import worker
+from scirocco.cluster.worker import Tell, Ticket
+from scirocco.errors import InvalidValueError, SciroccoError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+OnProgress = Callable[[int, int], Any]
+
+_LOOK_SECONDS = 5.0
+_END_SECONDS = 30.0
+
+
+class WorkerError(SciroccoError, RuntimeError):
+    """The cluster could not carry a job to its end: its workers died again and again, or the connection ended."""
+
+
+class _Word(NamedTuple):
+    """What a worker said of a job: a step, or None when the job is over."""
+
+    number: int
+    step: int | None
+
+
+def run_tasks(
+    function: Callable[[Job, Tell], Result],
+    jobs: Sequence[Job],
+    *,
+    client: Any = None,
+    names: Sequence[str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> list[Result]:
+    """`function(job, tell)` for every job; the results, in the order of the jobs.
+
+    Parameters
+    ----------
+    function
+        Called with a job and with `tell`, a function of one number (the steps made so far): it reports progress, and
+        ends the job when it is no longer wanted. On a cluster both function and jobs are pickled, and a job is begun
+        again when its worker dies.
+    jobs
+        One argument for each task.
+    client
+        A `distributed.Client` (see `as_client`), or None: the jobs are done here, one after the other.
+    names
+        What the jobs are called in messages; "job 0", "job 1", ... by default.
+    on_progress
+        Called in this thread with the number of a job and its steps so far, at most about twice a second for each job
+        on a cluster. A job that was begun again may have fewer steps than before.
+
+    Returns
+    -------
+    list
+        The results.
+
+    Raises
+    ------
+    Exception
+        What `function` raised, with the job's name in it; the other jobs are cancelled, and none is tried again.
+    WorkerError
+        When a job's workers died again and again, or the connection to the cluster ended.
+
+    Examples
+    --------
+    >>> from scirocco.cluster import run_tasks
+    >>> run_tasks(lambda job, tell: job**2, [1, 2, 3])
+    [1, 4, 9]
+    """
+    jobs = list(jobs)
+    titles = [f"job {number}" for number in range(len(jobs))] if names is None else list(names)
+    if len(titles) != len(jobs):
+        raise InvalidValueError(f"there are {len(jobs)} jobs, and {len(titles)} names for them.")
+    heard = on_progress or (lambda number, step: None)
+    if client is None:
+        return [_here(function, job, n, titles[n], heard) for n, job in enumerate(jobs)]
+    return _Tasks(client, titles, heard).run(function, jobs)
+
+
+def _here(function: Any, job: Any, number: int, title: str, heard: OnProgress) -> Any:
+    try:
+        return function(job, lambda step: heard(number, int(step)))
+    except Exception as error:
+        named(error, title)
+        raise
+
+
+def named(error: BaseException, title: str) -> BaseException:
+    """The same error, saying which job it comes from."""
+    first = error.args[0] if error.args else None
+    if isinstance(error, SciroccoError) and isinstance(first, str) and not isinstance(error, ImportError):
+        error.args = (f"{title}: {first}", *error.args[1:])
+    else:
+        error.add_note(f"This happened in {title}.")
+    return error
+
+
+class _Tasks:
+    """The jobs of one call on a cluster."""
+
+    def __init__(self, client: Any, titles: list[str], heard: OnProgress):
+        self.client, self.titles, self.heard = client, titles, heard
+        self.run_id = f"scirocco-{uuid.uuid4().hex}"
+        self.words: queue.SimpleQueue[_Word] = queue.SimpleQueue()
+        self.pending: dict[int, Any] = {}
+
+    def run(self, function: Any, jobs: list[Any]) -> list[Any]:
+        results: dict[int, Any] = {}
+        with self._listening():
+            try:
+                self._submit(function, jobs)
+                while len(results) < len(jobs):
+                    word = self._next_word()
+                    if word.step is not None:
+                        self.heard(word.number, word.step)
+                    elif word.number not in results:
+                        results[word.number] = self._result(word.number)
+            except BaseException:
+                self._stop()
+                raise
+        return [results[number] for number in range(len(jobs))]
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Workers' words come as events of a topic of this call's own."""
+        self.client.subscribe_topic(self.run_id, lambda event: self.words.put(_Word(*event[1])))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):  # the connection may be gone
+                self.client.unsubscribe_topic(self.run_id)
+
+    def _submit(self, function: Any, jobs: list[Any]) -> None:
+        pickled = require("cloudpickle", "tasks on a cluster").dumps(function)
+        for number, job in enumerate(jobs):
+            key = f"{self.titles[number].replace(' ', '-')}-{self.run_id}"
+            future = self.client.submit(
+                worker.work, pickled, job, Ticket(self.run_id, number), key=key, pure=False, retries=0
+            )
+            self.pending[number] = future
+            future.add_done_callback(lambda _, number=number: self.words.put(_Word(number, None)))
+
+    def _next_word(self) -> _Word:
+        warned = False
+        while True:
+            try:
+                return self.words.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                self._check_connection()
+                if not warned and not self.client.nthreads():
+                    warned = True
+                    _checks.warn(
+                        f"the cluster at {self.client.scheduler.address} has no workers left; the jobs wait for new "
+                        "ones and go on there."
+                    )
+
+    def _check_connection(self) -> None:
+        if self.client.status not in ("running", "connecting", "newly-created"):
+            raise WorkerError(
+                f"the connection to the cluster ended ({self.client.status}) before all jobs did. What they have "
+                "stored is safe: connect again and resume."
+            )
+
+    def _result(self, number: int) -> Any:
+        # a result that nobody refers to need not be made again when the worker that holds it dies
+        future, title = self.pending.pop(number), self.titles[number]
+        if future.status in (
+            "finished",
+            "pending",
+            "lost",
+        ):  # lost with its worker a moment ago: it is made again
+            return future.result()
+        if future.status != "error":
+            self._check_connection()
+            raise WorkerError(
+                f"{title} was {future.status} by the cluster (its scheduler was restarted, or somebody cancelled it). "
+                "What it has stored is safe: resume."
+            )
+        error = future.exception()
+        if isinstance(error, require("distributed", "tasks").KilledWorker):
+            count = error.allowed_failures + 1
+            died = f"{count} workers died one after the other" if count > 1 else "1 worker died"
+            raise WorkerError(
+                f"{title}: {died} while running it, so it is not tried again. Most often memory did not suffice: look "
+                "at the workers' logs, give them more, or make smaller shards."
+            ) from error
+        raise named(error, title)
+
+    def _stop(self) -> None:
+        """Cancel what waits, and wait until what runs has ended at its next word."""
+        with contextlib.suppress(Exception):  # the reason for stopping is what the user should see
+            self.client.run(worker.stop, self.run_id, on_error="ignore")
+            self.client.cancel(list(self.pending.values()))
+            end = time.monotonic() + _END_SECONDS
+            while time.monotonic() < end:
+                left = self.client.run(worker.num_running, self.run_id, on_error="ignore")
+                if not any(left.values()):
+                    return
+                time.sleep(0.1)
+            _checks.warn(
+                f"some jobs have not ended {_END_SECONDS:g} s after they were cancelled; they will at their next step."
+            )
