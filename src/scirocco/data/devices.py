@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any, NamedTuple
 
@@ -37,6 +38,11 @@ class Devices(NamedTuple):
     def many_processes(self) -> bool:
         """Whether other processes (`jax.distributed`) own some of the devices."""
         return any(device.process_index != jax.process_index() for device in self.mesh.devices.flat)
+
+    def in_use(self) -> Any:
+        """Context in which these devices are used, also where the user has set another mesh (`jax.set_mesh`)."""
+        other = not jax.sharding.get_abstract_mesh().empty
+        return jax.set_mesh(self.mesh) if other else contextlib.nullcontext()
 
     def over_rows(self) -> NamedSharding:
         """First axis over the devices that share the rows."""

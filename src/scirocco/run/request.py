@@ -58,6 +58,13 @@ class Begun(NamedTuple):
 
 def carry_out(request: Request) -> Run:
     """Start the run, or go on with one that is in the store."""
+    if request.devices is None:
+        return _carry_out(request)
+    with request.devices.in_use():
+        return _carry_out(request)
+
+
+def _carry_out(request: Request) -> Run:
     plan, store = request.plan, request.store
     if store is not None and request.resume and holds_run(store):
         asked = records.asked(request.sampler, request.estimator, plan, request.devices)

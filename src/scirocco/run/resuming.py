@@ -87,10 +87,12 @@ def resume(
             raise InvalidValueError("`callbacks` and `mesh` are not for chains that are tasks on a cluster.")
         method = (params, sampler, estimator, reducers)
         return resume_on(client, os.fspath(path), model, source, num_samples, method, progress)
-    return go_on(
-        *(path, model, source, num_samples, params, sampler),
-        *(estimator, reducers, callbacks, progress, None, as_devices(mesh)),
-    )
+    devices = as_devices(mesh)
+    with contextlib.nullcontext() if devices is None else devices.in_use():
+        return go_on(
+            *(path, model, source, num_samples, params, sampler),
+            *(estimator, reducers, callbacks, progress, None, devices),
+        )
 
 
 def go_on(
