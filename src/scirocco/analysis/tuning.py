@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from scirocco import _checks
+from scirocco.analysis.tuning_on_cluster import tune_on
 from scirocco.data import as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratified, Weighted
@@ -38,6 +39,7 @@ def tune(
     num_steps: int = NUM_STEPS,
     seconds: float | None = 60.0,
     seed: int = 0,
+    client: Any = None,
 ) -> Tuning:
     r"""Choose step size, and whatever else is wanted, by trying many settings side by side.
 
@@ -70,6 +72,10 @@ def tune(
         No further round begins after so long; None: no limit. The same seed gives the same choice unless this cuts in.
     seed
         Of everything random.
+    client
+        A `distributed.Client`, or the address of a Dask scheduler: the values of the longest entry of `over` are shared
+        out among its workers. Each holds a race among its own, and the settings that reach the last round of theirs are
+        compared by their discrepancies, which are measured in the same way everywhere.
 
     Returns
     -------
@@ -90,6 +96,17 @@ def tune(
     num_steps = _checks.positive_int(num_steps, "num_steps", minimum=10)
     over = check_over(over or {})
     source = as_source(data)
+    if client is not None:
+        shared = {
+            "sampler": sampler,
+            "estimator": estimator,
+            "preconditioner": preconditioner,
+            "method": method,
+            "num_steps": num_steps,
+            "seconds": seconds,
+            "seed": seed,
+        }
+        return tune_on(client, tune, model, source, params, over, shared)
     sampler = SGLD() if sampler is None else sampler
     estimator = default_estimator(model, source) if estimator is None else estimator
     setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")

@@ -138,6 +138,9 @@ def allocate(
         s0, s1 = stream(seed[0], seed[1], uint64(block))
         for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
             row, bound, total, length = rows[place], bounds[place], 0.0, 0
+            if row < 0:
+                s0, s1, u = uniform(s0, s1)
+                continue
             for j in range(num):
                 weights[uint64(j)] = 1.0 if components[uint64(j)] > bound else 0.0
             for entry in range(indptr[row], indptr[row + 1]):

@@ -104,7 +104,8 @@ def allocate(
 ) -> None:
     """Draw labels: component j with probability proportional to f(x_i | θ_j) among those with ω_j > u_i.
 
-    Blocks `first` to `last` of the batch. If every density is 0 to a double a row stays where it was.
+    Blocks `first` to `last` of the batch. If every density is 0 to a double a row stays where it was. A row -1 is left
+    out: others are drawn as if it were there.
     """
     # A few components more, of weight 0, so that loops are made of whole vectors.
     num = min((num + VECTOR - 1) // VECTOR * VECTOR, components.size)
@@ -113,6 +114,9 @@ def allocate(
         s0, s1 = stream(seed[0], seed[1], uint64(block))
         for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.size)):
             row = rows[place]
+            if row < 0:
+                s0, s1, u = uniform(s0, s1)
+                continue
             bound = bounds[place]
             for j in range(num):
                 weights[uint64(j)] = 1.0 if components[uint64(j)] > bound else 0.0

@@ -34,15 +34,23 @@ class MixtureChain:
         From `settings.resolve`.
     seed, chain
         The chain's random numbers follow from both.
+    labelling
+        What draws labels for the slice samplers, see `Slices`.
     """
 
-    def __init__(self, rows: Any, family: Any, settings: Settings, seed: int, chain: int):
+    def __init__(
+        self, rows: Any, family: Any, settings: Settings, seed: int, chain: int, labelling: Any = None
+    ):
         self.family, self.settings = family, settings
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.step = 0
         self.num_rows: int = rows.num_rows
-        engine = Collapsed if settings.sampler == "collapsed" else Slices
-        self.engine: Any = engine(rows, family, settings, np.random.default_rng([self.seed, _ROWS]))
+        rng = np.random.default_rng([self.seed, _ROWS])
+        self.engine: Any
+        if settings.sampler == "collapsed":
+            self.engine = Collapsed(rows, family, settings, rng)
+        else:
+            self.engine = Slices(rows, family, settings, rng, labelling)
         self._warned = False
 
     def advance(self, num_steps: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.models import fits
-from scirocco.models.dp import prediction, saved
+from scirocco.models.dp import prediction, saved, sharded
 from scirocco.models.dp import settings as given
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.results import Results
@@ -149,6 +150,8 @@ class DPMixture(fits.Conventions, Results):
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
+        client: Any = None,
+        num_shards: int | None = None,
     ) -> DPMixture:
         """Draw clusters given rows.
 
@@ -166,47 +169,41 @@ class DPMixture(fits.Conventions, Results):
             kept in `run_.scores`.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
+        client
+            A `distributed.Client`, or the address of a Dask scheduler: labels are drawn on its workers, with all
+            samplers but "collapsed". The draws are the same as in this process, whatever workers there are and even if
+            some are killed. The rows are written once, beside the store or in the folder of temporary files, where
+            workers must be able to read them.
+        num_shards
+            Tasks of a step; by default one for each thread of the workers.
         """
         family = given.base(self.base).resolve(X)
         everything = family.rows(X)
         rows = self._shuffled(family, everything)
         settings = self._settings(family, rows)
-        fit = fits.Fit(
-            saved.KIND,
-            {**settings.as_json(), "family": family.as_json()},
-            lambda: saved.fingerprint(family, everything),
-            rows.num_rows,
-            saved.spec(family, settings),
-            lambda: [
-                MixtureChain(rows, family, settings, self.seed, chain) for chain in range(self.num_chains)
-            ],
-            _checks.positive_int(self.num_chains, "num_chains"),
-            _checks.positive_int(self.num_draws, "num_draws"),
-            _checks.positive_int(self.seed, "seed", minimum=0),
-            fits.check_length(
-                num_steps,
-                num_epochs,
-                max_seconds,
-                num_rows=rows.num_rows,
-                batch_size=settings.batch_size,
-                default_epochs=min(1000, max(_DEFAULT_EPOCHS, _DEFAULT_LABELS // rows.num_rows)),
-            ),
-            fits.check_discard(self.discard),
-            capacity=8,
+        length = fits.check_length(
+            num_steps,
+            num_epochs,
+            max_seconds,
+            num_rows=rows.num_rows,
+            batch_size=settings.batch_size,
+            default_epochs=min(1000, max(_DEFAULT_EPOCHS, _DEFAULT_LABELS // rows.num_rows)),
         )
+        fit = self._fit(family, everything, rows, settings, length)
         if store is None:
             saved.warn_if_large(fit)
         watch = () if validation is None else (_watcher(family, family.rows(validation)),)
         judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
-        run = fits.run_fit(
-            fit,
-            store=store,
-            resume=resume,
-            overwrite=overwrite,
-            callbacks=(*callbacks, *watch),
-            progress=progress,
-            extra=saved.extra(self.get_params(), family, judges),
-        )
+        with sharded.labelling_on(client, num_shards, rows, family, settings.sampler, store) as labelling:
+            run = fits.run_fit(
+                dataclasses.replace(fit, make_chains=lambda: self._chains(rows, family, settings, labelling)),
+                store=store,
+                resume=resume,
+                overwrite=overwrite,
+                callbacks=(*callbacks, *watch),
+                progress=progress,
+                extra=saved.extra(self.get_params(), family, judges),
+            )
         if run.draws is None:
             if run.status == "interrupted":
                 raise KeyboardInterrupt
@@ -243,8 +240,7 @@ class DPMixture(fits.Conventions, Results):
                 chain.take_in(rows)
         else:
             settings = given.resolve(self.get_params(), family.kind, _MANY)
-            number = _checks.positive_int(self.num_chains, "num_chains")
-            online = [MixtureChain(rows, family, settings, self.seed, chain) for chain in range(number)]
+            online = self._chains(rows, family, settings)
             self._online, self._latest = online, [[] for _ in online]
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
@@ -287,6 +283,30 @@ class DPMixture(fits.Conventions, Results):
         return model
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _fit(
+        self, family: Any, everything: Any, rows: Any, settings: Settings, length: fits.Length
+    ) -> fits.Fit:
+        return fits.Fit(
+            saved.KIND,
+            {**settings.as_json(), "family": family.as_json()},
+            lambda: saved.fingerprint(family, everything),
+            rows.num_rows,
+            saved.spec(family, settings),
+            lambda: self._chains(rows, family, settings),
+            _checks.positive_int(self.num_chains, "num_chains"),
+            _checks.positive_int(self.num_draws, "num_draws"),
+            _checks.positive_int(self.seed, "seed", minimum=0),
+            length,
+            fits.check_discard(self.discard),
+            capacity=8,
+        )
+
+    def _chains(
+        self, rows: Any, family: Any, settings: Settings, labelling: Any = None
+    ) -> list[MixtureChain]:
+        number = _checks.positive_int(self.num_chains, "num_chains")
+        return [MixtureChain(rows, family, settings, self.seed, chain, labelling) for chain in range(number)]
 
     def _settings(self, family: Any, rows: Any) -> Settings:
         return given.resolve(self.get_params(), family.kind, rows.num_rows)

@@ -51,10 +51,14 @@ class Slices:
         From `settings.resolve`.
     rng
         For the labels to begin with: uniform over `initial_clusters`; sticks and components from the prior.
+    labelling
+        What draws the labels of a batch (`sharded.Shards`); None: this process.
     """
 
-    def __init__(self, rows: Any, family: Any, settings: Settings, rng: np.random.Generator):
-        self.family, self.settings = family, settings
+    def __init__(
+        self, rows: Any, family: Any, settings: Settings, rng: np.random.Generator, labelling: Any = None
+    ):
+        self.family, self.settings, self._labelling = family, settings, labelling
         self.data = family.kernel_data(rows)
         self.keeps = settings.counts == "kept"
         self.alpha = concentration.start(settings.concentration)
@@ -164,6 +168,16 @@ class Slices:
         return _METHODS[self.settings.sampler], sizes(step_number)
 
     def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
+        if self._labelling is None:
+            chosen = self._drawn(batch, bounds, known, seed)
+        else:
+            chosen = self._labelling.draw(
+                batch, self.labels, bounds, self.parameters, self.weights, known, seed
+            )
+        self.num = kernels().relabel(batch, self.data, self.labels, chosen, self.clusters, self.keeps)
+
+    def _drawn(self, batch: Array, bounds: Array, known: int, seed: Array) -> Array:
+        """Labels of a batch, drawn in this process."""
         chosen = np.empty(batch.size, np.int32)
         work = functools.partial(
             row_kernels(self.family.kind).allocate,
@@ -174,7 +188,7 @@ class Slices:
             run_blocks(work, blocks, self.settings.num_threads)
         else:
             work(0, blocks)
-        self.num = kernels().relabel(batch, self.data, self.labels, chosen, self.clusters, self.keeps)
+        return chosen
 
     @property
     def num_clusters(self) -> int:

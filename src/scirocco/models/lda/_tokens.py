@@ -71,9 +71,7 @@ def from_counts(indptr: Any, words: Any, counts: Any, documents: Any = None) -> 
     numbers = np.asarray(words, np.int64)
     repeats = np.asarray(counts).astype(np.int64)
     _check_rows(starts, numbers, repeats)
-    distinct, rows = _distinct(
-        numbers[repeats > 0] if repeats.size and repeats.min() == 0 else numbers, numbers
-    )
+    distinct, rows = _distinct(_present(numbers, repeats), numbers)
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(repeats)])
     names = np.arange(starts.size - 1) if documents is None else np.array(documents, np.int64)
     if names.shape != (starts.size - 1,) or (names.size and names.min() < 0):
@@ -82,6 +80,15 @@ def from_counts(indptr: Any, words: Any, counts: Any, documents: Any = None) -> 
             f"got shape {names.shape}{f' and {names.min()}' if names.size else ''}."
         )
     return Batch(ends[starts], np.repeat(rows, repeats), distinct, names)
+
+
+def distinct_words(words: Array, counts: Array) -> Array:
+    """The numbers of the words that have a token, ascending: `from_counts(...).distinct` without the tokens."""
+    return _distinct(_present(words, counts), words)[0]
+
+
+def _present(words: Array, counts: Array) -> Array:
+    return words[counts > 0] if counts.size and counts.min() == 0 else words
 
 
 def _distinct(present: Array, words: Array) -> tuple[Array, Array]:

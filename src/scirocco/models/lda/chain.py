@@ -27,9 +27,11 @@ class TopicChain:
         From `settings.resolve`.
     seed, chain
         The chain's random numbers follow from both.
+    counting
+        What makes the local steps of a chain without memory; None: this process.
     """
 
-    def __init__(self, corpus: Any, settings: Settings, seed: int, chain: int):
+    def __init__(self, corpus: Any, settings: Settings, seed: int, chain: int, counting: Any = None):
         self.settings = settings
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.step = 0
@@ -43,7 +45,7 @@ class TopicChain:
         if settings.memory == "documents":
             self.engine = Remembered(corpus, settings)
         else:
-            self.engine = Estimated(corpus.vocabulary_size, settings, self.seed)
+            self.engine = Estimated(corpus.vocabulary_size, settings, self.seed, counting)
 
     def take_over(self, corpus: Any, total: int) -> None:
         """Go on with other documents, of a corpus of `total`; only without memory."""

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.models.lda import langevin, local
+from scirocco.models.lda import langevin
+from scirocco.models.lda.counting import Here
 from scirocco.models.lda.langevin_natural import CentredTopics
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.steps import Steps
-from scirocco.models.lda.supply import Delivery, Supply
+from scirocco.models.lda.supply import Supply
 from scirocco.models.lda.topics import Arrays, ControlledTopics, LazyTopics, Topics
 
 SeedWords = Callable[[int], tuple[int, int]]
@@ -19,10 +20,11 @@ _READ, _UPDATE, _LOCAL, _REFERENCE, _DRAW = 1, 2, 3, 4, 5  # purposes of random 
 
 
 class Estimated:
-    """The topics of one chain, moved by what batches say."""
+    """The topics of one chain, moved by what batches say; `counting` makes the local step (see `counting.Here`)."""
 
-    def __init__(self, num_words: int, settings: Settings, seed: int):
+    def __init__(self, num_words: int, settings: Settings, seed: int, counting: Any = None):
         self.settings = settings
+        self.counting = Here(settings) if counting is None else counting
         size, threads = (num_words, settings.num_topics), settings.num_threads
         self.topics: Topics
         if settings.sampler == "scir":
@@ -32,23 +34,21 @@ class Estimated:
         else:
             options: dict[str, Any] = dict(settings.options)
             self.topics = langevin.begin(settings.sampler, *size, settings.beta, seed, threads, **options)
-        self.steps = Steps(settings.sampler, settings.step_size, *size)
+        self.steps = Steps(settings.sampler, settings.step_size, *size, settings.steps_per_exchange)
 
     def step(self, supply: Supply, number: int, seed: SeedWords) -> None:
         """Renew the reference if it is time, then one batch."""
-        settings, topics = self.settings, self.topics
+        settings, topics, counts = self.settings, self.topics, self.counting.counts
         if self._refers(number):
             self._refer(supply, number, seed)
         delivery = supply.next(settings.batch_size)
-        batch = _tokens(delivery)
+        batch = self.counting.prepare(delivery)
         if not len(batch.distinct):
             return
-        found = self._local(batch, topics.read(batch.distinct, seed(_READ)), seed(_LOCAL))
+        found = counts(batch, topics.read(batch.distinct, seed(_READ)), seed(_LOCAL))
         if isinstance(topics, CentredTopics) and topics.centred:
             # the same random numbers at the centre, so that most of the noise is common to both
-            topics.control(
-                batch.distinct, self._local(batch, topics.read_centre(batch.distinct), seed(_LOCAL))
-            )
+            topics.control(batch.distinct, counts(batch, topics.read_centre(batch.distinct), seed(_LOCAL)))
         num_documents = len(delivery.documents)
         time = self.steps.time(number, found, num_documents, supply.total)
         topics.update(batch.distinct, found, supply.total / num_documents, time, seed(_UPDATE))
@@ -63,29 +63,10 @@ class Estimated:
         topics = self.topics
         assert isinstance(topics, (ControlledTopics, CentredTopics))
         delivery = supply.reference(self.settings.refresh_size, number)
-        batch = _tokens(delivery)
+        batch = self.counting.prepare(delivery)
         weights = topics.read(batch.distinct, seed(_READ))
-        found = self._local(batch, weights, seed(_REFERENCE))
+        found = self.counting.counts(batch, weights, seed(_REFERENCE))
         topics.refer(batch.distinct, found, supply.total / len(delivery.documents))
-
-    def _local(self, batch: local.Batch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-        """The counts (words, topics) of a batch, given its topics."""
-        settings = self.settings
-        if settings.local == "cvb0":
-            return local.cvb0(
-                batch, weights, settings.alpha, iterations=settings.sweeps, num_threads=settings.num_threads
-            ).counts
-        if settings.local == "parallel":
-            return _parallel(batch, weights, settings, seed)
-        return local.gibbs(
-            seed,
-            batch,
-            weights,
-            settings.alpha,
-            sweeps=settings.sweeps,
-            burn_in=settings.burn_in,
-            num_threads=settings.num_threads,
-        ).counts
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω at the present time, (topics, words)."""
@@ -106,33 +87,3 @@ class Estimated:
             {name.partition(".")[2]: value for name, value in state.items() if name.startswith("topics.")}
         )
         self.steps.restore_state(state)
-
-
-def _tokens(delivery: Delivery) -> local.Batch:
-    return local.from_counts(*delivery.rows, delivery.documents)
-
-
-def _parallel(
-    batch: local.Batch, weights: np.ndarray, settings: Settings, seed: tuple[int, int]
-) -> np.ndarray:
-    """The local step on an accelerator; shapes are rounded up, so that few are compiled."""
-    import jax
-
-    from scirocco.models.lda import local_jax
-
-    index, count = local_jax.padded(batch)
-    rows = -(-len(weights) // 1024) * 1024
-    table = np.empty((rows, weights.shape[1]), np.float32)
-    table[: len(weights)], table[len(weights) :] = weights, 1.0  # the rest are words of no document
-    words = jax.numpy.asarray(np.array(seed, np.uint64).astype(np.uint32))
-    key = jax.random.wrap_key_data(words, impl="threefry2x32")
-    found: Any = local_jax.gibbs_parallel(
-        key,
-        index,
-        count,
-        table,
-        settings.alpha.astype(np.float32),
-        sweeps=settings.sweeps,
-        burn_in=settings.burn_in,
-    )
-    return np.asarray(found.counts)[: len(weights)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.models import fits
-from scirocco.models.lda import fitting, prediction, saved
+from scirocco.models.lda import fitting, prediction, saved, sharded
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus, as_corpus
 from scirocco.models.lda.results import Results, all_rows, fold_in
@@ -154,6 +154,9 @@ class LDA(fits.Conventions, Results):
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
+        client: Any = None,
+        num_shards: int | None = None,
+        steps_per_exchange: int = 1,
     ) -> LDA:
         """Draw topics given documents.
 
@@ -172,9 +175,23 @@ class LDA(fits.Conventions, Results):
             Documents to score while the chains run: their perplexity is shown and kept in `run_.scores`.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
+        client
+            A `distributed.Client`, or the address of a Dask scheduler: the local steps, which are nearly all the work,
+            are made on its workers, without memory of documents. The draws are the same as with memory="none" in this
+            process, whatever workers there are and even if some are killed. Workers read the corpus by its path: give
+            one that they see too; a corpus in memory is written once, beside the store or in the folder of temporary
+            files.
+        num_shards
+            Tasks of a step; by default one for each thread of the workers.
+        steps_per_exchange
+            ℓ: the counts of a batch drive ℓ steps of the schedule, with samplers "scir" and "scir_cv". Given the counts
+            a step of the CIR process of size h, ℓ times, has exactly the law of one of size ℓh, and is made as one: the
+            chain is that of step size ℓh with an estimate for each. Old counts add no further error, but the longer
+            step does: the excess of the stationary variance of θ, Var(â) tanh(ℓh/2), grows with ℓ.
         """
         corpus = X if isinstance(X, DocumentStream) else as_corpus(X, vocabulary)
-        settings = self._settings(_size(corpus))
+        remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
+        settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
         length = fitting.check_length(
             num_steps, num_epochs, max_seconds, corpus.num_documents, settings.batch_size, settings.growth
         )
@@ -190,15 +207,16 @@ class LDA(fits.Conventions, Results):
         )
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
-        self.run_ = fitting.fit(
-            task,
-            store=store,
-            resume=resume,
-            overwrite=overwrite,
-            callbacks=(*callbacks, *watch),
-            progress=progress,
-            extra=self._extra(corpus.vocabulary),
-        )
+        with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
+            self.run_ = fitting.fit(
+                task._replace(counting=counting),
+                store=store,
+                resume=resume,
+                overwrite=overwrite,
+                callbacks=(*callbacks, *watch),
+                progress=progress,
+                extra=self._extra(corpus.vocabulary),
+            )
         assert self.run_ is not None
         self.__dict__.pop("_online", None)
         self._keep(self.run_.draws, self.run_.stats)

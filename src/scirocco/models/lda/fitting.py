@@ -44,6 +44,8 @@ class Task(NamedTuple):
     """The share of the run that is thrown away."""
     growth_asked: Any = None
     """As the user gave it."""
+    counting: Any = None
+    """What makes the local steps, see `counting.Here`; no part of what is drawn."""
 
     def with_growth(self, growth: growing.Growth) -> Task:
         """With other stages."""
@@ -101,4 +103,7 @@ def _chains(task: Task) -> list[TopicChain]:
     corpora = [task.corpus] * task.num_chains
     if isinstance(task.corpus, DocumentStream):
         corpora = task.corpus.copies(task.num_chains)
-    return [TopicChain(corpus, task.settings, task.seed, chain) for chain, corpus in enumerate(corpora)]
+    return [
+        TopicChain(corpus, task.settings, task.seed, chain, task.counting)
+        for chain, corpus in enumerate(corpora)
+    ]

@@ -17,13 +17,14 @@ from scirocco.diffusions.host import _arguments as arguments
 from scirocco.diffusions.host._arguments import Array
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.lda._tokens import Batch, from_counts
+from scirocco.models.lda._tokens import Batch, distinct_words, from_counts
 
-__all__ = ["Batch", "Local", "cvb0", "from_counts", "gibbs"]
+__all__ = ["Batch", "Local", "cvb0", "distinct_words", "from_counts", "gibbs"]
 
 _GIBBS = 11  # the same seed gives unrelated numbers to different functions
 _FEW_TOPICS = 25  # up to which the dense kernel is as fast; measured by benchmarks/lda_local.py
 _FEW_DRAWS = 20_000  # not worth waking a thread for: about a millisecond of work
+CVB0_UNIT = 2.0**-32  # of sums as whole numbers
 _UNPLACED = {np.dtype(np.int32): -1, np.dtype(np.uint16): 65535}
 
 
@@ -33,7 +34,8 @@ class Local(NamedTuple):
     Attributes
     ----------
     counts
-        float32, (words, topics): how many tokens of each word of the batch have each topic, on average.
+        float32, (words, topics): how many tokens of each word of the batch have each topic, on average. With `whole`
+        the integers that it is made of.
     document_topics
         float32, (documents, topics): how many tokens of each document have each topic, on average; None if not asked
         for.
@@ -56,6 +58,7 @@ def gibbs(
     rao_blackwell: bool = False,
     num_threads: int | None = None,
     kernel: str = "auto",
+    whole: bool = False,
 ) -> Local:
     """Collapsed Gibbs sweeps over the topics of a batch's tokens, with the topics' words fixed.
 
@@ -93,6 +96,9 @@ def gibbs(
         Default: all cores.
     kernel
         "sparse", "dense", or "auto": by the number of topics.
+    whole
+        Return the counts as sums over the sweeps after the burn-in, whole numbers that can be added to those of other
+        documents in any order; not with `rao_blackwell`.
 
     Returns
     -------
@@ -115,6 +121,8 @@ def gibbs(
     if burn_in >= sweeps:
         raise InvalidValueError(f"`burn_in` must be below `sweeps` ({sweeps}), got {burn_in}.")
     _checks.choice(kernel, "kernel", ("auto", "sparse", "dense"))
+    if whole and rao_blackwell:
+        raise InvalidValueError("`whole` sums are of topics drawn: leave `rao_blackwell` out.")
     kernels = _kernels()
     table, concentration = _topics(kernels, batch, weights, alpha)
     state = _state(z, batch, table.shape[1])
@@ -136,7 +144,7 @@ def gibbs(
 
     _share(work, batch, sweeps, num_threads)
     factor = 1.0 / (kept * (kernels.UNIT if rao_blackwell else 1.0))
-    counts = _means(kernels, slabs, (table, concentration, sums), factor)
+    counts = slabs.total()[0] if whole else _means(kernels, slabs, (table, concentration, sums), factor)
     return Local(counts, (mixes / kept).astype(np.float32) if keep_documents else None)
 
 
@@ -148,6 +156,7 @@ def cvb0(
     iterations: int,
     keep_documents: bool = False,
     num_threads: int | None = None,
+    whole: bool = False,
 ) -> Local:
     """Expected counts by CVB0, the zeroth-order collapsed variational method, with the topics' words fixed.
 
@@ -161,6 +170,8 @@ def cvb0(
         As for `gibbs`.
     iterations
         Passes over each document, about ten.
+    whole
+        Return the counts as whole multiples of `CVB0_UNIT`.
 
     Returns
     -------
@@ -190,7 +201,8 @@ def cvb0(
         slabs.put(slab, rest)
 
     _share(work, batch, iterations, num_threads)
-    counts = _means(kernels, slabs, (table, concentration, table[:0]), 1.0 / kernels.UNIT)
+    topics = (table, concentration, table[:0])
+    counts = slabs.total()[0] if whole else _means(kernels, slabs, topics, CVB0_UNIT)
     return Local(counts, mixes if keep_documents else None)
 
 

@@ -58,6 +58,8 @@ class Settings:
     learn_alpha: bool
     learn_beta: bool
     num_threads: int | None
+    steps_per_exchange: int = 1
+    """Steps of the schedule that the counts of one batch drive."""
 
     def as_json(self) -> dict[str, Any]:
         """For records."""
@@ -117,6 +119,7 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         _learns(given, "learn_alpha", with_memory),
         _learns(given, "learn_beta", with_memory),
         None if given["num_threads"] is None else _checks.positive_int(given["num_threads"], "num_threads"),
+        _exchange(given, with_memory),
     )
 
 
@@ -161,6 +164,22 @@ def _step_size(given: dict[str, Any]) -> schedules.Schedule | None:
         return None if given["sampler"] in METHODS else DEFAULT
     schedule = schedules.normalise(given["step_size"], "LDA")
     return schedule if isinstance(schedule, schedules.Schedule) else schedules.constant(float(schedule))
+
+
+def _exchange(given: dict[str, Any], with_memory: bool) -> int:
+    """Steps that one batch drives: more than one only where they make one longer step, exactly."""
+    number = _checks.positive_int(given.get("steps_per_exchange", 1), "steps_per_exchange")
+    if number > 1 and (with_memory or given["sampler"] not in ("scir", "scir_cv")):
+        why = (
+            'memory="documents" draws the topics anew at every step'
+            if with_memory
+            else f'the Euler steps of sampler="{given["sampler"]}" on the same counts are not one longer step'
+        )
+        raise InvalidValueError(
+            f'`steps_per_exchange` = {number} goes with sampler="scir" or "scir_cv" and memory="none": {why}. Leave it '
+            "out, or take a larger `batch_size`."
+        )
+    return number
 
 
 def _spare(given: Any, num_topics: int) -> int:

@@ -41,10 +41,20 @@ class Steps:
         A schedule in the sampler's own unit. None: by the corpus (for those of `langevin`).
     num_words, num_topics
         V and K.
+    together
+        Steps of the schedule that one batch drives. Given the counts, steps of the CIR process make one of their
+        length, exactly: so it is made as one.
     """
 
-    def __init__(self, sampler: str, given: schedules.Schedule | None, num_words: int, num_topics: int):
-        self.sampler, self.given = sampler, given
+    def __init__(
+        self,
+        sampler: str,
+        given: schedules.Schedule | None,
+        num_words: int,
+        num_topics: int,
+        together: int = 1,
+    ):
+        self.sampler, self.given, self.together = sampler, given, together
         self._size = num_words, num_topics
         self.seen = np.zeros(3)
         """Batches; sums over them of the tokens a document, and of the largest count n_kw a document."""
@@ -52,7 +62,8 @@ class Steps:
     def time(self, number: int, counts: np.ndarray, num_documents: int, total: int) -> float:
         """Of step `number`, given what a batch of so many documents has found, of a corpus of `total`."""
         if self.given is not None:
-            return float(self.given(number))
+            first = number * self.together
+            return sum(float(self.given(step)) for step in range(first, first + self.together))
         h = float(DEFAULT(number))
         self.seen += 1.0, counts.sum(dtype=np.float64) / num_documents, counts.max() / num_documents
         _, tokens, largest = self.seen * (total / self.seen[0])

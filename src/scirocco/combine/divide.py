@@ -1,0 +1,206 @@
+"""`sc.combine.subposteriors`: a run for every shard of the data, here or on a Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _checks
+from scirocco.cluster import connected, run_tasks
+from scirocco.cluster.travel import for_workers
+from scirocco.combine.fractions import fractionate
+from scirocco.combine.shard_result import Subposteriors, open_run
+from scirocco.combine.shard_task import SHARDS, Settings, Shard, draw
+from scirocco.combine.shards import Dealt, deal
+from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.estimators import Estimator
+from scirocco.model import Posterior
+from scirocco.run import Run, family, records
+from scirocco.run.joining import in_memory
+from scirocco.run.shared_bar import SharedBar
+from scirocco.samplers import Sampler
+from scirocco.types import Data, Params
+
+_SHARD_SEED = 0x5EED
+
+
+def subposteriors(
+    model: Posterior,
+    data: Data,
+    num_shards: int | None = None,
+    params: Params | None = None,
+    *,
+    sampler: Sampler | None = None,
+    estimator: Estimator | None = None,
+    num_samples: int = 10_000,
+    num_burnin: int = 0,
+    thin: int = 1,
+    num_chains: int = 1,
+    seed: int = 0,
+    store: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    shuffle: bool = True,
+    client: Any = None,
+    progress: bool = True,
+    keep_gradients: bool = False,
+) -> Subposteriors:
+    r"""Deal the rows out to S shards, and draw from the subposterior of each.
+
+    Subposterior s has the density p₀(u)^{1/S} Π_{i ∈ B_s} p(x_i | u), where B_s are the rows of the shard and p₀ is the
+    prior density of the unconstrained position u, where samplers move (with the Jacobian of the model's transforms).
+    The product over the shards is the posterior.
+
+    Parameters
+    ----------
+    model
+        `sc.Model`, or `sc.CountModel` on the simplex, whose prior Dir(α) becomes Dir((α - 1)/S + 1).
+    data
+        As for `sc.sample`; or data that are in shards already: a list of paths of data folders or of `sc.data` sources
+        (a list of arrays is one data set, as everywhere).
+    num_shards
+        S; left out for data that are in shards already.
+    params
+        Where the chains of every shard start.
+    sampler, estimator, num_samples, num_burnin, thin, num_chains, keep_gradients
+        As for `sc.sample`, for each shard. What is chosen from the data (a step size, a mode) is chosen by each shard
+        for itself.
+    seed
+        The seeds of the shards and of the dealing follow from it.
+    store
+        A folder: the run of shard 3 is in `store/shard-003`. Left out, the draws are in memory in the end.
+    resume, overwrite
+        With `store`: go on with what is there (the same call again, also with more `num_samples`), or delete it.
+    shuffle
+        Deal the rows at random, so that the shards are alike; False: in stretches, which is right only for rows that
+        are in random order. Data folders that were shuffled when they were written are read in stretches.
+    client
+        A `distributed.Client`, the address of a Dask scheduler, or a `scirocco.cluster.local(...)`: the shards are
+        drawn by its workers. None: in this process, one after the other, with the same result. Workers and client must
+        see the same files: arrays in memory are written once for the workers, and draws come back as files.
+    progress
+        Show one bar for all shards when there is a terminal.
+
+    Returns
+    -------
+    Subposteriors
+        For `sc.combine.consensus`, `gaussian_product`, `kdemc` and `weierstrass`.
+
+    Raises
+    ------
+    DivergenceError
+        When a chain leaves the finite numbers; it names the shard. With `store` the other shards keep what they have.
+
+    Notes
+    -----
+    A run commits its draws every few seconds. When a worker dies, Dask gives its shard to another, which goes on from
+    the last commit; the draws are those of a run that was never disturbed, bit for bit (machines of one kind).
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = 3.0 + jax.random.normal(jax.random.key(1), (4000,))
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2, lambda mu: -0.005 * mu**2)
+    >>> parts = sc.combine.subposteriors(model, x, 4, jnp.array(0.0), sampler=sc.SGLD(step_size=2e-4),
+    ...                                  num_samples=500, progress=False)
+    >>> parts
+    Subposteriors(4 shards of 1,000 rows: 1 chains × 500 draws of 1 parameters)
+    """
+    if params is None:
+        raise InvalidValueError("`params` is needed: where the chains of every shard start.")
+    seed = _checks.positive_int(seed, "seed", minimum=0)
+    _check_store(store, resume, overwrite)
+    options: dict[str, Any] = {
+        "sampler": sampler,
+        "estimator": estimator,
+        "num_samples": _checks.positive_int(num_samples, "num_samples"),
+        "num_burnin": _checks.positive_int(num_burnin, "num_burnin", minimum=0),
+        "thin": _checks.positive_int(thin, "thin"),
+        "num_chains": _checks.positive_int(num_chains, "num_chains"),
+        "keep_gradients": bool(keep_gradients),
+    }
+    dealt = deal(data, num_shards, seed, shuffle)
+    shared = fractionate(model, len(dealt.sources))
+    settings = Settings(shared, _on_host(params), options, family.double_precision())
+    page = _page(model, dealt, options, seed, shuffle)
+    with connected(client, "sc.combine.subposteriors") as link, contextlib.ExitStack() as stack:
+        folder = None
+        if store is not None or link is not None:
+            folder = stack.enter_context(family.folder_for(store))
+            SHARDS.begin(folder, page, resume=resume, overwrite=overwrite)
+        runs = _run(settings, dealt, seed, folder, link, progress, keep=store is not None)
+    return Subposteriors(runs, model, dealt.num_rows, None if store is None else folder)
+
+
+def _run(
+    settings: Settings, dealt: Dealt, seed: int, folder: str | None, link: Any, progress: bool, keep: bool
+) -> list[Run]:
+    rows = dealt.sources
+    if link is not None and folder is not None:
+        rows = for_workers(rows, family.data_path(folder))
+    shards = [
+        Shard(part, shard_seed(seed, number), None if folder is None else SHARDS.path(folder, number))
+        for number, part in enumerate(rows)
+    ]
+    options = settings.options
+    num_steps = options["num_burnin"] + options["num_samples"] * options["thin"]
+    bar = SharedBar(len(shards), num_steps, progress, "shards")
+    names = [f"shard {number}" for number in range(len(shards))]
+    try:
+        found: list[Any] = run_tasks(
+            partial(draw, settings=settings), shards, client=link, names=names, on_progress=bar.tell
+        )
+    except SciroccoError as error:
+        if getattr(error, "run", None) is not None and not keep:
+            error.run = in_memory(error.run)  # type: ignore[attr-defined]
+        raise
+    finally:
+        bar.close()
+    if folder is None:
+        return found
+    runs = [open_run(path, settings.params, number) for number, path in enumerate(found)]
+    family.forget_data(folder)
+    return runs if keep else [in_memory(run) for run in runs]
+
+
+def shard_seed(seed: int, number: int) -> int:
+    """The seed of a shard's chains."""
+    return int(np.random.SeedSequence([seed, number, _SHARD_SEED]).generate_state(1)[0])
+
+
+def _on_host(params: Params) -> Params:
+    """Arrays that can be pickled; Python numbers stay what they are."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if hasattr(leaf, "shape") else leaf, params)
+
+
+def _page(
+    model: Posterior, dealt: Dealt, options: dict[str, Any], seed: int, shuffle: bool
+) -> dict[str, Any]:
+    """What a folder of subposteriors says of them: enough to refuse others."""
+    asked = {key: value for key, value in options.items() if key != "num_samples"}
+    described = {key: records.describe(asked.pop(key)) for key in ("sampler", "estimator")}
+    return {
+        "count": len(dealt.sources),
+        "num_rows": dealt.num_rows,
+        "data": dealt.fingerprints,
+        "seed": seed,
+        "shuffle": bool(shuffle),
+        "asked": described | asked,
+        "model": repr(model),
+        "transformed": getattr(model, "transforms", None) is not None,
+    }
+
+
+def _check_store(store: Any, resume: Any, overwrite: Any) -> None:
+    if store is None and (resume or overwrite):
+        name = "resume" if resume else "overwrite"
+        raise InvalidValueError(f"`{name}` needs `store`, the folder it speaks of.")
+    if resume and overwrite:
+        raise InvalidValueError(
+            "`resume` goes on with what is in `store`, `overwrite` deletes it: choose one."
+        )

@@ -1,0 +1,167 @@
+"""KDEMC: draws from the product of kernel density estimates, by a walk over the components of that mixture."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.combine import diagnostics
+from scirocco.combine.components import Walk, sample_components
+from scirocco.combine.draws import Shards, read_shards
+from scirocco.combine.moments import effective_of, moments, moments_of
+from scirocco.combine.result import Combined, Finding, conclude
+from scirocco.errors import InvalidTypeError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_ANNEALED = 0.75
+"""Part of the burn-in in which the bandwidth falls."""
+_BURNIN = {"gibbs": 100, "independent": 1000}
+_MOVED = 0.05
+
+
+def kdemc(
+    subposteriors: Any,
+    *,
+    num_draws: int | None = None,
+    bandwidth: float | None = None,
+    anneal: bool = True,
+    moves: str = "gibbs",
+    num_chains: int = 100,
+    num_burnin: int | None = None,
+    seed: int = 0,
+    model: Any = None,
+) -> Combined:
+    r"""Product of kernel density estimates, sampled by MCMC over its components (Neiswanger et al. 2014, Algorithm 1).
+
+    With Gaussian kernels of width h on the draws of each subposterior the product is a mixture with one component for
+    each choice t = (t_1, ..., t_S) of a draw from every subposterior:
+
+    .. math::
+        \prod_s \frac1{M_s} \sum_i N(θ | θ_{s,i}, h^2 I) ∝ \sum_t w_t\, N(θ | \barθ_t, h^2 I / S), \qquad
+        w_t = \prod_s N(θ_{s,t_s} | \barθ_t, h^2 I), \quad \barθ_t = \frac1S \sum_s θ_{s,t_s}
+
+    Law: that mixture (in the limit of long chains). A Gaussian subposterior of unit variance gets the variance 1 + h²
+    from its kernels, and so does the product, relative to its own. As h falls and draws abound it becomes the product
+    itself, for subposteriors of any shape; draws must abound exponentially in the dimension, and a warning says when
+    they do not.
+
+    Moves: "gibbs" draws t_s from its law given the others. Σ_s |x_s - x̄|² = Σ_{r≠s} |x_r - c|² + (1 - 1/S)|x_s - c|²
+    with c the mean of the others' points, so that draw i of subposterior s has the probability
+    ∝ exp(-(1 - 1/S)|θ_{s,i} - c|² / (2h²)). "independent" is the paper's move: a draw proposed at random, accepted
+    with min(1, w_t'/w_t). The law is the same; the second is much cheaper and nearly always rejected where h is small.
+
+    Distances are measured in coordinates in which the mean covariance of the subposteriors is I. In the paper h falls
+    like i^(-1/(4+d)) for ever, so that every draw has another law; here it falls from 1 during the burn-in and stays.
+
+    Parameters
+    ----------
+    subposteriors, model
+        As for `consensus`. One subposterior gives its kernel density estimate.
+    num_draws
+        As many as the shortest subposterior has when left out.
+    bandwidth
+        h, in standard deviations of a subposterior. Silverman's (4/((d + 2) n))^(1/(d+4)) when left out, n the
+        smallest effective number of draws.
+    anneal
+        Begin with wide kernels, which lets chains find where the subposteriors overlap; else h is fixed from the start.
+    moves
+        "gibbs" or "independent".
+    num_chains
+        Chains that go side by side; each gives num_draws / num_chains draws.
+    num_burnin
+        Sweeps over all subposteriors that each chain makes first: 100, and 1000 with "independent", when left out.
+    seed
+        Of all random numbers.
+
+    Returns
+    -------
+    Combined
+        Draws of one sweep of all chains after another. In `diagnostics`: `bandwidth`, `moved` (share of moves that
+        change an index) and `distinct` (components that were used).
+
+    Notes
+    -----
+    A Gibbs sweep of a chain costs O(S M d); O(S d) for independent moves. Draws of a chain are correlated over about
+    1/h² sweeps.
+
+    References
+    ----------
+    Neiswanger, Wang & Xing (2014), Asymptotically exact, embarrassingly parallel MCMC.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scirocco.combine as combine
+    >>> rng = np.random.default_rng(0)
+    >>> shards = [rng.normal(mean, 1.0, size=(1000, 1)) for mean in (0.0, 1.0)]
+    >>> posterior = combine.kdemc(shards)
+    >>> print(posterior.draws.shape, posterior.draws.var().round(1))
+    (1000, 1) 0.5
+    """
+    rng = np.random.default_rng(_checks.positive_int(seed, "seed", minimum=0))
+    _checks.choice(moves, "moves", ("gibbs", "independent"))
+    _checks.positive_int(num_chains, "num_chains")
+    if not isinstance(anneal, bool):
+        raise InvalidTypeError(f"`anneal` must be True or False, got {anneal!r}.")
+    burnin = (
+        _BURNIN[moves] if num_burnin is None else _checks.positive_int(num_burnin, "num_burnin", minimum=0)
+    )
+    if bandwidth is not None:
+        _checks.positive(bandwidth, "bandwidth")
+    shards = read_shards(subposteriors, model)
+    number = shards.shortest if num_draws is None else _checks.positive_int(num_draws, "num_draws")
+    points, centre, root = _whitened(shards)
+    effective, d = effective_of(shards), shards.dimension
+    h = (4.0 / ((d + 2.0) * effective.min())) ** (1.0 / (d + 4.0)) if bandwidth is None else float(bandwidth)
+    walk = sample_components(
+        points, _bandwidths(h, burnin, anneal), h, number, num_chains=num_chains, moves=moves, rng=rng
+    )
+    found = np.mean([part[walk.indices[:, s]] for s, part in enumerate(points)], axis=0)
+    found += h / math.sqrt(len(points)) * rng.normal(size=found.shape)
+    findings = [diagnostics.kde_dimension(shards, effective), _mixing(walk, h, moves)]
+    if len(points) > 1:
+        parts = moments_of(shards, diagonal=shards.shortest <= d)
+        findings.append(diagnostics.overlap(shards, parts, effective))
+    return conclude("kdemc", shards, centre + found @ root.T, findings)
+
+
+def _whitened(shards: Shards) -> tuple[list[Array], Array, Array]:
+    """Points in coordinates in which the mean covariance of the subposteriors is I; the way back is centre + z Lᵀ."""
+    means = [part.mean(axis=0) for part in shards.points]
+    for s, part in enumerate(shards.points):
+        moments(part, shards.names, f"subposterior {s}", diagonal=True)  # refuses what does not move
+    within = np.concatenate([part - mean for part, mean in zip(shards.points, means, strict=True)])
+    pooled = moments(within, shards.names, "the subposteriors together").covariance
+    root, centre = np.linalg.cholesky(pooled), np.mean(means, axis=0)
+    back = np.linalg.inv(root).T
+    return [(part - centre) @ back for part in shards.points], centre, root
+
+
+def _bandwidths(h: float, num_burnin: int, anneal: bool) -> Array:
+    """One for each sweep of the burn-in: from 1 down to h geometrically, then h."""
+    if not anneal or h >= 1.0:
+        return np.full(num_burnin, h)
+    return np.asarray(h ** np.minimum(np.arange(num_burnin) / max(_ANNEALED * num_burnin, 1.0), 1.0))
+
+
+def _mixing(walk: Walk, h: float, moves: str) -> Finding:
+    numbers = {"bandwidth": h, "moved": walk.moved, "distinct": walk.distinct}
+    number = len(walk.indices)
+    if walk.moved < _MOVED:
+        more = ' or moves="gibbs"' if moves == "independent" else ""
+        return Finding(
+            numbers,
+            f"the walk over components hardly moves: {walk.moved:.1%} of its moves change one. Use a larger bandwidth "
+            f"than {h:.2g}{more}, or sc.combine.weierstrass.",
+        )
+    if 10 * walk.distinct < number:
+        return Finding(
+            numbers,
+            f"{number:,} draws come from {walk.distinct:,} components of the mixture. Make more draws of the "
+            "subposteriors, or ask for fewer (`num_draws`).",
+        )
+    return Finding(numbers)

@@ -1,0 +1,161 @@
+"""The labels of a batch drawn on Dask workers: rows by shard, components out, labels in.
+
+Given sticks and parameters, labels are independent: they are nearly all the work of a step, and can be drawn anywhere.
+This process keeps labels, sums and components; a task gets the numbers of its rows, their slices and their labels so
+far, reads the rows by the path of a data folder, and returns labels. Each row has the random number of its place in the
+batch, and this process moves the rows from cluster to cluster in their order: the draws are those of a fit without
+workers, bit for bit, for counts and for real rows.
+
+A step moves the parameters of the components in use to each worker (8 bytes a number), 20 bytes to a task for each row
+of the batch (24 beyond 2³¹ rows), and 2 bytes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.cluster.client import connected
+from scirocco.data.native.corpus import CorpusSource
+from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.data.native.folder import FolderSource, write_folder
+from scirocco.errors import InvalidValueError
+from scirocco.models.dp.compiled import row_kernels, slice_kernels
+from scirocco.models.dp.rows import Array, CountRows
+from scirocco.models.fits.remote import Workers, folder_for, opened, spread_over
+
+
+@contextlib.contextmanager
+def labelling_on(
+    client: Any,
+    num_shards: int | None,
+    rows: Any,
+    family: Any,
+    sampler: str,
+    store: str | os.PathLike[str] | None,
+) -> Iterator[Shards | None]:
+    """What draws labels on the workers of `client`; None without one. The rows are written once."""
+    if client is None:
+        if num_shards is not None:
+            raise InvalidValueError(
+                "`num_shards` are tasks on the workers of a `client`: give one, or leave it out."
+            )
+        yield None
+        return
+    if sampler == "collapsed":
+        raise InvalidValueError(
+            'sampler="collapsed" draws each label given all others, one after another, which workers cannot share: '
+            'with `client` take sampler="gibbs" or "scir".'
+        )
+    with connected(client, "DPMixture.fit") as found, folder_for(store) as folder:
+        yield Shards(Workers(found, num_shards), _written(rows, family, folder), family.kind)
+
+
+def _written(rows: Any, family: Any, folder: Path) -> CorpusSource | FolderSource:
+    """The rows as compiled code reads them, in their order."""
+    from scirocco._extras import require
+
+    data = family.kernel_data(rows)
+    if not isinstance(rows, CountRows):
+        return write_folder(folder / "rows", {"values": data[0]}, shuffle=False, dtype="float64")
+    sparse = require("scipy.sparse", "counts on workers")
+    matrix = sparse.csr_array((data[2], data[1], data[0]), shape=(rows.num_rows, rows.width))
+    return write_corpus(folder / "rows", matrix, shuffle=False)
+
+
+class Common(NamedTuple):
+    """What all tasks of a step need."""
+
+    path: str
+    fingerprint: str
+    kind: str
+    parameters: tuple[Array, ...]
+    weights: Array
+    num: int
+    """Components to choose from."""
+    seed: Array
+    batch_size: int
+
+
+class Job(NamedTuple):
+    """The rows of a batch that are in one shard."""
+
+    places: Array
+    """In the batch: a row's random number follows from it."""
+    rows: Array
+    bounds: Array
+    labels: Array
+
+
+class Shards:
+    """Draws labels on workers."""
+
+    def __init__(self, workers: Workers, source: CorpusSource | FolderSource, kind: str):
+        self.workers, self.source, self.kind = workers, source, kind
+
+    def draw(
+        self,
+        batch: Array,
+        labels: Array,
+        bounds: Array,
+        parameters: Any,
+        weights: Array,
+        num: int,
+        seed: Array,
+    ) -> Array:
+        """A label for each row of the batch, among the first `num` components."""
+        vector = slice_kernels().VECTOR
+        wide = min(-(-num // vector) * vector, len(weights))
+        path, fingerprint = str(self.source.path), self.source.fingerprint()
+        needed = _needed(self.kind, parameters, wide)
+        common = Common(path, fingerprint, self.kind, needed, weights[:wide], num, seed, batch.size)
+        number = np.int32 if self.source.num_rows < 2**31 else np.int64
+        shards = spread_over(batch, self.source.num_rows, self.workers.num_shards)
+        jobs = [
+            Job(places.astype(np.int32), batch[places].astype(number), bounds[places], labels[batch[places]])
+            for places in shards
+        ]
+        chosen = np.empty(batch.size, np.int32)
+        for places, found in zip(shards, self.workers.each(label_shard, common, jobs), strict=True):
+            chosen[places] = found
+        return chosen
+
+
+def _needed(kind: str, parameters: tuple[Array, ...], wide: int) -> tuple[Array, ...]:
+    """What densities depend on, of the first components: of counts the probabilities alone."""
+    if kind == "multinomial":
+        return np.empty((0, 0)), np.ascontiguousarray(parameters[1][:, :wide])
+    return tuple(np.ascontiguousarray(part[..., :wide]) for part in parameters)
+
+
+def label_shard(common: Common, job: Job) -> Array:
+    """On a worker: labels of some rows of a batch, with the random numbers of their places."""
+    rows = np.full(common.batch_size, -1, np.int64)  # -1: of another shard
+    rows[job.places] = np.arange(job.rows.size)
+    bounds, chosen = np.zeros(common.batch_size), np.empty(common.batch_size, np.int32)
+    bounds[job.places] = job.bounds
+    kernels = row_kernels(common.kind)
+    kernels.allocate(
+        *(rows, _data(common, job.rows), tuple(_own(part) for part in common.parameters)),
+        *(_own(common.weights), bounds, _own(job.labels), chosen, common.num, _own(common.seed)),
+        *(0, -(-common.batch_size // slice_kernels().BLOCK)),
+    )
+    return chosen[job.places].astype(np.min_scalar_type(common.num))
+
+
+def _data(common: Common, rows: Array) -> tuple[Array, ...]:
+    if common.kind == "multinomial":
+        found = opened(CorpusSource, common.path, common.fingerprint).take_csr(rows)
+        kinds = (np.int64, np.int32, np.int32)
+        return tuple(_own(np.asarray(part, kind)) for part, kind in zip(found, kinds, strict=True))
+    return (_own(opened(FolderSource, common.path, common.fingerprint).take(rows)["values"]),)
+
+
+def _own(array: Array) -> Array:
+    """Plain and writeable, as compiled code was made for: what comes over the wire may not be."""
+    return np.require(array, None, ["C", "W", "E"])

@@ -1,0 +1,158 @@
+"""One round a step on Dask workers: tasks that remember nothing, so that a killed worker costs one round at most."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco._extras import require
+from scirocco._version import __version__
+from scirocco.cluster.tasks import WorkerError
+from scirocco.errors import InvalidValueError
+
+log = logging.getLogger("scirocco")
+_ATTEMPTS = 5
+_WAIT_SECONDS, _LOOK_SECONDS = 60.0, 0.1
+
+
+class Workers:
+    """The workers of a cluster, asked for one round of tasks at a time.
+
+    What all tasks of a round need is sent once, not once a task. A round is a function of what is sent, and nothing of
+    it stays on a worker: when one is lost, and with it what it held, the round is sent again and gives the same.
+
+    Parameters
+    ----------
+    client
+        A connected `distributed.Client`.
+    num_shards
+        Tasks of a round; None: one for each thread of the workers.
+    """
+
+    def __init__(self, client: Any, num_shards: int | None):
+        self.client = client
+        given = None if num_shards is None else _checks.positive_int(num_shards, "num_shards")
+        _check_versions(client)
+        self.num_shards = given or sum(client.nthreads().values())
+
+    def each(self, function: Callable[[Any, Any], Any], common: Any, jobs: Sequence[Any]) -> list[Any]:
+        """`function(common, job)` for every job, in order."""
+        attempt = 1
+        while True:
+            try:
+                return self._round(function, common, jobs)
+            except Exception as error:
+                if not _lost(error):
+                    raise
+                if attempt == _ATTEMPTS:
+                    raise WorkerError(
+                        f"the cluster at {self.client.scheduler.address} lost workers in {_ATTEMPTS} attempts at one "
+                        f"step ({error}). Look at their logs: a worker that runs out of memory needs more shards "
+                        "(`num_shards`), or a smaller `batch_size`."
+                    ) from error
+                log.info("a worker was lost (%s); the step is sent again", error)
+                attempt += 1
+
+    def _slots(self) -> list[str]:
+        """Addresses of the threads that there are now, waited for if all are gone.
+
+        (A cluster's own `wait_for_workers` may not learn of workers that were replaced.)
+        """
+        end = time.monotonic() + _WAIT_SECONDS
+        while not (found := self.client.nthreads()):
+            if time.monotonic() > end:
+                raise WorkerError(
+                    f"the cluster at {self.client.scheduler.address} has had no worker for {_WAIT_SECONDS:g} s. Start "
+                    "one, and fit again; with a `store` and resume=True the fit goes on from its last commit."
+                )
+            time.sleep(_LOOK_SECONDS)
+        return [address for address, num in sorted(found.items()) for _ in range(num)]
+
+    def _round(self, function: Callable[[Any, Any], Any], common: Any, jobs: Sequence[Any]) -> list[Any]:
+        slots = self._slots()
+        futures: list[Any] = []
+        # To one worker, from which the others fetch it: with broadcast=True a dying one held a step up for minutes.
+        (shared,) = self.client.scatter([common], hash=False)
+        try:
+            for number, job in enumerate(
+                jobs
+            ):  # a shard always on the same worker, where its files are in memory
+                where = {"workers": slots[number % len(slots)], "allow_other_workers": True}
+                futures.append(self.client.submit(function, shared, job, pure=False, **where))
+            found: list[Any] = self.client.gather(futures)
+            return found
+        except BaseException:  # an error of one task, or Ctrl-C: the others are not to go on
+            self.client.cancel(futures, force=True)
+            raise
+
+
+def _check_versions(client: Any) -> None:
+    """Workers without this library die when they are given a task, and do not say why: they are asked first."""
+
+    def version() -> str:  # inside, so that it is sent as code and not by its name
+        import scirocco
+
+        return scirocco.__version__
+
+    for address, found in client.run(version, on_error="return").items():
+        if found != __version__:
+            raise InvalidValueError(
+                f"the worker {address} has scirocco {found}, this process {__version__}: install the same there."
+                if isinstance(found, str)
+                else f"the worker {address} cannot import scirocco ({found!r}): install it there."
+            )
+
+
+def _lost(error: Exception) -> bool:
+    """Whether it came from a worker that has gone, and not from the task."""
+    distributed = require("distributed", "a fit on workers")
+    gone = (CancelledError, distributed.KilledWorker, distributed.comm.CommClosedError, TimeoutError)
+    return isinstance(error, gone)
+
+
+@contextlib.contextmanager
+def folder_for(store: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """A temporary folder for data that were in memory: beside the store, where there is one."""
+    beside = None if store is None else Path(store).expanduser().absolute().parent
+    if beside is not None:
+        beside.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix="scirocco-shards-", dir=beside, ignore_cleanup_errors=True
+    ) as path:
+        yield Path(path)
+
+
+def spread_over(numbers: np.ndarray, num_rows: int, num_shards: int) -> list[np.ndarray]:
+    """Places in `numbers` by shard, those without any left out; shard s has the rows from s N/S on."""
+    shard = numbers.astype(np.int64) * num_shards // num_rows
+    order = np.argsort(shard, kind="stable")
+    ends = np.searchsorted(shard[order], np.arange(1, num_shards))
+    return [part for part in np.split(order, ends) if part.size]
+
+
+@functools.lru_cache(maxsize=16)
+def opened(open_source: Callable[[str], Any], path: str, fingerprint: str) -> Any:
+    """A source that a worker keeps open; refuses files that are not there, or other ones."""
+    try:
+        source = open_source(path)
+    except (OSError, ValueError) as error:
+        raise InvalidValueError(
+            f"a worker cannot read {path} ({error}). Workers must see the files of this process under the same paths: "
+            "keep the data (or the `store`, beside which data from memory are written) on a disk that all share."
+        ) from error
+    if source.fingerprint() != fingerprint:
+        raise InvalidValueError(
+            f"a worker finds other data in {path} than this process: give a path that all share."
+        )
+    return source

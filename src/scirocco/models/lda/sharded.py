@@ -1,0 +1,174 @@
+r"""The local step on Dask workers: documents by shard, topics out, counts in, one global step in this process.
+
+A step is a map and a sum. The process of the fit owns the topics and says which documents come next; a task opens the
+corpus by its path, makes the local step of its documents and returns their sums, which are whole numbers; the process
+adds them up and moves the topics once. Documents have random streams of their own, and whole numbers can be added in
+any order: the draws are those of a fit without workers, bit for bit, however many shards there are.
+
+A step of a batch with W distinct words moves 4WK bytes of topics to each worker, and from each task WK/8 bytes and one
+to four for each pair of a word and a topic that it has found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.cluster.client import connected
+from scirocco.data.native.corpus import CorpusSource
+from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.errors import InvalidValueError
+from scirocco.models.fits.remote import Workers, folder_for, opened, spread_over
+from scirocco.models.lda import counting, local
+from scirocco.models.lda.corpus import Corpus
+from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.streams import DocumentStream
+from scirocco.models.lda.supply import Delivery
+
+
+def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
+    """What `client` changes in the arguments of `LDA`; refuses what cannot be done on workers."""
+    if streamed:
+        raise InvalidValueError(
+            "a DocumentStream is read in order by one process: with `client` give a corpus, such as the path of a data "
+            "folder, whose documents workers read by their numbers."
+        )
+    if given["memory"] == "documents" or given["sampler"] == "gibbs":
+        raise InvalidValueError(
+            'with `client` the topics of tokens are not remembered (memory="documents", sampler="gibbs"): they would '
+            'stay on workers, which may be lost. Take memory="none" with sampler="scir", or leave `client` out.'
+        )
+    if given["local"] == "parallel":
+        raise InvalidValueError(
+            'local="parallel" draws for a whole batch at once, and not document by document: with `client` take '
+            'local="gibbs" or "cvb0".'
+        )
+    return {"memory": "none", "local": "gibbs" if given["local"] == "auto" else given["local"]}
+
+
+@contextlib.contextmanager
+def counting_on(
+    client: Any,
+    num_shards: int | None,
+    corpus: Corpus | DocumentStream,
+    settings: Settings,
+    store: str | os.PathLike[str] | None,
+) -> Iterator[Shards | None]:
+    """What makes the local steps on the workers of `client`; None without one. A corpus in memory is written once."""
+    if client is None:
+        if num_shards is not None:
+            raise InvalidValueError(
+                "`num_shards` are tasks on the workers of a `client`: give one, or leave it out."
+            )
+        yield None
+        return
+    assert isinstance(corpus, Corpus) and isinstance(corpus.source, CorpusSource)
+    with contextlib.ExitStack() as stack:
+        workers = Workers(stack.enter_context(connected(client, "LDA.fit")), num_shards)
+        source = corpus.source
+        if source.path is None:
+            source = _written(corpus, stack.enter_context(folder_for(store)))
+        yield Shards(workers, source, settings)
+
+
+def _written(corpus: Corpus, folder: Path) -> CorpusSource:
+    from scirocco._extras import require
+
+    sparse = require("scipy.sparse", "a corpus in memory")
+    indptr, words, counts = corpus.take_csr(np.arange(corpus.num_documents))
+    matrix = sparse.csr_array((counts, words, indptr), shape=(corpus.num_documents, corpus.vocabulary_size))
+    return write_corpus(folder / "corpus", matrix, shuffle=False)
+
+
+class Asked(NamedTuple):
+    """A batch whose documents are read elsewhere."""
+
+    documents: np.ndarray
+    distinct: np.ndarray
+    """The words that it has, ascending."""
+
+
+class Common(NamedTuple):
+    """What all tasks of a step need."""
+
+    path: str
+    fingerprint: str
+    settings: Settings
+    seed: tuple[int, int]
+    distinct: np.ndarray
+    weights: np.ndarray
+    """(words, topics), float32, of the words in `distinct`."""
+
+
+class Found(NamedTuple):
+    """The sums of a shard: which of its words × topics are not 0, one bit each, and those numbers."""
+
+    words: np.ndarray
+    """Places in `Common.distinct`."""
+    bits: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def packed(cls, words: np.ndarray, sums: np.ndarray) -> Found:
+        """In the narrowest type that holds them."""
+        some = sums.ravel() != 0
+        values = sums.ravel()[some]
+        narrow = np.min_scalar_type(int(values.max(initial=0)))
+        return cls(words.astype(np.int32), np.packbits(some), values.astype(narrow))
+
+    def unpacked(self, num_topics: int, dtype: Any) -> np.ndarray:
+        """(words, topics)."""
+        out = np.zeros((len(self.words), num_topics), dtype)
+        out.ravel()[np.unpackbits(self.bits, count=out.size).view(np.bool_)] = self.values
+        return out
+
+
+class Shards:
+    """Documents by shard on workers; see `counting.Here` for what it does."""
+
+    def __init__(self, workers: Workers, source: CorpusSource, settings: Settings):
+        self.workers, self.source = workers, source
+        self.settings = dataclasses.replace(settings, step_size=None)  # what a local step needs
+
+    def prepare(self, delivery: Delivery) -> Asked:
+        """The words of a batch."""
+        _, words, counts = delivery.rows
+        return Asked(delivery.documents, local.distinct_words(words, counts))
+
+    def counts(self, batch: Asked, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+        """(words, topics), float32."""
+        path, fingerprint = str(self.source.path), self.source.fingerprint()
+        common = Common(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
+        shards = spread_over(batch.documents, self.source.num_rows, self.workers.num_shards)
+        found = self.workers.each(count_shard, common, [batch.documents[places] for places in shards])
+        return _added(found, weights.shape, counting.unit(self.settings))
+
+
+def count_shard(common: Common, documents: np.ndarray) -> Found:
+    """On a worker: the sums of some documents. One thread a task, as many tasks as the worker has threads."""
+    source = opened(CorpusSource, common.path, common.fingerprint)
+    rows = Corpus(source, None, 0).take_csr(documents)
+    batch = local.from_counts(*rows, documents)
+    places = np.searchsorted(common.distinct, batch.distinct)
+    threads = common.settings.num_threads or 1
+    sums = counting.swept(
+        batch, common.weights[places], common.settings, common.seed, threads, whole=True
+    ).counts
+    return Found.packed(places, sums)
+
+
+def _added(found: list[Found], shape: tuple[int, ...], unit: float) -> np.ndarray:
+    """Counts in float32 of the sums of all shards: rounded once, as without shards."""
+    highest = sum(int(part.values.max(initial=0)) for part in found)
+    total = np.zeros(shape, np.int32 if highest < 2**31 else np.int64)
+    for part in found:
+        total[part.words] += part.unpacked(shape[1], total.dtype)
+    out = np.empty(shape, np.float32)
+    np.multiply(total, np.float64(unit), out=out, casting="same_kind")
+    return out

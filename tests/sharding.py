@@ -1,0 +1,94 @@
+"""What the tests of clusters share, where workers can import it: models, data, and jobs that wait, fail or die."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import time
+
+import jax.numpy as jnp
+import numpy as np
+
+import scirocco as sc
+
+PRIOR_MEAN, PRIOR_PRECISION = 5.0, 100.0
+
+
+def log_likelihood(mu, x):
+    return -0.5 * (x - mu) ** 2
+
+
+def log_prior(mu):
+    return -0.5 * PRIOR_PRECISION * (mu - PRIOR_MEAN) ** 2
+
+
+GAUSSIAN = sc.Model(log_likelihood, log_prior)
+
+
+def scaled_likelihood(params, row):
+    z = (row["x"][0] - params["mean"]) / params["scale"]
+    return -0.5 * z**2 - jnp.log(params["scale"])
+
+
+def scaled_prior(params):
+    return -0.5 * params["mean"] ** 2 - 3.0 * params["scale"]
+
+
+SCALED = sc.Model(scaled_likelihood, scaled_prior, transforms={"mean": None, "scale": sc.transforms.positive})
+START = {"mean": np.float32(0.0), "scale": np.float32(1.0)}
+
+
+def rows(num_rows, seed=0):
+    """A data set whose tree is not flat."""
+    x = np.random.default_rng([seed, 8]).normal(2.0, 1.5, size=num_rows)
+    return {"x": (x.astype(np.float32),)}
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------
+
+
+def square(job, tell):
+    for step in range(3):
+        tell(step + 1)
+    return job**2, os.getpid()
+
+
+def wait_or_fail(job, tell):
+    """The job 'fail' fails at once; the others work for a minute, and leave a file when they are told to end."""
+    if job == "fail":
+        raise sc.errors.InvalidValueError("this cannot work.")
+    if job == "break":
+        raise KeyError("lost")
+    for step in range(600):
+        time.sleep(0.1)
+        tell(step)
+
+
+def die_once(path, tell):
+    """Kill the own process, the first time."""
+    tell(1)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "alive"
+
+
+def die(job, tell):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+OFTEN = {
+    "scirocco.run.sinks._COMMIT_SECONDS": 0.05,
+    "scirocco.run.sinks._COMMIT_SHARE": 1.0,
+    "scirocco.run.session._CHUNK_SECONDS": 0.02,
+}
+"""Chunks and commits many times a second, so that a short run has several."""
+
+
+def commit_often():
+    """On a worker."""
+    for name, value in OFTEN.items():
+        module, _, attribute = name.rpartition(".")
+        setattr(importlib.import_module(module), attribute, value)
