@@ -19,6 +19,7 @@ _EXTRA_OF = {
     "equinox": "networks",
     "dask": "cluster",
     "distributed": "cluster",
+    "cloudpickle": "cluster",
 }
 
 

@@ -62,3 +62,7 @@ class DivergenceError(SciroccoError, FloatingPointError):
 
 class SciroccoWarning(UserWarning):
     """Something that works, but probably not as intended."""
+
+
+class WorkerError(SciroccoError, RuntimeError):
+    """A cluster could not carry a job to its end: its workers died again and again, or the connection ended."""

@@ -2,7 +2,8 @@
 
 from scirocco.cluster.client import as_client, connected
 from scirocco.cluster.local import Local, local
-from scirocco.cluster.tasks import WorkerError, run_tasks
+from scirocco.cluster.tasks import run_tasks
 from scirocco.cluster.worker import Cancelled
+from scirocco.errors import WorkerError
 
 __all__ = ["Cancelled", "Local", "WorkerError", "as_client", "connected", "local", "run_tasks"]

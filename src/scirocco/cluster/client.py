@@ -8,6 +8,7 @@ from typing import Any
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco._version import __version__
 from scirocco.cluster.local import Local
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
@@ -97,6 +98,7 @@ def _with_workers(client: Any, purpose: str, wait: float) -> Any:
             f"`client` of {purpose} is {client.status}: its connection has ended. Make a new one."
         )
     if client.nthreads():
+        _check_versions(client)
         return client
     address = client.scheduler.address
     start = f"Start one with `dask worker {address}`"
@@ -106,4 +108,22 @@ def _with_workers(client: Any, purpose: str, wait: float) -> Any:
             client.wait_for_workers(1, timeout=wait)
     if not client.nthreads():
         raise InvalidValueError(f"`client` of {purpose}: the cluster at {address} has no workers. {start}.")
+    _check_versions(client)
     return client
+
+
+def _check_versions(client: Any) -> None:
+    """Workers without this library die when they are given a task, and do not say why: they are asked first."""
+
+    def version() -> str:  # inside, so that it is sent as code and not by its name
+        import scirocco
+
+        return scirocco.__version__
+
+    for address, found in client.run(version, on_error="return").items():
+        if found != __version__:
+            raise InvalidValueError(
+                f"the worker {address} has scirocco {found}, this process {__version__}: install the same there."
+                if isinstance(found, str)
+                else f"the worker {address} cannot import scirocco ({found!r}): install it there."
+            )

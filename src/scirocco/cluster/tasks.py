@@ -17,7 +17,7 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.cluster import worker
 from scirocco.cluster.worker import Tell, Ticket
-from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.errors import InvalidValueError, SciroccoError, WorkerError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -25,10 +25,6 @@ OnProgress = Callable[[int, int], Any]
 
 _LOOK_SECONDS = 5.0
 _END_SECONDS = 30.0
-
-
-class WorkerError(SciroccoError, RuntimeError):
-    """The cluster could not carry a job to its end: its workers died again and again, or the connection ended."""
 
 
 class _Word(NamedTuple):

@@ -70,6 +70,7 @@ def _origin(problem: setup.Problem, ready: setup.Ready) -> Origin:
 def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, run: Run) -> DivergenceError:
     """Where it happened, why it is likely, and a step size that should work."""
     chain, step, leaf = session.bad or (0, 0, 0)
+    chain += session.plan.first_chain
     name = _tree.leaf_names(ready.start.position)[leaf]
     if not isinstance(problem.model, Model):
         return DivergenceError(

@@ -17,9 +17,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco._version import __version__
-from scirocco.cluster.tasks import WorkerError
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidValueError, WorkerError
 
 log = logging.getLogger("scirocco")
 _ATTEMPTS = 5
@@ -43,7 +41,6 @@ class Workers:
     def __init__(self, client: Any, num_shards: int | None):
         self.client = client
         given = None if num_shards is None else _checks.positive_int(num_shards, "num_shards")
-        _check_versions(client)
         self.num_shards = given or sum(client.nthreads().values())
 
     def each(self, function: Callable[[Any, Any], Any], common: Any, jobs: Sequence[Any]) -> list[Any]:
@@ -95,23 +92,6 @@ class Workers:
         except BaseException:  # an error of one task, or Ctrl-C: the others are not to go on
             self.client.cancel(futures, force=True)
             raise
-
-
-def _check_versions(client: Any) -> None:
-    """Workers without this library die when they are given a task, and do not say why: they are asked first."""
-
-    def version() -> str:  # inside, so that it is sent as code and not by its name
-        import scirocco
-
-        return scirocco.__version__
-
-    for address, found in client.run(version, on_error="return").items():
-        if found != __version__:
-            raise InvalidValueError(
-                f"the worker {address} has scirocco {found}, this process {__version__}: install the same there."
-                if isinstance(found, str)
-                else f"the worker {address} cannot import scirocco ({found!r}): install it there."
-            )
 
 
 def _lost(error: Exception) -> bool:
