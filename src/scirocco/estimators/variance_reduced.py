@@ -43,10 +43,14 @@ def _centred_estimate(
 ) -> Estimate:
     """total + Σ w_i [f(θ, x_i) - f(θ̂, x_i)], the SAME rows in both."""
     if kind == "none":
-        here = summand.total(position, batch.rows, batch.weights, key)
-        there = summand.total(memory.centre, batch.rows, batch.weights, key)
+        own = getattr(summand, "here", summand)  # rows on several devices: one sum over them, of the difference
+        here = own.total(position, batch.rows, batch.weights, key)
+        there = own.total(memory.centre, batch.rows, batch.weights, key)
+        difference = _tree.subtract(here, there)
+        if own is not summand:
+            difference = summand.across(difference)  # type: ignore[attr-defined]
         factor = batch.scale if batch.weights is None else 1.0
-        return Estimate(jax.tree.map(lambda t, a, b: t + factor * (a - b), memory.total, here, there))
+        return Estimate(jax.tree.map(lambda t, change: t + factor * change, memory.total, difference))
     here, there = summand.each(position, batch.rows, key), summand.each(memory.centre, batch.rows, key)
     differences = _tree.subtract(here, there)
     total = _tree.add(memory.total, weighted_sum(differences, batch))
