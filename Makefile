@@ -18,7 +18,7 @@ test pages minimal: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels clean
+.PHONY: help demo test pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,11 @@ benchmodels: $(STAMP)  ## covertype, MovieLens and MNIST beside plain JAX and NU
 	$(BIN)/python benchmarks/covertype.py
 	$(BIN)/python benchmarks/bpmf.py
 	$(BIN)/python benchmarks/bnn.py
+
+benchcluster: $(STAMP)  ## several workers, several devices: throughput, messages, break-even batches
+	$(BIN)/python benchmarks/cluster.py --repeats 2
+	$(BIN)/python benchmarks/shards.py
+	$(BIN)/python benchmarks/devices.py --devices 1 2 --processes
 
 clean:  ## remove the environments, caches and outputs
 	rm -rf $(VENV) $(VENV_MINIMAL) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -94,14 +94,6 @@ def test_gaussian_subposteriors_have_their_exact_law(seed):
         assert abs(draws.var() / variance - 1) < 5 * np.sqrt(2 * 5 / 3 / count)
 
 
-def test_the_prior_of_a_count_model_is_shared_out():
-    model = sc.CountModel({"a": 0.1, "b": np.array([1.0, 3.0])}, lambda omega, z: z)
-    part = fractionate(model, 4)
-    for name, alpha in model.concentration.items():
-        np.testing.assert_allclose(4 * (part.concentration[name] - 1), np.asarray(alpha) - 1, rtol=1e-12)
-    assert part.counts is model.counts and part != model
-
-
 def test_a_fractionated_model_is_another_model_and_survives_a_pickle():
     part = fractionate(sharding.SCALED, 3)
     again = pickle.loads(pickle.dumps(part))
@@ -301,9 +293,9 @@ def test_ctrl_c_keeps_what_there_is_and_begins_no_other_shard(tmp_path, plain, m
         ({"model": sc.Model}, InvalidTypeError, "add parentheses"),
         ({"model": sharding.log_prior}, InvalidTypeError, "are made of a sc.Model"),
         (
-            {"model": sc.CountModel(1.0, lambda x, z: z, space="positive", rate=2.0)},
+            {"model": sc.CountModel(1.0, lambda x, z: z)},
             InvalidTypeError,
-            "cannot be divided",
+            "could not be combined",
         ),
     ],
 )

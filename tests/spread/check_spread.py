@@ -225,6 +225,12 @@ def check_refusals():
     ):
         refused(lambda arguments=arguments: draw(*arguments), words)
     refused(lambda: draw(sc.Minibatch(48), CHAINS, num_chains=3), "multiple of 4")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "rows"
+        sc.data.write(path, logistic(), shuffle=False)
+        refused(lambda: draw(sc.Minibatch(48), CHAINS, num_chains=4, data=str(path)), "need the data in memory")
+    few = sc.sample(MODEL, logistic(7), PARAMS, num_samples=5, progress=False, mesh=ROWS)
+    assert few.configuration["estimator"]["batch_size"] == 4, "the default batch cannot be shared out"
 
 
 if __name__ == "__main__":

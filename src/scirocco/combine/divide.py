@@ -15,12 +15,13 @@ from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.travel import for_workers
 from scirocco.combine.fractions import fractionate
 from scirocco.combine.shard_result import Subposteriors, open_run
-from scirocco.combine.shard_task import SHARDS, Settings, Shard, draw
+from scirocco.combine.shard_task import Settings, Shard, draw
 from scirocco.combine.shards import Dealt, deal
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import Run, family, records
+from scirocco.run.family import SHARDS
 from scirocco.run.joining import in_memory
 from scirocco.run.shared_bar import SharedBar
 from scirocco.samplers import Sampler
@@ -59,7 +60,7 @@ def subposteriors(
     Parameters
     ----------
     model
-        `sc.Model`, or `sc.CountModel` on the simplex, whose prior Dir(α) becomes Dir((α - 1)/S + 1).
+        `sc.Model`.
     data
         As for `sc.sample`; or data that are in shards already: a list of paths of data folders or of `sc.data` sources
         (a list of arrays is one data set, as everywhere).

@@ -151,7 +151,10 @@ def _refuse_unlike(trees: list[PyTree]) -> None:
             )
         for name, leaf in zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True):
             if len(leaf) < 2:
-                raise InvalidValueError(f"subposterior {shard} must have at least 2 draws, got {len(leaf)}.")
+                raise InvalidValueError(
+                    f"subposterior {shard} must have at least 2 draws, got {len(leaf)}. Leaves are (draw, ...); of "
+                    "draws with chains, (chain, draw, ...), pass the runs or the subposteriors themselves."
+                )
             _refuse_infinite(leaf, f"the draws of subposterior {shard} (`{name}`) must be finite")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-
 from scirocco.errors import InvalidTypeError
 from scirocco.model import CountModel, Model, Posterior
 from scirocco.types import Array, Params, Rows
@@ -49,27 +47,17 @@ class FractionatedModel(Model):
         return prior + self.log_likelihood_sum(self.unconstrain(params), data)
 
 
-def fractionate(model: Posterior, num_shards: int) -> Posterior:
-    """The model of one of `num_shards` shards.
-
-    For `sc.Model` see `FractionatedModel`. The prior Dir(α) of a count model on the simplex becomes
-    Dir((α - 1)/S + 1): the densities of ω multiply to the posterior's.
-    """
+def fractionate(model: Posterior, num_shards: int) -> Model:
+    """The model of one of `num_shards` shards."""
     if type(model) is Model:
         return FractionatedModel(model, 1 / num_shards)
     if isinstance(model, CountModel):
-        if any(space != "simplex" for space in jax.tree.leaves(model.space)):
-            raise InvalidTypeError(
-                "a CountModel on the positive numbers cannot be divided into shards: its `rate` holds the exposure of "
-                "all rows, and the shards' parts of it are not known. Models on the simplex and sc.Model can."
-            )
-        state = model.__getstate__()
-        state["concentration"] = jax.tree.map(lambda a: (a - 1) / num_shards + 1, model.concentration)
-        shared = object.__new__(CountModel)
-        shared.__setstate__(state)
-        return shared
+        raise InvalidTypeError(
+            "subposteriors are made of a sc.Model: the draws of a CountModel's could not be combined. Its counts need "
+            "no shards to be exact: sc.sample(..., mesh=...) adds them up over devices."
+        )
     hint = "; add parentheses" if isinstance(model, type) else ""
     raise InvalidTypeError(
-        "subposteriors are made of a sc.Model(log_likelihood, log_prior), whose prior can be divided among the shards, "
-        f"or of a sc.CountModel on the simplex; got {model!r}{hint}."
+        "subposteriors are made of a sc.Model(log_likelihood, log_prior), whose prior can be divided among the shards; "
+        f"got {model!r}{hint}."
     )

@@ -6,11 +6,11 @@ import dataclasses
 import os
 
 from scirocco import _checks
-from scirocco.combine.shard_task import SHARDS
 from scirocco.errors import SciroccoError, StoreError
 from scirocco.model import Posterior
 from scirocco.run import Run
 from scirocco.run import load as load_run
+from scirocco.run.family import SHARDS
 from scirocco.run.joining import like
 from scirocco.types import Params, PyTree
 

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 from scirocco.cluster.travel import opened
 from scirocco.model import Posterior
 from scirocco.run import Run, family, sample
-from scirocco.run.family import Family
+from scirocco.run.family import SHARDS
 from scirocco.types import Params
-
-SHARDS = Family("shard", "subposteriors")
 
 
 class Shard(NamedTuple):

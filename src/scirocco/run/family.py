@@ -116,6 +116,9 @@ class Family(NamedTuple):
             )
 
 
+CHAINS, SHARDS = Family("chain", "chains"), Family("shard", "subposteriors")
+
+
 def double_precision() -> bool:
     """Whether JAX runs in 64 bits."""
     return bool(jax.config.read("jax_enable_x64"))

@@ -11,13 +11,11 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import SciroccoError, StoreError
-from scirocco.run.family import Family
+from scirocco.run.family import CHAINS
 from scirocco.run.loading import load
 from scirocco.run.result import Run
 from scirocco.store import JoinedArray
 from scirocco.types import Params, PyTree
-
-CHAINS = Family("chain", "chains")
 
 
 def load_chains(folder: str | os.PathLike[str], params: Params | None = None) -> Run:

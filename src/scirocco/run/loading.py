@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from scirocco import _tree
+from scirocco.errors import InvalidValueError
 from scirocco.run import encoding, records, snapshot
 from scirocco.run.result import Run
 from scirocco.run.sinks import GROUPS, Kept, store_groups
@@ -35,10 +36,15 @@ def load(path: str | os.PathLike[str]) -> Run:
     ...     run.draws[:, -10:].shape, run.status
     ((1, 10), 'complete')
     """
-    from scirocco.run.joining import CHAINS, load_chains
+    from scirocco.run.family import CHAINS, SHARDS
+    from scirocco.run.joining import load_chains
 
     if CHAINS.is_at(path):
         return load_chains(path)
+    if SHARDS.is_at(path):
+        raise InvalidValueError(
+            f"{path} holds subposteriors, a run for each shard: sc.combine.load opens them."
+        )
     stored = Stored.open(path)
     record, progress = stored.record, stored.progress
     arrays = stored.arrays

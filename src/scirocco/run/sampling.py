@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from scirocco import _checks
-from scirocco.data import as_devices, as_source
+from scirocco.data import Devices, as_devices, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch
 from scirocco.model import Posterior
@@ -134,7 +134,8 @@ def sample(
     _check_callbacks(callbacks)
     source = as_source(data)
     sampler = _default_sampler(model) if sampler is None else sampler
-    estimator = default_estimator(model, source) if estimator is None else estimator
+    devices = as_devices(mesh)
+    estimator = default_estimator(model, source, devices) if estimator is None else estimator
     _check_keeping(model, sampler, keep_gradients)
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
@@ -152,7 +153,7 @@ def sample(
         dict(notes or {}),
         tuple(callbacks),
         progress,
-        as_devices(mesh),
+        devices,
     )
     return sample_on(client, request) if chains_apart else carry_out(request)
 
@@ -211,9 +212,10 @@ def _default_sampler(model: Any) -> Sampler:
     return SCIR() if getattr(model, "drive", "") == "counts" else SGLD()
 
 
-def default_estimator(model: Any, source: Any) -> Estimator:
+def default_estimator(model: Any, source: Any, devices: Devices | None = None) -> Estimator:
     """What `sc.sample` uses when none is given."""
-    size = max(1, min(_DEFAULT_BATCH, source.num_rows))
+    places = 1 if devices is None else devices.num_row_places
+    size = max(places, min(_DEFAULT_BATCH, source.num_rows) // places * places)
     drive = getattr(model, "drive", "")
     return Minibatch(size) if drive in ("counts", "blocks") else ControlVariates(size)
 

@@ -91,6 +91,11 @@ def compose(
     estimator = with_reference(sampler, estimator)
     if devices is not None and devices.row_axes:
         return _spread(model, source, sampler, estimator, seed, devices)
+    if devices is not None and not isinstance(source, ArraySource):
+        raise InvalidValueError(
+            "chains on devices of their own need the data in memory: read them first, or use a mesh with an axis for "
+            "rows, whose devices read the folder between them."
+        )
     batching = batching_of(model, sampler, estimator, source.num_rows)
     if isinstance(source, ArraySource):
         arranged = jax.tree.map(to_device, batching.arrange(source.arrays, seed))
