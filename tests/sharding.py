@@ -55,6 +55,10 @@ def square(job, tell):
     return job**2, os.getpid()
 
 
+def keep(job, tell, params):
+    return params
+
+
 def wait_or_fail(job, tell):
     """The job 'fail' fails at once; the others work for a minute, and leave a file when they are told to end."""
     if job == "fail":

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+import types
 
+import jax
 import pytest
 
 import sharding
 from scirocco import cluster
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError, WorkerError
 
 pytest.importorskip("distributed")
 
@@ -93,6 +98,63 @@ def test_what_counts_as_a_client(client):
         cluster.as_client(client.cluster, "a test")
     with pytest.raises(InvalidTypeError, match="got int"):
         cluster.as_client(4, "a test")
+
+
+def test_the_jobs_of_a_client_that_is_killed_end(client):
+    code = (
+        f"import sys; sys.path[:0] = [{os.path.dirname(sharding.__file__)!r}]; import sharding\n"
+        "from scirocco import cluster\n"
+        f"with cluster.connected({client.scheduler.address!r}, 'a test') as found:\n"
+        "    cluster.run_tasks(sharding.wait_or_fail, ['wait'] * 3, client=found)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            _until(lambda: all(client.run(_num_running).values()), 60)
+        finally:
+            process.kill()
+    _until(lambda: not any(client.run(_num_running).values()), 10)
+    _nothing_runs(client)
+
+
+def _until(reached, seconds):
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_jobs_that_wait_for_others_say_so(client, monkeypatch):
+    monkeypatch.setattr("scirocco.cluster.tasks._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("scirocco.cluster.tasks._SILENT_SECONDS", 0.2)
+    others = client.map(time.sleep, [1.5, 1.5], pure=False)
+    with pytest.warns(UserWarning, match="busy with other work; the jobs wait"):
+        cluster.run_tasks(sharding.square, [1], client=client)
+    client.gather(others)
+
+
+_Pair = type("_Pair", (list,), {"__module__": "__main__"})  # as in a script
+jax.tree_util.register_pytree_node(_Pair, lambda pair: (tuple(pair), None), lambda _, pair: _Pair(pair))
+
+
+def test_what_cannot_travel_is_named(client, monkeypatch):
+    lock = threading.Lock()
+    with pytest.raises(InvalidTypeError, match=r"the task → lock, a lock, cannot be sent to workers"):
+        cluster.run_tasks(lambda job, tell: lock, [1], client=client)
+    with pytest.raises(InvalidTypeError, match=r"job 0 → 'a' → \[1\], a lock, cannot be sent"):
+        cluster.run_tasks(sharding.square, [{"a": [0, lock]}], client=client)
+    mine = types.ModuleType("mymodels")
+    exec("def function(job, tell): return job", mine.__dict__)
+    monkeypatch.setitem(sys.modules, "mymodels", mine)
+    with pytest.raises(
+        WorkerError, match=r"No module named 'mymodels'.*client\.upload_file\('mymodels\.py'\)"
+    ):
+        cluster.run_tasks(mine.function, [1], client=client)
+    task = functools.partial(sharding.keep, params={"both": _Pair([1.0, 2.0])})
+    with pytest.raises(
+        InvalidTypeError, match=r"__main__\._Pair is registered.*module that workers can import"
+    ):
+        cluster.run_tasks(task, [1], client=client)
+    _nothing_runs(client)
 
 
 def test_a_job_whose_worker_is_killed_is_begun_again(client, tmp_path):

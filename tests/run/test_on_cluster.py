@@ -1,5 +1,11 @@
 """`sc.sample(client=...)`: chains on Dask workers make the draws of one process."""
 
+import itertools
+import os
+import signal
+import threading
+import time
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +16,7 @@ import sharding
 from scirocco.run.joining import CHAINS
 from scirocco.run.listing import list_runs
 from scirocco.run.on_cluster import Chain, Shared, draw
+from scirocco.store import JoinedArray, holds_run, open_stored
 
 pytest.importorskip("distributed")
 
@@ -52,7 +59,15 @@ def test_a_store_of_chains_is_opened_and_gone_on_with(client, alone, tmp_path):
         sample(client=client, store=path)
     with pytest.raises(ValueError, match=r"asked.seed. was 4 and is now 5"):
         sample(client=client, store=path, resume=True, seed=5)
+    for other in (client, None):
+        with pytest.raises(ValueError, match="with these data: `data` was"):
+            sc.resume(path, sharding.SCALED, sharding.rows(200, seed=9), num_samples=30, client=other)
+    with pytest.raises(ValueError, match="has 25 draws already"):
+        sc.resume(path, sharding.SCALED, sharding.rows(200), num_samples=20, client=client)
+    # what a client that was killed has left is not taken for the rows
+    sc.data.write(path / "data", {"array000": sharding.rows(200, seed=9)["x"][0]}, shuffle=False)
     more = sc.resume(path, sharding.SCALED, sharding.rows(200), num_samples=30, client=client, progress=False)
+    assert not (path / "data").exists()
     assert more.num_draws == 30
     # and without workers, by either way
     sc.resume(path, sharding.SCALED, sharding.rows(200), num_samples=35, progress=False)
@@ -69,8 +84,30 @@ def test_a_store_of_chains_is_opened_and_gone_on_with(client, alone, tmp_path):
     assert [entry["draws"] for entry in list_runs(path)] == [40] * 3
     loaded.save(tmp_path / "copy")
     helpers.assert_equal(np.asarray(sc.load(tmp_path / "copy").draws["scale"]), alone.draws["scale"])
-    over = sample(client=client, store=path, overwrite=True, num_samples=5)
-    assert over.num_draws == 5
+
+
+def test_what_is_in_the_way_is_named_and_overwritten(client, tmp_path):
+    path = tmp_path / "run"
+    few = {"store": path, "num_samples": 5, "num_chains": 1}
+    few |= {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(10)}
+    sample(client=client, **few)
+    with pytest.raises(ValueError, match="holds chains already"):
+        sample(**few)
+    with pytest.raises(ValueError, match=r"were made on workers.*without `callbacks`"):
+        sample(resume=True, callbacks=[print], **few)
+    assert sample(overwrite=True, **few).num_draws == 5
+    assert not CHAINS.is_at(path)
+    with pytest.raises(ValueError, match="holds a run and no chains"):
+        sample(client=client, resume=True, **few)
+    with pytest.raises(ValueError, match="go on with it without `client`"):
+        sc.resume(path, sharding.SCALED, sharding.rows(200), client=client)
+    (path / "mine").touch()
+    with pytest.raises(ValueError, match="holds 'mine' beside a run, so nothing in it was touched"):
+        sample(client=client, overwrite=True, **few)
+    assert sc.load(path).num_draws == 5
+    (path / "mine").unlink()
+    assert sample(client=client, overwrite=True, **few).num_draws == 5
+    assert sorted(os.listdir(path)) == ["chain-000", "chains.json"]
 
 
 def test_joined_arrays_are_indexed_as_arrays(client, tmp_path):
@@ -85,8 +122,20 @@ def test_joined_arrays_are_indexed_as_arrays(client, tmp_path):
     assert (len(stored), stored.ndim, stored.size, stored.nbytes) == (3, 2, 120, 480)
 
 
-def test_a_chain_that_diverges_is_named_and_says_what_to_do(client, tmp_path):
-    with pytest.raises(sc.errors.DivergenceError, match=r"chain (\d): chain \1 left the finite numbers"):
+def test_joined_arrays_are_cut_to_the_shortest():
+    ends = (None, -7, -3, -1, 0, 1, 2, 5, 9)
+    for lengths in ((0, 4), (3, 0), (2, 5), (4, 4)):
+        parts = [np.arange(2.0 * n).reshape(1, n, 2) + 100 * n for n in lengths]
+        joined = JoinedArray(parts)
+        array = np.concatenate([part[:, : min(lengths)] for part in parts])
+        for start, stop, step in itertools.product(ends, ends, (None, 1, 2, 3, -1, -2, -3)):
+            index = slice(start, stop, step)
+            assert np.array_equal(joined[:, index], array[:, index]), (lengths, index)
+            assert np.array_equal(joined[::-1, index, 0], array[::-1, index, 0]), (lengths, index)
+
+
+def test_a_chain_that_diverges_is_named_and_says_what_to_do(client):
+    with pytest.raises(sc.errors.DivergenceError, match=r"^chain \d left the finite numbers") as caught:
         sc.sample(
             sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2),
             np.ones(50, np.float32),
@@ -96,6 +145,11 @@ def test_a_chain_that_diverges_is_named_and_says_what_to_do(client, tmp_path):
             client=client,
             **CHANGES | {"num_samples": 500},
         )
+    run = caught.value.run
+    assert run.status == "diverged"
+    assert f"The first {run.num_draws} draws of {run.num_chains} chains are in" in str(caught.value)
+    assert run.num_draws > 0
+    assert np.isfinite(run.draws).all()
 
 
 def test_grids_are_tuned_on_workers(client):
@@ -129,3 +183,23 @@ def test_what_cannot_be_done_on_workers_is_refused(client, tmp_path):
         sample(client=client, store=tmp_path / "other")
     with pytest.raises(ValueError, match="holds no chains"):
         CHAINS.read(str(tmp_path))
+
+
+def test_ctrl_c_returns_what_all_chains_have_made(client, tmp_path):
+    path = tmp_path / "run"
+    client.run(sharding.commit_often)
+
+    def interrupt():
+        paths = [CHAINS.path(str(path), number) for number in range(2)]
+        while not all(holds_run(p) and open_stored(p).progress["draws"] for p in paths):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.warns(UserWarning, match="interrupted after"):
+        run = sample(client=client, store=path, num_samples=10_000_000, num_chains=2)
+    assert run.status == "interrupted"
+    made = [open_stored(CHAINS.path(str(path), number)).progress["draws"] for number in range(2)]
+    assert run.num_draws == min(made) > 0
+    assert run.draws["mean"].shape == (2, run.num_draws)
+    assert not (path / "data").exists()

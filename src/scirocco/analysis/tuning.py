@@ -96,6 +96,9 @@ def tune(
     num_steps = _checks.positive_int(num_steps, "num_steps", minimum=10)
     over = check_over(over or {})
     source = as_source(data)
+    seed = _checks.positive_int(seed, "seed", minimum=0)
+    if sampler is not None:
+        setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
     if client is not None:
         shared = {
             "sampler": sampler,
@@ -109,7 +112,6 @@ def tune(
         return tune_on(client, tune, model, source, params, over, shared)
     sampler = SGLD() if sampler is None else sampler
     estimator = default_estimator(model, source) if estimator is None else estimator
-    setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
     sizes = over.pop("batch_size", None)
     inner = getattr(sampler, "inner", sampler)
     if not is_open(inner.step_size) and not over and sizes is None:
@@ -117,7 +119,7 @@ def tune(
             f"there is nothing to choose: {type(inner).__name__} has a step size. Leave it out, or say what to try "
             '(over={"step_size": [...]}).'
         )
-    key = jax.random.key(_checks.positive_int(seed, "seed", minimum=0))
+    key = jax.random.key(seed)
     problem = setup.compose(model, source, sampler, estimator, seed)
     parts, prepared = setup.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
     start = Start(prepared.position, prepared.memory, None)

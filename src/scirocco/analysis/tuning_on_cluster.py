@@ -18,6 +18,9 @@ from scirocco.run import family
 from scirocco.run.tuning import Trial, Tuning
 from scirocco.types import Params
 
+_LONGER = "longer"
+"""Times as many steps for a part of the grid, so that all settings look at as many rows."""
+
 
 def tune_on(
     client: Any,
@@ -37,11 +40,16 @@ def tune_on(
         )
     on_host = jax.tree.map(np.asarray, params)
     with connected(client, "sc.analysis.tune") as link, family.folder_for(None) as folder:
-        rows = for_workers([source], family.data_path(folder))[0]
+        rows = for_workers([source], folder)[0]
         parts = _cut(list(over[name]), len(link.nthreads()))
         jobs = [dict(over) | {name: part} for part in parts]
+        if name == "batch_size":  # in a race the largest batch makes `num_steps` steps, and smaller ones more
+            jobs = [
+                job | {_LONGER: max(over[name]) / max(part)} for job, part in zip(jobs, parts, strict=True)
+            ]
         names = [f"the race of {name}={part}" for part in parts]
-        task = partial(race, tune=tune, model=model, rows=rows, params=on_host, shared=shared)
+        double = family.double_precision()
+        task = partial(race, tune=tune, model=model, rows=rows, params=on_host, shared=shared, double=double)
         return _best_of(run_tasks(task, jobs, client=link, names=names))
 
 
@@ -54,9 +62,12 @@ def race(
     rows: Any,
     params: Params,
     shared: dict[str, Any],
+    double: bool,
 ) -> Tuning:
-    """The race of one part, on a worker."""
-    return tune(model, opened(rows), params, over=over, **shared)
+    """The race of one part, on a worker; between rounds it looks whether it is still wanted."""
+    family.check_precision(double)
+    steps = round(shared["num_steps"] * over.pop(_LONGER, 1.0))
+    return tune(model, opened(rows), params, over=over, **shared | {"num_steps": steps})
 
 
 def _cut(values: list[Any], num_parts: int) -> list[list[Any]]:

@@ -116,9 +116,9 @@ def _check_versions(client: Any) -> None:
     """Workers without this library die when they are given a task, and do not say why: they are asked first."""
 
     def version() -> str:  # inside, so that it is sent as code and not by its name
-        import scirocco
+        from scirocco import _version
 
-        return scirocco.__version__
+        return _version.__version__
 
     for address, found in client.run(version, on_error="return").items():
         if found != __version__:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -93,6 +94,7 @@ def local(num_workers: int | None = None, threads_per_worker: int = 1, **options
         "scheduler_kwargs": {"dashboard": False, "dashboard_address": f"{_HOST}:0"},
         "memory_limit": 0,  # draws go to the disk; Dask would count JAX's memory, and pause or kill the worker
         "processes": True,
+        "silence_logs": logging.CRITICAL,  # errors of tasks are raised here: Dask would print each a second time
     }
     cluster = distributed.LocalCluster(
         n_workers=num_workers, threads_per_worker=threads, env=environment, **(settings | options)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.cluster import worker
+from scirocco.cluster.pickling import packed
 from scirocco.cluster.worker import Tell, Ticket
 from scirocco.errors import InvalidValueError, SciroccoError, WorkerError
 
@@ -25,6 +26,7 @@ OnProgress = Callable[[int, int], Any]
 
 _LOOK_SECONDS = 5.0
 _END_SECONDS = 30.0
+_SILENT_SECONDS = 30.0
 
 
 class _Word(NamedTuple):
@@ -99,6 +101,8 @@ def _here(function: Any, job: Any, number: int, title: str, heard: OnProgress) -
 def named(error: BaseException, title: str) -> BaseException:
     """The same error, saying which job it comes from."""
     first = error.args[0] if error.args else None
+    if isinstance(first, str) and first.startswith(title):
+        return error
     if isinstance(error, SciroccoError) and isinstance(first, str) and not isinstance(error, ImportError):
         error.args = (f"{title}: {first}", *error.args[1:])
     else:
@@ -114,6 +118,8 @@ class _Tasks:
         self.run_id = f"scirocco-{uuid.uuid4().hex}"
         self.words: queue.SimpleQueue[_Word] = queue.SimpleQueue()
         self.pending: dict[int, Any] = {}
+        self.waited = False
+        """Whether the user knows that the jobs wait."""
 
     def run(self, function: Any, jobs: list[Any]) -> list[Any]:
         results: dict[int, Any] = {}
@@ -142,28 +148,38 @@ class _Tasks:
                 self.client.unsubscribe_topic(self.run_id)
 
     def _submit(self, function: Any, jobs: list[Any]) -> None:
-        pickled = require("cloudpickle", "tasks on a cluster").dumps(function)
-        for number, job in enumerate(jobs):
+        task = packed(function, "the task")
+        parcels = [packed(job, title) for job, title in zip(jobs, self.titles, strict=True)]
+        for number, parcel in enumerate(parcels):
             key = f"{self.titles[number].replace(' ', '-')}-{self.run_id}"
-            future = self.client.submit(
-                worker.work, pickled, job, Ticket(self.run_id, number), key=key, pure=False, retries=0
-            )
+            ticket = Ticket(self.run_id, number, key)
+            future = self.client.submit(worker.work, task, parcel, ticket, key=key, pure=False, retries=0)
             self.pending[number] = future
             future.add_done_callback(lambda _, number=number: self.words.put(_Word(number, None)))
 
     def _next_word(self) -> _Word:
-        warned = False
+        warned, begin = False, time.monotonic()
         while True:
             try:
                 return self.words.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 self._check_connection()
-                if not warned and not self.client.nthreads():
-                    warned = True
-                    _checks.warn(
-                        f"the cluster at {self.client.scheduler.address} has no workers left; the jobs wait for new "
-                        "ones and go on there."
-                    )
+                if not warned:
+                    warned = self._warned(time.monotonic() - begin)
+
+    def _warned(self, silent: float) -> bool:
+        """Say why nothing is heard of the jobs, where it is not that they work."""
+        cluster = f"the cluster at {self.client.scheduler.address}"
+        if not self.client.nthreads():
+            _checks.warn(f"{cluster} has no workers left; the jobs wait for new ones and go on there.")
+            return True
+        if self.waited or silent < _SILENT_SECONDS:
+            return False
+        if any(self.client.run(worker.num_running, self.run_id, on_error="ignore").values()):
+            return False
+        self.waited = True
+        _checks.warn(f"all threads of {cluster} are busy with other work; the jobs wait.")
+        return True
 
     def _check_connection(self) -> None:
         if self.client.status not in ("running", "connecting", "newly-created"):

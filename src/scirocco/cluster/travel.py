@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from scirocco._extras import require
+from scirocco.cluster.pickling import dumped
 from scirocco.cluster.rows import RowsOf, held
 from scirocco.data import ArraySource, FolderSource, FolderWriter
 from scirocco.data.mapped import MappedSource
@@ -76,7 +76,7 @@ def for_workers(sources: list[Any], folder: str) -> list[Any]:
     return [
         _write([source], os.path.join(folder, f"{number:03d}"))[0]
         if _in_memory(source)
-        else _portable(source, number)
+        else _portable(source, "`data`" if len(sources) == 1 else f"shard {number}")
         for number, source in enumerate(sources)
     ]
 
@@ -86,18 +86,17 @@ def _in_memory(source: Any) -> bool:
 
 
 def _write(sources: list[Any], folder: str) -> list[Any]:
-    """Sources of one form, one after the other in one data folder; one that is there already has the same rows."""
+    """Sources of one form, one after the other in one new data folder."""
     spec, tree = jax.tree.flatten(sources[0].row_spec)
     names = [f"array{number:03d}" for number in range(len(spec))]
-    if not os.path.exists(folder):
-        double = any(leaf.dtype.itemsize == 8 for leaf in spec)
-        step = max(1, _WRITE_BYTES // max(1, sum(leaf.size * leaf.dtype.itemsize for leaf in spec)))
-        precision = "float64" if double else None
-        with FolderWriter(folder, shuffle=False, dtype=precision, source="subposteriors") as writer:
-            for source in sources:
-                for start in range(0, source.num_rows, step):
-                    rows = jax.tree.leaves(source.read(start, min(source.num_rows, start + step)))
-                    writer.append(dict(zip(names, rows, strict=True)))
+    double = any(leaf.dtype.itemsize == 8 for leaf in spec)
+    step = max(1, _WRITE_BYTES // max(1, sum(leaf.size * leaf.dtype.itemsize for leaf in spec)))
+    precision = "float64" if double else None
+    with FolderWriter(folder, shuffle=False, dtype=precision, source="subposteriors") as writer:
+        for source in sources:
+            for start in range(0, source.num_rows, step):
+                rows = jax.tree.leaves(source.read(start, min(source.num_rows, start + step)))
+                writer.append(dict(zip(names, rows, strict=True)))
     numbered = jax.tree.unflatten(tree, range(len(spec)))
     dtypes = tuple(leaf.dtype.str for leaf in spec)
     ends = np.cumsum([source.num_rows for source in sources]).tolist()
@@ -107,13 +106,13 @@ def _write(sources: list[Any], folder: str) -> list[Any]:
     ]
 
 
-def _portable(source: Any, number: int) -> Any:
+def _portable(source: Any, title: str) -> Any:
     if isinstance(source, RowsOf):
-        inner = _portable(source.source, number)
+        inner = _portable(source.source, title)
         return source if inner is source.source else Part(inner, source.start, source.stop, source.seed)
     if isinstance(source, MappedSource):
         return _by_files(source)
-    _refuse_large(source, number)
+    _refuse_large(source, title)
     return source
 
 
@@ -134,12 +133,12 @@ def _by_files(source: MappedSource) -> Any:
     return Mapped(jax.tree.unflatten(tree, range(len(leaves))), tuple(files))
 
 
-def _refuse_large(source: Any, number: int) -> None:
+def _refuse_large(source: Any, title: str) -> None:
     """Sources travel as paths; one that takes its rows along would be sent through the scheduler."""
-    pickled = require("cloudpickle", "tasks on a cluster").dumps(source)
+    pickled = dumped(source, title)
     if len(pickled) > _MOST_PICKLED:
         raise InvalidTypeError(
-            f"shard {number} is a {type(source).__name__} whose pickle has {len(pickled) / 2**20:.0f} MB: it takes its "
+            f"{title} is a {type(source).__name__} whose pickle has {len(pickled) / 2**20:.0f} MB: it takes its "
             "rows along. Workers read rows from a disk: write a data folder (sc.data.write, sc.data.write_corpus) and "
             "pass its path."
         )

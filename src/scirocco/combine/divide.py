@@ -141,9 +141,15 @@ def subposteriors(
 def _run(
     settings: Settings, dealt: Dealt, seed: int, folder: str | None, link: Any, progress: bool, keep: bool
 ) -> list[Run]:
-    rows = dealt.sources
-    if link is not None and folder is not None:
-        rows = for_workers(rows, family.data_path(folder))
+    if link is None or folder is None:
+        return _run_shards(settings, dealt.sources, seed, folder, None, progress, keep)
+    with family.place_for_rows(folder) as place:
+        return _run_shards(settings, for_workers(dealt.sources, place), seed, folder, link, progress, keep)
+
+
+def _run_shards(
+    settings: Settings, rows: list[Any], seed: int, folder: str | None, link: Any, progress: bool, keep: bool
+) -> list[Run]:
     shards = [
         Shard(part, shard_seed(seed, number), None if folder is None else SHARDS.path(folder, number))
         for number, part in enumerate(rows)
@@ -165,7 +171,6 @@ def _run(
     if folder is None:
         return found
     runs = [open_run(path, settings.params, number) for number, path in enumerate(found)]
-    family.forget_data(folder)
     return runs if keep else [in_memory(run) for run in runs]
 
 

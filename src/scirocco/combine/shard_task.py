@@ -41,17 +41,18 @@ def draw(shard: Shard, tell: Callable[[int], None], *, settings: Settings) -> Ru
     if shard.folder is not None:
         SHARDS.check_place(shard.folder, settings.double)
         family.wait_for_writer(shard.folder, tell)
-    run = sample(
-        settings.model,
-        opened(shard.rows),
-        settings.params,
-        seed=shard.seed,
-        store=shard.folder,
-        resume=shard.folder is not None,
-        progress=False,
-        callbacks=(lambda report: tell(report.step),),
-        **settings.options,
+    run = family.driven(
+        lambda callback: sample(
+            settings.model,
+            opened(shard.rows),
+            settings.params,
+            seed=shard.seed,
+            store=shard.folder,
+            resume=shard.folder is not None,
+            progress=False,
+            callbacks=(callback,),
+            **settings.options,
+        ),
+        tell,
     )
-    if run.status == "interrupted":  # Ctrl-C: the run has kept its draws, and the other shards are not begun
-        raise KeyboardInterrupt
     return run if shard.folder is None else shard.folder

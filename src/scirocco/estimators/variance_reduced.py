@@ -43,7 +43,9 @@ def _centred_estimate(
 ) -> Estimate:
     """total + Σ w_i [f(θ, x_i) - f(θ̂, x_i)], the SAME rows in both."""
     if kind == "none":
-        own = getattr(summand, "here", summand)  # rows on several devices: one sum over them, of the difference
+        own = getattr(
+            summand, "here", summand
+        )  # rows on several devices: one sum over them, of the difference
         here = own.total(position, batch.rows, batch.weights, key)
         there = own.total(memory.centre, batch.rows, batch.weights, key)
         difference = _tree.subtract(here, there)

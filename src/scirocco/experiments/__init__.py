@@ -12,6 +12,7 @@ from scirocco.experiments import (
     bnn_mnist,
     bpmf_movielens,
     cost_in_n,
+    divide_and_conquer,
     dks,
     dp_msweb,
     gaussian_mixture,
@@ -53,6 +54,7 @@ ALL: dict[str, Experiment] = {
         bpmf_movielens,
         bnn_mnist,
         posterior_bias,
+        divide_and_conquer,
     )
 }
 

@@ -8,18 +8,22 @@ import shutil
 import socket
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 
 from scirocco._version import __version__
+from scirocco.cluster import Cancelled
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.run import records
 from scirocco.store import files, holds_run, open_stored
+from scirocco.store import folder as run_folder
 
 VERSION = 1
 _DATA = "data"
+A_RUN = "a run"
 _WRITER_SECONDS = 60.0
 
 
@@ -53,25 +57,32 @@ class Family(NamedTuple):
         `page["count"]` is the number of runs.
         """
         page = files.plain_json({"format": self.format, "version": VERSION, **page}, "page")
+        if self.is_at(folder) and resume:
+            records.refuse_differences(
+                _compared(self.read(folder)), _compared(page), folder, "these arguments"
+            )
+            return
+        if not (overwrite and clear(folder)):
+            self._refuse_unless_free(folder)
+        os.makedirs(folder, exist_ok=True)
+        files.write_document(os.path.join(folder, self.page), page | {"scirocco": __version__})
+
+    def _refuse_unless_free(self, folder: str) -> None:
         if self.is_at(folder):
-            if overwrite:
-                self._clear(folder)
-            elif resume:
-                records.refuse_differences(
-                    _compared(self.read(folder)), _compared(page), folder, "these arguments"
-                )
-                return
-            else:
-                raise InvalidValueError(
-                    f"{folder} holds {self.name} already; pass resume=True to go on with them, overwrite=True to "
-                    "delete them, or choose another folder."
-                )
+            raise InvalidValueError(
+                f"{folder} holds {self.name} already; pass resume=True to go on with them, overwrite=True to delete "
+                "them, or choose another folder."
+            )
+        found = name_of(folder)
+        if found is not None:
+            raise InvalidValueError(
+                f"{folder} holds {found} and no {self.name}: go on with the call that made it, pass overwrite=True to "
+                "delete it, or choose another folder."
+            )
         if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
             raise InvalidValueError(
                 f"`store`: {folder} exists and holds no {self.name}, so nothing in it was touched. Choose another path."
             )
-        os.makedirs(folder, exist_ok=True)
-        files.write_document(os.path.join(folder, self.page), page | {"scirocco": __version__})
 
     def read(self, folder: str) -> dict[str, Any]:
         """The page of a folder."""
@@ -92,9 +103,9 @@ class Family(NamedTuple):
     def _clear(self, folder: str) -> None:
         """Delete what belongs to these runs, and nothing else; the page goes last, so that this can be done again."""
         paths = [self.path(folder, number) for number in range(self.read(folder)["count"])]
+        _refuse_strangers(folder, {self.page, _DATA, *map(os.path.basename, paths)}, self.name)
         for path in paths:
-            if is_written_to(path):
-                raise StoreError(f"another process writes to {path}. Wait for it, or stop it.")
+            _refuse_written_to(path)
         for path in paths:
             shutil.rmtree(path, ignore_errors=True)
         forget_data(folder)
@@ -108,15 +119,64 @@ class Family(NamedTuple):
                 f"the worker on {socket.gethostname()!r} does not see {top}: workers and client need a common file "
                 "system. Pass store=..., a folder on a disk that all of them have mounted under the same name."
             )
-        if double_precision() != double:
-            here, there = ("32", "64") if double else ("64", "32")
-            raise StoreError(
-                f"JAX runs in {here} bits on the worker and in {there} bits where the run was started: set "
-                f"JAX_ENABLE_X64={int(double)} in the workers' environment."
-            )
+        check_precision(double)
 
 
 CHAINS, SHARDS = Family("chain", "chains"), Family("shard", "subposteriors")
+
+
+def name_of(folder: str | os.PathLike[str]) -> str | None:
+    """What scirocco has written there: "chains", "subposteriors", "a run", or None."""
+    for kind in (CHAINS, SHARDS):
+        if kind.is_at(folder):
+            return kind.name
+    return A_RUN if holds_run(folder) else None
+
+
+def clear(folder: str | os.PathLike[str]) -> bool:
+    """Delete what scirocco has written there, and nothing else; whether there was something."""
+    root = os.path.abspath(os.fspath(folder))
+    if holds_run(root):
+        own = {run_folder.INNER, "zarr.json", *run_folder.read_header(root).groups}
+        _refuse_strangers(root, own, A_RUN)
+        _refuse_written_to(root)
+        run_folder.clear(root)
+        shutil.rmtree(os.path.join(root, run_folder.INNER))
+        return True
+    return clear_families(root)
+
+
+def clear_families(folder: str | os.PathLike[str]) -> bool:
+    """`clear` for all but single runs, which the store replaces itself."""
+    root = os.path.abspath(os.fspath(folder))
+    found = [kind for kind in (CHAINS, SHARDS) if kind.is_at(root)]
+    for kind in found:
+        kind._clear(root)
+    return bool(found)
+
+
+def _refuse_strangers(folder: str, own: set[str], what: str) -> None:
+    strangers = sorted(name for name in set(os.listdir(folder)) - own if not name.endswith(files.TMP))
+    if strangers:
+        raise InvalidValueError(
+            f"`store`: {folder} holds {strangers[0]!r} beside {what}, so nothing in it was touched. Move it, or choose "
+            "another path."
+        )
+
+
+def _refuse_written_to(path: str) -> None:
+    if is_written_to(path):
+        raise StoreError(f"another process writes to {path}. Wait for it, or stop it.")
+
+
+def check_precision(double: bool) -> None:
+    """On a worker: it must compute as the client does."""
+    if double_precision() != double:
+        here, there = ("32", "64") if double else ("64", "32")
+        raise StoreError(
+            f"JAX runs in {here} bits on the worker and in {there} bits where the work was started: set "
+            f"JAX_ENABLE_X64={int(double)} in the workers' environment."
+        )
 
 
 def double_precision() -> bool:
@@ -137,14 +197,45 @@ def wait_for_writer(path: str, tell: Callable[[int], None]) -> None:
         time.sleep(0.5)
 
 
-def data_path(folder: str) -> str:
-    """Where rows that were in memory are written for workers."""
-    return os.path.join(folder, _DATA)
+def driven(drive: Callable[[Callable[[Any], None]], Any], tell: Callable[[int], None]) -> Any:
+    """The run that `drive(callback)` makes; when it is no longer wanted, it commits what it has before it ends."""
+    ended: list[Cancelled] = []
+
+    def after_chunk(report: Any) -> None:
+        try:
+            tell(report.step)
+        except Cancelled as error:
+            ended.append(error)
+            report.stop()
+
+    run = drive(after_chunk)
+    if ended:
+        raise ended[0]
+    if run.status == "interrupted":  # Ctrl-C in this process: the other runs are not begun
+        raise KeyboardInterrupt
+    return run
+
+
+@contextlib.contextmanager
+def place_for_rows(folder: str) -> Iterator[str]:
+    """Where rows that were in memory are written for workers: a new folder each time, deleted in the end.
+
+    Another attempt, with other rows perhaps, may have been killed, or may still be under way.
+    """
+    place = os.path.join(folder, _DATA, uuid.uuid4().hex)
+    try:
+        yield place
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):  # there are rows of others
+            os.rmdir(os.path.dirname(place))
+        raise
+    forget_data(folder)  # all is done: nobody needs any of them
 
 
 def forget_data(folder: str) -> None:
-    """Delete the rows that were written for workers."""
-    shutil.rmtree(data_path(folder), ignore_errors=True)
+    """Delete all rows that were written for workers."""
+    shutil.rmtree(os.path.join(folder, _DATA), ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from scirocco.errors import SciroccoError, StoreError
 from scirocco.run.family import CHAINS
 from scirocco.run.loading import load
 from scirocco.run.result import Run
-from scirocco.store import JoinedArray
+from scirocco.store import JoinedArray, holds_run, open_stored
 from scirocco.types import Params, PyTree
 
 
@@ -31,12 +31,28 @@ def load_chains(folder: str | os.PathLike[str], params: Params | None = None) ->
                 f"chain {number} cannot be opened: {error} One that has not begun is begun by sc.sample(..., "
                 "resume=True); one that a worker wrote must be on a disk that workers and client share."
             ) from error
-    joined = join_runs(runs, root)
-    if params is None or joined.draws is None:
-        return joined
-    return dataclasses.replace(
-        joined, draws=like(params, joined.draws), gradients=like(params, joined.gradients)
-    )
+    return _as_params(join_runs(runs, root), params)
+
+
+def _as_params(run: Run, params: Params | None) -> Run:
+    if params is None or run.draws is None:
+        return run
+    return dataclasses.replace(run, draws=like(params, run.draws), gradients=like(params, run.gradients))
+
+
+def draws_made(folder: str) -> list[int]:
+    """Draws that each chain has made; 0 for one that has not begun."""
+    paths = [CHAINS.path(folder, number) for number in range(CHAINS.read(folder)["count"])]
+    return [open_stored(path).progress["draws"] if holds_run(path) else 0 for path in paths]
+
+
+def load_begun(folder: str, params: Params | None) -> Run | None:
+    """What there is of chains that were ended early, cut to the shortest; those without draws are left out."""
+    made = draws_made(folder)
+    if not any(made):
+        return None
+    runs = [load(CHAINS.path(folder, number)) for number, count in enumerate(made) if count]
+    return _as_params(join_runs(runs, os.path.abspath(folder)), params)
 
 
 def join_runs(runs: list[Run], path: str | None) -> Run:

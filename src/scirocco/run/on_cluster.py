@@ -12,26 +12,18 @@ import numpy as np
 
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.travel import for_workers, opened
-from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.run import family, records, resuming
-from scirocco.run.joining import CHAINS, in_memory, load_chains
+from scirocco.run.family import CHAINS
+from scirocco.run.joining import load_chains
 from scirocco.run.request import Begun, Request, carry_out, prepared
 from scirocco.run.result import Origin, Run
-from scirocco.run.shared_bar import SharedBar
+from scirocco.run.side_by_side import Chain, Whole, carried_out
 from scirocco.store import holds_run
 from scirocco.types import PyTree
 
 _PURPOSE = "sc.sample"
-
-
-class Chain(NamedTuple):
-    """What tells one chain's task from another's."""
-
-    rows: Any
-    """A source, or what `travel.opened` makes one of."""
-    number: int
-    path: str
 
 
 class Shared(NamedTuple):
@@ -47,36 +39,40 @@ class Shared(NamedTuple):
 
 def sample_on(client: Any, request: Request) -> Run:
     """`sc.sample` with every chain on a worker; the draws are those of one process."""
-    _refuse(request)
+    _refuse(request, client)
     plan = request.plan
     with connected(client, _PURPOSE) as link, family.folder_for(request.store) as folder:
         CHAINS.begin(folder, _page(request), resume=request.resume, overwrite=request.overwrite)
-        rows = for_workers([request.source], family.data_path(folder))[0]
+        paths = [CHAINS.path(folder, number) for number in range(plan.num_chains)]
+        there = [path for path in paths if holds_run(path)]
+        for path in there:
+            resuming.check(path, plan.num_samples, request.sampler, request.estimator, request.reducers)
         plain = request._replace(
             source=None, params=_on_host(request.params), store=None, overwrite=False, progress=False
         )
-        chains = [Chain(rows, number, CHAINS.path(folder, number)) for number in range(plan.num_chains)]
-        begun = None
-        if not all(holds_run(chain.path) for chain in chains):
-            begun = run_tasks(partial(set_up, request=plain), [rows], client=link, names=["the set-up"])[0]
-        shared = Shared(plain, begun, family.double_precision())
-        bar = SharedBar(plan.num_chains, plan.num_steps, request.progress, "chains")
-        names = [f"chain {chain.number}" for chain in chains]
-        try:
-            run_tasks(partial(draw, shared=shared), chains, client=link, names=names, on_progress=bar.tell)
-        except SciroccoError as error:
-            if getattr(error, "run", None) is not None and request.store is None:
-                error.run = in_memory(error.run)  # type: ignore[attr-defined]
-            raise
-        finally:
-            bar.close()
-        run = load_chains(folder, request.params)
-        family.forget_data(folder)
-        return _with_origin(run if request.store is not None else in_memory(run), request, begun)
+        with family.place_for_rows(folder) as place:
+            rows = _rows(request.source, link, place)
+            shared = Shared(plain, None, family.double_precision())
+            if len(there) < len(paths):
+                task = partial(set_up, shared=shared)
+                begun = run_tasks(task, [rows], client=link, names=["the set-up"])[0]
+                shared = shared._replace(begun=begun)
+            whole = Whole(
+                *(folder, plan.num_chains, plan.num_samples, plan.num_steps, request.params),
+                *(request.store is not None, request.progress),
+            )
+            run = carried_out(partial(draw, shared=shared), rows, link, whole)
+        return _with_origin(run, request, shared.begun)
 
 
-def set_up(rows: Any, tell: Callable[[int], None], *, request: Request) -> Begun:
+def _rows(source: Any, link: Any, place: str) -> Any:
+    return source if link is None else for_workers([source], place)[0]
+
+
+def set_up(rows: Any, tell: Callable[[int], None], *, shared: Shared) -> Begun:
     """What has to be found before the first step, on a worker: the mode, a step size."""
+    family.check_precision(shared.double)
+    request = shared.request
     _, ready = prepared(request._replace(source=opened(rows)))
     return Begun(ready.parts.sampler, request.estimator, _on_host(ready.start), ready.report)
 
@@ -88,17 +84,14 @@ def draw(chain: Chain, tell: Callable[[int], None], *, shared: Shared) -> str:
     """
     CHAINS.check_place(chain.path, shared.double)
     family.wait_for_writer(chain.path, tell)
-    request = shared.request
-    carry_out(
-        request._replace(
-            source=opened(chain.rows),
-            plan=request.plan._replace(num_chains=1, first_chain=chain.number),
-            store=chain.path,
-            resume=True,
-            callbacks=(lambda report: tell(report.step),),
-            begun=shared.begun,
-        )
+    request = shared.request._replace(
+        source=opened(chain.rows),
+        plan=shared.request.plan._replace(num_chains=1, first_chain=chain.number),
+        store=chain.path,
+        resume=True,
+        begun=shared.begun,
     )
+    family.driven(lambda callback: carry_out(request._replace(callbacks=(callback,))), tell)
     return chain.path
 
 
@@ -112,35 +105,34 @@ def resume_on(
     progress: bool,
 ) -> Run:
     """`sc.resume` of chains that are in a folder each."""
-    count = CHAINS.read(path)["count"]
-    paths = [CHAINS.path(path, number) for number in range(count)]
-    lacking = [number for number, place in enumerate(paths) if not holds_run(place)]
-    if lacking:
+    if not CHAINS.is_at(path) and holds_run(path):
         raise InvalidValueError(
-            f"chain {lacking[0]} of the run in {path} has not begun: go on with sc.sample(..., store={path!r}, "
-            "resume=True), which begins it."
+            f"{path} holds a run whose chains share a process: go on with it without `client`."
         )
-    run = load_chains(path)
-    was = run.configuration
-    num_steps = was["num_burnin"] + (num_samples or was["num_samples"]) * was["thin"]
-    with connected(client, "sc.resume") as link:
-        rows = for_workers([source], family.data_path(path))[0]
-        chains = [Chain(rows, number, place) for number, place in enumerate(paths)]
-        bar = SharedBar(count, num_steps, progress, "chains")
-        task = partial(
-            go_on_there,
-            model=model,
-            num_samples=num_samples,
-            method=(_on_host(method[0]), *method[1:]),
-            double=family.double_precision(),
-        )
-        names = [f"chain {number}" for number in range(count)]
-        try:
-            run_tasks(task, chains, client=link, names=names, on_progress=bar.tell)
-        finally:
-            bar.close()
-        family.forget_data(path)
-    return load_chains(path, method[0])
+    page = CHAINS.read(path)
+    now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
+    records.refuse_differences({key: page[key] for key in now}, now, path, "these data")
+    paths = [CHAINS.path(path, number) for number in range(page["count"])]
+    for number, place in enumerate(paths):
+        if not holds_run(place):
+            raise InvalidValueError(
+                f"chain {number} of the run in {path} has not begun: go on with sc.sample(..., store={path!r}, "
+                "resume=True), which begins it."
+            )
+        resuming.check(place, num_samples, *method[1:])
+    was = load_chains(path).configuration
+    wanted = was["num_samples"] if num_samples is None else num_samples
+    num_steps = was["num_burnin"] + wanted * was["thin"]
+    whole = Whole(path, len(paths), wanted, num_steps, method[0], True, progress)
+    task = partial(
+        go_on_there,
+        model=model,
+        num_samples=num_samples,
+        method=(_on_host(method[0]), *method[1:]),
+        double=family.double_precision(),
+    )
+    with connected(client, "sc.resume") as link, family.place_for_rows(path) as place:
+        return carried_out(task, _rows(source, link, place), link, whole)
 
 
 def go_on_there(
@@ -155,15 +147,17 @@ def go_on_there(
     """Go on with one chain, on a worker."""
     CHAINS.check_place(chain.path, double)
     family.wait_for_writer(chain.path, tell)
-    params, sampler, estimator, reducers = method
-    resuming.go_on(
-        *(chain.path, model, opened(chain.rows), num_samples, params, sampler, estimator, reducers),
-        *((lambda report: tell(report.step),), False, None),
-    )
+    arguments = (chain.path, model, opened(chain.rows), num_samples, *method)
+    family.driven(lambda callback: resuming.go_on(*arguments, (callback,), False, None), tell)
     return chain.path
 
 
-def _refuse(request: Request) -> None:
+def _refuse(request: Request, client: Any) -> None:
+    if request.callbacks and client is None:
+        raise InvalidValueError(
+            f"the chains in {request.store} were made on workers, and are a run each: they are gone on with one after "
+            "the other, without `callbacks`. Leave those out."
+        )
     if request.callbacks:
         raise InvalidValueError(
             "`callbacks` are called by the process that makes the steps; with `client` these are the workers. Leave "

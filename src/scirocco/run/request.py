@@ -12,7 +12,7 @@ from scirocco.data import Devices
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
-from scirocco.run import probe, records, resuming, setup
+from scirocco.run import family, probe, records, resuming, setup
 from scirocco.run.composed import Composed
 from scirocco.run.conclusion import conclude
 from scirocco.run.loop import Start
@@ -99,6 +99,8 @@ def _carry_out(request: Request) -> Run:
         )
         if store is not None and spec is not None and writes:
             record |= records.make(problem, ready, request)
+            if request.overwrite:
+                family.clear_families(store)
             made = Store.create(
                 store, store_groups(spec), plan.num_chains, record, overwrite=request.overwrite
             )

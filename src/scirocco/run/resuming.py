@@ -84,9 +84,12 @@ def resume(
 
     if client is not None or CHAINS.is_at(path):
         if callbacks or mesh is not None:
-            raise InvalidValueError("`callbacks` and `mesh` are not for chains that are tasks on a cluster.")
+            raise InvalidValueError(
+                f"`callbacks` and `mesh` are not for the chains in {os.fspath(path)}, which are a run each: they are "
+                "gone on with by the workers of `client`, or here, one after the other."
+            )
         method = (params, sampler, estimator, reducers)
-        return resume_on(client, os.fspath(path), model, source, num_samples, method, progress)
+        return resume_on(client, os.path.abspath(path), model, source, num_samples, method, progress)
     devices = as_devices(mesh)
     with contextlib.nullcontext() if devices is None else devices.in_use():
         return go_on(
@@ -142,6 +145,16 @@ def go_on(
             bar.close()
 
 
+def check(
+    path: _Path, num_samples: int | None, sampler: Any, estimator: Any, reducers: Mapping[str, Any] | None
+) -> None:
+    """Refuse what `go_on` would refuse, as far as it can be seen from the arguments alone."""
+    stored = open_stored(path)
+    _need_record(stored.record, stored.path)
+    _plan(stored.record, stored.progress, num_samples, reducers, stored.path)
+    _method(stored.record, sampler, estimator)
+
+
 def is_writer(devices: Devices | None) -> bool:
     """Whether this process writes the store and shows progress: the first of those that share a run."""
     return devices is None or not devices.many_processes or jax.process_index() == 0
@@ -175,6 +188,7 @@ def _plan(
     was = record["configuration"]
     if reached["status"] == "diverged":
         chain, step, _ = reached["diverged"]
+        chain += was.get("first_chain", 0)
         raise StoreError(
             f"the run in {path} ended because chain {chain} left the finite numbers at step {step}; going on would end "
             "there again. Start a new run with a smaller step size; sc.load opens the draws before it."

@@ -14,6 +14,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
+from scirocco.run import family
 from scirocco.run.joining import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.on_cluster import sample_on
@@ -103,7 +104,8 @@ def sample(
     mesh
         Several devices: `jax.make_mesh((4,), ("rows",))` spreads the rows over them, and gradients are summed with one
         `psum` a step; an axis called "chains" has chains of its own on each device instead. Batches are then stratified
-        by device (`scirocco.data.spread`). With `jax.distributed` all processes make the same call.
+        by device (`scirocco.data.spread`), and a data folder is read into the devices' memory. With `jax.distributed`
+        all processes make the same call.
     client
         Several processes or machines: a `distributed.Client`, or the address of a Dask scheduler. Every chain is a task
         on a worker; what a worker that dies had committed to `store` is not lost. Draws are those of one process.
@@ -204,8 +206,16 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
         raise InvalidValueError(
             "`resume` goes on with the run in `store`, `overwrite` deletes it: choose one."
         )
-    if own_folder and not (resume and holds_run(store)):
+    if not own_folder or (resume and holds_run(store)):
+        return
+    found = family.name_of(store)
+    if found is None or found == family.A_RUN:
         refuse_unless_free(store, overwrite)
+    elif not overwrite:
+        raise InvalidValueError(
+            f"{os.fspath(store)} holds {found} already; go on with the call that made them (resume=True), pass "
+            "overwrite=True to delete them, or choose another folder."
+        )
 
 
 def _default_sampler(model: Any) -> Sampler:

@@ -79,5 +79,7 @@ class JoinedArray:
 
 def _within(part: slice, length: int) -> slice:
     """The same draws of an array that may have more of them than `length`."""
-    start, stop, step = part.indices(length)
-    return slice(start, stop if stop >= 0 else None, step)
+    chosen = range(length)[part]
+    if not chosen:
+        return slice(0, 0)
+    return slice(chosen.start, chosen.stop if chosen.stop >= 0 else None, chosen.step)

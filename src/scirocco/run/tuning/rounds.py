@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from scirocco import _tree
+from scirocco.cluster.worker import check_wanted
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.run.tuning import reward
@@ -108,6 +109,7 @@ class Race:
     def _warm_up(self) -> None:
         """Lanes start at the mode; what they draw on their way from it is not judged."""
         for lanes, steps in zip(self.lanes, self.steps, strict=True):
+            check_wanted()
             lanes.advance(max(1, steps // 2), max(1, steps // 2))
 
     def _round(self) -> dict[int, float]:
@@ -115,6 +117,7 @@ class Race:
         for number, (lanes, steps) in enumerate(zip(self.lanes, self.steps, strict=True)):
             if not lanes.alive:
                 continue
+            check_wanted()
             thin = max(1, steps // self.kept)
             draws, good = lanes.advance(steps, thin)
             replicates = lanes.replicates
