@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import math
+import os
 
 import jax
 import jax.numpy as jnp
@@ -340,19 +341,35 @@ def test_each_claim_about_dimensions_can_fail(numbers, fails, name, kl):
 # -- all of it -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_quick_run(tmp_path):
+def record_of(tmp_path):
     done = reproduce(dc.EXPERIMENT, Settings(quick=True, out_dir=tmp_path))
-    record = json.loads(done.record.read_text("utf-8"))
+    assert done.picture.stat().st_size > 50_000
+    return json.loads(done.record.read_text("utf-8"))
+
+
+def test_small_run(tmp_path, monkeypatch, quick_compiler):
+    """A few iterations of everything: the numbers mean nothing, but all claims are judged and all panels drawn."""
+    small = dc.QUICK_PLANE._replace(num_runs=2, num_iterations=600, num_draws=60)
+    one = {"SGLD": 0.1, "SGHMC": 0.1, methods.TODAY: 0.1, "KDEMC": 0.4, "Weierstrass": 0.5}
+    for grid in (methods.GRIDS, methods.FOR_NORMAL):
+        for name in one.keys() & grid.keys():
+            monkeypatch.setitem(grid, name, [(one[name],)])
+    for name in ("QUICK_PLANE", "QUICK_SPACE"):
+        monkeypatch.setattr(dc, name, small)
+    monkeypatch.setattr(dc, "QUICK_DIMENSIONS", (20, 24))
+    monkeypatch.setattr(dc, "QUICK_REFERENCE", 200)
+    record = record_of(tmp_path)
+    assert len(record["claims"]) == 30
+    assert set(record["numbers"]["gaussian"]) == {"20", "24"}
+
+
+@pytest.mark.skipif(not os.environ.get("SCIROCCO_TEST_ALL"), reason="170 s: only with SCIROCCO_TEST_ALL=1")
+def test_quick_run(tmp_path):
+    record = record_of(tmp_path)
     three = record["numbers"]["problems"]
-    assert set(three) == {"t", "mixture", "warped"} and set(record["numbers"]["gaussian"]) == {
-        "5",
-        "20",
-        "50",
-    }
-    assert three["mixture"]["methods"]["Consensus"]["valley"][0] > 1, (
-        "the average of two modes is between them"
-    )
+    assert set(three) == {"t", "mixture", "warped"}
+    assert set(record["numbers"]["gaussian"]) == {"20", "50"}
+    between = three["mixture"]["methods"]["Consensus"]["valley"][0]
+    assert between > 1, "the average of two modes is between them"
     assert np.median(three["t"]["methods"]["Consensus"]["kl"]) < 0.2
     assert abs(np.median(three["warped"]["exact"])) < 0.15
-    assert done.picture.stat().st_size > 50_000
