@@ -2,12 +2,21 @@
 
 import gc
 import os
+import signal
+import threading
 from pathlib import Path
 
 import jax
 import pytest
 
 _MAPS, _MANY_MAPS = Path("/proc/self/maps"), 25_000
+
+
+def pytest_configure():
+    """Who starts the tests in the background has Ctrl-C ignored: tests of it need Python's own handler."""
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from scirocco.data.batching import batching
 from scirocco.data.devices import as_devices
 from scirocco.data.spread_table import spread_over
 
-ROWS, CHAINS = jax.make_mesh((4,), ("rows",)), jax.make_mesh((4,), ("chains",))
-BOTH = jax.make_mesh((2, 2), ("chains", "rows"))
-SEED = int(sys.argv[1])
+ROWS = CHAINS = BOTH = None
+"""Meshes, where there are four devices: see the end."""
+SEED = 0
 NUM_ROWS = 1_003  # four devices cannot share them out equally
 
 
@@ -236,6 +236,9 @@ def check_refusals():
 
 
 if __name__ == "__main__":
+    ROWS, CHAINS = jax.make_mesh((4,), ("rows",)), jax.make_mesh((4,), ("chains",))
+    BOTH = jax.make_mesh((2, 2), ("chains", "rows"))
+    SEED = int(sys.argv[1])
     jax.config.update("jax_disable_most_optimizations", True)  # programs of a few steps: mostly compiling
     for name in sys.argv[2:]:
         try:
