@@ -8,12 +8,18 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco._random import normal
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, Key, PyTree
 
 T = TypeVar("T")
+
+
+def on_host(tree: PyTree) -> PyTree:
+    """The same with NumPy arrays, which can be pickled and sent; Python numbers stay what they are."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if hasattr(leaf, "shape") else leaf, tree)
 
 
 def static(*, default: Any = dataclasses.MISSING) -> Any:

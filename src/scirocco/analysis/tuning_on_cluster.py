@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
+from scirocco import _tree
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.travel import for_workers, opened
 from scirocco.errors import InvalidValueError
@@ -38,7 +38,7 @@ def tune_on(
             "there is nothing to share out among workers: `over` names no setting with several values. Step sizes are "
             "tried side by side in one program: leave `client` out."
         )
-    on_host = jax.tree.map(np.asarray, params)
+    on_host = _tree.on_host(params)
     with connected(client, "sc.analysis.tune") as link, family.folder_for(None) as folder:
         rows = for_workers([source], folder)[0]
         parts = _cut(list(over[name]), len(link.nthreads()))

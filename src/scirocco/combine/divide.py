@@ -7,10 +7,9 @@ import os
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
-from scirocco import _checks
+from scirocco import _checks, _tree
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.travel import for_workers
 from scirocco.combine.fractions import fractionate
@@ -115,7 +114,7 @@ def subposteriors(
     if params is None:
         raise InvalidValueError("`params` is needed: where the chains of every shard start.")
     seed = _checks.positive_int(seed, "seed", minimum=0)
-    _check_store(store, resume, overwrite)
+    family.check_switches(store, resume, overwrite)
     options: dict[str, Any] = {
         "sampler": sampler,
         "estimator": estimator,
@@ -127,7 +126,7 @@ def subposteriors(
     }
     dealt = deal(data, num_shards, seed, shuffle)
     shared = fractionate(model, len(dealt.sources))
-    settings = Settings(shared, _on_host(params), options, family.double_precision())
+    settings = Settings(shared, _tree.on_host(params), options, family.double_precision())
     page = _page(model, dealt, options, seed, shuffle)
     with connected(client, "sc.combine.subposteriors") as link, contextlib.ExitStack() as stack:
         folder = None
@@ -179,11 +178,6 @@ def shard_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number, _SHARD_SEED]).generate_state(1)[0])
 
 
-def _on_host(params: Params) -> Params:
-    """Arrays that can be pickled; Python numbers stay what they are."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf) if hasattr(leaf, "shape") else leaf, params)
-
-
 def _page(
     model: Posterior, dealt: Dealt, options: dict[str, Any], seed: int, shuffle: bool
 ) -> dict[str, Any]:
@@ -200,13 +194,3 @@ def _page(
         "model": repr(model),
         "transformed": getattr(model, "transforms", None) is not None,
     }
-
-
-def _check_store(store: Any, resume: Any, overwrite: Any) -> None:
-    if store is None and (resume or overwrite):
-        name = "resume" if resume else "overwrite"
-        raise InvalidValueError(f"`{name}` needs `store`, the folder it speaks of.")
-    if resume and overwrite:
-        raise InvalidValueError(
-            "`resume` goes on with what is in `store`, `overwrite` deletes it: choose one."
-        )

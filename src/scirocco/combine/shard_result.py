@@ -11,7 +11,7 @@ from scirocco.model import Posterior
 from scirocco.run import Run
 from scirocco.run import load as load_run
 from scirocco.run.family import SHARDS
-from scirocco.run.joining import like
+from scirocco.run.joining import as_params
 from scirocco.types import Params, PyTree
 
 
@@ -94,6 +94,4 @@ def open_run(path: str, params: Params | None, number: int) -> Run:
             f"the run of shard {number} cannot be opened: {error} One that has not begun is begun by resume=True; "
             "one that a worker wrote must be on a disk that workers and client share."
         ) from error
-    if params is None or run.draws is None:
-        return run
-    return dataclasses.replace(run, draws=like(params, run.draws), gradients=like(params, run.gradients))
+    return as_params(run, params)

@@ -125,6 +125,17 @@ class Family(NamedTuple):
 CHAINS, SHARDS = Family("chain", "chains"), Family("shard", "subposteriors")
 
 
+def check_switches(store: Any, resume: Any, overwrite: Any) -> None:
+    """Refuse what `resume` and `overwrite` cannot mean."""
+    if store is None and (resume or overwrite):
+        name = "resume" if resume else "overwrite"
+        raise InvalidValueError(f"`{name}` needs `store`, the folder it speaks of.")
+    if resume and overwrite:
+        raise InvalidValueError(
+            "`resume` goes on with what is in `store`, `overwrite` deletes it: choose one."
+        )
+
+
 def name_of(folder: str | os.PathLike[str]) -> str | None:
     """What scirocco has written there: "chains", "subposteriors", "a run", or None."""
     for kind in (CHAINS, SHARDS):

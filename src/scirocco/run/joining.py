@@ -31,10 +31,11 @@ def load_chains(folder: str | os.PathLike[str], params: Params | None = None) ->
                 f"chain {number} cannot be opened: {error} One that has not begun is begun by sc.sample(..., "
                 "resume=True); one that a worker wrote must be on a disk that workers and client share."
             ) from error
-    return _as_params(join_runs(runs, root), params)
+    return as_params(join_runs(runs, root), params)
 
 
-def _as_params(run: Run, params: Params | None) -> Run:
+def as_params(run: Run, params: Params | None) -> Run:
+    """The run with draws in the structure of the parameters, where that is known."""
     if params is None or run.draws is None:
         return run
     return dataclasses.replace(run, draws=like(params, run.draws), gradients=like(params, run.gradients))
@@ -52,7 +53,7 @@ def load_begun(folder: str, params: Params | None) -> Run | None:
     if not any(made):
         return None
     runs = [load(CHAINS.path(folder, number)) for number, count in enumerate(made) if count]
-    return _as_params(join_runs(runs, os.path.abspath(folder)), params)
+    return as_params(join_runs(runs, os.path.abspath(folder)), params)
 
 
 def join_runs(runs: list[Run], path: str | None) -> Run:

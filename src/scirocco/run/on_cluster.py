@@ -7,9 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
-
+from scirocco import _tree
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.travel import for_workers, opened
 from scirocco.errors import InvalidValueError
@@ -21,7 +19,6 @@ from scirocco.run.request import Begun, Request, carry_out, prepared
 from scirocco.run.result import Origin, Run
 from scirocco.run.side_by_side import Chain, Whole, carried_out
 from scirocco.store import holds_run
-from scirocco.types import PyTree
 
 _PURPOSE = "sc.sample"
 
@@ -48,7 +45,7 @@ def sample_on(client: Any, request: Request) -> Run:
         for path in there:
             resuming.check(path, plan.num_samples, request.sampler, request.estimator, request.reducers)
         plain = request._replace(
-            source=None, params=_on_host(request.params), store=None, overwrite=False, progress=False
+            source=None, params=_tree.on_host(request.params), store=None, overwrite=False, progress=False
         )
         with family.place_for_rows(folder) as place:
             rows = _rows(request.source, link, place)
@@ -74,7 +71,7 @@ def set_up(rows: Any, tell: Callable[[int], None], *, shared: Shared) -> Begun:
     family.check_precision(shared.double)
     request = shared.request
     _, ready = prepared(request._replace(source=opened(rows)))
-    return Begun(ready.parts.sampler, request.estimator, _on_host(ready.start), ready.report)
+    return Begun(ready.parts.sampler, request.estimator, _tree.on_host(ready.start), ready.report)
 
 
 def draw(chain: Chain, tell: Callable[[int], None], *, shared: Shared) -> str:
@@ -128,7 +125,7 @@ def resume_on(
         go_on_there,
         model=model,
         num_samples=num_samples,
-        method=(_on_host(method[0]), *method[1:]),
+        method=(_tree.on_host(method[0]), *method[1:]),
         double=family.double_precision(),
     )
     with connected(client, "sc.resume") as link, family.place_for_rows(path) as place:
@@ -175,11 +172,6 @@ def _page(request: Request) -> dict[str, Any]:
         "asked": records.asked(request.sampler, request.estimator, request.plan),
         "model": repr(request.model),
     }
-
-
-def _on_host(tree: PyTree) -> PyTree:
-    """Arrays that can be pickled; Python numbers stay what they are."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf) if hasattr(leaf, "shape") else leaf, tree)
 
 
 def _with_origin(run: Run, request: Request, begun: Begun | None) -> Run:

@@ -196,17 +196,8 @@ def check_length(plan: Plan) -> None:
 
 
 def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> None:
-    if store is None:
-        if resume or overwrite:
-            raise InvalidValueError(
-                f"`{'resume' if resume else 'overwrite'}` needs `store`, the folder it speaks of."
-            )
-        return
-    if resume and overwrite:
-        raise InvalidValueError(
-            "`resume` goes on with the run in `store`, `overwrite` deletes it: choose one."
-        )
-    if not own_folder or (resume and holds_run(store)):
+    family.check_switches(store, resume, overwrite)
+    if store is None or not own_folder or (resume and holds_run(store)):
         return
     found = family.name_of(store)
     if found is None or found == family.A_RUN:

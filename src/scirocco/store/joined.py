@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from scirocco import _checks
 from scirocco.errors import StoreError
+from scirocco.store.lazy import LazyArray
 from scirocco.store.stored import StoredArray, full_index
 
 
-class JoinedArray:
+class JoinedArray(LazyArray):
     """The draws of one variable in several runs, axes (chain, draw, ...), read when they are asked for.
 
     Where the runs have different numbers of draws, those that all have. Indexed as `StoredArray` is.
@@ -27,32 +26,8 @@ class JoinedArray:
         self.shape = (chains, draws, *parts[0].shape[2:])
         self.dtype = parts[0].dtype
 
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory, were all of it read."""
-        return self.size * self.dtype.itemsize
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def __repr__(self) -> str:
         return f"JoinedArray(shape={self.shape}, dtype={self.dtype}, of {len(self._parts)} runs)"
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            raise ValueError("a stored array cannot be used without a copy: it is on the disk.")
-        values = self[...]
-        return values if dtype is None else values.astype(dtype, copy=False)
 
     def __getitem__(self, index: Any) -> Any:
         chain, draw, *rest = full_index(index, self.shape)
@@ -69,12 +44,6 @@ class JoinedArray:
     def _places(self) -> list[tuple[StoredArray, int]]:
         """For each chain the array it is in, and its number there."""
         return [(part, number) for part in self._parts for number in range(part.shape[0])]
-
-    def blocks(self, num_draws: int) -> Iterator[np.ndarray]:
-        """All draws in order, `num_draws` at a time (fewer in the last)."""
-        num_draws = _checks.positive_int(num_draws, "num_draws")
-        for start in range(0, self.shape[1], num_draws):
-            yield self[:, start : start + num_draws]
 
 
 def _within(part: slice, length: int) -> slice:

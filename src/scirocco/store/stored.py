@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 from collections.abc import Iterator
@@ -10,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
 from scirocco.store import files, folder, state_file, zarr_format
 from scirocco.store.layout import Column, Group
+from scirocco.store.lazy import LazyArray
 
 _ATTEMPTS = 20
 
 
-class StoredArray:
+class StoredArray(LazyArray):
     """The draws of one variable, axes (chain, draw, ...), read from the disk when they are asked for.
 
     Indexing with whole numbers, slices and `...` gives NumPy arrays; `numpy.asarray(x)` reads everything.
@@ -46,32 +45,8 @@ class StoredArray:
         """The type that the draws had before they were stored (bfloat16 is stored as float32)."""
         return self._column.given_dtype
 
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory, were all of it read."""
-        return self.size * self.dtype.itemsize
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def __repr__(self) -> str:
         return f"StoredArray({self.name!r}, shape={self.shape}, dtype={self.dtype}, in {self._root!r})"
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            raise ValueError("a stored array cannot be used without a copy: it is on the disk.")
-        values = self[...]
-        return values if dtype is None else values.astype(dtype, copy=False)
 
     def __getitem__(self, index: Any) -> Any:
         chain, draw, *rest = full_index(index, self.shape)
@@ -89,12 +64,6 @@ class StoredArray:
         for within_out, number, within in self._pieces(ascending):
             out[(slice(None),) * axis + (within_out,)] = self._chunk(number)[(chain, within, *rest)]
         return out if step > 0 else np.flip(out, axis)
-
-    def blocks(self, num_draws: int) -> Iterator[np.ndarray]:
-        """All draws in order, `num_draws` at a time (fewer in the last), for sums that need not hold them all."""
-        num_draws = _checks.positive_int(num_draws, "num_draws")
-        for start in range(0, self.shape[1], num_draws):
-            yield self[:, start : start + num_draws]
 
     def _pieces(self, wanted: range) -> Iterator[tuple[slice, int, slice]]:
         """For an ascending range of draws: where in the result, which chunk, where in the chunk."""

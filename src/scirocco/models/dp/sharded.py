@@ -27,7 +27,7 @@ from scirocco.data.native.folder import FolderSource, write_folder
 from scirocco.errors import InvalidValueError
 from scirocco.models.dp.compiled import row_kernels, slice_kernels
 from scirocco.models.dp.rows import Array, CountRows
-from scirocco.models.fits.remote import Workers, folder_for, opened, spread_over
+from scirocco.models.fits.remote import Workers, folder_for, opened, refuse_shards_alone, spread_over
 
 
 @contextlib.contextmanager
@@ -41,10 +41,7 @@ def labelling_on(
 ) -> Iterator[Shards | None]:
     """What draws labels on the workers of `client`; None without one. The rows are written once."""
     if client is None:
-        if num_shards is not None:
-            raise InvalidValueError(
-                "`num_shards` are tasks on the workers of a `client`: give one, or leave it out."
-            )
+        refuse_shards_alone(num_shards)
         yield None
         return
     if sampler == "collapsed":

@@ -113,6 +113,14 @@ def folder_for(store: str | os.PathLike[str] | None) -> Iterator[Path]:
         yield Path(path)
 
 
+def refuse_shards_alone(num_shards: int | None) -> None:
+    """Shards are for workers."""
+    if num_shards is not None:
+        raise InvalidValueError(
+            "`num_shards` are tasks on the workers of a `client`: give one, or leave it out."
+        )
+
+
 def spread_over(numbers: np.ndarray, num_rows: int, num_shards: int) -> list[np.ndarray]:
     """Places in `numbers` by shard, those without any left out; shard s has the rows from s N/S on."""
     shard = numbers.astype(np.int64) * num_shards // num_rows

@@ -24,7 +24,7 @@ from scirocco.cluster.client import connected
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.data.native.corpus_writer import write_corpus
 from scirocco.errors import InvalidValueError
-from scirocco.models.fits.remote import Workers, folder_for, opened, spread_over
+from scirocco.models.fits.remote import Workers, folder_for, opened, refuse_shards_alone, spread_over
 from scirocco.models.lda import counting, local
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.settings import Settings
@@ -62,10 +62,7 @@ def counting_on(
 ) -> Iterator[Shards | None]:
     """What makes the local steps on the workers of `client`; None without one. A corpus in memory is written once."""
     if client is None:
-        if num_shards is not None:
-            raise InvalidValueError(
-                "`num_shards` are tasks on the workers of a `client`: give one, or leave it out."
-            )
+        refuse_shards_alone(num_shards)
         yield None
         return
     assert isinstance(corpus, Corpus) and isinstance(corpus.source, CorpusSource)
