@@ -7,12 +7,15 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special, stats
 
 import scirocco as sc
 from scirocco import cli, jobs
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.jobs import zoo
 
 MODULE = """
 import jax, jax.numpy as jnp, scirocco as sc
@@ -195,3 +198,106 @@ def test_in_a_process_of_its_own(folder):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "60 draws" in done.stdout
+
+
+# -- models by name ---------------------------------------------------------------------------------------------------
+
+
+def by_name(folder, model, y=None, **run):
+    """A configuration with a model of the zoo."""
+    rows = sc.data.open(folder / "rows").read(0, 200)
+    np.savez(folder / "rows.npz", x=rows["x"], y=rows["y"] if y is None else y)
+    lines = [f"model = {model}", 'data = "rows.npz"', 'store = "named"', "[sampler]", 'name = "SGLD"']
+    lines += ["step_size = 1e-3", "[estimator]", 'name = "Minibatch"', "batch_size = 20", "[run]"]
+    lines += ["num_samples = 40"]
+    path = folder / "named.toml"
+    path.write_text("\n".join([*lines, *(f"{key} = {value}" for key, value in run.items())]))
+    return path
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_densities_of_the_zoo(name, seed):
+    """Up to what does not depend on the parameters, against SciPy."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal(3), float(rng.integers(0, 2))
+    known = zoo.ZOO[name](zoo.Table(3, np.array([0.0, 1.0])), scale=0.7)
+    row = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
+
+    def there():
+        params = jax.tree.map(lambda p: rng.standard_normal(p.shape), known.params)
+        return params | ({"noise": 1.3 + rng.random()} if "noise" in params else {})
+
+    def expected(params):
+        eta = params["coef"] @ x + params["intercept"]
+        likelihood = {
+            "logistic": lambda: stats.bernoulli.logpmf(y, special.expit(eta)),
+            "linear": lambda: stats.norm.logpdf(y, eta, params.get("noise")),
+            "poisson": lambda: stats.poisson.logpmf(y, np.exp(eta)),
+            "softmax": lambda: special.log_softmax(eta)[int(y)],
+        }[name]()
+        prior = stats.norm.logpdf(params["coef"], 0, 0.7).sum()
+        prior += stats.norm.logpdf(params["intercept"], 0, 7.0).sum()
+        prior += stats.norm.logpdf(params["noise"]) if "noise" in params else 0.0
+        return likelihood, prior
+
+    def ours(params):
+        return known.model.log_likelihood(params, row), known.model.log_prior(params)
+
+    a, b = there(), there()
+    found = np.subtract(ours(a), ours(b))
+    np.testing.assert_allclose(found, np.subtract(expected(a), expected(b)), rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_by_name(folder, capsys):
+    """As the file says it, to the draws and on; --json for programs."""
+    path = by_name(folder, '{name = "logistic", scale = 2.0, intercept = false}', num_chains=2)
+    status, out, err = call(capsys, "sample", path, "--json", "--seed", 3)
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert found["status"] == "complete" and found["num_draws"] == 40 and found["configuration"]["seed"] == 3
+    assert set(found["summary"]) == {"coef[0]", "coef[1]"}
+    assert call(capsys, "resume", folder / "named", "--num-samples", 50)[0] == 0
+    assert sc.load(folder / "named").num_draws == 50
+
+
+def test_the_command_line_comes_before_the_file(folder, capsys):
+    path = by_name(folder, '"logistic"', num_chains=1)
+    words = ("--out", folder / "other", "--num-samples", 30, "--chains", 2)
+    assert call(capsys, "sample", path, *words)[0] == 0
+    run = sc.load(folder / "other")
+    assert (run.num_chains, run.num_draws) == (2, 30) and not (folder / "named").exists()
+    status, _, err = call(capsys, "sample", path, "--resume", "--overwrite")
+    assert status == 2 and "not both" in err
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "message"),
+    [
+        ('"logistik"', None, "Did you mean `logistic`"),
+        ('{name = "logistic", scal = 1.0}', None, "Did you mean `scale`"),
+        ('{name = "logistic", scale = -1.0}', None, "scale"),
+        ('{name = "logistic", intercept = 1}', None, "true or false"),
+        ('"logistic"', np.full(200, 2.0), "classes from 0 to 1 in `y`; row 0 holds 2"),
+        ('"poisson"', np.full(200, 0.5), "whole numbers >= 0"),
+        ('"linear"', np.zeros((200, 2)), "`y` of shape"),
+    ],
+)
+def test_a_slip_with_a_name(folder, model, y, message):
+    with pytest.raises((InvalidValueError, InvalidTypeError), match=message):
+        jobs.read_job(by_name(folder, model, y))
+
+
+def test_data_without_the_arrays_of_a_named_model(folder):
+    path = by_name(folder, '"linear"')
+    np.savez(folder / "rows.npz", features=np.ones((5, 2)), late=np.ones(5))
+    with pytest.raises(InvalidValueError, match=r"these hold features, late\. Make them with: scirocco data"):
+        jobs.read_job(path)
+
+
+def test_a_module_that_fails_is_told_in_one_line(folder, capsys):
+    (folder / "fails_on_import.py").write_text("x = 1\ny = 1 / 0\n")
+    text = (folder / "job.toml").read_text().replace('model = "', 'model = "fails_on_import:model" #', 1)
+    (folder / "job.toml").write_text(text)
+    status, _, err = call(capsys, "sample", folder / "job.toml")
+    assert status == 2 and len(err.splitlines()) == 1
+    assert "ZeroDivisionError" in err and "fails_on_import.py, line 2" in err

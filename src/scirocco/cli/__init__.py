@@ -1,6 +1,6 @@
 """The command line. No logic of its own: it turns words into calls, and errors into one line and an exit status.
 
-Exit status: 0 all is well; 1 a claim that should hold does not; 2 the command cannot be carried out as typed.
+Exit status: 0 all is well; 1 a claim or a check does not hold; 2 the command cannot be carried out; 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -8,40 +8,57 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from scirocco import __version__
-from scirocco.cli._typer import typer
+from scirocco.cli import _ending
+from scirocco.cli._typer import JSON, print_json, typer
+from scirocco.cli.benchmark import bench
+from scirocco.cli.citing import cite
+from scirocco.cli.clusters import cluster_app
 from scirocco.cli.data import data_app
+from scirocco.cli.looking import diagnose, report, runs, watch
 from scirocco.cli.papers import demo, reproduce
-from scirocco.cli.running import resume, runs, sample_config
+from scirocco.cli.running import resume, sample_config
 from scirocco.cli.topics import topics_app
 from scirocco.errors import SciroccoError, SciroccoWarning
 
 app = typer.Typer(
     name="scirocco",
-    help="Bayesian inference on data too large for ordinary MCMC.",
+    cls=_ending.Group,
+    help="Bayesian inference on data too large for ordinary MCMC.\n\nExample: scirocco demo",
+    epilog=_ending.STATUSES,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's own, wherever this typer has it from
 
 app.command()(demo)
-app.command()(reproduce)
 app.command("sample")(sample_config)
 app.command()(resume)
 app.command()(runs)
-app.add_typer(data_app, name="data")
+app.command()(watch)
+app.command()(diagnose)
+app.command()(report)
 app.add_typer(topics_app, name="topics")
+app.add_typer(cluster_app, name="cluster")
+app.add_typer(data_app, name="data")
+app.command()(reproduce)
+app.command()(bench)
+app.command()(cite)
 
 
 @app.command()
-def version() -> None:
-    """The version of scirocco.
+def version(as_json: Annotated[bool, JSON] = False) -> None:
+    """The version of scirocco; with --json also those of the packages it stands on.
 
     Example: scirocco version
     """
-    print(__version__)
+    if as_json:
+        from scirocco.experiments.base import versions
+
+        print_json(versions())
+    else:
+        print(__version__)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,13 +69,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             warnings.showwarning = _warner(warnings.showwarning)
             status = app(words or ["--help"], prog_name="scirocco", standalone_mode=False)
     except SciroccoError as error:
-        _fail(str(error))
-    except _UsageError as error:
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context is not None else "scirocco"
-        _fail(f"{error.format_message().rstrip('.')}. See `{command} --help`.")  # type: ignore[attr-defined]
-    except KeyboardInterrupt:
-        sys.exit(130)
+        _ending.fail(str(error))
+    except _ending.UsageError as error:
+        _ending.fail(_ending.mistake(error))
+    except OSError as error:
+        if error.errno is None:  # not the operating system's: a bug, which is not hidden
+            raise
+        _ending.fail(_ending.of_file(error))
+    except _ending.Interrupted as stop:
+        _ending.leave(str(stop), own_process=arguments is None)
+    except (KeyboardInterrupt, _ending.Abort):
+        _ending.leave("interrupted.", own_process=arguments is None)
     else:
         sys.exit(status or 0)
 
@@ -73,9 +94,3 @@ def _warner(usual: Any) -> Any:
             usual(message, category, *where, **more)
 
     return show
-
-
-def _fail(message: str) -> None:
-    """One line on stderr, exit status 2."""
-    print(f"scirocco: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(2)

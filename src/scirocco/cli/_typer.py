@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scirocco._extras import require
 from scirocco.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import typer
+    import typer.core
 else:
     try:
         typer = require("typer", "the command line of scirocco")
+        require("typer.core", "the command line of scirocco")
     except MissingExtraError as missing:
         print(f"scirocco: {missing}", file=sys.stderr)
         sys.exit(2)
 
 OUT = typer.Option("--out", metavar="DIR", help="Folder for results; made when it is missing.")
+JSON = typer.Option("--json", help="For programs.")
+RUN = typer.Argument(help="The folder of a stored run.", metavar="RUN", show_default=False)
 
-__all__ = ["OUT", "typer"]
+
+def print_json(value: Any) -> None:
+    """Plain values; numbers that JSON does not know (NaN, infinity) become null."""
+    import json
+
+    from scirocco.experiments.base import to_json
+
+    print(json.dumps(to_json(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+__all__ = ["JSON", "OUT", "RUN", "print_json", "typer"]

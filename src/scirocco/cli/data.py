@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from scirocco.cli._typer import typer
+import numpy as np
+
+from scirocco.cli._typer import JSON, print_json, typer
 from scirocco.errors import InvalidValueError
 
-data_app = typer.Typer(help="Data folders: rows on disk, in an order that can be sampled from.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="Data folders: rows on disk, in an order that can be sampled from."
+)
 
 
 @data_app.command("convert")
@@ -64,6 +68,7 @@ def _columns(text: str) -> tuple[str, list[str] | str]:
 def data_info(
     folder: Annotated[Path, typer.Argument(help="A data folder.", metavar="FOLDER")],
     verify: Annotated[bool, typer.Option("--verify", help="Also compare all checksums.")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Say what a data folder holds.
 
@@ -72,10 +77,37 @@ def data_info(
     from scirocco import data
 
     source = data.open(folder)
-    print(data.describe(source))
     if verify:
         source.verify()
+    if as_json:
+        print_json(_as_json(source) | ({"checksums_hold": True} if verify else {}))
+        return
+    print(data.describe(source))
+    if verify:
         print("all checksums hold")
+
+
+def _as_json(source: Any) -> dict[str, Any]:
+    header = source.header
+    arrays = {
+        name: {
+            "dtype": np.dtype(entry.dtype).name,
+            "shape": [entry.rows, *entry.row_shape],
+            "columns": list(entry.columns or ()),
+        }
+        for name, entry in header.arrays.items()
+    }
+    return {
+        "path": str(source.path),
+        "kind": header.kind,
+        "num_rows": header.num_rows,
+        "bytes": source.nbytes,
+        "shuffled": header.shuffled,
+        "seed": header.seed,
+        "source": header.source,
+        **header.extra,
+        "arrays": arrays,
+    }
 
 
 @data_app.command("list")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
+from scirocco.cli._ending import ending_at_once
 from scirocco.cli._typer import OUT, typer
 from scirocco.errors import InvalidValueError
 
@@ -19,7 +21,8 @@ def demo(
     """
     from scirocco.demo import run_demo
 
-    run_demo(out, seed)
+    with ending_at_once("interrupted; nothing of the demonstration was kept."):
+        run_demo(out, seed)
 
 
 def reproduce(
@@ -42,7 +45,8 @@ def reproduce(
 ) -> None:
     """Make a figure of the papers again, and judge what the papers say about it.
 
-    Writes NAME.json and NAME.png. Exit status 1 when a claim that should hold does not.
+    Writes NAME.json and NAME.png. Exit status 1 when a claim that should hold does not. Ctrl-C ends all of it; what was
+    finished before stays written.
 
     Example: scirocco reproduce gaussian-mixture --quick
     """
@@ -58,9 +62,14 @@ def reproduce(
         )
     chosen = experiments.find(name)
     settings = experiments.Settings(quick, data, out, seed)
-    done = []
+    done: list[experiments.Reproduction] = []
     for experiment in chosen:
-        done.append(experiments.reproduce(experiment, settings))
+        if sys.stdout.isatty():
+            print(f"{experiment.title} ...", flush=True)
+        with ending_at_once(
+            f"interrupted; {experiment.name} was not finished, and nothing of it was written."
+        ):
+            done.append(experiments.reproduce(experiment, settings))
         tables.print_reproduction(done[-1])
     if not all(reproduction.ok for reproduction in done):
         raise typer.Exit(1)

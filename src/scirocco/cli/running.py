@@ -1,33 +1,52 @@
-"""Commands for runs: start one from a file, go on with it, list what is stored."""
+"""Commands that draw: start a run from a file, go on with it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
 
-from scirocco.cli._typer import typer
+from scirocco.cli._ending import INTERRUPTED, WRONG
+from scirocco.cli._typer import JSON, RUN, print_json, typer
+from scirocco.errors import InvalidValueError
+
+_MOST_SHOWN = 20
 
 
 def sample_config(
-    config: Annotated[Path, typer.Argument(help="A TOML file.", metavar="CONFIG.toml")],
+    config: Annotated[Path, typer.Argument(help="A TOML file.", metavar="CONFIG.toml", show_default=False)],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")] = False,
     go_on: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run, instead of the file's.")
+    ] = None,
+    num_samples: Annotated[
+        int | None, typer.Option("--num-samples", min=1, help="Draws of each chain, instead of the file's.")
+    ] = None,
+    chains: Annotated[
+        int | None, typer.Option("--chains", min=1, help="Chains, instead of the file's.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Instead of the file's.")] = None,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Draw from a posterior that a file describes; the draws go to the folder that it names.
 
-    The file names the model (module:object), the data, the start, the sampler and the estimator; `python -m pydoc
-    scirocco.jobs` shows one.
+    The file names the model (module:object, or logistic, linear, poisson, softmax), the data, the sampler and the
+    estimator; `python -m pydoc scirocco.jobs` shows one. Ctrl-C ends the run and keeps its draws.
 
-    Example: scirocco sample regression.toml
+    Example: scirocco sample regression.toml --chains 4
     """
     from scirocco import jobs
 
-    job = jobs.read_job(config)
-    _print_result(jobs.start(job, overwrite=overwrite, go_on=go_on))
+    if overwrite and go_on:
+        raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
+    given = {"num_samples": num_samples, "num_chains": chains, "seed": seed}
+    changes = {name: value for name, value in given.items() if value is not None}
+    job = jobs.read_job(config, changes, out)
+    _finish(jobs.start(job, overwrite=overwrite, go_on=go_on), as_json)
 
 
 def resume(
-    path: Annotated[Path, typer.Argument(help="The folder of a stored run.", metavar="RUN")],
+    path: Annotated[Path, RUN],
     num_samples: Annotated[
         int | None,
         typer.Option("--num-samples", min=1, help="Draws in all; by default as asked for at first."),
@@ -36,6 +55,7 @@ def resume(
         Path | None,
         typer.Option("--config", metavar="CONFIG.toml", help="Instead of the file it was started from."),
     ] = None,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Go on with a stored run that was started from a configuration file.
 
@@ -43,51 +63,38 @@ def resume(
     """
     from scirocco import jobs
 
-    _print_result(jobs.take_up(path, num_samples, config))
+    _finish(jobs.take_up(path, num_samples, config), as_json)
 
 
-def _print_result(run: Any) -> None:
-    print(run)
-    print(f"in {run.path}; open it with sc.load({str(run.path)!r})")
-    if run.draws is not None and run.configuration["dimension"] <= 20 and run.num_draws >= 4:
-        print(run.summary().to_string())
-
-
-def runs(
-    path: Annotated[Path, typer.Argument(help="A folder with stored runs.", metavar="PATH")] = Path("."),
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: a list of objects.")] = False,
-) -> None:
-    """List stored runs: how far they are, at what step size, and the effective sample size so far.
-
-    Example: scirocco runs results
-    """
-    import json
-
-    from scirocco.experiments.tables import print_table
-    from scirocco.run import list_runs
-
-    found = list_runs(path)
+def _finish(run: Any, as_json: bool) -> None:
+    """Say what there is now; an interrupted run has a status of its own."""
+    interrupted = run.status == "interrupted"
     if as_json:
-        print(json.dumps(found, indent=2))
-        return
-    if not found:
-        print(f"no stored run in {path}")
-        return
-    columns = ["run", "method", "chains", "draws", "done", "step size", "ESS", "status"]
-    print_table("Stored runs", columns, [_run_row(run) for run in found], right=(2, 3, 4, 5, 6))
+        print_json(_as_json(run))
+    elif interrupted:
+        print(f"Interrupted. To go on: scirocco resume {run.path}")
+    else:
+        print(run)
+        print(f"in {run.path}; open it with sc.load({str(run.path)!r})")
+        if run.draws is not None and run.configuration["dimension"] <= _MOST_SHOWN and run.num_draws >= 4:
+            print(run.summary().to_string())
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if run.status == "diverged":
+        raise typer.Exit(WRONG)
 
 
-def _run_row(run: dict[str, Any]) -> list[str]:
-    if "error" in run:
-        return [run["path"], "", "", "", "", "", "", f"damaged: {run['error']}"]
-    size, ess = run["step_size"], run["smallest_ess"]
-    return [
-        run["path"],
-        f"{run['sampler']}, {run['estimator']}",
-        str(run["num_chains"]),
-        f"{run['draws']:,} of {run['num_samples']:,}",
-        f"{run['percent']:.0f} %",
-        f"{size:.3g}" if isinstance(size, float) else "" if isinstance(size, str) else "see report",
-        "" if ess is None else f"{ess:,.0f}",
-        run["status"],
-    ]
+def _as_json(run: Any) -> dict[str, Any]:
+    """Where it is, how far it came, and every parameter where they are not many."""
+    out = {
+        "path": str(run.path),
+        "status": run.status,
+        "num_chains": run.num_chains,
+        "num_draws": run.num_draws,
+        "configuration": run.configuration,
+        "timing": run.timing,
+        "scores": [{"step": step, **values} for step, values in run.scores],
+    }
+    if run.draws is not None and run.configuration["dimension"] <= 50 * _MOST_SHOWN and run.num_draws >= 4:
+        out["summary"] = run.summary(digits=None).to_dict("index")
+    return out

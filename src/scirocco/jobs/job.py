@@ -1,24 +1,4 @@
-"""A run from a file: what `scirocco sample CONFIG.toml` and `scirocco resume RUN` carry out.
-
-    model = "regression:model"        # module:object, looked up beside this file first
-    params = "regression:start"       # where to start; or a table of numbers, params = {beta = [0.0, 0.0]}
-    data = "rows"                     # a folder made by `scirocco data convert`, or an .npz or .npy file
-    store = "run"                     # where the draws go
-
-    [sampler]
-    name = "SGLD"
-    step_size = 1e-5                  # left out: chosen from the curvature and the noise
-
-    [estimator]
-    name = "ControlVariates"
-    batch_size = 500
-
-    [run]                             # any other argument of sc.sample
-    num_samples = 10_000
-    num_chains = 4
-
-Paths are relative to the file. The model is the user's own code, and is imported; a store never is.
-"""
+"""From a configuration file to a run."""
 
 from __future__ import annotations
 
@@ -27,6 +7,7 @@ import importlib
 import inspect
 import sys
 import tomllib
+import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import estimators, samplers, simplex
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.data.formats.readers import reading
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
+from scirocco.jobs import zoo
 from scirocco.model import Posterior
 from scirocco.run import Run, resume, sample
 from scirocco.store import open_stored
@@ -66,39 +49,72 @@ class Job(NamedTuple):
     notes: dict[str, str]
 
 
-def read_job(path: Path) -> Job:
-    """Read and check a configuration file."""
+def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | None = None) -> Job:
+    """Read and check a configuration file; `changes` of its [run] and another `store` come from the command line."""
     path = path.resolve()
-    try:
-        written = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise InvalidValueError(f"{path} cannot be read: {error.strerror}.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidValueError(f"{path} is not TOML: {error}.") from error
-    _refuse_unknown(written, _TOP, str(path))
-    for name in ("model", "params", "data", "store"):
-        if name not in written:
-            raise InvalidValueError(f"{path} lacks `{name}`.")
+    written = _read(path)
     here = path.parent
-    options = dict(written.get("run", {}))
+    options = dict(written.get("run", {})) | (changes or {})
     known = [name for name in inspect.signature(sample).parameters if name not in _OWN]
     _refuse_unknown(options, known, f"[run] of {path}")
     for kind, rooms in (("sampler", (samplers, simplex)), ("estimator", (estimators,))):
         if kind in written:
             options[kind] = _make(written[kind], rooms, f"[{kind}] of {path}")
-    model = find(written["model"], here)
-    if not isinstance(model, Posterior):
-        raise InvalidTypeError(
-            f"`model` of {path} must name a sc.Model or sc.CountModel, got {type(model).__name__}."
+    data = read_data(here / written["data"])
+    model, params = _model(written, data, path)
+    where = here / written["store"] if store is None else store
+    return Job(model, data, params, where, options, {"config": str(path)})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        written = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidValueError(f"{path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidValueError(f"{path} is not TOML: {error}.") from error
+    _refuse_unknown(written, _TOP, str(path))
+    by_name = _zoo_name(written.get("model")) is not None
+    for name in ("model", "data", "store", *(() if by_name else ("params",))):
+        if name not in written:
+            raise InvalidValueError(f"{path} lacks `{name}`.")
+    for name in ("data", "store"):
+        if not isinstance(written[name], str):
+            raise InvalidTypeError(f"`{name}` of {path} must be a path in quotes, got {written[name]!r}.")
+    for name in ("sampler", "estimator", "run"):
+        if not isinstance(written.get(name, {}), dict):
+            raise InvalidTypeError(f"`{name}` of {path} must be a table: [{name}] and lines below it.")
+    return written
+
+
+def _zoo_name(model: Any) -> str | None:
+    """The name of a known model: without a colon, as a string or in a table."""
+    if isinstance(model, dict):
+        return str(model.get("name", ""))
+    return model if isinstance(model, str) and ":" not in model else None
+
+
+def _model(written: dict[str, Any], data: Any, path: Path) -> tuple[Posterior, Any]:
+    """The model and where to start."""
+    name, here = _zoo_name(written["model"]), path.parent
+    if name is None:
+        model = find(written["model"], here)
+        if not isinstance(model, Posterior):
+            raise InvalidTypeError(
+                f"`model` of {path} must name a sc.Model or sc.CountModel, got {type(model).__name__}."
+            )
+        return model, _params(written["params"], here)
+    if name not in zoo.ZOO:
+        close = difflib.get_close_matches(name, zoo.ZOO, 1)
+        hint = f" Did you mean `{close[0]}`?" if close else ""
+        raise InvalidValueError(
+            f"`model` of {path}: `{name}` is neither of the form module:object, e.g. regression:model, nor one of "
+            f"{', '.join(zoo.ZOO)}.{hint}"
         )
-    return Job(
-        model,
-        read_data(here / written["data"]),
-        _params(written["params"], here),
-        here / written["store"],
-        options,
-        {"config": str(path)},
-    )
+    options = {k: v for k, v in written["model"].items() if k != "name"} if name != written["model"] else {}
+    _refuse_unknown(options, zoo.options_of(name), f"`model` of {path}")
+    known = zoo.make(name, options, data)
+    return known.model, known.params if "params" not in written else _params(written["params"], here)
 
 
 def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: bool = True) -> Run:
@@ -118,13 +134,13 @@ def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: b
 
 def take_up(path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True) -> Run:
     """Go on with a stored run that was started from a file."""
-    written = open_stored(path).record.get("notes", {}).get("config")
+    written = origin(path)
     if config is None and written is None:
         raise InvalidValueError(
             f"the run in {path} was not started from a configuration file, and its model is code that a store does not "
             f"hold. Go on in Python, sc.resume({str(path)!r}, model, data), or name a file with --config."
         )
-    job = read_job(config or Path(written))
+    job = read_job(config or Path(written or ""))
     return resume(
         path,
         job.model,
@@ -136,6 +152,12 @@ def take_up(path: Path, num_samples: int | None, config: Path | None = None, pro
     )
 
 
+def origin(path: Path) -> str | None:
+    """The configuration file that a stored run was started from."""
+    found = open_stored(path).record.get("notes", {}).get("config")
+    return None if found is None else str(found)
+
+
 def find(name: Any, here: Path) -> Any:
     """The object that `module:object` names; modules beside the file come first."""
     module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
@@ -143,7 +165,7 @@ def find(name: Any, here: Path) -> Any:
         raise InvalidValueError(f"`{name}` must have the form module:object, e.g. regression:model.")
     sys.path.insert(0, str(here))
     try:
-        value = importlib.import_module(module)
+        value = _imported(module, name)
         for part in attribute.split("."):
             value = getattr(value, part)
     except ImportError as error:
@@ -155,6 +177,20 @@ def find(name: Any, here: Path) -> Any:
     return value
 
 
+def _imported(module: str, name: str) -> Any:
+    """The user's module; what goes wrong in it is the user's to mend, and is told in one line."""
+    try:
+        return importlib.import_module(module)
+    except (ImportError, SciroccoError):
+        raise
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        raise InvalidValueError(
+            f"`{name}`: the module fails when it is imported: {type(error).__name__}: {error} "
+            f"({line.filename}, line {line.lineno})."
+        ) from error
+
+
 def read_data(path: Path) -> Any:
     """A data folder (streamed), or arrays from an .npz or .npy file (in memory)."""
     if path.is_dir():
@@ -162,10 +198,11 @@ def read_data(path: Path) -> Any:
     if not path.exists():
         raise InvalidValueError(f"`data`: {path} does not exist.")
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
+        with reading(path), np.load(path, allow_pickle=False) as arrays:
             return dict(arrays)
     if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False)
+        with reading(path):
+            return np.load(path, allow_pickle=False)
     raise InvalidValueError(
         f"`data`: {path} is neither a data folder nor an .npz or .npy file. Convert it first: "
         f"scirocco data convert {path.name} FOLDER"
@@ -191,7 +228,12 @@ def _make(written: Any, rooms: tuple[Any, ...], place: str) -> Any:
     _refuse_unknown([written["name"]], known, place)
     cls = named[written["name"]]
     _refuse_unknown(fields, list(inspect.signature(cls).parameters), place)
-    return cls(**{key: _schedule(value, place) for key, value in fields.items()})
+    try:
+        return cls(**{key: _schedule(value, place) for key, value in fields.items()})
+    except SciroccoError:
+        raise
+    except TypeError as error:  # an argument without a default was left out
+        raise InvalidValueError(f"{place}: {error}.") from error
 
 
 def _schedule(value: Any, place: str) -> Any:

@@ -1,0 +1,162 @@
+"""Clusters on the terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.cli.clusters_fit import COLUMNS
+from scirocco.errors import InvalidValueError
+
+
+class Opened(NamedTuple):
+    """A stored mixture, how far it is, and the names of its columns."""
+
+    model: Any
+    names: tuple[str, ...] | None
+    status: str
+    num_chains: int
+    num_draws: int
+
+
+class Typical(NamedTuple):
+    """A column or category of a cluster: its value there, and what makes it typical."""
+
+    name: str
+    value: float
+    """Probability of the category; for real rows the mean."""
+    lift: float
+    """Over the probability in all clusters; for real rows the distance to the mean of all, in their deviations."""
+
+
+class Profile(NamedTuple):
+    """A cluster."""
+
+    label: int
+    weight: float
+    low: float
+    high: float
+    typical: tuple[Typical, ...]
+
+
+def open_mixture(path: Path, vocabulary: Path | None) -> Opened:
+    """A mixture in a store, finished or not."""
+    from scirocco.models import DPMixture
+    from scirocco.store import open_stored
+
+    stored = open_stored(path)
+    if "dp" in stored.record and not stored.arrays["posterior"]["rest"].shape[1]:
+        raise InvalidValueError(
+            f"the run in {path} has no draws yet: it is in its burn-in ({stored.progress['status']}). Look again "
+            "later, or go on with it (--resume)."
+        )
+    model = DPMixture.load(path)
+    chains, draws = stored.arrays["posterior"]["rest"].shape[:2]
+    status = str(stored.progress["status"])
+    return Opened(model, _names(path, vocabulary, model.n_features_in_), status, chains, draws)
+
+
+def _names(path: Path, vocabulary: Path | None, count: int) -> tuple[str, ...] | None:
+    file = vocabulary if vocabulary is not None else path / COLUMNS
+    if vocabulary is None and not file.exists():
+        return None
+    try:
+        names = tuple(file.read_text("utf-8").splitlines())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValueError(f"{file} cannot be read ({error}).") from error
+    if len(names) != count:
+        raise InvalidValueError(f"{file} has {len(names):,} names, the mixture has {count:,} columns.")
+    return names
+
+
+def profiles(opened: Opened, num_typical: int = 6, interval: float = 0.9) -> list[Profile]:
+    """All clusters, the largest first."""
+    model = opened.model
+    values, lifts = _typical(model)
+    out = []
+    for row in model.summary(interval):
+        label = row["label"]
+        order = np.argsort(-np.abs(lifts[label]) if _real(model) else -values[label], kind="stable")
+        chosen = [int(k) for k in order[:num_typical] if _real(model) or values[label, k] > 0]
+        typical = tuple(
+            Typical(_name(opened, k), float(values[label, k]), float(lifts[label, k])) for k in chosen
+        )
+        out.append(Profile(label, row["weight"], row["low"], row["high"], typical))
+    return out
+
+
+def _real(model: Any) -> bool:
+    return "means" in model._family.parameters
+
+
+def _name(opened: Opened, column: int) -> str:
+    return opened.names[column] if opened.names is not None else f"column {column}"
+
+
+def _typical(model: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Values (cluster, column), and how far they are from those of all rows."""
+    weights = model.weights_[:, None] / model.weights_.sum()
+    if not _real(model):
+        share = (weights * model.components_).sum(axis=0)
+        return model.components_, model.components_ / np.maximum(share, 1e-300)
+    means, inside = model.means_, 1.0 / model.precisions_
+    centre = (weights * means).sum(axis=0)
+    variance = (weights * (inside + (means - centre) ** 2)).sum(axis=0)
+    return means, (means - centre) / np.sqrt(variance)
+
+
+def print_clusters(opened: Opened, shown: Sequence[Profile], total: int, interval: float) -> None:
+    """A line for each cluster."""
+    from scirocco.experiments.tables import print_table
+
+    rows = [
+        [
+            f" {cluster.label} ",
+            f" {100 * cluster.weight:.1f} ",
+            f" {100 * cluster.low:.1f}–{100 * cluster.high:.1f} ",
+            "  " + ", ".join(_item(opened, item) for item in cluster.typical),
+        ]
+        for cluster in shown
+    ]
+    chains = f"{opened.num_chains} chain{'s' * (opened.num_chains > 1)}"
+    so_far = "" if opened.status in ("complete", "stopped") else f" so far ({opened.status})"
+    some = f"{len(shown)} of {total} clusters" if len(shown) < total else f"{total} clusters"
+    what = (
+        "mean (distance to that of all, in sd)"
+        if _real(opened.model)
+        else "probability in % (times that of all)"
+    )
+    columns = ["cluster", "weight %", f"{100 * interval:g} % interval", f"  {what}"]
+    title = f"{some}, {chains} with {opened.num_draws} draws{so_far}"
+    print_table(title, columns, rows, right=(0, 1, 2))
+    low, high = opened.model.num_clusters(interval)
+    print(
+        f"clusters that have rows: {low} to {high} ({100 * interval:g} % interval); concentration "
+        f"{opened.model.concentration_:.2f}"
+    )
+
+
+def _item(opened: Opened, item: Typical) -> str:
+    if _real(opened.model):
+        return f"{item.name} {item.value:.3g} ({item.lift:+.1f})"
+    return f"{item.name} {100 * item.value:.1f} (×{item.lift:.1f})"
+
+
+def as_json(path: Path, opened: Opened, found: Sequence[Profile], interval: float) -> dict[str, Any]:
+    """The clusters as plain values."""
+    low, high = opened.model.num_clusters(interval)
+    return {
+        "run": str(path),
+        "status": opened.status,
+        "num_chains": opened.num_chains,
+        "num_draws": opened.num_draws,
+        "interval": interval,
+        "num_clusters": {"low": low, "high": high},
+        "concentration": opened.model.concentration_,
+        "clusters": [
+            cluster._asdict() | {"typical": [item._asdict() for item in cluster.typical]} for cluster in found
+        ],
+    }

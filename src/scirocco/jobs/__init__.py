@@ -1,0 +1,32 @@
+"""A run from a file: what `scirocco sample CONFIG.toml` and `scirocco resume RUN` carry out.
+
+    model = "regression:model"        # module:object, looked up beside this file first; or a name of `zoo`, see below
+    params = "regression:start"       # where to start; or a table of numbers, params = {beta = [0.0, 0.0]}
+    data = "rows"                     # a folder made by `scirocco data convert`, or an .npz or .npy file
+    store = "run"                     # where the draws go
+
+    [sampler]
+    name = "SGLD"
+    step_size = 1e-5                  # left out: chosen from the curvature and the noise
+
+    [estimator]
+    name = "ControlVariates"
+    batch_size = 500
+
+    [run]                             # any other argument of sc.sample
+    num_samples = 10_000
+    num_chains = 4
+
+Or, with a model that is known by name (logistic, linear, poisson, softmax) and data with the arrays `x` and `y`:
+
+    model = "logistic"                # with options: model = {name = "logistic", scale = 2.5, intercept = false}
+    data = "rows"
+    store = "run"
+
+Paths are relative to the file. The model is the user's own code, and is imported; a store never is.
+"""
+
+from scirocco.jobs.job import Job, find, origin, read_data, read_job, start, take_up
+from scirocco.jobs.zoo import ZOO
+
+__all__ = ["ZOO", "Job", "find", "origin", "read_data", "read_job", "start", "take_up"]

@@ -1,0 +1,160 @@
+"""Regressions by name, for rows {x, y}: the density and where to start.
+
+All coefficients are N(0, scale²), the intercept N(0, (10 scale)²). For more (other priors, standardised columns, labels
+that are words, predictions) see `sc.models`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import transforms
+from scirocco._checks import positive, positive_int
+from scirocco.data import open as open_folder
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model import Model
+from scirocco.types import Array, Params, Rows
+
+_LOOKED_AT = 100_000
+
+
+class Known(NamedTuple):
+    """A model and where to start."""
+
+    model: Model
+    params: dict[str, Any]
+
+
+class Table(NamedTuple):
+    """What is known of the rows."""
+
+    num_columns: int
+    y: np.ndarray
+    """Of the first rows."""
+
+
+def logistic(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
+    """y in {0, 1}, log odds xᵀβ + b."""
+    _whole(table.y, "logistic", 2)
+    return Known(Model(_binary, _prior(scale)), _start((table.num_columns,), intercept))
+
+
+def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0) -> Known:
+    """y ~ N(xᵀβ + b, σ²), σ half-normal with scale `noise_scale`."""
+    positive(noise_scale, "noise_scale", "linear")
+    params = _start((table.num_columns,), intercept) | {"noise": jnp.asarray(float(noise_scale))}
+    kinds = dict.fromkeys(params, None) | {"noise": transforms.positive}
+    return Known(Model(_normal, _prior(scale, noise_scale), transforms=kinds), params)
+
+
+def poisson(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
+    """y ~ Poisson(exp(xᵀβ + b))."""
+    _whole(table.y, "poisson", None)
+    return Known(Model(_counts, _prior(scale)), _start((table.num_columns,), intercept))
+
+
+def softmax(
+    table: Table, num_classes: int | None = None, scale: float = 1.0, intercept: bool = True
+) -> Known:
+    """y in {0, ..., K-1}, probabilities ∝ exp(xᵀβ_k + b_k)."""
+    _whole(table.y, "softmax", num_classes)
+    number = int(table.y.max()) + 1 if num_classes is None else positive_int(num_classes, "num_classes")
+    return Known(Model(_classes, _prior(scale)), _start((number, table.num_columns), intercept))
+
+
+ZOO: dict[str, Callable[..., Known]] = {
+    "logistic": logistic,
+    "linear": linear,
+    "poisson": poisson,
+    "softmax": softmax,
+}
+
+
+def make(name: str, options: dict[str, Any], data: Any) -> Known:
+    """The model of a name for these rows."""
+    return ZOO[name](_table(name, data), **options)
+
+
+def options_of(name: str) -> list[str]:
+    """What a model of the zoo can be told."""
+    return list(inspect.signature(ZOO[name]).parameters)[1:]
+
+
+def _table(name: str, data: Any) -> Table:
+    if isinstance(data, (str, os.PathLike)):
+        source = open_folder(data)
+        first = source.read(0, min(_LOOKED_AT, source.num_rows))
+    else:  # arrays, which the run will check
+        first = jax.tree.map(lambda leaf: leaf[:_LOOKED_AT] if np.ndim(leaf) else leaf, data)
+    if not isinstance(first, dict) or {"x", "y"} - set(first):
+        held = ", ".join(sorted(first)) if isinstance(first, dict) else "one array without a name"
+        raise InvalidValueError(
+            f'`model = "{name}"` needs data with the arrays `x` (rows, columns) and `y`; these hold {held}. '
+            "Make them with: scirocco data convert FILE FOLDER --array x=COLUMNS --array y=COLUMN"
+        )
+    x, y = np.asarray(first["x"]), np.asarray(first["y"])
+    if x.ndim != 2 or y.ndim != 1:
+        raise InvalidValueError(
+            f'`model = "{name}"` needs `x` of shape (rows, columns) and `y` of shape (rows,); got {x.shape} and '
+            f"{y.shape}."
+        )
+    return Table(x.shape[1], y)
+
+
+def _whole(y: np.ndarray, name: str, classes: int | None) -> None:
+    wrong = np.flatnonzero((y < 0) | (y != np.floor(y)) | (y >= (np.inf if classes is None else classes)))
+    if wrong.size:
+        wanted = "whole numbers >= 0" if classes is None else f"classes from 0 to {classes - 1}"
+        raise InvalidValueError(
+            f'`model = "{name}"` needs {wanted} in `y`; row {wrong[0]} holds {y[wrong[0]]:g}.'
+        )
+
+
+def _start(shape: tuple[int, ...], intercept: bool) -> dict[str, Array]:
+    if not isinstance(intercept, bool):
+        raise InvalidTypeError(f"`intercept` must be true or false, got {intercept!r}.")
+    start = {"coef": jnp.zeros(shape)}
+    return start | {"intercept": jnp.zeros(shape[:-1])} if intercept else start
+
+
+def _prior(scale: float, noise_scale: float | None = None) -> Callable[[Params], Array]:
+    positive(scale, "scale", "the model")
+
+    def log_prior(params: Params) -> Array:
+        total = -0.5 * jnp.sum(jnp.square(params["coef"] / scale))
+        if "intercept" in params:
+            total -= 0.5 * jnp.sum(jnp.square(params["intercept"] / (10.0 * scale)))
+        if noise_scale is not None:
+            total -= 0.5 * jnp.square(params["noise"] / noise_scale)
+        return total
+
+    return log_prior
+
+
+def _eta(params: Params, row: Rows) -> Array:
+    return params["coef"] @ row["x"] + params.get("intercept", 0.0)
+
+
+def _binary(params: Params, row: Rows) -> Array:
+    eta = _eta(params, row)
+    return row["y"] * eta - jnp.logaddexp(0.0, eta)
+
+
+def _normal(params: Params, row: Rows) -> Array:
+    return -0.5 * ((row["y"] - _eta(params, row)) / params["noise"]) ** 2 - jnp.log(params["noise"])
+
+
+def _counts(params: Params, row: Rows) -> Array:
+    eta = _eta(params, row)
+    return row["y"] * eta - jnp.exp(eta)
+
+
+def _classes(params: Params, row: Rows) -> Array:
+    return jax.nn.log_softmax(_eta(params, row))[row["y"].astype(int)]

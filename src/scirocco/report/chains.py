@@ -1,0 +1,228 @@
+"""Sections about the draws of parameters: intervals, traces, ranks, autocorrelation, a table of all."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.report import svg
+from scirocco.report.columns import (
+    PROBABILITY,
+    Columns,
+    autocorrelation,
+    choose,
+    envelope,
+    gather,
+    rank_counts,
+    summarise,
+)
+from scirocco.report.markup import Html, count, join, number, paragraph, tag
+from scirocco.report.page import Section
+from scirocco.report.tables import search, sortable
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_BINS, _RANK_BINS = 150, 20
+_MOST_CHAINS = 8
+_WORST, _LARGEST = 4, 2
+_FOREST = 24
+_MOST_LAGS = 200
+
+
+class View(NamedTuple):
+    """Draws of parameters, what is known of each, and which are worth a chart (place: why)."""
+
+    columns: Columns
+    summary: dict[str, Array]
+    chosen: dict[int, str]
+
+    @property
+    def cut(self) -> str:
+        """A sentence where not all parameters, or not all draws, are looked at."""
+        shown, total = len(self.columns.names), self.columns.total
+        less = f" Every {self.columns.stride}th draw was looked at." if self.columns.stride > 1 else ""
+        if shown == total:
+            return less.strip()
+        return (
+            f"{shown:,} of {total:,} parameters were looked at: the {shown // 2:,} or so with the largest means, and "
+            f"others spread evenly over all.{less}"
+        )
+
+
+def view(named: dict[str, Any]) -> View:
+    """Look at draws (chain, draw, ...), by name."""
+    columns = gather(named)
+    summary = summarise(columns)
+    return View(columns, summary, choose(summary, _WORST, _LARGEST))
+
+
+def sections(seen: View) -> list[Section]:
+    """Intervals, traces, ranks, autocorrelation and the table."""
+    return [_intervals(seen), _traces(seen), _ranks(seen), _lags(seen), _table(seen)]
+
+
+def _intervals(seen: View) -> Section:
+    size = len(seen.columns.names)
+    places = range(size) if size <= _FOREST else [*choose(seen.summary, _FOREST // 2, _FOREST // 2)]
+    charts = []
+    for group in _by_scale(list(places), seen.summary):
+        names = [seen.columns.names[place] for place in group]
+        ends = {name: seen.summary[name][group] for name in ("low", "lower", "upper", "high")}
+        inner = np.stack([ends["lower"], ends["upper"]], axis=1)
+        outer = np.stack([ends["low"], ends["high"]], axis=1)
+        label = f"Posterior intervals of {names[0]}" + (
+            f" and {len(names) - 1} more" if len(names) > 1 else ""
+        )
+        charts.append(svg.forest(names, seen.summary["mean"][group], inner, outer, label, Html()))
+    words = f"Dot: posterior mean. Thick line: central 50 %. Thin line: central {PROBABILITY:.0%}."
+    if size > _FOREST:
+        words += f" The {_FOREST // 2} that mixed worst and the {_FOREST // 2} with the largest means."
+    if len(charts) > 1:
+        words += " Parameters of different scales have axes of their own."
+    return Section("intervals", "Posterior intervals", join([paragraph(words), _grid(charts)]))
+
+
+def _by_scale(places: list[int], summary: dict[str, Array]) -> list[list[int]]:
+    """Parameters that one axis can show: intervals of the widest must not hide those of the others."""
+    reach = np.nan_to_num(np.maximum(np.abs(summary["low"]), np.abs(summary["high"])))
+    groups: list[list[int]] = []
+    for place in sorted(places, key=lambda k: -reach[k]):
+        if groups and reach[place] * 12 > reach[groups[-1][0]]:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return [sorted(group) for group in groups]
+
+
+def _traces(seen: View) -> Section:
+    values, charts = seen.columns.values, []
+    shown, length = min(values.shape[0], _MOST_CHAINS), values.shape[1]
+    for place, why in seen.chosen.items():
+        column = values[:shown, :, place]
+        frame = svg.Frame((0.0, max(1.0, length - 1.0)), svg.extent(column))
+        lines = [
+            svg.line(frame, *envelope(chain, _BINS), f"c{k % svg.NUM_COLOURS}")
+            for k, chain in enumerate(column)
+        ]
+        charts.append(_chart(frame, [svg.axes(frame, "draw"), *lines], seen, place, "Trace of {}", why))
+    words = "Chains that have settled look alike and have no trend."
+    if length > 2 * _BINS:
+        words += (
+            f" Of every {length / _BINS:.3g} draws the least and the greatest are drawn, so that no extreme is lost, "
+            "and the space between them looks fuller than it is."
+        )
+    return Section("traces", "Traces", join([paragraph(words, _others(values)), _key(shown), _grid(charts)]))
+
+
+def _ranks(seen: View) -> Section:
+    values = seen.columns.values
+    if values.shape[1] < _RANK_BINS:
+        return Section("ranks", "Ranks", paragraph("There are too few draws for ranks."))
+    parts = values[:_MOST_CHAINS]
+    words = "Ranks of the draws of each chain among all: flat where chains agree. "
+    if len(values) == 1:
+        half = values.shape[1] // 2
+        parts = values[:, : 2 * half].reshape(2, half, -1)
+        words = "There is one chain: ranks of its first half and of its second among both, flat where they agree. "
+    words += "Grey: where bars of independent draws lie, 99 % of them; those of draws in a row stray further."
+    charts = [_rank_chart(seen, parts[:, :, place], place, why) for place, why in seen.chosen.items()]
+    note = _others(values)
+    return Section("ranks", "Ranks", join([paragraph(words, note), _grid(charts)]))
+
+
+def _rank_chart(seen: View, column: Array, place: int, why: str) -> Html:
+    counts = rank_counts(column, _RANK_BINS) / (column.shape[1] / _RANK_BINS)
+    spread = 2.576 * np.sqrt(_RANK_BINS / column.shape[1])
+    row, parts = 34, []
+    whole = svg.Frame((0.0, 100.0), (0.0, 1.0), row * len(counts) + 40)
+    top = max(float(counts.max()), 1 + spread)
+    for number_of, bars in enumerate(counts):
+        frame = svg.Frame(
+            (0.0, 100.0), (0.0, top), row * (number_of + 1) + 6, top=row * number_of + 10, bottom=0
+        )
+        parts += [
+            svg.band(frame, max(0.0, 1 - spread), 1 + spread),
+            svg.bars(frame, np.linspace(0, 100, _RANK_BINS + 1), bars, f"c{number_of % svg.NUM_COLOURS}"),
+            svg.level(frame, 1.0),
+        ]
+    return _chart(whole, [*parts, svg.axes(whole, "rank, %", y_ticks=False)], seen, place, "Ranks of {}", why)
+
+
+def _lags(seen: View) -> Section:
+    values, charts = seen.columns.values, []
+    shown, most = min(len(values), _MOST_CHAINS), min(_MOST_LAGS, max(2, values.shape[1] // 2))
+    for place, why in seen.chosen.items():
+        found = autocorrelation(values[:shown, :, place], most)
+        over = np.flatnonzero((np.abs(found) > 0.1).any(axis=0))
+        length = min(most, max(10, int(1.5 * (over[-1] if over.size else 0)) + 2))
+        frame = svg.Frame(
+            (0.0, length - 1.0), (min(-0.2, float(np.nan_to_num(found[:, :length]).min())), 1.0)
+        )
+        lines = [
+            svg.line(frame, np.arange(length), chain[:length], f"thick c{k % svg.NUM_COLOURS}")
+            for k, chain in enumerate(found)
+        ]
+        parts = [svg.axes(frame, "lag in draws"), svg.level(frame, 0.0), *lines]
+        charts.append(_chart(frame, parts, seen, place, "Autocorrelation of {}", why))
+    words = "How long a chain remembers: the sooner 0 is reached, the more each draw is worth."
+    return Section("autocorrelation", "Autocorrelation", join([paragraph(words), _key(shown), _grid(charts)]))
+
+
+def _table(seen: View) -> Section:
+    tail = 50 * (1 - PROBABILITY)
+    columns = [
+        "parameter",
+        "mean",
+        "sd",
+        f"{tail:g} %",
+        f"{100 - tail:g} %",
+        "MC error",
+        "ESS bulk",
+        "ESS tail",
+        "R-hat",
+    ]
+    order = ("mean", "sd", "low", "high", "mcse")
+    rows = []
+    for place, name in enumerate(seen.columns.names):
+        row = [number(seen.summary[key][place]) for key in order]
+        row += [count(seen.summary[key][place]) for key in ("ess_bulk", "ess_tail")]
+        rows.append([name, *row, number(seen.summary["r_hat"][place])])
+    controls = tag("div", search("parameters", "Find a parameter", "rows"), class_="controls")
+    words = "A dash is what one chain, or few draws, cannot tell. A click on a heading sorts."
+    table = sortable("parameters", columns, rows, "All parameters")
+    return Section("all", "All parameters", join([paragraph(words, " ", seen.cut), controls, table]))
+
+
+def _chart(frame: svg.Frame, parts: list[Html], seen: View, place: int, form: str, why: str) -> Html:
+    name = seen.columns.names[place]
+    caption = [tag("strong", name)] + ([f", {why}"] if why else [])
+    return svg.figure(frame, parts, form.format(name), join(caption))
+
+
+def _others(values: Array) -> str:
+    left = len(values) - _MOST_CHAINS
+    return f" The first {_MOST_CHAINS} of {len(values)} chains are drawn." if left > 0 else ""
+
+
+def _key(shown: int) -> Html:
+    if shown < 2:
+        return Html()
+    items = [
+        tag(
+            "li",
+            tag(
+                "svg",
+                tag("path", d="M0 5H20", class_=f"line thick c{k}"),
+                viewBox="0 0 20 10",
+                aria_hidden="true",
+            ),
+            f" chain {k}",
+        )
+        for k in range(shown)
+    ]
+    return tag("ul", *items, class_="key")
+
+
+def _grid(charts: list[Html]) -> Html:
+    return tag("div", *charts, class_="charts")

@@ -1,0 +1,159 @@
+"""Sections about clusters: how many, their weights, their profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from scirocco.errors import InvalidValueError
+from scirocco.report import curves, svg
+from scirocco.report.markup import Html, join, number, paragraph, tag
+from scirocco.report.page import Section
+from scirocco.report.subjects import Subject
+from scirocco.report.tables import choice, interval_cell, search
+
+_INTERVAL, _MOST_CLUSTERS, _MOST_COLUMNS, _FOREST = 0.9, 60, 12, 30
+
+
+def sections(subject: Subject, names: Any) -> list[Section]:
+    """Everything about clusters."""
+    model = subject.model
+    listed = model.summary(_INTERVAL)
+    columns = _names(names, model.n_features_in_)
+    found = [
+        _numbers(model),
+        _weights(listed),
+        _profiles(model, listed[:_MOST_CLUSTERS], columns, len(listed)),
+    ]
+    scored = curves.scores(subject.run)
+    return found if scored is None else [*found, Section("scores", "Scores", scored)]
+
+
+def _names(names: Any, width: int) -> list[str]:
+    if names is None:
+        return [f"column {k}" for k in range(width)]
+    given = [str(name) for name in names]
+    if len(given) != width:
+        raise InvalidValueError(f"`names` must name the {width:,} columns, got {len(given):,}.")
+    return given
+
+
+def _numbers(model: Any) -> Section:
+    found = np.asarray(model.num_clusters()).ravel()
+    low, high = model.num_clusters(_INTERVAL)
+    words = (
+        f"{number(found.mean(), 3)} clusters have rows on average; with probability {_INTERVAL:.0%} between {low} and "
+        f"{high}. The concentration is {number(model.concentration_, 3)} on average."
+    )
+    values, counts = np.unique(found, return_counts=True)
+    frame = svg.Frame((values[0] - 1.0, values[-1] + 1.0), (0.0, counts.max() / found.size * 1.05))
+    bars = [
+        svg.bars(frame, [value - 0.45, value + 0.45], [times / found.size], "c0")
+        for value, times in zip(values, counts, strict=True)
+    ]
+    chart = svg.figure(frame, [svg.axes(frame, "clusters"), *bars], "Posterior of the number of clusters")
+    return Section(
+        "number", "Number of clusters", join([paragraph(words), tag("div", chart, class_="charts")])
+    )
+
+
+def _weights(listed: Sequence[dict[str, Any]]) -> Section:
+    shown = listed[:_FOREST]
+    means = np.array([row["weight"] for row in shown])
+    outer = np.array([[row["low"], row["high"]] for row in shown])
+    names = [f"cluster {row['label']}" for row in shown]
+    label = "Weights of the clusters"
+    chart = svg.forest(names, means, np.stack([means, means], axis=1), outer, label, Html())
+    words = f"Posterior means with the central {_INTERVAL:.0%}; clusters are matched between draws."
+    if len(listed) > len(shown):
+        words += f" The {len(shown)} largest of {len(listed)} are drawn."
+    return Section("weights", "Weights", join([paragraph(words), tag("div", chart, class_="charts")]))
+
+
+def _profiles(model: Any, listed: Sequence[dict[str, Any]], columns: list[str], total: int) -> Section:
+    counts = model._family.kind == "multinomial"
+    make = _counted(model, columns) if counts else _real(model, columns)
+    cards = [_card(row, place, make(row["label"])) for place, row in enumerate(listed)]
+    words = (
+        "The most probable columns of each cluster: their probability there, and how many times that of all rows."
+        if counts
+        else "Mean of each column in the cluster, and one standard deviation within it either way; a column has one "
+        "axis for all clusters, and columns in which the cluster stands out most come first."
+    )
+    if len(columns) > _MOST_COLUMNS:
+        words += f" {_MOST_COLUMNS} of {len(columns):,} columns."
+    if total > len(listed):
+        words += f" The {len(listed)} largest of {total} clusters."
+    orders = [("place up", "weight"), ("number up", "number")]
+    controls = tag(
+        "div", search("clusters", "Find a column", "cards"), choice("clusters", orders), class_="controls"
+    )
+    deck = tag("div", *cards, id="clusters", class_="cards")
+    return Section("profiles", "Profiles", join([paragraph(words), controls, deck]))
+
+
+def _card(row: dict[str, Any], place: int, made: tuple[list[str], list[Html], tuple[str, str, str]]) -> Html:
+    names, rows, heads = made
+    label = row["label"]
+    head = [tag("th", text, scope="col", class_="num" if k == 1 else None) for k, text in enumerate(heads)]
+    said = f"weight {number(row['weight'], 3)} ({number(row['low'], 3)} to {number(row['high'], 3)})"
+    table = tag(
+        "table", tag("thead", tag("tr", *head)), tag("tbody", *rows), aria_label=f"Profile of cluster {label}"
+    )
+    return tag(
+        "article",
+        tag("h3", f"Cluster {label}"),
+        paragraph(said, class_="note"),
+        table,
+        id=f"cluster-{label}",
+        class_="card",
+        tabindex="-1",
+        data_text=f"cluster {label} " + " ".join(names),
+        data_place=place,
+        data_number=label,
+    )
+
+
+def _counted(model: Any, columns: list[str]) -> Any:
+    components, weights = np.asarray(model.components_), np.asarray(model.weights_)
+    everywhere = np.maximum(weights @ components / weights.sum(), 1e-300)
+    largest = float(components.max())
+
+    def make(label: int) -> tuple[list[str], list[Html], tuple[str, str, str]]:
+        order = np.argsort(-components[label], kind="stable")[:_MOST_COLUMNS]
+        rows = []
+        for k in order:
+            share = float(components[label, k])
+            times = f"{number(share, 3)} (×{number(share / everywhere[k], 2)})"
+            cells = tag("th", columns[k], scope="row"), tag("td", times, class_="num")
+            rows.append(tag("tr", *cells, interval_cell(share, 0.0, share, largest)))
+        return [columns[k] for k in order], rows, ("column", "probability", "on one axis")
+
+    return make
+
+
+def _real(model: Any, columns: list[str]) -> Any:
+    means, sds = np.asarray(model.means_), 1 / np.sqrt(np.asarray(model.precisions_))
+    weights = np.asarray(model.weights_) / np.sum(model.weights_)
+    middle = weights @ means
+    overall = np.sqrt(weights @ (sds**2 + (means - middle) ** 2))
+    low, high = (means - sds).min(axis=0), (means + sds).max(axis=0)
+
+    def make(label: int) -> tuple[list[str], list[Html], tuple[str, str, str]]:
+        apart = np.abs(means[label] - middle) / overall
+        order = np.argsort(-apart, kind="stable")[:_MOST_COLUMNS]
+        rows = []
+        for k in order:
+            mean, sd, room = means[label, k], sds[label, k], high[k] - low[k]
+            cells = (
+                tag("th", columns[k], scope="row"),
+                tag("td", f"{number(mean, 3)} ± {number(sd, 2)}", class_="num"),
+            )
+            rows.append(
+                tag("tr", *cells, interval_cell(mean - low[k], mean - sd - low[k], mean + sd - low[k], room))
+            )
+        return [columns[k] for k in order], rows, ("column", "mean ± sd", "on one axis")
+
+    return make

@@ -1,0 +1,103 @@
+"""What was run: the configuration, the data, the versions, the time it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scirocco.report.markup import Html, join, number, paragraph, shorten, tag
+from scirocco.report.page import Section
+from scirocco.report.tables import facts
+from scirocco.run import Run
+from scirocco.run.records import plain
+
+_LONG = 300
+_TITLES = {
+    "model": "Model",
+    "num_rows": "Rows of data",
+    "data": "Fingerprint of the data",
+    "dimension": "Parameters",
+    "num_burnin": "Burn-in steps",
+    "thin": "Steps a draw",
+    "seed": "Seed",
+    "backend": "Device",
+}
+
+
+def section(run: Run) -> Section:
+    """The first section of every report."""
+    known = run.configuration
+    rows = [("Method", _method(run)), ("Draws", _draws(run)), ("Status", run.status)]
+    rows += [(title, _text(known[name])) for name, title in _TITLES.items() if known.get(name) is not None]
+    if run.path:
+        rows.append(("Stored in", run.path))
+    versions = known.get("versions", {})
+    rows.append(("Versions", ", ".join(f"{name} {value}" for name, value in versions.items()) or "not known"))
+    more = {
+        name: value
+        for name, value in known.items()
+        if name not in (*_TITLES, "versions", "num_samples", "num_chains")
+    }
+    parts = [facts(rows, "What was run"), _timing(run.timing), _details("All settings", more)]
+    if run.report:
+        parts.append(_details("What the set-up found", run.report))
+    return Section("what", "What was run", join(parts))
+
+
+def _method(run: Run) -> str:
+    sampler, estimator = run.configuration.get("sampler"), run.configuration.get("estimator")
+    if not isinstance(sampler, dict):
+        return str(sampler)
+    return (
+        f"{sampler['name']} with {estimator['name']}" if isinstance(estimator, dict) else str(sampler["name"])
+    )
+
+
+def _draws(run: Run) -> str:
+    asked = run.configuration.get("num_samples", run.num_draws)
+    short = "" if asked == run.num_draws else f" of {asked:,} asked for"
+    chains = "1 chain" if run.num_chains == 1 else f"{run.num_chains} chains"
+    return f"{chains} × {run.num_draws:,} draws{short}"
+
+
+def _timing(timing: dict[str, Any]) -> Html:
+    """Seconds of the phases of a run."""
+    rows = []
+    for phase, spent in timing.items():
+        if isinstance(spent, dict) and "wall" in spent:
+            steps = f", {spent['steps']:,} steps a chain" if "steps" in spent else ""
+            rows.append(
+                (_words(phase), f"{spent['wall']:.3g} s ({spent.get('cpu', 0.0):.3g} s of CPU){steps}")
+            )
+    if not rows:
+        return paragraph("How long it took was not kept.", class_="note")
+    return join([tag("h3", "Time"), facts(rows, "Time")])
+
+
+def _details(title: str, tree: dict[str, Any]) -> Html:
+    return tag("details", tag("summary", title), facts(_flat(plain(tree)), title)) if tree else Html()
+
+
+def _flat(tree: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Leaves of nested settings: sampler · step_size · start."""
+    if isinstance(tree, dict) and tree:
+        for name, value in tree.items():
+            yield from _flat(value, f"{place} · {name}" if place else str(name))
+    elif isinstance(tree, list) and any(isinstance(item, (dict, list)) for item in tree):
+        yield place, f"{len(tree):,} entries; the first: {_text(tree[0])}"
+    else:
+        yield place, _text(tree)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return number(value, 6)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return shorten(", ".join(_text(item) for item in value), _LONG)
+    return shorten(str(value), _LONG)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()

@@ -1,0 +1,140 @@
+"""`scirocco diagnose`, `report` and `cite`: what reaches the library, and what is printed."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco import analysis, cli, estimators, experiments, models, samplers, simplex
+from scirocco.analysis.diagnosis import Diagnosis
+from scirocco.cli import benchmark
+from scirocco.cli.citing import EXPERIMENTS, WORKS, find, works
+from scirocco.cli.references import REFERENCES
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What `sc.analysis.diagnose` was called with; all is well."""
+    seen = []
+
+    def fake(run, model=None, data=None):
+        seen.append((run, model, data))
+        return Diagnosis([], {"r_hat": 1.0}, [], "Diagnosis")
+
+    monkeypatch.setattr(analysis, "diagnose", fake)
+    return seen
+
+
+def test_diagnose_says_what_more_there_is(place, say):
+    status, out, _ = say("diagnose", place.run)
+    assert status == 1 and "Verdict: not converged" in out
+    assert f"scirocco diagnose {place.run} --config {place.config}" in out.replace("\n", " ")
+
+
+def test_diagnose_with_a_file_or_a_model(place, say, asked, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("import scirocco as sc\nmodel = sc.Model(lambda b, row: -b**2)\n")
+    assert say("diagnose", place.run, "--config", place.config)[0] == 0
+    assert say("diagnose", place.run, "--model", "mine:model", "--data", place.rows)[0] == 0
+    for run, model, data in asked:
+        assert run.num_draws and isinstance(model, sc.Model) and set(data) == {"x", "y"}
+    for words in (("--model", "mine:model"), ("--data", place.rows)):
+        status, _, err = say("diagnose", place.run, *words)
+        assert status == 2 and "go together" in err
+    status, _, err = say("diagnose", place.run, "--config", place.config, "--data", place.rows)
+    assert status == 2 and "not both" in err
+
+
+def test_diagnose_of_models_with_a_loop_of_their_own(fitted, say, asked):
+    """Judged by numbers that do not depend on which cluster is called what."""
+    for path in (fitted.clusters, fitted.topics):
+        assert say("diagnose", path)[0] == 0
+    clusters, topics = (set(run.named_draws()) for run, _, _ in asked)
+    assert "concentration" in clusters and not clusters & {"weights", "means", "passes"}
+    assert topics and "topics" not in topics
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    """What `scirocco.report.write` was called with."""
+    seen = []
+
+    def write(what, path, **options):
+        seen.append((what, path, options))
+        path.write_text("<!doctype html>")
+        return path
+
+    monkeypatch.setitem(sys.modules, "scirocco.report", types.SimpleNamespace(write=write))
+    return seen
+
+
+def test_report(fitted, pages, say, monkeypatch, tmp_path):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    target = tmp_path / "page.html"
+    status, out, _ = say("report", fitted.run, "--out", target)
+    assert status == 0 and not opened
+    assert f"python -m webbrowser -t {target.as_uri()}" in out
+    assert say("report", fitted.clusters, "--open")[0] == 0
+    beside = fitted.clusters.with_name("clusters.html")
+    assert opened == [beside.resolve().as_uri()]
+    assert [page[2]["names"] for page in pages] == [None, ["wide", "high"]]
+    status, _, err = say("report", fitted.run, "--out", tmp_path / "page.txt")
+    assert status == 2 and "must end in .html" in err
+
+
+def test_everything_can_be_cited():
+    rooms = (samplers, simplex, estimators, models)
+    classes = {name for room in rooms for name in room.__all__ if name in (*sc.__all__, *models.__all__)}
+    classes = {name for name in classes if name[0].isupper()}
+    assert classes <= set(WORKS)
+    assert set(EXPERIMENTS) == set(experiments.ALL)
+    used = {key for work in works().values() for key in work.keys}
+    assert used <= set(REFERENCES)
+    assert set(REFERENCES) <= used
+
+
+def test_cite(say):
+    status, out, _ = say("cite", "sghmc", "control_variates")
+    assert status == 0
+    assert "\\cite{chen2014}" in out and "@inproceedings{chen2014," in out and "@article{baker2019," in out
+    assert out.count("@software{scirocco,") == 1
+    assert find("gaussian_mixture") in ("GaussianMixture", "gaussian-mixture")
+    status, out, _ = say("cite", "--list")
+    assert status == 0 and all(name in out for name in ("SGLD", "LDA", "consensus", "bnn-mnist"))
+    status, _, err = say("cite", "SGDL")
+    assert status == 2 and "Did you mean `SGLD`?" in err
+
+
+def test_entries_are_bibtex():
+    for key, reference in REFERENCES.items():
+        text = reference.bibtex(key)
+        assert text.startswith(f"@{reference.kind}{{{key},\n") and text.count("{") == text.count("}")
+
+
+def test_bench_measures(quick_compiler):
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.normal(size=(100, 50)).astype(np.float32), "y": np.zeros(100, np.float32)}
+    assert benchmark._speed(rows, sc.Minibatch(10), 4_000) > 0
+    line = benchmark.Line("SGLD", 5, 1.0, 5.0, 0.1, 0.7, 0.2)
+    assert line.limit == "memory" and line._replace(memory=0.1).limit.startswith("exp and log")
+
+
+def test_ctrl_c_before_a_command_listens(monkeypatch, say):
+    """Wherever it comes, it is one line and 130."""
+
+    def pressed(*words, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("scirocco.cli.citing.works", pressed)
+    status, out, err = say("cite", "SGLD")
+    assert (status, out, err) == (130, "", "scirocco: interrupted.\n")
+
+
+def test_every_command_is_known_to_the_front_page(say):
+    out = say("--help")[1]
+    from typer.main import get_command
+
+    assert all(name in out for name in get_command(cli.app).commands)

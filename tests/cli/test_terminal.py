@@ -1,0 +1,149 @@
+"""Ctrl-C in a real terminal: exit status 130, no stack trace, and what survives.
+
+All commands that take long are started at once, each in a pseudo-terminal, and interrupted when they are at work.
+"""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco import jobs
+from scirocco.store import holds_run
+
+pexpect = pytest.importorskip("pexpect", reason="a real terminal is driven with pexpect")
+fdpexpect = pytest.importorskip("pexpect.fdpexpect")
+pytest.importorskip("numba", reason="topic models and mixtures need numba (the extra `compiled`)")
+
+PATIENCE = 120
+MANY = 100_000_000
+
+
+# a program that takes the terminal it was given as its own, so that Ctrl-C reaches it, and becomes the command;
+# forking from here instead (pexpect.spawn) is not safe once JAX has threads
+TAKE = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.executable, [sys.executable, '-m', 'scirocco', *sys.argv[1:]])"
+)
+
+
+class Terminal:
+    """A command in a terminal of its own."""
+
+    def __init__(self, *words, at_work):
+        settings = {"TERM": "xterm", "COLUMNS": "200", "LINES": "50", "OMP_NUM_THREADS": "1"}
+        self.at_work, self.output = at_work, ""
+        ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TAKE, *map(str, words)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            env=os.environ | settings,
+        )
+        os.close(theirs)
+        self.screen = fdpexpect.fdspawn(ours, encoding="utf-8", codec_errors="replace", timeout=PATIENCE)
+
+    def wait(self, pattern):
+        """Read until a pattern is on the screen."""
+        self.screen.expect(pattern)
+        self.output += self.screen.before + self.screen.after
+
+    def press(self):
+        """Ctrl-C; the exit status."""
+        self.screen.send("\x03")
+        self.screen.expect(pexpect.EOF)
+        self.output += self.screen.before
+        return self.process.wait(PATIENCE)
+
+    def close(self):
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        self.screen.close()
+
+
+@pytest.fixture(scope="module")
+def terminals(place, tmp_path_factory):
+    """Every long command, started."""
+    root = tmp_path_factory.mktemp("terminals")
+    text = place.config.read_text().replace("num_samples = 60", f"num_samples = {MANY}")
+    config = root / "long.toml"
+    config.write_text(text.replace("rows.npz", str(place.rows)))
+    long = ("--steps", str(10**8))
+    topics = ("topics", "fit", place.text, "--topics", "2", "--min-documents", "1", "--held-out", "0", *long)
+    started = {
+        "sample": Terminal("sample", config, at_work=r"sampling .* it/s"),
+        "topics fit": Terminal(*topics, "--out", root / "topics", at_work=r"burn-in .* it/s"),
+        "cluster fit": Terminal(
+            "cluster", "fit", place.table, *long, "--out", root / "clusters", at_work=r"burn-in .* it/s"
+        ),
+        "demo": Terminal("demo", "--out", root / "demo", at_work=r"SGLD with control variates"),
+        "reproduce": Terminal(
+            "reproduce", "gaussian-mixture", "--out", root / "figures", at_work=r"mixture of two Gaussians"
+        ),
+    }
+    end = time.monotonic() + PATIENCE
+    while not holds_run(root / "run") and time.monotonic() < end:
+        time.sleep(0.1)
+    started["watch"] = Terminal("watch", root / "run", "--every", "0.2", at_work=r"sampling")
+    yield root, started
+    for terminal in started.values():
+        terminal.close()
+
+
+def interrupt(terminal):
+    terminal.wait(terminal.at_work)
+    assert terminal.press() == 130, terminal.output
+    assert "Traceback" not in terminal.output and "Error" not in terminal.output
+    return terminal.output
+
+
+def test_demo(terminals):
+    root, started = terminals
+    assert "scirocco: interrupted; nothing of the demonstration was kept." in interrupt(started["demo"])
+    assert not list(root.glob("demo/*"))
+
+
+def test_reproduce(terminals):
+    """The whole experiment ends, not only the first of its runs; no verdict is written."""
+    root, started = terminals
+    assert "scirocco: interrupted; gaussian-mixture was not finished" in interrupt(started["reproduce"])
+    assert not list(root.glob("figures/*"))
+
+
+def test_watch_leaves_the_run_alone(terminals):
+    root, started = terminals
+    shown = interrupt(started["watch"])
+    assert "no longer watching" in shown and "the run goes on" in shown
+    assert sc.load(root / "run").status == "running"
+
+
+def test_sample_keeps_its_draws_and_goes_on(terminals):
+    """After the watching, which needs it running. The chain goes on where it was, bit for bit."""
+    root, started = terminals
+    shown = interrupt(started["sample"])
+    assert "interrupted after" in shown and f"scirocco resume {root / 'run'}" in shown
+    run = sc.load(root / "run")
+    kept = run.num_draws
+    assert run.status == "interrupted" and kept > 0
+    # the state that was committed belongs to the draws that were
+    before = np.asarray(run.draws["coef"][:, -5:])
+    more = jobs.take_up(root / "run", kept + 5, None, progress=False)
+    np.testing.assert_array_equal(np.asarray(more.draws["coef"][:, kept - 5 : kept]), before)
+    assert more.num_draws == kept + 5 and more.status == "complete"
+
+
+@pytest.mark.parametrize("command", ["topics fit", "cluster fit"])
+def test_fits_can_be_gone_on_with(command, terminals):
+    root, started = terminals
+    shown = interrupt(started[command])
+    assert "give the same command again with --resume" in shown
+    run = sc.load(root / {"topics fit": "topics", "cluster fit": "clusters"}[command])
+    assert run.status == "interrupted"

@@ -1,0 +1,205 @@
+"""Reports of runs: structure, numbers, escaping, sizes, and what cannot be reported."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import helpers
+import scirocco as sc
+from report.reading import Page, made_run, noise
+from scirocco import report
+from scirocco.analysis.diagnosis.report import Diagnosis, Finding
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.report import columns
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+
+SECTIONS = ["what", "diagnosis", "intervals", "traces", "ranks", "autocorrelation", "all", "curves"]
+NASTY = "<script>alert('x')</script>\"&"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A folder, and the run that was written to it; with a schedule and scores."""
+    folder = tmp_path_factory.mktemp("report") / "run"
+    sampler = sc.SGLD(sc.schedules.polynomial(1e-3, 100.0, 0.33))
+    scores = [lambda told: {"loss": 1.0 / told.step}]
+    return folder, helpers.draw(sampler, num_samples=200, num_chains=3, store=folder, callbacks=scores)
+
+
+def test_a_report_has_every_section_and_asks_nobody(stored):
+    page = Page(report.html(stored[0]))
+    assert list(page.sections) == [*SECTIONS, "scores"]
+    assert not page.problems
+    assert len(page.ids) == len(set(page.ids))
+    for link in page.links:
+        assert link == "data:," or (link.startswith("#") and link[1:] in page.ids)
+    assert set(page.controls) <= page.labels
+    names = [tag for tag, _ in page.tags]
+    assert (names.count("h1"), names.count("main"), names.count("style"), names.count("script")) == (
+        1,
+        1,
+        1,
+        1,
+    )
+    for tag, known in page.tags:
+        assert tag != "svg" or known.get("aria-label") or known.get("aria-hidden")
+        assert tag != "th" or known.get("scope") in ("row", "col")
+        assert not any(name.startswith("on") for name in known)
+
+
+def test_the_page_says_what_was_run(stored):
+    folder, run = stored
+    said = Page(report.html(folder)).sections
+    for fact in ("SGLD with Minibatch", "3 chains × 200 draws", run.configuration["data"], str(folder)):
+        assert fact in said["what"]
+    for part, version in run.configuration["versions"].items():
+        assert f"{part} {version}" in said["what"]
+    assert "Step size at each step" in said["curves"] and "Gradient norm" in said["curves"]
+    assert "Loss" in said["scores"]
+
+
+def test_the_numbers_are_those_of_the_summary(stored):
+    folder, run = stored
+    head, *rows = Page(report.html(folder)).rows["parameters"]
+    assert head[0] == "parameter"
+    expected = run.summary()
+    assert [row[0] for row in rows] == list(expected.index)
+    for row, wanted in zip(rows, expected.to_numpy(), strict=True):
+        np.testing.assert_allclose([float(cell) for cell in row[1:]], wanted, rtol=1e-12)
+
+
+def test_a_run_without_origin_says_what_could_not_be_judged(stored):
+    said = Page(report.html(stored[0])).sections["diagnosis"]
+    assert "R-hat" in said and "drift between halves" in said
+    assert "What could not be judged" in said and "pass model=... and data=..." in said
+
+
+def test_a_diagnosis_that_is_given_is_shown(stored):
+    finding = Finding("step size too large", "the step is <too> large", "seen so", "halve it")
+    said = Page(report.html(stored[0], diagnosis=Diagnosis([finding], {"r_hat": 1.234}))).sections[
+        "diagnosis"
+    ]
+    for words in ("The step is <too> large.", "seen so", "halve it", "1.234"):
+        assert words in said
+
+
+def test_nothing_that_is_shown_becomes_markup(seed):
+    draws = {NASTY: noise(seed, 2, 50), "b": noise(seed, 2, 50, 3)}
+    known = made_run(draws).configuration | {"model": NASTY, "versions": {NASTY: NASTY}}
+    run = made_run(draws, configuration=known, scores=[(1, {NASTY: 1.0}), (2, {NASTY: 2.0})], status=NASTY)
+    text = report.html(run)
+    page = Page(text)
+    assert not page.problems
+    assert [tag for tag, _ in page.tags].count("script") == 1 and "<script>alert" not in text
+    assert page.rows["parameters"][1][0] == NASTY
+
+
+def test_one_chain_has_no_r_hat_and_ranks_of_its_halves(seed):
+    page = Page(report.html(made_run({"x": noise(seed, 1, 100)})))
+    assert page.rows["parameters"][1][-1] == "–"
+    assert "first half" in page.sections["ranks"]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (12, 25)])
+def test_few_draws_and_many_chains(seed, shape):
+    page = Page(report.html(made_run({"x": noise(seed, *shape, 2), "still": np.ones(shape)})))
+    assert list(page.sections) == SECTIONS and not page.problems
+    if shape[1] < 20:
+        assert "20 draws at least" in page.sections["diagnosis"]
+    if shape[0] == 12:
+        assert "first 8 of 12 chains" in page.sections["traces"]
+
+
+def test_draws_that_are_not_finite_break_no_chart(seed):
+    values = noise(seed, 2, 60)
+    values[0, 5], values[1, 7] = np.nan, np.inf
+    text = report.html(made_run({"x": values}))
+    assert not Page(text).problems
+    assert not any("nan" in path or "inf" in path for path in re.findall(r' d="([^"]*)"', text))
+
+
+def test_large_runs_make_small_reports(seed):
+    """Four chains of 5,000 draws, and 30,000 parameters of which the largest are in the table."""
+    values = noise(seed, 2, 40, 30_000).astype(np.float32)
+    values[:, :, 12_345] += 50
+    page_text = report.html(made_run({"w": values}))
+    page = Page(page_text)
+    assert len(page_text.encode()) < 1_000_000
+    assert "w[12345]" in [row[0] for row in page.rows["parameters"]]
+    assert f"of {30_000:,} parameters" in page.sections["all"]
+    long = report.html(made_run({"x": noise(seed, 4, 5_000, 6)}))
+    assert len(long.encode()) < 500_000 and "the least and the greatest" in Page(long).sections["traces"]
+
+
+def test_what_cannot_be_reported_is_refused(tmp_path, stored):
+    empty = made_run({"x": np.zeros((2, 0))}, status="interrupted")
+    with pytest.raises(InvalidValueError, match="needs draws, and this run holds none"):
+        report.html(empty)
+    with pytest.raises(InvalidTypeError, match="folder of a stored run; got int"):
+        report.html(3)
+    with pytest.raises(InvalidValueError, match="has not been fitted"):
+        report.html(sc.models.LDA(3))
+    with pytest.raises(InvalidValueError, match="has not been fitted"):
+        report.html(sc.models.LogisticRegression())
+    with pytest.raises(sc.errors.SciroccoError):
+        report.html(tmp_path / "nowhere")
+    with pytest.raises(InvalidValueError, match=r"must end in \.html"):
+        report.write(stored[0], tmp_path / "report.txt")
+    with pytest.raises(InvalidValueError, match="no folder"):
+        report.write(stored[0], tmp_path / "missing" / "report.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_report_is_written_replaced_and_shown(tmp_path, stored):
+    path = report.write(stored[0], tmp_path)
+    assert path == tmp_path / "report.html" and [path] == list(tmp_path.iterdir())
+    assert path.read_text("utf-8") == report.html(stored[0])
+    shown = report.show(stored[0], tmp_path / "report.html")
+    assert shown.path == path and shown.html == path.read_text("utf-8")
+    frame = shown._repr_html_()
+    assert frame.startswith("<iframe srcdoc=") and "<script" not in frame and "report.html" in repr(shown)
+
+
+# -- what the charts are made of --------------------------------------------------------------------------------------
+
+
+def test_ranks_of_equal_draws_are_shared(seed):
+    """Bins of all chains are equal for any ties; a chain below all others has the first ranks."""
+    rng = np.random.default_rng(seed)
+    for values in (rng.integers(0, 3, (3, 40)).astype(float), rng.normal(size=(3, 40))):
+        counts = columns.rank_counts(values, 8)
+        np.testing.assert_allclose(counts.sum(axis=0), 120 / 8)
+        np.testing.assert_allclose(counts.sum(axis=1), 40)
+    apart = columns.rank_counts(np.stack([np.zeros(40), np.ones(40)]), 4)
+    np.testing.assert_allclose(apart, [[20, 20, 0, 0], [0, 0, 20, 20]])
+
+
+def test_a_thinned_trace_keeps_every_extreme(seed):
+    values = noise(seed, 10_007)
+    places, kept = columns.envelope(values, 150)
+    assert len(kept) == 300 and np.all(np.diff(places) >= 0)
+    assert (kept.min(), kept.max()) == (values.min(), values.max())
+    np.testing.assert_array_equal(values[places.astype(int)], kept)
+
+
+def test_autocorrelation_is_that_of_the_definition(seed):
+    values = noise(seed, 2, 30)
+    centred = values - values.mean(axis=1, keepdims=True)
+    expected = [[np.sum(c[: 30 - lag] * c[lag:]) / np.sum(c * c) for lag in range(5)] for c in centred]
+    np.testing.assert_allclose(columns.autocorrelation(values, 5), expected, atol=1e-12)
+
+
+def test_the_parameters_of_a_chart_are_the_worst_and_the_largest(seed):
+    values = noise(seed, 3, 100, 12)
+    values[0, :, 4] += 30.0  # chains disagree
+    values[:, :, 7] += 100.0
+    found = columns.gather({"a": values[:, :, :5], "b": values[:, :, 5:]})
+    chosen = columns.choose(columns.summarise(found), 1, 1)
+    assert {found.names[k]: why for k, why in chosen.items()} == {
+        "a[4]": "mixed worst",
+        "b[2]": "largest mean",
+    }

@@ -1,0 +1,103 @@
+"""Reports of topics and of clusters: the numbers are the model's own."""
+
+import numpy as np
+import pytest
+
+import scirocco as sc
+from fitted_topics import model_of
+from report.reading import Page
+from scirocco import report
+from scirocco.errors import InvalidValueError
+from scirocco.report.markup import number
+from scirocco.report.topic_map import embed
+
+WORDS = ("<b>sun", "moon", "star", "sea", "wave", "salt")
+FIRST = ["what", "diagnosis", "topic-browser", "map", "prevalence", "perplexity", "certainty"]
+
+
+@pytest.fixture
+def topics(tmp_path, seed):
+    rng = np.random.default_rng([seed, 8])
+    weights = np.array([[5, 3, 1, 0.5, 0.3, 0.2], [0.2, 0.3, 0.5, 1, 3, 5], [1, 5, 1, 1, 1, 1]]) * 40
+    draws = np.stack([[[rng.dirichlet(w) for w in weights] for _ in range(200)] for _ in range(2)])
+    return model_of(tmp_path / "lda", draws, WORDS)
+
+
+def test_topics_are_those_of_the_model(tmp_path, topics):
+    page = Page(report.html(topics))
+    assert list(page.sections)[:7] == FIRST and not page.problems
+    assert len(page.ids) == len(set(page.ids))
+    text, shown = report.html(topics), page.sections["topic-browser"]
+    for k, words in enumerate(topics.top_words(6, interval=0.9)):
+        assert f'id="topic-{k}"' in text and f'href="#topic-{k}"' in text
+        for word, mean, low, high in words:
+            assert f'title="{number(low, 3)} to {number(high, 3)}">{number(mean, 3)}<' in text
+            assert word in shown
+    assert "<b>sun" not in text.replace("&lt;b>sun", "")
+    assert "R-hat of every topic is below 1.1" in shown
+    assert "documents=..." in page.sections["prevalence"]  # neither store nor documents say
+    assert "validation" in page.sections["perplexity"]
+    assert Page(report.html(tmp_path / "lda")).sections["topic-browser"] == shown
+
+
+def test_prevalence_over_documents(topics, seed):
+    documents = np.random.default_rng(seed).poisson(2.0, (40, 6)) + np.eye(6, dtype=int)[0]
+    page = Page(report.html(topics, documents=documents))
+    means = topics.transform(documents).mean(axis=0)
+    rows = page.rows["shares"][1:]
+    assert [int(row[0]) for row in rows] == np.argsort(-means, kind="stable").tolist()
+    assert [row[1] for row in rows] == [f"{share:.2%}" for share in np.sort(means)[::-1]]
+
+
+def test_words_are_ordered_by_their_certainty(topics):
+    rows = Page(report.html(topics)).rows
+    certain, uncertain = ([float(row[-1]) for row in rows[name][1:]] for name in ("certain", "uncertain"))
+    assert certain == sorted(certain) and uncertain == sorted(uncertain, reverse=True)
+    assert max(certain) <= min(uncertain)
+    every = [w for words in topics.top_words(6, interval=0.9) for w in words]
+    assert certain[0] == pytest.approx(min((high - low) / mean for _, mean, low, high in every), rel=1e-2)
+
+
+def test_a_fit_shows_its_perplexity(tmp_path, seed):
+    counts = np.random.default_rng(seed).poisson(1.0, (60, 6)) + 1
+    model = sc.models.LDA(2, num_draws=4, seed=seed)
+    model.fit(counts[:40], num_epochs=8, validation=counts[40:], progress=False, store=tmp_path / "fit")
+    from_model, from_store = Page(report.html(model)), Page(report.html(tmp_path / "fit"))
+    assert from_model.sections["perplexity"] == from_store.sections["perplexity"]
+    assert "held out" in from_model.sections["perplexity"]
+    assert "Shares of the tokens" in from_store.sections["prevalence"]
+    assert "three topics" in from_model.sections["map"]
+    bit_by_bit = sc.models.LDA(2, num_draws=4).partial_fit(counts)
+    assert "fitted bit by bit" in Page(report.html(bit_by_bit)).sections["what"]
+
+
+def test_a_plane_is_embedded_exactly(seed):
+    """Classical scaling of distances between points of a plane gives the points, up to a rotation."""
+    points = np.random.default_rng(seed).normal(size=(9, 2))
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    places, kept = embed(distances)
+    np.testing.assert_allclose(np.linalg.norm(places[:, None] - places[None], axis=2), distances, atol=1e-7)
+    assert kept == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("base", ["multinomial", "gaussian"])
+def test_clusters_are_those_of_the_model(tmp_path, seed, base):
+    rng = np.random.default_rng([seed, 2])
+    if base == "gaussian":
+        rows = np.concatenate([rng.normal(-5, 1, (40, 3)), rng.normal(5, 1, (40, 3))])
+    else:
+        rows = np.concatenate([rng.poisson([6, 6, 0], (40, 3)), rng.poisson([0, 6, 6], (40, 3))])
+    model = sc.models.DPMixture(base, num_draws=25, seed=seed)
+    model.fit(rows, num_epochs=50, progress=False, store=tmp_path / "dp")
+    page = Page(report.html(model, names=["<i>a", "b", "c"]))
+    assert list(page.sections)[:5] == ["what", "diagnosis", "number", "weights", "profiles"]
+    assert not page.problems and len(page.ids) == len(set(page.ids))
+    for row in model.summary(0.9):
+        assert f"cluster-{row['label']}" in page.ids
+        said = f"weight {number(row['weight'], 3)} ({number(row['low'], 3)} to {number(row['high'], 3)})"
+        assert said in page.sections["profiles"]
+    assert "<i>a" in page.sections["profiles"]
+    assert "does not move" not in page.sections["diagnosis"]
+    assert "column 0" in Page(report.html(tmp_path / "dp")).sections["profiles"]
+    with pytest.raises(InvalidValueError, match="must name the 3 columns, got 1"):
+        report.html(model, names=["a"])
