@@ -77,7 +77,7 @@ class Size:
         self.setup.append(setup)
         self.step_us.append(1e6 * (total - setup) / num_steps)
         self.arranging.append(plain.timing["setup"]["cpu"])
-        self.report = run.report
+        self.report = run.preparation
 
     def forget(self) -> None:
         """Drop the measurements of the call that compiled."""

@@ -88,6 +88,7 @@ __all__ = [
     "load",
     "models",
     "reducers",
+    "report",
     "resume",
     "sample",
     "schedules",
@@ -100,7 +101,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that most users never enter are opened when they are asked for."""
-    if name in ("sgmcmc", "analysis", "models", "datasets", "combine", "cluster"):
+    if name in ("sgmcmc", "analysis", "models", "datasets", "combine", "cluster", "report"):
         return importlib.import_module(f"scirocco.{name}")
     if name == "from_numpyro":
         from scirocco.bridges import from_numpyro

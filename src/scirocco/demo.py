@@ -151,7 +151,7 @@ def _show(run: Run, table: Any, problem: Problem) -> None:
     print(
         f"  {steps:,} steps of {BATCH_SIZE} rows in {wall:.1f} s (compiling included); step size "
         f"{run.configuration['sampler']['step_size']:.3g}, chosen from the curvature; the mode was found in "
-        f"{run.report['passes']:.1f} passes over the data."
+        f"{run.preparation['passes']:.1f} passes over the data."
     )
 
 

@@ -46,7 +46,7 @@ def problem(seed: int, scale: np.ndarray):
 def centre_of(data, estimator, seed):
     kernel = sc.Kernel(MODEL, data, sc.SGLD(1e-6), estimator)
     state = kernel.init(jax.random.key(seed), jnp.zeros(COLUMNS))
-    return np.asarray(state.memory.centre, np.float64), state, kernel.report
+    return np.asarray(state.memory.centre, np.float64), state, kernel.preparation
 
 
 def rms_distance(centre, mode, hessian):
@@ -125,7 +125,7 @@ def test_raw_units_do_not_defeat_it(seed):
     mode = np.linalg.solve(hessian, x64.T @ y)
     distance = rms_distance(np.asarray(state.memory.centre, np.float64), mode, hessian)
     assert distance < 0.3
-    assert kernel.report["distance_to_mode_in_sd"] == pytest.approx(distance, abs=0.1)
+    assert kernel.preparation["distance_to_mode_in_sd"] == pytest.approx(distance, abs=0.1)
 
 
 @pytest.mark.usefixtures("quick_compiler")

@@ -181,8 +181,8 @@ def test_defaults_choose_everything():
     assert run.configuration["sampler"]["step_size"] > 0
     assert run.configuration["estimator"]["name"] == "ControlVariates"
     assert run.configuration["estimator"]["batch_size"] == helpers.NUM_ROWS
-    assert run.report["largest_curvature"] > 0
-    assert run.report["passes"] > 0
+    assert run.preparation["largest_curvature"] > 0
+    assert run.preparation["passes"] > 0
 
 
 def test_only_what_was_asked_for_is_kept():

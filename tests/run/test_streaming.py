@@ -236,7 +236,7 @@ def test_the_choice_and_its_reason(shuffled, room, sampling, expected, because, 
             num_samples=2,
             num_chains=1,
         )
-    for text in (run.report["batches"], caplog.text):
+    for text in (run.preparation["batches"], caplog.text):
         assert expected in text
         assert because in text
 
@@ -311,7 +311,7 @@ def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, mon
     before = source.stamp()
     run = draw(maps, SAMPLERS["SGLD"], SAME["with"])
     helpers.assert_equal(run.draws, whole.draws)
-    assert "one by one" in run.report["batches"]
+    assert "one by one" in run.preparation["batches"]
     np.save(tmp_path / "y.npy", DATA["y"] + 1)
     assert source.stamp() != before
     with pytest.raises(InvalidValueError, match="different numbers of rows"):

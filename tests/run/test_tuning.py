@@ -96,7 +96,7 @@ def test_auto_finds_a_step_in_raw_units(name, data, truth, seed):
     """A step that is stable in the posterior's own coordinates; draws as wide as they should be, to a factor of 3."""
     start = jnp.asarray(truth[0] + truth[1], jnp.float32)
     run = draw(data, *PAIRS[name], params=start, num_burnin=400, seed=seed)
-    found = run.report["tuning"]
+    found = run.preparation["tuning"]
     assert found == json.loads(json.dumps(found, allow_nan=False))
     assert found.keys() == {"chosen", "method", "seconds", "condition", "num_steps", "trials"}
     assert (found["method"], found["num_steps"]) == ("halving", STEPS)
@@ -158,7 +158,7 @@ def test_the_same_seed_makes_the_same_choice(tuning, data):
 
 def test_the_choice_is_ready_for_sample(tuning, data, truth, seed):
     run = draw(data, tuning.sampler, tuning.estimator, num_samples=1_000, seed=seed)
-    assert "tuning" not in run.report
+    assert "tuning" not in run.preparation
     z = (run.draws.astype(np.float64) - truth[0]) / truth[1]
     assert np.all(np.abs(z.mean(axis=(0, 1))) < 0.6) and np.all(np.abs(z.std(axis=(0, 1)) - 1) < 0.5)
 
@@ -167,7 +167,7 @@ def test_the_choice_is_ready_for_sample(tuning, data, truth, seed):
 def test_a_kernel_tunes_at_its_start(data):
     kernel = sc.Kernel(MODEL, data, sc.SGLD("auto"), CV)
     state = kernel.init(jax.random.key(4), START)
-    chosen = kernel.report["tuning"]["chosen"]["step_size"]
+    chosen = kernel.preparation["tuning"]["chosen"]["step_size"]
     assert kernel.problem.parts.sampler.inner.step_size == pytest.approx(chosen)
     moved, info = kernel.step(jax.random.key(1), state)
     assert int(info.code) == 0 and helpers.differ(kernel.position(moved), kernel.position(state))
@@ -189,7 +189,7 @@ def test_a_stored_run_goes_on_without_tuning_again(data, tuned_once, tmp_path, m
     assert (middle.num_draws, done.num_draws, len(tuned_once)) == (12, 20, 2)
     np.testing.assert_array_equal(np.asarray(done.draws), whole.draws)
     for run in (done, sc.load(path)):
-        assert run.report["tuning"] == part.report["tuning"]
+        assert run.preparation["tuning"] == part.preparation["tuning"]
     with pytest.raises(InvalidValueError, match="sampler"):
         draw(data, sc.SGLD(0.1), num_samples=12, store=path, resume=True)
 

@@ -178,7 +178,7 @@ def test_the_metric_is_measured_before_the_run(metric):
         ratio = np.linalg.eigvalsh(root.T @ sampler.factor @ sampler.factor.T @ root)
     # the Fisher information of 64 rows is that of the model but for its noise
     np.testing.assert_allclose(ratio, 1.0, rtol=1e-3 if metric == "laplace" else 0.8)
-    curvature = kernel.report["largest_curvature"]
+    curvature = kernel.preparation["largest_curvature"]
     assert curvature == pytest.approx(1.0, rel=1e-3 if metric == "laplace" else 1.0)
     assert 0.0 < sampler.inner.step_size <= 0.1 / curvature * 1.001
     helpers.assert_equal(state.sampler.position, jax.tree.map(jnp.asarray, helpers.make_params()))

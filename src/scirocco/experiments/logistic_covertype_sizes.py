@@ -101,7 +101,7 @@ class _Work(NamedTuple):
         )
         flat = jnp.asarray(found.draws).reshape(-1, found.draws.shape[-1])
         values = np.asarray(scores(flat, self.test), np.float64).reshape(self.num_chains, -1)
-        before, each = float(found.report.get("passes", 0.0)), THIN * BATCH / len(self.rows.y)
+        before, each = float(found.preparation.get("passes", 0.0)), THIN * BATCH / len(self.rows.y)
         return Curve(before + each * np.arange(1, values.shape[1] + 1), values, before), found.draws
 
 

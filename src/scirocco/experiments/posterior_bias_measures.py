@@ -132,7 +132,7 @@ def measure(
     except DivergenceError:
         return Measured(*[math.nan] * 6)
     return judge_draws(
-        run.draws, at, row_gradients(estimator, len(at.rows.y), num_steps, num_chains, run.report)
+        run.draws, at, row_gradients(estimator, len(at.rows.y), num_steps, num_chains, run.preparation)
     )
 
 

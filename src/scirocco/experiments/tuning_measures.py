@@ -109,7 +109,7 @@ class Yardstick:
         except DivergenceError:
             return Measured(_step_size(sampler, {}), math.nan, math.nan, math.nan), {}
         moments = discrepancy(run.draws, self._truth)
-        return Measured(_step_size(sampler, run.report), *moments, self.ksd(run.draws)), run.report
+        return Measured(_step_size(sampler, run.preparation), *moments, self.ksd(run.draws)), run.preparation
 
 
 def estimator(posterior: SmallPosterior) -> ControlVariates:

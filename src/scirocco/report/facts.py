@@ -39,8 +39,8 @@ def section(run: Run) -> Section:
         if name not in (*_TITLES, "versions", "num_samples", "num_chains")
     }
     parts = [facts(rows, "What was run"), _timing(run.timing), _details("All settings", more)]
-    if run.report:
-        parts.append(_details("What the set-up found", run.report))
+    if run.preparation:
+        parts.append(_details("What the set-up found", run.preparation))
     return Section("what", "What was run", join(parts))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from scirocco.analysis import diagnose
-from scirocco.analysis.diagnosis.report import _LABELS, Diagnosis, Finding
+from scirocco.analysis.diagnosis.report import LABELS, Diagnosis, Finding
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.report.markup import Html, join, paragraph, tag
 from scirocco.report.page import Section
@@ -44,7 +44,7 @@ def _finding(finding: Finding) -> Html:
 
 def _measures(found: Diagnosis) -> Html:
     rows = []
-    for name, (words, form) in _LABELS.items():
+    for name, (words, form) in LABELS.items():
         value = found.measures.get(name)
         if value is None or (isinstance(value, float) and math.isnan(value)):
             continue

@@ -68,7 +68,7 @@ def join_runs(runs: list[Run], path: str | None) -> Run:
     reduced = jax.tree.map(lambda *leaves: np.concatenate(leaves), *[run.reduced for run in runs])
     timing = _timing([run.timing for run in runs])
     return Run(
-        draws, gradients, stats, configuration, first.report, timing, status, [], traces, reduced, path
+        draws, gradients, stats, configuration, first.preparation, timing, status, [], traces, reduced, path
     )
 
 

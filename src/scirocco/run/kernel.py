@@ -41,14 +41,14 @@ class Kernel:
     ):
         self.problem = setup.compose(model, data, sampler, estimator, seed)
         self.model = self.problem.model
-        self.report: dict[str, Any] = {}
+        self.preparation: dict[str, Any] = {}
         self._streamed: StreamedParts | None = None
 
     def init(self, key: Key, params: Params) -> KernelState:
         """The state before the first step."""
         ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
         self.problem = self.problem._replace(parts=ready.parts)
-        self.report = ready.report
+        self.preparation = ready.report
         if self.problem.table.streamed:
             state, density, self._streamed = start_streamed(
                 self.model, ready.parts, ready.table, ready.start, key, 0

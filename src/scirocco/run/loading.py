@@ -87,7 +87,7 @@ def save(run: Run, path: str | os.PathLike[str], overwrite: bool) -> None:
     record = {
         "configuration": run.configuration,
         "structure": encoding.structure(spec.draws) if spec.draws is not None else None,
-        "report": records.plain(run.report),
+        "report": records.plain(run.preparation),
         "traces": {
             name: {"structure": encoding.structure(tree), "leaves": records.leaves_spec(tree)}
             for name, tree in spec.traces.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ class Run:
         Scalars for each draw: `gradient_norm`, and what the sampler reports.
     configuration
         Everything that defines the run, as plain numbers and strings, with versions.
-    report
+    preparation
         What the set-up found: passes over the data, distance of the centre to the mode, ...
     timing
         Wall and CPU seconds of `setup`, `first_chunk` (compiles) and `sampling`, with their steps.
@@ -66,7 +67,7 @@ class Run:
     gradients: PyTree | None
     stats: dict[str, np.ndarray]
     configuration: dict[str, Any]
-    report: dict[str, Any]
+    preparation: dict[str, Any]
     timing: dict[str, Any]
     status: str
     scores: list[tuple[int, dict[str, float]]]
@@ -148,7 +149,7 @@ class Run:
         xarray = require("xarray", "run.to_arviz()")
         attributes = {
             "configuration": json.dumps(self.configuration),
-            "report": json.dumps(plain(self.report)),
+            "preparation": json.dumps(plain(self.preparation)),
         }
         attributes |= {
             "timing": json.dumps(self.timing),
@@ -177,6 +178,14 @@ class Run:
             variables[name] = (("chain", "draw", *inner), np.asarray(values))
         coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
         return xarray.Dataset(variables, coords)
+
+    def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """A report in words and plots, which a notebook shows; with `path` also one HTML file that needs no network.
+
+        The same as `sc.report.show(run, path, **options)`.
+        """
+        # reports lie above this room, which works without them: opened by name when asked for, as the front door does
+        return importlib.import_module("scirocco.report").show(self, path, **options)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the run to a folder that `sc.load`, xarray and ArviZ open; an existing one is refused.

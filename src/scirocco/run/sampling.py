@@ -70,7 +70,7 @@ def sample(
     sampler
         By default `sc.SGLD()`, whose step size is then chosen from the curvature and the gradient noise; for count
         models `sc.SCIR()`, whose step size is chosen from the noise of the counts. `sc.SGLD(step_size="auto")` tries
-        many before the run (see `sc.analysis.tune`); what was tried is in `run.report["tuning"]`.
+        many before the run (see `sc.analysis.tune`); what was tried is in `run.preparation["tuning"]`.
     estimator
         By default `sc.ControlVariates(500)` (fewer where there are fewer rows); for count models `sc.Minibatch(500)`.
     num_samples, num_burnin, thin

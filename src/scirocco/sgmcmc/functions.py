@@ -191,7 +191,7 @@ def draw(job: Job, nIters: Any) -> dict[str, np.ndarray]:
         raise diverged(job, error.step, error.run) from error
     if run.draws is None:  # interrupted before the first draw: there is nothing to hand back
         raise KeyboardInterrupt
-    warn_of_distance(job, run.report)
+    warn_of_distance(job, run.preparation)
     return {name: run.draws[name][0] for name in job.params}
 
 

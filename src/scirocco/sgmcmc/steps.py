@@ -79,7 +79,7 @@ def init_sess(sgmcmc: Setup, verbose: bool = True) -> Session:
     setup = _check_setup(sgmcmc)
     key = jax.random.key(setup.job.seed)
     setup.session = Session(setup, setup.kernel.init(key, setup.job.params))
-    report = setup.kernel.report
+    report = setup.kernel.preparation
     warn_of_distance(setup.job, report)
     if verbose and "distance_to_mode_in_sd" in report:
         print(

@@ -182,7 +182,7 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
         "langevin": isinstance(inner, SGLD),
         "friction": getattr(inner, "friction", None) is not None,
         "preconditioned": isinstance(sampler, Preconditioned),
-        "tuned": "tuning" in run.report,
+        "tuned": "tuning" in run.preparation,
         "num_rows": run.configuration.get("num_rows", 0),
         "centred": isinstance(estimator, ControlVariates),
         "estimator": type(estimator).__name__,

@@ -81,7 +81,7 @@ def _wrapped(lead: str, text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
-_LABELS = {
+LABELS = {
     "ess_bulk": ("effective draws, bulk (worst parameter)", "{:,.0f}"),
     "ess_tail": ("effective draws, tail (worst parameter)", "{:,.0f}"),
     "ess_per_second": ("effective draws a second", "{:,.1f}"),
@@ -104,7 +104,7 @@ _LABELS = {
 def _table(measures: dict[str, Any]) -> list[str]:
     shown = [
         (label, form.format(measures[name]) + _where(measures, name))
-        for name, (label, form) in _LABELS.items()
+        for name, (label, form) in LABELS.items()
         if name in measures
     ]
     width = max((len(label) for label, _ in shown), default=0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import os
 import sys
 from typing import Any, Self
 
@@ -32,6 +34,14 @@ class Conventions:
                 )
             setattr(self, name, value)
         return self
+
+    def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """A report of the fit in words and plots, which a notebook shows; with `path` also one HTML file.
+
+        The same as `sc.report.show(model, path, **options)`.
+        """
+        # reports lie above this room, which works without them: opened by name when asked for, as the front door does
+        return importlib.import_module("scirocco.report").show(self, path, **options)
 
     def __repr__(self) -> str:
         defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}

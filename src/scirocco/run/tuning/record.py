@@ -68,7 +68,7 @@ class Tuning:
         return {"step_size": np.array(sizes), "ksd": np.array(values)}
 
     def record(self) -> dict[str, Any]:
-        """As plain numbers, for `run.report`."""
+        """As plain numbers, for `run.preparation`."""
         trials = [
             {"settings": t.settings, "ksd": [_number(v) for v in t.ksd], "first_guess": t.first_guess}
             for t in self.trials
