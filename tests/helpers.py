@@ -158,3 +158,13 @@ def bias_of(params):
 
 
 tree_map = jax.tree.map
+
+
+def assert_drawn(path):
+    """A picture of some size with something on it."""
+    from matplotlib.image import imread
+
+    pixels = imread(path)
+    assert min(pixels.shape[:2]) > 300, pixels.shape
+    ink = (pixels[..., :3] < 0.95).any(axis=-1).mean()
+    assert 0.01 < ink < 0.9, f"{ink:.1%} of the picture is not white"

@@ -20,6 +20,10 @@ class BadStartError(InvalidValueError):
     """The log density is not finite where a chain or an optimiser is to begin."""
 
 
+class MissingDataError(InvalidValueError):
+    """A data set is not on this machine, and could not be downloaded."""
+
+
 class NotFittedError(InvalidValueError, AttributeError):
     """A model was asked for what only a fit gives; `hasattr` says no, as scikit-learn expects."""
 

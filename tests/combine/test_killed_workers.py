@@ -56,6 +56,8 @@ class Killer(threading.Thread):
             for number in range(NUM_SHARDS):
                 with contextlib.suppress(Exception):  # not begun, or between two files
                     self._look(number)
+                if self.pid is not None:  # one, and no more
+                    break
 
     def _look(self, number):
         folder = self.store / f"shard-{number:03d}"

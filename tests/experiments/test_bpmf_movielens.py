@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import helpers
 from scirocco.datasets.movielens import MovieLens
 from scirocco.errors import InvalidValueError
 from scirocco.experiments import bpmf_movielens as bpmf
@@ -93,7 +94,7 @@ def test_small_run(data, tmp_path, monkeypatch):
     assert len(sgld) == 2 and len(sgld[0]["scores"]) == 30 and sgld[0]["scores"] != sgld[1]["scores"]
     assert saga[0]["passes"][0] == pytest.approx(sgld[0]["passes"][0] + 1)
     assert len(record["claims"]) == 6 and len(record["notes"]) == 7
-    assert done.picture.stat().st_size > 15_000
+    helpers.assert_drawn(done.picture)
 
 
 def test_no_data(tmp_path):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import helpers
 from scirocco.analysis import kl_knn
 from scirocco.experiments import Settings, reproduce
 from scirocco.experiments import divide_and_conquer as dc
@@ -291,6 +292,13 @@ def test_better_or_equal_methods_are_not_counted(numbers):
     assert judge(numbers)[1].holds is False and not judge(numbers)[1].failed, "all five are alike"
 
 
+def test_of_a_quick_run_only_the_steady_claims_count(numbers):
+    quick = judge(numbers, quick=True)
+    assert [k for k, claim in enumerate(quick) if not claim.because] == [5, 6, 11, 14, 17, 21, 23]
+    assert [claim.holds for claim in quick] == [claim.holds for claim in judge(numbers)]
+    assert "quick run" in quick[0].because and "does not say where it started" in quick[12].because
+
+
 @pytest.mark.parametrize(
     ("fails", "problem", "name", "change"),
     [
@@ -343,7 +351,7 @@ def test_each_claim_about_dimensions_can_fail(numbers, fails, name, kl):
 
 def record_of(tmp_path):
     done = reproduce(dc.EXPERIMENT, Settings(quick=True, out_dir=tmp_path))
-    assert done.picture.stat().st_size > 50_000
+    helpers.assert_drawn(done.picture)
     return json.loads(done.record.read_text("utf-8"))
 
 

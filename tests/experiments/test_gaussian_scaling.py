@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+import helpers
 from scirocco.experiments import ALL, Settings, reproduce
 from scirocco.experiments import gaussian_scaling as gs
 
@@ -86,4 +87,4 @@ def test_quick_run(tmp_path):
         # the mean over the runs fluctuates by its standard error, and the theory is of leading order
         assert row["sgld_cv_rule"]["kl"] == pytest.approx(gs.expected_kl(gs.best_rho(1_000), 1_000), rel=0.8)
         assert row["nuts"]["kl"] < 0.02
-    assert done.picture.stat().st_size > 20_000
+    helpers.assert_drawn(done.picture)

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+import helpers
+
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco.experiments import ALL, Settings, lda_recipe, reproduce
@@ -77,7 +79,7 @@ def test_small_runs(tmp_path, monkeypatch):
     done = reproduce(ALL["lda-recipe"], Settings(quick=True, data_dir=folder, out_dir=tmp_path))
     numbers = json.loads(done.record.read_text("utf-8"))["numbers"]
     assert set(numbers["curves"]) == set(ENDS) and numbers["curves"]["SGLD"][1]["documents"] == [200, 400]
-    assert done.picture.stat().st_size > 15_000
+    helpers.assert_drawn(done.picture)
     for name, value in (("NUM_TRAINING", 600), ("NUM_HELD", 60), ("NUM_DOCUMENTS", 200), ("NUM_MARKS", 2)):
         monkeypatch.setattr(lda_recipe, name, value)
     tries = (lda_recipe.Try(1e-6), lda_recipe.Try(0.01))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import helpers
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import SAGA, SVRG, ControlVariates, Full, Minibatch
 from scirocco.experiments import posterior_bias as experiment
@@ -88,7 +89,7 @@ def test_few_draws_excuse_an_error_of_the_mean(numbers):
 def test_figure_shows_runs_that_diverged(numbers, tmp_path):
     numbers["tables"][5_800]["SGLD"]["SAGA"] = dict.fromkeys(cell("SGLD", "SAGA"), math.nan)
     save_figure(lambda figure: draw(figure, numbers), tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 30_000
+    helpers.assert_drawn(tmp_path / "figure.png")
 
 
 def test_gradients_of_rows_are_counted():
@@ -151,4 +152,4 @@ def test_quick_run(tmp_path):
         experiment.EXPERIMENT, Settings(quick=True, data_dir=data_folder("covertype"), out_dir=tmp_path)
     )
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]
-    assert done.picture.stat().st_size > 20_000
+    helpers.assert_drawn(done.picture)

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+import helpers
 from scirocco.errors import DivergenceError
 from scirocco.experiments import small_posteriors as sp
 from scirocco.experiments import small_posteriors_regressions as regressions
@@ -130,7 +131,7 @@ def test_discrepancy_of_exact_draws_is_that_of_the_diagonal(seed):
 
 def test_figure_is_drawn_with_points_that_diverged(rows, tmp_path):
     save_figure(lambda figure: tuning.draw(figure, rows), tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 20_000
+    helpers.assert_drawn(tmp_path / "figure.png")
 
 
 def test_a_run_that_diverges_is_measured_as_one(monkeypatch, seed):
@@ -151,4 +152,4 @@ def test_quick_run(tmp_path):
     done = reproduce(tuning.EXPERIMENT, Settings(quick=True, out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]
     assert all(each["search"]["same_choice"] for each in done.outcome.numbers["posteriors"])
-    assert done.picture.stat().st_size > 20_000
+    helpers.assert_drawn(done.picture)

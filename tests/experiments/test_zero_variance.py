@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import helpers
 from scirocco import datasets
 from scirocco.errors import InvalidValueError
 from scirocco.experiments import Settings, reproduce
@@ -128,7 +129,7 @@ def test_small_run(patches, tmp_path, monkeypatch, quick_compiler):
     assert len(boxes["1800"]) == 2 and len(boxes["1800"][0]["without"]) == 40
     assert boxes["1800"][0]["without"] != boxes["1800"][1]["without"], "seeds differ"
     assert scaling["1800"][EXACT]["reduction"] > 5 and len(record["claims"]) == 5
-    assert done.picture.stat().st_size > 15_000
+    helpers.assert_drawn(done.picture)
 
 
 def test_no_data(tmp_path):

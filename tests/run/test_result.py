@@ -221,7 +221,7 @@ def test_arviz_gets_the_configuration_as_attributes(run):
     for attributes in (data.attrs, data["posterior"].attrs):
         assert json.loads(attributes["configuration"]) == run.configuration
         assert json.loads(attributes["timing"]) == run.timing
-        assert json.loads(attributes["report"])["passes"] == 1.0
+        assert json.loads(attributes["preparation"])["passes"] == 1.0
         assert attributes["status"] == "complete"
         assert attributes["inference_library"] == "scirocco"
         assert attributes["inference_library_version"] == sc.__version__

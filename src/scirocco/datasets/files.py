@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.datasets.originals import Recipe, obtain
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError, MissingDataError
 
 VARIABLE = "SCIROCCO_DATA"
 _PIECE = 1 << 20
@@ -94,7 +94,7 @@ def find(entry: Entry, folder: Folder = None) -> dict[str, Path]:
         elif entry.recipe is not None and folder is None:
             path = _made(entry, entry.recipe)
         else:
-            raise InvalidValueError(_missing(entry, places))
+            raise MissingDataError(_missing(entry, places))
         out[file.name] = path
     return out
 

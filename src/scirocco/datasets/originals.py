@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidValueError, MissingDataError
 
 Arrays = dict[str, np.ndarray]
 
@@ -82,7 +82,7 @@ def download(name: str, original: Original, folder: Path) -> Path:
             f"its checksum should be {original.checksum}. Nothing was kept."
         ) from error
     except Exception as error:  # requests has a family of its own; what matters is that there is no file
-        raise InvalidValueError(
+        raise MissingDataError(
             f"{original.name} of the data set `{name}` could not be downloaded from {original.address} ({error}). Put "
             f"it into {folder} by hand (checksum {original.checksum}), or give a folder that has the data set."
         ) from error

@@ -139,6 +139,6 @@ EXPERIMENT = Experiment(
     figure="thesis, figures 3.5.3, 3.5.4 and A.3.2",
     run=run,
     seed=0,
-    duration="about 8 min; quick 1 min",
+    duration="about 7 min; quick 45 s",
     needs=("scipy",),
 )

@@ -209,6 +209,6 @@ EXPERIMENT = Experiment(
     figure="thesis, section 3.3 (Cor. 3.3.8)",
     run=run,
     seed=0,
-    duration="about 4 min; quick 30 s",
+    duration="about 2 min; quick 20 s",
     needs=("scipy",),
 )

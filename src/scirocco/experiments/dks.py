@@ -186,6 +186,6 @@ EXPERIMENT = Experiment(
     figure="Baker et al. (2018), figure 2",
     run=run,
     seed=0,
-    duration="about 4.5 min; quick 40 s",
+    duration="about 4.5 min; quick 20 s",
     needs=("scipy",),
 )

@@ -122,6 +122,6 @@ EXPERIMENT = Experiment(
     figure="Baker et al. (2018), figures 3b, 4b",
     run=run,
     seed=0,
-    duration="about 2 min; quick 10 s",
+    duration="about 40 s; quick 10 s",
     needs=("scipy", "numba"),
 )

@@ -223,6 +223,6 @@ EXPERIMENT = Experiment(
     figure="thesis, figure 4.6.1",
     run=run,
     seed=2,
-    duration="about 1 min; quick 40 s",
+    duration="about 1 min; quick 20 s",
     needs=("numpyro", "optax"),
 )

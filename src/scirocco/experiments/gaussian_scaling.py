@@ -274,6 +274,6 @@ EXPERIMENT = Experiment(
     figure="thesis, figure 4.2.1",
     run=run,
     seed=0,
-    duration="about 3 min; quick 30 s",
+    duration="about 3 min; quick 10 s",
     needs=("numpyro",),
 )

@@ -163,6 +163,6 @@ EXPERIMENT = Experiment(
     figure="thesis, figure 3.5.5",
     run=run,
     seed=0,
-    duration="about 3 min; quick 10 s",
+    duration="about 6 min; quick 5 s",
     needs=("scipy", "numba"),
 )

@@ -210,6 +210,6 @@ EXPERIMENT = Experiment(
     figure="Ma, Chen & Fox (2015), figure 3",
     run=run,
     seed=0,
-    duration="about 2 min; quick 10 s",
+    duration="about 2 min; quick 5 s",
     needs=("scipy", "numba"),
 )

@@ -86,6 +86,6 @@ EXPERIMENT = Experiment(
     figure="Baker et al. (2018), figures 3a, 4a; Barile & Nemeth, figure 2",
     run=run,
     seed=0,
-    duration="about 7 min; quick 15 s",
+    duration="about 15 min; quick 15 s",
     needs=("scipy", "numba"),
 )

@@ -131,6 +131,6 @@ EXPERIMENT = Experiment(
     figure="thesis, figures 3.5.1, 3.5.2, 4.5.1, 4.6.2 and A.3.1",
     run=run,
     seed=0,
-    duration="about 6 min; quick 50 s",
+    duration="about 3 min; quick 30 s",
     needs=("optax", "scipy"),
 )

@@ -130,6 +130,6 @@ EXPERIMENT = Experiment(
     figure="none: ours",
     run=run,
     seed=0,
-    duration="about 7 min; quick 50 s",
+    duration="about 6 min; quick 1 min",
     needs=("optax", "numpyro", "arviz"),
 )

@@ -287,5 +287,5 @@ EXPERIMENT = Experiment(
     figure="Ma, Chen & Fox (2015), figure 2 left",
     run=run,
     seed=0,
-    duration="about 90 s; quick 25 s",
+    duration="about 30 s; quick 15 s",
 )

@@ -270,5 +270,5 @@ EXPERIMENT = Experiment(
     figure="Ma, Chen & Fox (2015), figure 2 right",
     run=run,
     seed=0,
-    duration="about 2 min; quick 30 s",
+    duration="about 2 min; quick 20 s",
 )

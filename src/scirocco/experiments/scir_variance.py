@@ -278,8 +278,8 @@ def _label_curves(axes: Any, base: np.ndarray) -> None:
 EXPERIMENT = Experiment(
     name="scir-variance",
     title="The variance of SCIR and SCIR-CV before and at stationarity",
-    figure="Barile & Nemeth, Control variate-based stochastic sampling from the probability simplex, figure 3",
+    figure="Barile & Nemeth, figure 3",
     run=run,
     seed=0,
-    duration="about 15 s; quick 2 s",
+    duration="about 10 s; quick 1 s",
 )

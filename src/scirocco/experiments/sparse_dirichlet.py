@@ -272,6 +272,6 @@ EXPERIMENT = Experiment(
     figure="Baker et al. (2018), figure 1; Barile & Nemeth, figure 1",
     run=run,
     seed=0,
-    duration="about 25 s; quick 15 s",
+    duration="about 25 s; quick 10 s",
     needs=("scipy",),
 )

@@ -142,6 +142,6 @@ EXPERIMENT = Experiment(
     figure="none: after Coullon, South & Nemeth (2021), MAMBA",
     run=run,
     seed=0,
-    duration="about 6 min; quick 60 s",
+    duration="about 6 min; quick 80 s",
     needs=("numpyro", "optax"),
 )

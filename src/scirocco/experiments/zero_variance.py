@@ -191,6 +191,6 @@ EXPERIMENT = Experiment(
     figure="thesis, figures 3.5.2 and 3.5.4, theorem 3.4.2",
     run=run,
     seed=0,
-    duration="about 1 min; quick 30 s",
+    duration="about 30 s; quick 15 s",
     needs=("scipy",),
 )
