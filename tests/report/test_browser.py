@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+import scirocco as sc
 from fitted_topics import model_of
 from report.reading import made_run, noise
 from scirocco import report
@@ -15,6 +16,30 @@ from scirocco import report
 CHROMIUM = os.environ.get("SCIROCCO_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright's Python driver is not installed")
 pytestmark = pytest.mark.skipif(not os.path.exists(CHROMIUM), reason=f"there is no Chromium at {CHROMIUM}")
+
+NAMES = ("run", "topics", "clusters")
+CONTRAST = """() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const line = (v) => v <= 10 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+  const light = (c) => c.slice(0, 3).map(line).reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0);
+  const under = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || e.closest("script, style, title, [hidden]")) continue;
+    const style = getComputedStyle(e);
+    const [a, b] = [light(parse(e.closest("svg") ? style.fill : style.color)), light(under(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push(`${e.tagName} ${e.textContent.slice(0, 30)}: ${ratio.toFixed(2)}`);
+  }
+  return found;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +53,15 @@ def browser():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A report of a run, and one of topics whose numbers are 0 to 3 by falling certainty."""
+    """A report of a run, one of topics whose numbers are 0 to 3 by falling certainty, and one of two clusters."""
     folder = tmp_path_factory.mktemp("browser")
+    tuning = {"chosen": {"step_size": 0.1}, "num_steps": 100, "trials": []}
+    tuning["trials"] = [{"settings": {"step_size": 0.1 * k}, "ksd": [1.0 / k]} for k in (1, 2, 4)]
     run = made_run(
-        {"x": noise(0, 4, 800, 3), "y": 10 * noise(1, 4, 800)}, stats={"gradient_norm": noise(2, 4, 800)}
+        {"x": noise(0, 4, 800, 3), "y": 10 * noise(1, 4, 800)},
+        stats={"gradient_norm": noise(2, 4, 800)},
+        preparation={"tuning": tuning},
+        scores=[(1, {"loss": 2.0}), (2, {"loss": 1.0})],
     )
     rng = np.random.default_rng(0)
     weights = 1 + 9 * np.eye(4)
@@ -39,9 +69,12 @@ def files(tmp_path_factory):
         [[rng.dirichlet(w * s) for w, s in zip(weights, (300, 100, 30, 10), strict=True)]] for _ in range(40)
     ]
     model = model_of(folder / "lda", np.swapaxes(draws, 0, 1), ("sun", "moon", "star", "sea"))
+    rows = np.concatenate([rng.poisson([6, 6, 0], (60, 3)), rng.poisson([0, 6, 6], (30, 3))])
+    mixture = sc.models.DPMixture("multinomial", num_draws=25).fit(rows, num_epochs=50, progress=False)
     return {
         "run": report.write(run, folder / "run.html"),
         "topics": report.write(model, folder / "topics.html"),
+        "clusters": report.write(mixture, folder / "clusters.html", names=["tea", "milk", "rum"]),
     }
 
 
@@ -54,8 +87,17 @@ def open_page(browser, files):
         page = browser.new_page(**options)
         page.on("console", lambda message: heard.append(message.text))
         page.on("pageerror", lambda error: heard.append(str(error)))
-        page.on("request", lambda asked: asked.url == files[name].as_uri() or heard.append(asked.url))
-        page.goto(files[name].as_uri())
+        own = files[name].as_uri()
+
+        def asked(route):
+            if route.request.url == own:
+                route.continue_()
+            else:
+                heard.append(route.request.url)
+                route.abort()
+
+        page.route("**/*", asked)
+        page.goto(own)
         pages.append(page)
         return page
 
@@ -65,43 +107,102 @@ def open_page(browser, files):
     assert heard == []
 
 
-@pytest.mark.parametrize("name", ["run", "topics"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", [390, 1280])
 def test_every_section_renders(open_page, name, width):
     page = open_page(name, viewport={"width": width, "height": 800})
     found = page.locator("main > section")
-    assert found.count() >= 8
+    links = page.eval_on_selector_all("nav a", "all => all.map(e => e.getAttribute('href').slice(1))")
+    assert page.eval_on_selector_all("main > section", "all => all.map(e => e.id)") == links
+    assert len(links) >= 8
     for place in range(found.count()):
         box = found.nth(place).bounding_box()
         assert box["width"] > 200 and box["height"] > 50
-    sizes = page.eval_on_selector_all("figure svg", "all => all.map(e => e.getBoundingClientRect().height)")
-    assert sizes and min(sizes) > 20
+    shown = "all => all.map(e => e.getBoundingClientRect().height).filter(h => h > 0)"
+    sizes = page.eval_on_selector_all("figure svg", shown)
+    assert len(sizes) >= 8 and min(sizes) > 20
     assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out of a phone
-    smallest = page.eval_on_selector_all(
-        "svg text", "all => Math.min(...all.map(e => e.getBoundingClientRect().height))"
-    )
-    assert smallest >= 9
+    assert min(page.eval_on_selector_all("svg text", shown)) >= 9
+
+
+def cards_of(page):
+    return page.locator(".card:visible h3").all_inner_texts()
 
 
 def test_the_topic_browser_filters_and_sorts(open_page):
     page = open_page("topics")
-    shown = page.locator(".card:visible h3")
-    assert shown.all_inner_texts() == [f"Topic {k}" for k in range(4)]
+    assert cards_of(page) == [f"Topic {k}" for k in range(4)]
     page.get_by_label("Sort by").select_option("least certain")
-    assert shown.all_inner_texts() == [f"Topic {k}" for k in (3, 2, 1, 0)]
+    assert cards_of(page) == [f"Topic {k}" for k in (3, 2, 1, 0)]
     page.get_by_label("Sort by").select_option("number")
-    assert shown.all_inner_texts() == [f"Topic {k}" for k in range(4)]
+    assert cards_of(page) == [f"Topic {k}" for k in range(4)]
     box = page.get_by_label("Find a word")
     box.fill("TOPIC 2")
-    assert shown.all_inner_texts() == ["Topic 2"]
+    assert cards_of(page) == ["Topic 2"]
     assert page.locator("#topics-status").inner_text() == "1 of 4 shown"
     assert page.locator(".bubble.off").count() == 3
     box.fill("moo")
     assert page.locator(".card:visible mark").all_inner_texts() == ["moo"] * 4
-    box.fill("")
+
+
+def test_a_topic_that_is_chosen_shows_the_traces_of_its_words(open_page):
+    page = open_page("topics")
+    traces = page.locator(".more:visible svg")
+    assert traces.count() == 0
+    name = page.get_by_role("button", name="Topic 2")
+    name.click()
+    assert traces.count() == 1 and name.get_attribute("aria-expanded") == "true"
+    assert page.locator("#topic-2-more path.line").count() == 4  # a line for each word of the one chain
+    name.click()
+    assert traces.count() == 0
+    page.locator('.bubble[href="#topic-1"]').click()
+    assert page.evaluate("document.activeElement.id") == "topic-1"
+    assert page.locator("#topic-1-more").is_visible()
+
+
+def test_the_topic_browser_by_the_keyboard_alone(open_page):
+    page = open_page("topics")
+
+    def focused():
+        return page.evaluate("document.activeElement.textContent || document.activeElement.id")
+
+    page.keyboard.press("/")
+    assert focused() == "topics-search"
+    page.keyboard.type("topic 3")
+    assert cards_of(page) == ["Topic 3"]
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    page.keyboard.press("Tab")
+    page.keyboard.type("least")  # chooses by the first letters, as in every list
+    assert cards_of(page) == [f"Topic {k}" for k in (3, 2, 1, 0)]
+    page.keyboard.press("Tab")
+    assert focused() == "Topic 3"
+    page.keyboard.press("ArrowRight")
+    assert focused() == "Topic 2"
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowRight")
+    assert focused() == "Topic 0"
+    page.keyboard.press("Enter")
+    assert page.locator("#topic-0-more").is_visible()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.cards')") is None  # one stop for all cards
     page.locator('.bubble[href="#topic-1"]').focus()
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "topic-1"
+
+
+def test_clusters_filter_and_sort(open_page):
+    page = open_page("clusters")
+    names = cards_of(page)
+    assert names[:2] == ["Cluster 0", "Cluster 1"]
+    page.get_by_label("Find a column").fill("cluster 1")
+    assert cards_of(page) == ["Cluster 1"]
+    page.get_by_label("Find a column").fill("")
+    page.get_by_label("Sort by").select_option("number")
+    assert cards_of(page) == sorted(names, key=lambda name: int(name.split()[1]))
+    page.locator(".card").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.id") == "cluster-1"
 
 
 def test_the_table_filters_and_sorts(open_page):
@@ -109,7 +210,8 @@ def test_the_table_filters_and_sorts(open_page):
     names = page.locator("#parameters tbody tr:visible th")
     head = page.locator("#parameters thead button", has_text="sd")
     for way in ("ascending", "descending"):
-        head.click()
+        head.focus()
+        page.keyboard.press("Enter")
         assert page.locator("#parameters thead th[aria-sort]").get_attribute("aria-sort") == way
         assert names.all_inner_texts()[-1 if way == "ascending" else 0] == "y"
     page.get_by_label("Find a parameter").fill("x[")
@@ -124,23 +226,45 @@ def test_light_and_dark(open_page, scheme):
     def lightness():
         return page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]")
 
+    def printed():
+        page.emulate_media(media="print")
+        found = lightness()
+        page.emulate_media(media="screen")
+        return found
+
     before = lightness()
+    assert printed() > 200  # ink on paper
     assert (before > 200) == (scheme == "light")
     page.get_by_role("button", name="Dark colours").click()
     assert (lightness() > 200) != (before > 200)
     page.reload()
     assert (lightness() > 200) != (before > 200)  # remembered
+    assert printed() > 200
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_text_has_contrast(open_page, name, scheme):
+    assert open_page(name, color_scheme=scheme).evaluate(CONTRAST) == []
 
 
 def test_the_keyboard_reaches_the_report(open_page):
-    page = open_page("run")
+    page = open_page("run", reduced_motion="reduce")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
+    assert page.locator(".skip").bounding_box()["x"] >= 0  # seen when it has the focus
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "report"
-    page.locator("nav a", has_text="Traces").focus()
+    link = page.locator("nav a", has_text="Traces")
+    link.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    assert link.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "traces"
+    assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
 
 
 def test_a_notebook_shows_the_page_in_a_frame(browser, files):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.report import columns
+from scirocco.store.lazy import LazyArray
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
@@ -122,6 +124,36 @@ def test_draws_that_are_not_finite_break_no_chart(seed):
     assert not any("nan" in path or "inf" in path for path in re.findall(r' d="([^"]*)"', text))
 
 
+def test_unicode_and_long_names_are_kept(seed):
+    name = "größe 漢字 " + "x" * 300
+    page = Page(report.html(made_run({name: noise(seed, 2, 50)})))
+    assert page.rows["parameters"][1][0] == name and not page.problems
+
+
+class Watched(LazyArray):
+    """An array on the disk that tells how much of it is read at once."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.dtype, self.most = values, values.shape, values.dtype, 0
+
+    def __getitem__(self, index):
+        found = self.values[index]
+        self.most = max(self.most, found.size)
+        return found
+
+
+def test_a_large_leaf_is_never_read_as_a_whole(seed):
+    leaf = Watched(noise(seed, 2, 600, 10_000).astype(np.float32))
+    page = Page(report.html(made_run({"w": leaf})))
+    assert "of 10,000 parameters" in page.sections["all"]
+    assert leaf.most <= leaf.size // 3
+
+
+def test_a_long_run_is_thinned(seed):
+    page = Page(report.html(made_run({"x": noise(seed, 2, 60_000)})))
+    assert "One draw of 3 was looked at" in page.sections["all"]
+
+
 def test_large_runs_make_small_reports(seed):
     """Four chains of 5,000 draws, and 30,000 parameters of which the largest are in the table."""
     values = noise(seed, 2, 40, 30_000).astype(np.float32)
@@ -135,6 +167,65 @@ def test_large_runs_make_small_reports(seed):
     assert len(long.encode()) < 500_000 and "the least and the greatest" in Page(long).sections["traces"]
 
 
+# -- step sizes and gradient noise ------------------------------------------------------------------------------------
+
+
+def curves_of(seed, step_size, **changes):
+    known = made_run({"x": noise(seed, 2, 30)}).configuration
+    run = made_run(
+        {"x": noise(seed, 2, 30)},
+        configuration=known | {"sampler": {"name": "SGLD", "step_size": step_size}},
+        **changes,
+    )
+    return Page(report.html(run)).sections["curves"]
+
+
+def test_step_sizes_of_every_kind_are_told(seed):
+    assert "Step size was constant: 0.25." in curves_of(seed, 0.25)
+    of_leaves = curves_of(
+        seed, {"mu": 0.5, "sigma": {"name": "Polynomial", "start": 1.0, "tau": 9.0, "kappa": 0.5}}
+    )
+    assert (
+        "Step size of mu was constant: 0.5." in of_leaves and "Step size of sigma at each step" in of_leaves
+    )
+    assert "0.1 to 0.4, a number for each of 2 parameters" in curves_of(seed, [0.1, 0.4])
+
+
+def test_the_search_for_a_step_size_is_drawn(seed):
+    trials = [
+        {"settings": {"step_size": 0.1}, "ksd": [0.5, 0.25]},
+        {"settings": {"step_size": 0.4}, "ksd": [1.0]},
+        {"settings": {"step_size": 9.0}, "ksd": [None]},
+    ]
+    tuning = {"chosen": {"step_size": 0.1}, "num_steps": 4_000, "trials": trials}
+    said = curves_of(seed, 0.1, preparation={"tuning": tuning})
+    for words in (
+        "3 settings",
+        "4,000 steps a round",
+        "Chosen: step size 0.1",
+        "1 left the finite numbers",
+        "round 2",
+    ):
+        assert words in said
+    assert "Stein discrepancy against step size" in said
+
+
+def test_gradient_noise_is_drawn_or_the_reason_told(stored):
+    folder, run = stored
+    assert "keep_gradients=True" in Page(report.html(folder)).sections["curves"]
+    said = Page(report.html(run, diagnosis=Diagnosis([], {}))).sections["curves"]
+    assert "Gradient noise over injected noise" in said and "Measured with four batches" in said
+
+
+def test_style_and_script_are_in_the_package():
+    files = resources.files("scirocco.report")
+    for name, word in (("style.css", "prefers-color-scheme"), ("script.js", "use strict")):
+        text = files.joinpath(name).read_text("utf-8")
+        assert (
+            word in text and "</" not in text and "http" not in text
+        )  # nothing ends the element, nothing is asked for
+
+
 def test_what_cannot_be_reported_is_refused(tmp_path, stored):
     empty = made_run({"x": np.zeros((2, 0))}, status="interrupted")
     with pytest.raises(InvalidValueError, match="needs draws, and this run holds none"):
@@ -143,8 +234,10 @@ def test_what_cannot_be_reported_is_refused(tmp_path, stored):
         report.html(3)
     with pytest.raises(InvalidValueError, match="has not been fitted"):
         report.html(sc.models.LDA(3))
-    with pytest.raises(InvalidValueError, match="has not been fitted"):
+    with pytest.raises(InvalidValueError, match="is not fitted yet"):
         report.html(sc.models.LogisticRegression())
+    with pytest.raises(InvalidValueError, match="has not been fitted"):
+        report.html(sc.models.BNN())
     with pytest.raises(sc.errors.SciroccoError):
         report.html(tmp_path / "nowhere")
     with pytest.raises(InvalidValueError, match=r"must end in \.html"):

@@ -49,6 +49,29 @@ def test_prevalence_over_documents(topics, seed):
     assert [row[1] for row in rows] == [f"{share:.2%}" for share in np.sort(means)[::-1]]
 
 
+def test_an_opened_topic_has_the_traces_of_its_words(topics):
+    text = report.html(topics)
+    drawn = topics.top_draws(6).draws
+    assert text.count('class="more"') == 3 == text.count('aria-controls="topic-')
+    page = Page(text)
+    label = [
+        known
+        for tag, known in page.tags
+        if tag == "svg" and "Traces of the words of topic 1" in known.get("aria-label", "")
+    ]
+    assert len(label) == 1 and drawn.shape == (2, 200, 3, 6)
+
+
+def test_very_many_topics_make_a_small_page(tmp_path, seed):
+    rng = np.random.default_rng([seed, 1])
+    draws = rng.gamma(0.1, size=(2, 5, 600, 300)) + 1e-9
+    model = model_of(
+        tmp_path / "lda", draws / draws.sum(axis=-1, keepdims=True), tuple(f"w{k}" for k in range(300))
+    )
+    text = report.html(model)
+    assert len(text.encode()) < 2_500_000 and "The first 300 of 600 topics are shown" in text
+
+
 def test_words_are_ordered_by_their_certainty(topics):
     rows = Page(report.html(topics)).rows
     certain, uncertain = ([float(row[-1]) for row in rows[name][1:]] for name in ("certain", "uncertain"))
@@ -97,6 +120,11 @@ def test_clusters_are_those_of_the_model(tmp_path, seed, base):
         said = f"weight {number(row['weight'], 3)} ({number(row['low'], 3)} to {number(row['high'], 3)})"
         assert said in page.sections["profiles"]
     assert "<i>a" in page.sections["profiles"]
+    name = "means" if base == "gaussian" else "components"
+    low, high = (end[0] for end in model.intervals(0.9)[name])
+    titles = [known["title"] for tag, known in page.tags if tag == "td" and "title" in known]
+    for a, b in zip(low, high, strict=True):
+        assert any(title.startswith(f"{number(a, 3)} to {number(b, 3)}") for title in titles)
     assert "does not move" not in page.sections["diagnosis"]
     assert "column 0" in Page(report.html(tmp_path / "dp")).sections["profiles"]
     with pytest.raises(InvalidValueError, match="must name the 3 columns, got 1"):

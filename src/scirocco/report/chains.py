@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco.report import svg
+from scirocco.report.charts import forest
 from scirocco.report.columns import (
     PROBABILITY,
     Columns,
@@ -41,7 +42,11 @@ class View(NamedTuple):
     def cut(self) -> str:
         """A sentence where not all parameters, or not all draws, are looked at."""
         shown, total = len(self.columns.names), self.columns.total
-        less = f" Every {self.columns.stride}th draw was looked at." if self.columns.stride > 1 else ""
+        less = (
+            f" One draw of {self.columns.stride} was looked at, and ESS is of those."
+            if self.columns.stride > 1
+            else ""
+        )
         if shown == total:
             return less.strip()
         return (
@@ -74,8 +79,8 @@ def _intervals(seen: View) -> Section:
         label = f"Posterior intervals of {names[0]}" + (
             f" and {len(names) - 1} more" if len(names) > 1 else ""
         )
-        charts.append(svg.forest(names, seen.summary["mean"][group], inner, outer, label, Html()))
-    words = f"Dot: posterior mean. Thick line: central 50 %. Thin line: central {PROBABILITY:.0%}."
+        charts.append(forest(names, seen.summary["mean"][group], inner, outer, label, Html()))
+    words = f"Dot: posterior mean. Thick line: central 50%. Thin line: central {PROBABILITY:.0%}."
     if size > _FOREST:
         words += f" The {_FOREST // 2} that mixed worst and the {_FOREST // 2} with the largest means."
     if len(charts) > 1:

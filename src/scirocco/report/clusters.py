@@ -9,6 +9,7 @@ import numpy as np
 
 from scirocco.errors import InvalidValueError
 from scirocco.report import curves, svg
+from scirocco.report.charts import forest
 from scirocco.report.markup import Html, join, number, paragraph, tag
 from scirocco.report.page import Section
 from scirocco.report.subjects import Subject
@@ -65,7 +66,7 @@ def _weights(listed: Sequence[dict[str, Any]]) -> Section:
     outer = np.array([[row["low"], row["high"]] for row in shown])
     names = [f"cluster {row['label']}" for row in shown]
     label = "Weights of the clusters"
-    chart = svg.forest(names, means, np.stack([means, means], axis=1), outer, label, Html())
+    chart = forest(names, means, np.stack([means, means], axis=1), outer, label, Html())
     words = f"Posterior means with the central {_INTERVAL:.0%}; clusters are matched between draws."
     if len(listed) > len(shown):
         words += f" The {len(shown)} largest of {len(listed)} are drawn."
@@ -73,23 +74,24 @@ def _weights(listed: Sequence[dict[str, Any]]) -> Section:
 
 
 def _profiles(model: Any, listed: Sequence[dict[str, Any]], columns: list[str], total: int) -> Section:
-    counts = model._family.kind == "multinomial"
+    counts = model.base_ == "multinomial"
     make = _counted(model, columns) if counts else _real(model, columns)
     cards = [_card(row, place, make(row["label"])) for place, row in enumerate(listed)]
     words = (
-        "The most probable columns of each cluster: their probability there, and how many times that of all rows."
+        "The most probable columns of each cluster. Bar: the mean of their probability there, and how many times that "
+        f"of all rows it is; dark line: its central {_INTERVAL:.0%}; each cluster has an axis of its own, from 0."
         if counts
-        else "Mean of each column in the cluster, and one standard deviation within it either way; a column has one "
-        "axis for all clusters, and columns in which the cluster stands out most come first."
+        else f"Mean of each column in the cluster: the dark line is its central {_INTERVAL:.0%}, the thin one a "
+        "standard deviation of the rows within the cluster either way. A column has one axis for all clusters, and "
+        "columns in which the cluster stands out most come first."
     )
     if len(columns) > _MOST_COLUMNS:
         words += f" {_MOST_COLUMNS} of {len(columns):,} columns."
     if total > len(listed):
         words += f" The {len(listed)} largest of {total} clusters."
     orders = [("place up", "weight"), ("number up", "number")]
-    controls = tag(
-        "div", search("clusters", "Find a column", "cards"), choice("clusters", orders), class_="controls"
-    )
+    box = search("clusters", "Find a column", "cards")
+    controls = tag("div", box, choice("clusters", orders), class_="controls")
     deck = tag("div", *cards, id="clusters", class_="cards")
     return Section("profiles", "Profiles", join([paragraph(words), controls, deck]))
 
@@ -110,6 +112,7 @@ def _card(row: dict[str, Any], place: int, made: tuple[list[str], list[Html], tu
         id=f"cluster-{label}",
         class_="card",
         tabindex="-1",
+        aria_label=f"Cluster {label}",
         data_text=f"cluster {label} " + " ".join(names),
         data_place=place,
         data_number=label,
@@ -119,17 +122,18 @@ def _card(row: dict[str, Any], place: int, made: tuple[list[str], list[Html], tu
 def _counted(model: Any, columns: list[str]) -> Any:
     components, weights = np.asarray(model.components_), np.asarray(model.weights_)
     everywhere = np.maximum(weights @ components / weights.sum(), 1e-300)
-    largest = float(components.max())
+    order = np.argsort(-components, axis=1, kind="stable")[:, :_MOST_COLUMNS]
+    low, high = model.intervals(_INTERVAL, order)["components"]
 
     def make(label: int) -> tuple[list[str], list[Html], tuple[str, str, str]]:
-        order = np.argsort(-components[label], kind="stable")[:_MOST_COLUMNS]
-        rows = []
-        for k in order:
+        rows, largest = [], float(np.nan_to_num(high[label]).max())
+        for k, a, b in zip(order[label], low[label], high[label], strict=True):
             share = float(components[label, k])
-            times = f"{number(share, 3)} (×{number(share / everywhere[k], 2)})"
-            cells = tag("th", columns[k], scope="row"), tag("td", times, class_="num")
-            rows.append(tag("tr", *cells, interval_cell(share, 0.0, share, largest)))
-        return [columns[k] for k in order], rows, ("column", "probability", "on one axis")
+            times = f"{number(share, 2)} (×{number(share / everywhere[k], 2)})"
+            ends = f"{number(a, 3)} to {number(b, 3)}"
+            cells = tag("th", columns[k], scope="row"), tag("td", times, class_="num", title=ends)
+            rows.append(tag("tr", *cells, interval_cell(share, a, b, largest)))
+        return [columns[k] for k in order[label]], rows, ("column", "probability", "interval")
 
     return make
 
@@ -139,21 +143,21 @@ def _real(model: Any, columns: list[str]) -> Any:
     weights = np.asarray(model.weights_) / np.sum(model.weights_)
     middle = weights @ means
     overall = np.sqrt(weights @ (sds**2 + (means - middle) ** 2))
-    low, high = (means - sds).min(axis=0), (means + sds).max(axis=0)
+    apart = np.abs(means - middle) / np.maximum(overall, 1e-300)
+    order = np.argsort(-apart, axis=1, kind="stable")[:, :_MOST_COLUMNS]
+    low, high = model.intervals(_INTERVAL, order)["means"]
+    start, end = (means - sds).min(axis=0), (means + sds).max(axis=0)
 
     def make(label: int) -> tuple[list[str], list[Html], tuple[str, str, str]]:
-        apart = np.abs(means[label] - middle) / overall
-        order = np.argsort(-apart, kind="stable")[:_MOST_COLUMNS]
         rows = []
-        for k in order:
-            mean, sd, room = means[label, k], sds[label, k], high[k] - low[k]
-            cells = (
-                tag("th", columns[k], scope="row"),
-                tag("td", f"{number(mean, 3)} ± {number(sd, 2)}", class_="num"),
-            )
-            rows.append(
-                tag("tr", *cells, interval_cell(mean - low[k], mean - sd - low[k], mean + sd - low[k], room))
-            )
-        return [columns[k] for k in order], rows, ("column", "mean ± sd", "on one axis")
+        for k, a, b in zip(order[label], low[label], high[label], strict=True):
+            mean, sd = means[label, k], sds[label, k]
+            ends = f"{number(a, 3)} to {number(b, 3)}; sd of the rows {number(sd, 2)}"
+            cells = tag("th", columns[k], scope="row"), tag("td", number(mean, 3), class_="num", title=ends)
+            first = start[k]
+            around = (float(mean - sd - first), float(mean + sd - first))
+            drawn = interval_cell(mean - first, a - first, b - first, end[k] - first, around)
+            rows.append(tag("tr", *cells, drawn))
+        return [columns[k] for k in order[label]], rows, ("column", "mean", "interval")
 
     return make

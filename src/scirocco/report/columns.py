@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.analysis.diagnosis.chains import label
+from scirocco.analysis.diagnosis.chains import label, read_columns
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-MOST_PARAMETERS = 500
-_MOST_VALUES = 20_000_000
-_BLOCK = 2_000_000
+MOST_PARAMETERS = 300
+_MOST_VALUES, _MOST_DRAWS = 4_000_000, 20_000
 _GLANCE = 100
 """Draws by which the largest of very many parameters are found."""
 PROBABILITY = 0.9
@@ -39,12 +38,12 @@ def gather(named: dict[str, Any], most: int = MOST_PARAMETERS) -> Columns:
     total, first = sum(sizes), 0
     chains, draws = next(iter(named.values())).shape[:2]
     wanted = _wanted(named, total, most)
-    stride = max(1, -(-chains * draws * len(wanted) // _MOST_VALUES))
+    stride = max(1, -(-chains * draws * len(wanted) // _MOST_VALUES), draws // _MOST_DRAWS)
     parts, names = [], []
     for (name, leaf), size in zip(named.items(), sizes, strict=True):
         here = wanted[(wanted >= first) & (wanted < first + size)] - first
         if len(here):
-            parts.append(_read(leaf, size, here, stride))
+            parts.append(read_columns(leaf, here, stride))
             names += [label(name, leaf.shape[2:], int(place)) for place in here]
         first += size
     return Columns(np.concatenate(parts, axis=2), names, total, stride)
@@ -66,26 +65,17 @@ def _wanted(named: dict[str, Any], total: int, most: int) -> Array:
     return np.union1d(largest, spread)
 
 
-def _read(leaf: Any, size: int, places: Array, stride: int) -> Array:
-    """Some columns of a leaf that may be on disk, a block of draws at a time."""
-    block = max(1, _BLOCK // (size * leaf.shape[0])) * stride
-    parts = [
-        np.asarray(leaf[:, start : start + block : stride]).reshape(leaf.shape[0], -1, size)[:, :, places]
-        for start in range(0, leaf.shape[1], block)
-    ]
-    return np.concatenate(parts, axis=1).astype(np.float64)
-
-
 def summarise(columns: Columns, probability: float = PROBABILITY) -> dict[str, Array]:
     """The numbers of `run.summary()`, by the same formulas, and a central half: a value a parameter."""
     values, tail = columns.values, (1 - probability) / 2
     both = (0, 1)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         low, lower, upper, high = np.quantile(values, [tail, 0.25, 0.75, 1 - tail], axis=both)
         few = values.shape[0] * values.shape[1] < 2
         sd = np.full(values.shape[2], np.nan) if few else values.std(axis=both, ddof=1)
-    out = {"mean": values.mean(axis=both), "sd": sd, "low": low, "high": high}
+        mean = values.mean(axis=both)
+    out = {"mean": mean, "sd": sd, "low": low, "high": high}
     return out | {"lower": lower, "upper": upper} | _diagnostics(values)
 
 
@@ -112,7 +102,7 @@ def choose(summary: dict[str, Array], worst: int, largest: int) -> dict[int, str
     """Parameters worth a chart, and why: those that mixed worst, then those with the largest means."""
     size, chosen = len(summary["mean"]), dict[int, str]()
     ess = np.nan_to_num(summary["ess_bulk"], nan=np.inf)
-    r_hat = np.nan_to_num(summary["r_hat"], nan=0.0)
+    r_hat = np.minimum(np.nan_to_num(summary["r_hat"], nan=0.0), 1e6)
     for place in np.lexsort((ess, -np.round(r_hat, 2)))[:worst]:
         chosen[int(place)] = "mixed worst" if size > worst else ""
     for place in np.argsort(-np.abs(np.nan_to_num(summary["mean"])), kind="stable"):
@@ -125,7 +115,7 @@ def choose(summary: dict[str, Array], worst: int, largest: int) -> dict[int, str
 def autocorrelation(values: Array, num_lags: int) -> Array:
     """Of each chain of one parameter (chain, draw): (chain, lag), 1 at lag 0; nan for a chain that stands still."""
     length = values.shape[1]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         centred = values - values.mean(axis=1, keepdims=True)
         spectrum = np.abs(np.fft.rfft(centred, 2 * length, axis=1)) ** 2
         covariance = np.fft.irfft(spectrum, axis=1)[:, :num_lags]

@@ -7,6 +7,7 @@ from typing import Any
 
 from scirocco.report.markup import Html, join, number, paragraph, shorten, tag
 from scirocco.report.page import Section
+from scirocco.report.subjects import method
 from scirocco.report.tables import facts
 from scirocco.run import Run
 from scirocco.run.records import plain
@@ -38,19 +39,18 @@ def section(run: Run) -> Section:
         for name, value in known.items()
         if name not in (*_TITLES, "versions", "num_samples", "num_chains")
     }
-    parts = [facts(rows, "What was run"), _timing(run.timing), _details("All settings", more)]
+    first = [facts(rows, "What was run"), tag("div", _timing(run.timing))]
+    parts = [tag("div", *first, class_="pair"), _details("All settings", more)]
     if run.preparation:
         parts.append(_details("What the set-up found", run.preparation))
     return Section("what", "What was run", join(parts))
 
 
 def _method(run: Run) -> str:
-    sampler, estimator = run.configuration.get("sampler"), run.configuration.get("estimator")
-    if not isinstance(sampler, dict):
-        return str(sampler)
-    return (
-        f"{sampler['name']} with {estimator['name']}" if isinstance(estimator, dict) else str(sampler["name"])
-    )
+    estimator = run.configuration.get("estimator")
+    name = method(run)
+    name = f"{name[:1].upper()}{name[1:]}" if isinstance(run.configuration.get("sampler"), dict) else name
+    return f"{name} with {estimator['name']}" if isinstance(estimator, dict) else name
 
 
 def _draws(run: Run) -> str:
@@ -65,7 +65,8 @@ def _timing(timing: dict[str, Any]) -> Html:
     rows = []
     for phase, spent in timing.items():
         if isinstance(spent, dict) and "wall" in spent:
-            steps = f", {spent['steps']:,} steps a chain" if "steps" in spent else ""
+            made = spent.get("steps")
+            steps = "" if made is None else f", {made:,} step{'s' * (made != 1)} a chain"
             rows.append(
                 (_words(phase), f"{spent['wall']:.3g} s ({spent.get('cpu', 0.0):.3g} s of CPU){steps}")
             )

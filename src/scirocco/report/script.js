@@ -26,6 +26,19 @@
   system.addEventListener("change", tell);
   tell();
 
+  // -- a card that is opened shows the traces of its words -----------------------------------------------------------
+  const open = (card, wanted) => {
+    const press = card.querySelector(".pick");
+    if (!press) return;
+    press.setAttribute("aria-expanded", String(wanted));
+    document.getElementById(press.getAttribute("aria-controls")).hidden = !wanted;
+  };
+  all(".card").forEach((card) => {
+    const press = card.querySelector(".pick");
+    open(card, false);
+    if (press) press.addEventListener("click", () => open(card, press.getAttribute("aria-expanded") === "false"));
+  });
+
   // -- links within the page: also in a notebook's frame, where the page has no address ---------------------------
   document.addEventListener("click", (event) => {
     const link = event.target.closest('a[href^="#"]');
@@ -33,17 +46,20 @@
     if (!target) return;
     event.preventDefault();
     target.hidden = false;
+    if (target.matches(".card")) open(target, true);
     target.scrollIntoView();
     target.focus({ preventScroll: true });
   });
 
   // -- tables: sort by a column, keep rows that hold a text ---------------------------------------------------------
-  const value = (row, column) => {
+  const words = new Intl.Collator(undefined, { numeric: true });
+  const value = (row, column, numeric) => {
     const text = row.children[column].textContent.trim();
-    const number = parseFloat(text);
-    return Number.isNaN(number) ? text.toLowerCase() : number;
+    const number = numeric ? parseFloat(text) : NaN;
+    return Number.isNaN(number) ? text : number;
   };
   const compare = (a, b) => {
+    if (typeof a === "string" && typeof b === "string") return words.compare(a, b);
     if (typeof a === typeof b) return a < b ? -1 : a > b ? 1 : 0;
     return typeof a === "number" ? -1 : 1;  // what is not known comes last
   };
@@ -55,7 +71,7 @@
         const down = head.getAttribute("aria-sort") === "ascending";
         all("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const rows = all("tbody tr", table).map((row) => [value(row, column), row]);
+        const rows = all("tbody tr", table).map((row) => [value(row, column, head.classList.contains("num")), row]);
         rows.sort((a, b) => {
           if (typeof a[0] !== typeof b[0]) return compare(a[0], b[0]);
           return (down ? -1 : 1) * compare(a[0], b[0]);
@@ -105,6 +121,7 @@
         });
         all(`a.bubble[href="#${card.id}"]`).forEach((mark) => mark.classList.toggle("off", card.hidden));
       });
+      rove(deck);
     });
     said(box, cards.length, cards.length);
   });
@@ -115,6 +132,56 @@
       const order = (card) => parseFloat(card.dataset[name]);
       const cards = all(".card", deck).sort((a, b) => (way === "down" ? order(b) - order(a) : order(a) - order(b)));
       deck.append(...cards);
+      rove(deck);
     });
+  });
+
+  // -- keys: one card of a deck is in the order of Tab, arrows go to its neighbours -----------------------------------
+  const columns = (deck) => getComputedStyle(deck).gridTemplateColumns.split(" ").length;
+  const visible = (deck) => all(".card", deck).filter((card) => !card.hidden);
+  const enter = (card) => {
+    const press = card.querySelector(".pick");
+    return press || card;
+  };
+  const rove = (deck, to) => {
+    const cards = visible(deck);
+    all(".card", deck).forEach((card) => { enter(card).tabIndex = -1; });
+    const chosen = to || cards[0];
+    if (chosen) enter(chosen).tabIndex = 0;
+    if (to) enter(to).focus();
+  };
+  all(".cards").forEach((deck) => {
+    rove(deck);
+    deck.addEventListener("focusin", (event) => {
+      const card = event.target.closest(".card");
+      if (card) all(".card", deck).forEach((other) => { enter(other).tabIndex = other === card ? 0 : -1; });
+    });
+    deck.addEventListener("keydown", (event) => {
+      const card = event.target.closest(".card");
+      if (!card || event.altKey || event.ctrlKey || event.metaKey) return;
+      const cards = visible(deck);
+      const here = cards.indexOf(card);
+      const ways = {
+        ArrowRight: here + 1, ArrowLeft: here - 1, ArrowDown: here + columns(deck), ArrowUp: here - columns(deck),
+        Home: 0, End: cards.length - 1,
+      };
+      if (event.key in ways) {
+        event.preventDefault();
+        const to = cards[ways[event.key]];
+        if (to) rove(deck, to);
+      } else if (event.key === "Enter" && event.target === card) {
+        const press = card.querySelector(".pick");
+        if (press) press.click();
+      }
+    });
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.target.matches("input, select, textarea")) return;
+    const box = document.querySelector("input[data-cards], input[data-rows]");
+    if (box) {
+      event.preventDefault();
+      box.focus();
+    }
   });
 })();

@@ -1,35 +1,49 @@
-"""What a report is about: a run, topics or clusters, from whatever it was asked for."""
+"""What a report is about: a run, or a model and the run that it was fitted by."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
-from scirocco.models.dp import DPMixture
-from scirocco.models.lda import LDA
-from scirocco.models.lda.summary import open_run
+from scirocco.models import BNN, BPMF, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression
+from scirocco.models.lda.results import TopWords
+from scirocco.models.lda.summary import token_shares
+from scirocco.report import judging
 from scirocco.run import Run, load
 
-_KINDS: dict[str, Any] = {"LDA": LDA, "DPMixture": DPMixture}
+_LOADED: dict[str, Any] = {
+    kind.__name__: kind for kind in (LDA, DPMixture, LogisticRegression, LinearRegression)
+}
+"""Models that open their own stores."""
+NUM_WORDS = 12
+_REGRESSIONS = (LogisticRegression, LinearRegression)
 
 
 class Subject(NamedTuple):
     """What the sections need to know."""
 
     kind: str
-    """"run", "topics" or "clusters"."""
+    """"run", "topics", "clusters" or "coefficients"."""
     run: Run
     judged: Run
-    """The same run with the draws that are charted and judged: those of topics and clusters are not all comparable."""
+    """The same run with the draws that are judged: those of topics, clusters and factors are not all comparable."""
     model: Any
     title: str
     subtitle: str
     about: str = ""
-    """What is judged, where that is not obvious."""
+    """What is judged and charted, where that is not obvious."""
+    named: dict[str, Any] | None = None
+    """Draws that are charted, by name, where they are not those that are judged."""
+    top_words: TopWords | None = None
+    """Of topics: their most probable words, `NUM_WORDS` of each."""
+
+    @property
+    def charted(self) -> dict[str, Any]:
+        """Draws (chain, draw, ...) by name."""
+        return self.judged.named_draws() if self.named is None else self.named
 
 
 def subject_of(what: Any) -> Subject:
@@ -39,16 +53,15 @@ def subject_of(what: Any) -> Subject:
     if isinstance(what, Run):
         _need_draws(what)
         kind = what.configuration.get("model")
-        if what.path is None or kind not in _KINDS:
-            return Subject("run", what, what, None, _title(what), repr(what))
-        return _of_model(_KINDS[kind].load(what.path), what)
+        if what.path is None or kind not in _LOADED:
+            return Subject("run", what, what, None, f"Posterior draws by {method(what)}", size(what))
+        return _of_model(_LOADED[kind].load(what.path), what)
     run = getattr(what, "run_", None)
-    if isinstance(what, (LDA, DPMixture)):
-        what._check_fitted()
+    if isinstance(what, (LDA, DPMixture, *_REGRESSIONS)):
         return _of_model(what, run if isinstance(run, Run) else _run_of(what))
     if isinstance(run, Run):
         _need_draws(run)
-        return Subject("run", run, run, what, type(what).__name__, repr(run))
+        return _of_model(what, run)
     if hasattr(what, "get_params"):
         raise InvalidValueError(
             f"this {type(what).__name__} holds no run: it has not been fitted, or was loaded without its draws. Report "
@@ -67,69 +80,69 @@ def _need_draws(run: Run) -> None:
         )
 
 
-def _title(run: Run) -> str:
+def method(run: Run) -> str:
+    """The sampler's name, as a reader wants it."""
     sampler = run.configuration.get("sampler")
-    name = sampler.get("name") if isinstance(sampler, dict) else sampler
-    return f"Posterior draws by {name}"
+    if not isinstance(sampler, dict):
+        return str(sampler)
+    inner = sampler.get("inner")
+    if isinstance(inner, dict) and sampler["name"] == "Preconditioned":
+        return f"preconditioned {inner['name']}"
+    return str(sampler["name"])
 
 
 def _of_model(model: Any, run: Run) -> Subject:
     if isinstance(model, LDA):
-        judged = dataclasses.replace(run, draws=_leading_words(model), path=None, origin=None)
-        about = "Judged by the weight of the first word of each topic, after the topics of the chains were matched."
-        title = f"{len(model.components_)} topics"
-        return Subject("topics", run, judged, model, title, _size(run, "words", model.n_features_in_), about)
-    judged = dataclasses.replace(run, draws=_cluster_numbers(model), path=None, origin=None)
-    about = (
-        "Judged by what does not depend on how clusters are numbered: their number, the concentration and the largest "
-        "weights. A number that is the same in all draws is left out."
-    )
-    title = f"A mixture of {len(model.weights_)} clusters"
-    return Subject("clusters", run, judged, model, title, _size(run, "columns", model.n_features_in_), about)
+        drawn = model.top_draws(NUM_WORDS)
+        judged = judging.leading_words(model, run, drawn)
+        title, width = f"{len(model.components_)} topics", ("words", model.n_features_in_)
+        said = size(run, *width)
+        return Subject("topics", run, judged.run, model, title, said, judged.about, top_words=drawn)
+    if isinstance(model, DPMixture):
+        judged = judging.cluster_numbers(model, run)
+        title, width = f"A mixture of {len(model.weights_)} clusters", ("columns", model.n_features_in_)
+        return Subject("clusters", run, judged.run, model, title, size(run, *width), judged.about)
+    name = type(model).__name__
+    if isinstance(model, _REGRESSIONS):
+        about = "Judged in the coordinates of the sampler; the charts have the units of the columns as they were given."
+        width = ("columns", model.n_features_in_)
+        return Subject("coefficients", run, run, model, name, size(run, *width), about, model.named_draws())
+    views: dict[type, Any] = {
+        GaussianMixture: judging.components,
+        BPMF: judging.predictions,
+        BNN: judging.weight_arrays,
+    }
+    for kind, view in views.items():
+        if isinstance(model, kind):
+            judged = view(model, run)
+            return Subject("run", run, judged.run, model, name, size(run), judged.about)
+    return Subject("run", run, run, model, name, size(run))
 
 
-def _size(run: Run, unit: str, width: int) -> str:
+def size(run: Run, unit: str = "parameters", width: int | None = None) -> str:
+    """Rows, columns, chains, draws and how it ended."""
     rows = run.configuration.get("num_rows", 0)
     known = f"{rows:,} rows, " if rows > 1 else ""
+    width = int(run.configuration.get("dimension", 0)) if width is None else width
+    unit = unit.removesuffix("s") if width == 1 else unit
     chains = "1 chain" if run.num_chains == 1 else f"{run.num_chains} chains"
     return f"{known}{width:,} {unit}; {chains} × {run.num_draws:,} draws, {run.status}"
 
 
-def _leading_words(model: LDA) -> dict[str, Any]:
-    """(chain, draw) for each topic."""
-    order = model._top(1)
-    drawn = model._of_words(order)[..., 0]
-    words = model.vocabulary_ or range(model.n_features_in_)
-    return {f"topic {k}: {words[int(order[k, 0])]}": drawn[:, :, k] for k in range(len(order))}
-
-
-def _cluster_numbers(model: DPMixture) -> dict[str, Any]:
-    """(chain, draw) of what is the same however clusters are numbered."""
-    weights = np.asarray(model._draws["weights"])
-    found = {
-        "number of clusters": model._stats["num_clusters"],
-        "concentration": model._stats["concentration"],
-        "largest weight": weights[:, :, 0],
-        **{
-            f"weight of cluster {k + 1} by size": weights[:, :, k] for k in range(1, min(4, weights.shape[2]))
-        },
-    }
-    moving = {name: values for name, values in found.items() if np.ptp(values) > 0}
-    return moving or found
-
-
 def _run_of(model: Any) -> Run:
     """The run of a model that was loaded, from its store; of one that was fitted bit by bit, what is known."""
-    draws = model._draws if isinstance(model._draws, dict) else {"topics": model._draws}
+    draws = model.draws_
     root = getattr(next(iter(draws.values())), "root", None)
     if root is not None:
         try:
             return load(root)
         except SciroccoError:  # moved or changed since: the model is still at hand
             pass
-    size = sum(int(np.prod(leaf.shape[2:], dtype=int)) for leaf in draws.values())
-    known = {"model": type(model).__name__, "sampler": model.sampler, "dimension": size, "seed": model.seed}
-    return Run(draws, None, model._stats, known, {}, {}, "fitted bit by bit", [])
+    number = sum(int(np.prod(leaf.shape[2:], dtype=int)) for leaf in draws.values())
+    sampler = model.sampler if isinstance(model.sampler, str) else "posterior draws"
+    known = {"model": type(model).__name__, "sampler": sampler, "dimension": number, "seed": model.seed}
+    status = "loaded" if isinstance(model, _REGRESSIONS) else "fitted bit by bit"
+    return Run(draws, None, getattr(model, "stats_", {}), known, {}, {}, status, [])
 
 
 def shares_of(subject: Subject) -> np.ndarray | None:
@@ -137,6 +150,6 @@ def shares_of(subject: Subject) -> np.ndarray | None:
     if subject.run.path is None:
         return None
     try:
-        return open_run(subject.run.path).shares
+        return token_shares(subject.run.path, subject.model)
     except SciroccoError:
         return None

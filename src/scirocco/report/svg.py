@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.report.markup import Html, join, shorten, tag
+from scirocco.report.markup import Html, join, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,21 +32,39 @@ class Frame:
     right: int = 8
     top: int = 6
     bottom: int = 32
+    logs: str = ""
+    """Axes with a logarithmic scale: "x", "y" or "xy"."""
 
     def across(self, values: Any) -> Array:
         """Horizontal places of values."""
-        return self.left + _shares(values, self.x) * (WIDTH - self.left - self.right)
+        return self.left + _shares(values, self.x, "x" in self.logs) * (WIDTH - self.left - self.right)
 
     def down(self, values: Any) -> Array:
         """Vertical places of values."""
         low = self.height - self.bottom
-        return low - _shares(values, self.y) * (low - self.top)
+        return low - _shares(values, self.y, "y" in self.logs) * (low - self.top)
 
 
-def _shares(values: Any, ends: tuple[float, float]) -> Array:
+def _shares(values: Any, ends: tuple[float, float], logarithmic: bool) -> Array:
     low, high = ends
-    shares: Array = (np.asarray(values, np.float64) - low) / (high - low)
+    array = np.asarray(values, np.float64)
+    if logarithmic:
+        low, high = math.log(low), math.log(high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            array = np.log(array)
+    shares: Array = (array - low) / (high - low)
     return shares
+
+
+def log_extent(*values: Any, margin: float = 0.06) -> tuple[float, float]:
+    """Ends of a logarithmic axis that holds all finite values above 0."""
+    flat = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in values])
+    flat = flat[np.isfinite(flat) & (flat > 0)]
+    if not flat.size:
+        return 1.0, 10.0
+    low, high = math.log(flat.min()), math.log(flat.max())
+    room = max((high - low) * margin, 0.1)
+    return math.exp(low - room), math.exp(high + room)
 
 
 def extent(*values: Any, margin: float = 0.04) -> tuple[float, float]:
@@ -71,28 +89,41 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten between two ends; with 2 and 5 times them where there are few, or every other where many."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1.0, 2.0, 5.0) if len(powers) <= 3 else (1.0,)
+    every = max(1, -(-len(powers) // 6))
+    found = [step * 10.0**power for power in powers if power % every == 0 for step in steps]
+    return [value for value in found if low <= value <= high]
+
+
 def figure(frame: Frame, parts: Sequence[Html], label: str, caption: Any = None) -> Html:
     """A chart with what it shows in words, for those who do not see it."""
     box = f"0 0 {WIDTH} {frame.height}"
     drawn = tag("svg", *parts, viewBox=box, role="img", aria_label=label)
-    return tag("figure", tag("figcaption", label if caption is None else caption), drawn)
+    words = label if caption is None else caption
+    return tag("figure", tag("figcaption", words) if words else Html(), drawn)
 
 
 def axes(frame: Frame, x_label: str = "", y_ticks: bool = True) -> Html:
     """Lines, ticks and numbers."""
     base, parts = frame.height - frame.bottom, []
-    for value in ticks(*frame.x):
-        place = _short(frame.across(value))
+    for value in log_ticks(*frame.x) if "x" in frame.logs else ticks(*frame.x):
+        place = short(frame.across(value))
         parts.append(tag("path", d=f"M{place} {base}v4", class_="axis"))
-        parts.append(_text(place, base + 15, _tick(value, frame.x), "middle"))
-    for value in ticks(*frame.y, 4) if y_ticks else []:
-        place = _short(frame.down(value))
+        parts.append(text(place, base + 15, _tick(value, frame.x, "x" in frame.logs), "middle"))
+    heights = log_ticks(*frame.y) if "y" in frame.logs else ticks(*frame.y, 4)
+    for value in heights if y_ticks else []:
+        place = short(frame.down(value))
         parts.append(tag("path", d=f"M{frame.left} {place}H{WIDTH - frame.right}", class_="grid"))
-        parts.append(_text(frame.left - 5, float(place) + 3.5, _tick(value, frame.y), "end"))
+        parts.append(
+            text(frame.left - 5, float(place) + 3.5, _tick(value, frame.y, "y" in frame.logs), "end")
+        )
     parts.append(tag("path", d=f"M{frame.left} {base}H{WIDTH - frame.right}", class_="axis"))
     if x_label:
         middle = (frame.left + WIDTH - frame.right) / 2
-        parts.append(_text(_short(middle), frame.height - 3, x_label, "middle"))
+        parts.append(text(short(middle), frame.height - 3, x_label, "middle"))
     return join(parts)
 
 
@@ -104,21 +135,21 @@ def line(frame: Frame, xs: Any, ys: Any, class_: str) -> Html:
         if not (math.isfinite(x) and math.isfinite(y)):
             pen = "M"
             continue
-        path.append(f"{pen}{_short(x)} {_short(y)}")
+        path.append(f"{pen}{short(x)} {short(y)}")
         pen = "L"
     return tag("path", d="".join(path) or "M0 0", class_=f"line {class_}")
 
 
 def level(frame: Frame, value: float, class_: str = "level") -> Html:
     """A horizontal line at a value."""
-    return tag("path", d=f"M{frame.left} {_short(frame.down(value))}H{WIDTH - frame.right}", class_=class_)
+    return tag("path", d=f"M{frame.left} {short(frame.down(value))}H{WIDTH - frame.right}", class_=class_)
 
 
 def bars(frame: Frame, edges: Any, heights: Any, class_: str) -> Html:
     """A histogram from 0 up."""
-    px, py, zero = frame.across(edges).tolist(), frame.down(heights).tolist(), _short(frame.down(0.0))
+    px, py, zero = frame.across(edges).tolist(), frame.down(heights).tolist(), short(frame.down(0.0))
     path = [
-        f"M{_short(a)} {zero}V{_short(y)}H{_short(b)}V{zero}z"
+        f"M{short(a)} {zero}V{short(y)}H{short(b)}V{zero}z"
         for a, b, y in zip(px[:-1], px[1:], py, strict=True)
     ]
     return tag("path", d="".join(path), class_=f"bars {class_}")
@@ -126,36 +157,26 @@ def bars(frame: Frame, edges: Any, heights: Any, class_: str) -> Html:
 
 def band(frame: Frame, low: float, high: float) -> Html:
     """A horizontal band between two values."""
-    top, end = _short(frame.down(high)), _short(frame.down(low))
+    top, end = short(frame.down(high)), short(frame.down(low))
     return tag("path", d=f"M{frame.left} {top}H{WIDTH - frame.right}V{end}H{frame.left}z", class_="band")
 
 
-def forest(names: Sequence[str], means: Any, inner: Any, outer: Any, label: str, caption: Any) -> Html:
-    """A row for each name: two intervals and a dot, on one axis."""
-    step = 18
-    frame = Frame(extent(outer), (0.0, 1.0), step * len(names) + 40, left=112)
-    dots, parts = frame.across(means), [axes(frame, y_ticks=False)]
-    if frame.x[0] < 0 < frame.x[1]:
-        place = _short(frame.across(0.0))
-        parts.append(tag("path", d=f"M{place} {frame.top}V{frame.height - frame.bottom}", class_="level"))
-    for row, name in enumerate(names):
-        y = frame.top + step * (row + 0.5)
-        parts.append(tag("g", tag("title", name), _text(106, y + 3.5, shorten(name, 18), "end")))
-        if not np.isfinite([means[row], *inner[row], *outer[row]]).all():
-            continue
-        for ends, class_ in ((outer, "outer"), (inner, "inner")):
-            a, b = (_short(value) for value in frame.across(ends[row]))
-            parts.append(tag("path", d=f"M{a} {y}H{b}", class_=class_))
-        parts.append(tag("circle", cx=_short(dots[row]), cy=y, r=3, class_="dot"))
-    return figure(frame, parts, label, caption)
+def dots(frame: Frame, xs: Any, ys: Any, class_: str = "dot", radius: float = 2.5) -> Html:
+    """Circles at finite values."""
+    places = zip(frame.across(xs).tolist(), frame.down(ys).tolist(), strict=True)
+    kept = [(x, y) for x, y in places if math.isfinite(x) and math.isfinite(y)]
+    return join(tag("circle", cx=short(x), cy=short(y), r=radius, class_=class_) for x, y in kept)
 
 
-def _text(x: Any, y: Any, words: str, anchor: str) -> Html:
-    return tag("text", words, x=x, y=_short(y), text_anchor=anchor)
+def text(x: Any, y: Any, words: str, anchor: str) -> Html:
+    """Words at a place; `anchor` is start, middle or end."""
+    return tag("text", words, x=x, y=short(y), text_anchor=anchor)
 
 
-def _tick(value: float, ends: tuple[float, float]) -> str:
+def _tick(value: float, ends: tuple[float, float], logarithmic: bool = False) -> str:
     """As many digits as tell neighbours apart."""
+    if logarithmic:
+        return f"{value:.3g}"
     largest = max(abs(ends[0]), abs(ends[1]))
     if value == round(value) and 1_000 <= abs(value) < 1_000_000:
         return f"{value:.0f}"
@@ -163,6 +184,6 @@ def _tick(value: float, ends: tuple[float, float]) -> str:
     return f"{0.0 if abs(value) < 1e-9 * largest else value:.{digits}g}"
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """One decimal at most: a tenth of a pixel on a phone."""
     return f"{float(value):.1f}".removesuffix(".0")

@@ -58,10 +58,22 @@ def choice(name: str, options: Sequence[tuple[str, str]]) -> Html:
     return tag("label", "Sort by", tag("select", *items, id=box, data_cards=name), for_=box)
 
 
-def interval_cell(mean: float, low: float, high: float, largest: float) -> Html:
-    """A line from low to high with a dot at the mean, on an axis from 0 to `largest`."""
-    a, b, m = (
-        100 * min(max(value / largest, 0.0), 1.0) if largest > 0 else 0.0 for value in (low, high, mean)
+def interval_cell(
+    mean: float, low: float, high: float, largest: float, around: tuple[float, float] | None = None
+) -> Html:
+    """A bar from 0 to the mean with its interval, on an axis from 0 to `largest`.
+
+    With `around`, a wider thin line: a mark at the mean in place of the bar, as 0 has no meaning there.
+    """
+
+    def place(value: float) -> float:
+        return 100 * min(max(value / largest, 0.0), 1.0) if largest > 0 and value == value else 0.0
+
+    style = f"--a:{place(low):.1f}%;--b:{place(high):.1f}%;--m:{place(mean):.1f}%"
+    wide = (
+        ()
+        if around is None
+        else (tag("i", style=f"--a:{place(around[0]):.1f}%;--b:{place(around[1]):.1f}%"),)
     )
-    drawn = tag("div", class_="range", style=f"--a:{a:.1f}%;--b:{b:.1f}%;--m:{m:.1f}%")
-    return tag("td", drawn)
+    kind = "range" if around is None else "range free"
+    return tag("td", tag("div", *wide, class_=kind, style=style))

@@ -8,7 +8,7 @@ from typing import Any
 
 from scirocco.analysis.diagnosis.report import Diagnosis
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.report import chains, clusters, curves, facts, topics, verdict
+from scirocco.report import chains, clusters, coefficients, curves, facts, topics, verdict
 from scirocco.report.markup import Html, tag
 from scirocco.report.page import Section, render
 from scirocco.report.subjects import Subject, subject_of
@@ -107,9 +107,11 @@ def _sections(subject: Subject, documents: Any, names: Any, given: Diagnosis | N
         found += topics.sections(subject, documents)
     elif subject.kind == "clusters":
         found += clusters.sections(subject, names)
-    seen = chains.view(subject.judged.named_draws())
+    seen = chains.view(subject.charted)
+    if subject.kind == "coefficients":
+        found.append(coefficients.section(seen))
     found += [*chains.sections(seen), curves.section(run)]
-    scored = curves.scores(run) if subject.kind == "run" else None
+    scored = curves.scores(run) if subject.kind in ("run", "coefficients") else None
     return [*found, Section("scores", "Scores", scored)] if isinstance(scored, Html) else found
 
 

@@ -97,6 +97,50 @@ def scales_at(
     return Scales(largest, noise, information, parts.batching.epoch, factor)
 
 
+def noise_at(
+    model: Model,
+    parts: Parts,
+    table: Table,
+    memory: PyTree,
+    positions: Params,
+    factor: Any,
+    key: Key,
+) -> PyTree:
+    """Variance of one gradient estimate at each of some positions: leaves (position, ...), for each parameter.
+
+    In the coordinates of the sampler, as `scales_at`; the spread of the rows of a batch tells it, another one for each.
+    """
+    numbers = jnp.arange(jax.tree.leaves(positions)[0].shape[0])
+    if not table.whole:
+        feed = table.feed(key)
+        segment = feed.at(0)
+        feed.close()
+        parts = parts._replace(data=segment.data, batching=segment.batching)
+        numbers = numbers % segment.stop
+    bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]
+    return _noise_at(model, bare, positions, numbers, factor, memory, key)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _noise_at(
+    model: Model, parts: Parts, positions: Params, numbers: Array, factor: Any, memory: PyTree, key: Key
+) -> PyTree:
+    return jax.lax.map(
+        lambda each: _noise_of_batch(model, parts, each[0], factor, memory, key, each[1]),
+        (positions, numbers),
+    )
+
+
+def _noise_of_batch(
+    model: Model, parts: Parts, position: Params, factor: Any, memory: PyTree, key: Key, number: Any
+) -> PyTree:
+    batch = parts.batching.take(parts.data, parts.batching.plan(key, number))
+    context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
+    kind = "diagonal" if factor is None or factor.ndim == 1 else "full"
+    estimate = parts.estimator.estimate(model.summand, position, memory, context, kind)[0]
+    return _noise_in(factor, estimate.noise, position)
+
+
 def curvature_limit(
     model: Model, table: Table, position: Params, key: Key, factor: Any = None, thorough: bool = False
 ) -> float:
@@ -182,13 +226,7 @@ def _measure(
     def noise_at(number: Array) -> PyTree:
         xi = _tree.normal_like(jax.random.fold_in(point_key, number), position)
         away = _push(factor, jax.tree.map(jnp.multiply, deviation, xi))
-        batch = parts.batching.take(parts.data, parts.batching.plan(batch_key, number))
-        context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
-        kind = "diagonal" if factor is None or factor.ndim == 1 else "full"
-        estimate = parts.estimator.estimate(model.summand, _tree.add(position, away), memory, context, kind)[
-            0
-        ]
-        return _noise_in(factor, estimate.noise, position)
+        return _noise_of_batch(model, parts, _tree.add(position, away), factor, memory, batch_key, number)
 
     curvature = _curvature(model, parts.batching.num_rows, rows, position, factor, power_key)
     if exact:  # every estimate is a pass over all rows

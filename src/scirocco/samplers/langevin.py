@@ -46,7 +46,7 @@ class SGLD(Sampler):
 
     References
     ----------
-    Thesis eq. (4.3.2); Ma, Chen & Fox (2015) eq. (18) with D = I, Q = 0.
+    Thesis eq. (4.3.2); Ma, Chen & Fox (2015) eq. (13): their recipe with D = I, Q = 0.
 
     Examples
     --------

@@ -52,7 +52,7 @@ class Preconditioned(Sampler):
 
     References
     ----------
-    Ma, Chen & Fox (2015) eq. (18) with constant D = LLᵀ, Q = 0.
+    Ma, Chen & Fox (2015): their recipe, eq. (9), with constant D = LLᵀ, Q = 0.
 
     Examples
     --------

@@ -108,8 +108,10 @@ class SGNHT(_Thermostat):
     The thermostat ζ rises until the momentum has temperature T, so gradient noise of unknown (but constant) variance V
     is absorbed: ζ settles near (A + εV/2)/T. Exactly, for every step size, E[r'ᵀr'/d] = T at equilibrium.
 
-    Targets posterior^(1/T), up to O(ε²) when the gradient noise has the same variance in every coordinate that shares a
-    thermostat; with `thermostat="elementwise"` every coordinate has its own.
+    Targets posterior^(1/T) up to O(ε) when the gradient noise has the same variance in every coordinate that shares a
+    thermostat (with `thermostat="elementwise"` every coordinate has its own): on a Gaussian of curvature λ,
+    Var θ = (T/λ)(1 - εζ/2). `BADODAB` is of second order at the same cost. ζ itself needs some (A + εV/2)/ε steps to
+    settle, which is long in raw units: `sc.Preconditioned` shortens it.
 
     Parameters
     ----------

@@ -16,6 +16,7 @@ import partitions
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.dp import DPMixture, Gamma, Gaussian, Multinomial
+from scirocco.models.dp.intervals import ends, weighted_quantiles
 
 
 def clustered(rng: np.random.Generator, kind: str, num_rows: int = 600, num_clusters: int = 4) -> Any:
@@ -555,3 +556,46 @@ def test_other_wrong_uses(fitted: Any) -> None:
         DPMixture("gaussian").fit(np.array([[1.0, np.nan], [2.0, 2.0]]), num_steps=1, progress=False)
     with pytest.raises(InvalidValueError, match="baker2018"):
         DPMixture.preset("baker")
+
+
+# -- intervals of parameters ------------------------------------------------------------------------------------------
+
+
+def test_weighted_quantiles_are_those_of_repeated_values(seed):
+    rng = np.random.default_rng(seed)
+    values, counts = rng.normal(size=(30, 2, 3)), rng.integers(0, 4, (30, 2))
+    found = weighted_quantiles(values, counts.astype(float), (0.1, 0.9))
+    for cluster in range(2):
+        repeated = np.repeat(values[:, cluster], counts[:, cluster], axis=0)
+        expected = np.quantile(repeated, [0.1, 0.9], axis=0, method="inverted_cdf")
+        np.testing.assert_allclose(found[:, cluster], expected)
+    assert np.isnan(weighted_quantiles(values, np.zeros((30, 2)), (0.5,))).all()
+
+
+def test_clusters_that_are_one_in_the_reference_are_averaged_by_their_weights():
+    """Two draws, the clusters of both all in the one cluster of the reference; the second draw counts a tenth."""
+    draws = [{"means": np.array([[1.0], [5.0]])}, {"means": np.array([[10.0], [20.0]])}]
+    weights = [np.array([0.6, 0.2]), np.array([0.06, 0.02])]
+    ones = [np.ones((2, 1))] * 2
+    low, middle, high = ends(
+        draws.__getitem__, weights.__getitem__, ones, ["means"], np.array([[0]]), (0.1, 0.9, 0.95)
+    )["means"]
+    np.testing.assert_allclose([low, middle, high], [[[2.0]], [[2.0]], [[12.5]]])
+
+
+def test_intervals_of_clusters_hold_what_is_true(seed):
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([rng.normal([-5, 0], 1, (60, 2)), rng.normal([5, 0], 1, (30, 2))])
+    model = DPMixture("gaussian", num_draws=60, seed=seed).fit(rows, num_epochs=80, progress=False)
+    found = model.intervals(0.99)
+    assert set(found) == {"means", "precisions"} and model.base_ == "gaussian"
+    low, high = found["means"]
+    assert low.shape == model.means_.shape and (low <= high).all()
+    largest = [row["label"] for row in model.summary()[:2]]
+    for label, centre in zip(largest, (-5, 5), strict=True):
+        assert low[label, 0] < model.means_[label, 0] < high[label, 0]
+        assert abs(model.means_[label, 0] - centre) < 1 and high[label, 0] - low[label, 0] < 2
+    few = model.intervals(0.99, columns=[[1]] * len(low))["means"]
+    np.testing.assert_allclose(few[0][:, 0], low[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(few[1][:, 0], high[:, 1], rtol=1e-12)
+    assert model.draws_["weights"].shape[:2] == model.stats_["num_clusters"].shape

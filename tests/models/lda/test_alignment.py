@@ -154,3 +154,16 @@ def test_pyldavis_message(name):
         to_pyldavis(**(GOOD | changes))
     for phrase in phrases:
         assert phrase in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 30), (3, 5, 30), (4, 60, 30)])
+def test_r_hat_is_that_of_arviz(seed, shape):
+    arviz, xarray = pytest.importorskip("arviz"), pytest.importorskip("xarray")
+    values = np.random.default_rng([seed, 3]).normal(size=shape)
+    values[0, :, :5] += 3.0
+    values[:, :, 5:10] = values[:, :, 5:10].round()  # ties
+    values[:, :, 10] = 1.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = arviz.rhat(xarray.Dataset({"x": (("chain", "draw", "item"), values)}))["x"]
+    matched = np.tile(np.arange(shape[2]), (shape[0] - 1, 1))
+    np.testing.assert_allclose(aligned_rhat(values, matched), expected, rtol=1e-9)

@@ -12,6 +12,7 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.models import LDA
 from scirocco.models.lda.alignment import align
+from scirocco.models.lda.results import largest
 from scirocco.models.lda.summary import open_run, summarise
 from scirocco.store import open_stored
 
@@ -87,3 +88,20 @@ def test_a_run_in_its_burn_in(tmp_path):
         open_run(tmp_path / "run")
     with pytest.raises(SciroccoError, match="is not a run"):
         open_run(tmp_path)
+
+
+def test_top_words_from_draws_that_are_at_hand(stored):
+    model = stored[1]
+    drawn = model.top_draws(3)
+    assert drawn.draws.shape == (*model.draws_["topics"].shape[:2], 3, 3)
+    every = model.topics(draws=True).reshape(*drawn.draws.shape[:2], 3, len(WORDS))
+    for topic, words in enumerate(drawn.words):
+        np.testing.assert_array_equal(drawn.draws[:, :, topic], every[:, :, topic][..., words])
+    assert model.top_words(3, interval=0.8, drawn=drawn) == model.top_words(3, interval=0.8)
+    np.testing.assert_array_equal(model.rhat(3, drawn=drawn), model.rhat(3))
+
+
+def test_the_largest_weights_are_those_of_a_stable_sort(seed):
+    values = np.random.default_rng([seed, 4]).integers(0, 5, 40).astype(np.float32)  # many are equal
+    for num in (1, 3, 10, 39, 40, 50):
+        np.testing.assert_array_equal(largest(values, num), np.argsort(-values, kind="stable")[:num])

@@ -10,6 +10,8 @@ from scirocco._extras import require
 
 _MOST_PARAMETERS = 200
 _MOST_DRAWS = 20_000
+_BLOCK = 4_000_000
+"""Numbers that are read at once."""
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -35,11 +37,24 @@ def flatten(named: dict[str, Any], most: int = _MOST_PARAMETERS) -> Flat:
     for name, leaf in named.items():
         here = wanted[(wanted >= first) & (wanted < first + sizes[name])] - first
         if len(here):
-            values = np.asarray(leaf[:, ::stride] if stride > 1 else leaf, np.float64)
-            columns.append(values.reshape(*values.shape[:2], -1)[:, :, here])
+            columns.append(read_columns(leaf, here, stride))
             names += [label(name, leaf.shape[2:], int(k)) for k in here]
         first += sizes[name]
     return Flat(np.concatenate(columns, axis=2), names, total, stride)
+
+
+def read_columns(leaf: Any, places: Array, stride: int = 1) -> Array:
+    """Some parameters of a leaf (chain, draw, ...) by their places, every `stride`-th draw: (chain, draw, parameter).
+
+    A block of draws at a time, as a leaf may be on disk and larger than memory.
+    """
+    size = int(np.prod(leaf.shape[2:], dtype=int))
+    block = max(1, _BLOCK // (size * leaf.shape[0]) // stride) * stride
+    parts = [
+        np.asarray(leaf[:, start : start + block : stride]).reshape(leaf.shape[0], -1, size)[:, :, places]
+        for start in range(0, leaf.shape[1], block)
+    ]
+    return np.concatenate(parts, axis=1).astype(np.float64)
 
 
 def label(name: str, shape: tuple[int, ...], place: int) -> str:

@@ -183,6 +183,7 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
         "friction": getattr(inner, "friction", None) is not None,
         "preconditioned": isinstance(sampler, Preconditioned),
         "tuned": "tuning" in run.preparation,
+        "own_loop": isinstance(run.configuration.get("sampler"), str),
         "num_rows": run.configuration.get("num_rows", 0),
         "centred": isinstance(estimator, ControlVariates),
         "estimator": type(estimator).__name__,

@@ -194,7 +194,11 @@ def _mixing(
         if slow
         else ""
     )
-    if under_way:
+    if about["own_loop"]:
+        advice = (
+            f"Fit for {'twice' if under_way else _times(ess)} as many steps or more (num_epochs, num_steps)."
+        )
+    elif under_way:
         near = (
             ""
             if about["estimator"] == "ControlVariates"

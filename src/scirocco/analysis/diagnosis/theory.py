@@ -10,13 +10,15 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.analysis.diagnosis.probing import Probe, stiffness
-from scirocco.samplers import BADODAB, BAOAB, SGHMC, SGLD, SGNHT, Preconditioned
+from scirocco.samplers import BADODAB, BAOAB, SGHMC, SGLD, SGNHT, Preconditioned, Scales
 from scirocco.samplers.base import coefficients
 from scirocco.samplers.langevin import langevin_step
 from scirocco.samplers.momentum import heating_noise, momentum_step
 
 _THERMOSTATS = (SGNHT, BADODAB)
 _WITH_MOMENTUM = (SGHMC, BAOAB, *_THERMOSTATS)
+COMPARABLE = (SGLD, *_WITH_MOMENTUM)
+"""Samplers whose injected noise is known, so that gradient noise can be compared with it."""
 
 
 class Theory(NamedTuple):
@@ -52,12 +54,41 @@ def predict(probe: Probe, sampler: Any) -> Theory | None:
     return None
 
 
+def noise_ratios(scales: Scales, eps: Any, sampler: Any, position: Any) -> np.ndarray | None:
+    """Variance of what gradient noise adds in a step over that of what is injected, for each parameter.
+
+    None for samplers whose injected noise is not known in closed form.
+    """
+    inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
+    if not isinstance(inner, COMPARABLE):
+        return None
+    temperature = max(float(inner.temperature), 1e-12) if hasattr(inner, "temperature") else 1.0
+    if isinstance(inner, SGLD):
+        return _flat(jax.tree.map(lambda e, v: e * v / (2.0 * temperature), eps, _lasting(scales, eps)))
+    friction = _friction(inner, position)
+    noise = heating_noise(scales, eps, friction)
+    return _flat(jax.tree.map(lambda e, v, c: e * v / (2.0 * c * temperature), eps, noise, friction))
+
+
+def _lasting(scales: Scales, eps: Any) -> Any:
+    """Gradient noise, less what cancels over an epoch before an overdamped chain feels it."""
+    relaxation = jax.tree.map(lambda e, f: 1.0 / jnp.maximum(e * f, 1e-12), eps, scales.information)
+    return scales.lasting_noise(relaxation)
+
+
+def _friction(inner: Any, position: Any) -> Any:
+    """C for each parameter."""
+    damping = "diffusion" if isinstance(inner, _THERMOSTATS) else "friction"
+    return jax.tree.map(
+        lambda c, p: jnp.broadcast_to(jnp.asarray(c), p.shape),
+        coefficients(getattr(inner, damping), position, damping),
+        position,
+    )
+
+
 def _langevin(probe: Probe, temperature: float) -> Theory:
     product = stiffness(probe)
-    relaxation = jax.tree.map(
-        lambda e, f: 1.0 / jnp.maximum(e * f, 1e-12), probe.eps, probe.scales.information
-    )
-    noise = probe.scales.lasting_noise(relaxation)
+    noise = _lasting(probe.scales, probe.eps)
     ratios = _flat(jax.tree.map(lambda e, v: e * v / (2.0 * temperature), probe.eps, noise))
     place = int(np.argmax(ratios))
     step = 1.0 / (1.0 - product / 2.0) - 1.0 if product < 2 else float("inf")
@@ -70,12 +101,7 @@ def _momentum(probe: Probe, inner: Any, temperature: float) -> Theory:
     # stiffness() has √ε on both sides of H; with momentum it is ε
     squared = probe._replace(eps=jax.tree.map(lambda e: e * e, probe.eps))
     product = stiffness(squared)
-    damping = "diffusion" if isinstance(inner, _THERMOSTATS) else "friction"
-    friction = jax.tree.map(
-        lambda c, p: jnp.broadcast_to(jnp.asarray(c), p.shape),
-        coefficients(getattr(inner, damping), probe.position, damping),
-        probe.position,
-    )
+    friction = _friction(inner, probe.position)
     noise = heating_noise(probe.scales, probe.eps, friction)
     ratios = jax.tree.map(lambda e, v, c: e * v / (2.0 * c * temperature), probe.eps, noise, friction)
     left = ratios

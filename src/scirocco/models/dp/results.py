@@ -10,10 +10,13 @@ import numpy as np
 from scirocco import _checks
 from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.dp import prediction, reference
+from scirocco.models.dp.intervals import ends
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _ROWS_AT_ONCE = 32_768
+_MOST_NUMBERS = 20_000_000
+"""Draws × clusters × columns held at once for intervals."""
 
 
 class Results:
@@ -115,6 +118,24 @@ class Results:
 
     # -- clusters -----------------------------------------------------------------------------------------------------
 
+    @property
+    def base_(self) -> str:
+        """What the rows are: "multinomial" for counts, "gaussian" for real numbers."""
+        self._check_fitted()
+        return str(self._family.kind)
+
+    @property
+    def draws_(self) -> dict[str, Any]:
+        """The draws, leaves (chain, draw, ...), in memory or on disk: weights and parameters, largest cluster first."""
+        self._check_fitted()
+        return self._draws
+
+    @property
+    def stats_(self) -> dict[str, Array]:
+        """Numbers for each draw, (chain, draw): clusters that have rows, the concentration α, ..."""
+        self._check_fitted()
+        return self._stats
+
     def num_clusters(self, interval: float | None = None) -> Any:
         """Clusters that have rows: all draws (chain, draw), or (low, high) of a credible interval."""
         self._check_fitted()
@@ -169,6 +190,33 @@ class Results:
             {"label": int(r), "weight": float(mean[r]), "low": float(low[r]), "high": float(high[r])}
             for r in np.argsort(-mean, kind="stable")
         ]
+
+    def intervals(self, interval: float = 0.9, columns: Any = None) -> dict[str, tuple[Array, Array]]:
+        """Credible intervals of the parameters of the clusters that `predict` names: {name: (low, high)}.
+
+        A cluster of the reference is, in each draw, the average of the clusters that are shared out to it; draws count
+        by how much is shared out. Each end has the shape of `components_`, or of `means_` and `precisions_`.
+
+        Parameters
+        ----------
+        interval
+            Their probability.
+        columns
+            Only some columns, the same for all clusters (n,) or of each cluster its own (clusters, n).
+        """
+        chosen = self._reference()
+        wanted = np.arange(self.n_features_in_) if columns is None else np.asarray(columns)
+        wanted = np.broadcast_to(wanted, (chosen.num_clusters, wanted.shape[-1]))
+        tails, names = self._tails(interval), tuple(self._family.shapes())
+        size = max(1, _MOST_NUMBERS // (self._count * chosen.num_clusters))
+        parts = [
+            ends(
+                self._draw, self._weights, chosen.translations, names, wanted[:, first : first + size], tails
+            )
+            for first in range(0, wanted.shape[1], size)
+        ]
+        joined = {name: np.concatenate([part[name] for part in parts], axis=2) for name in names}
+        return {name: (low, high) for name, (low, high) in joined.items()}
 
     def _means(self) -> dict[str, Array]:
         """Σ_c ω_c A_cr, and parameters averaged with these weights."""
@@ -239,14 +287,18 @@ class Results:
             raise InvalidValueError(f"row numbers must be from 0 to {rows.num_rows - 1}, got {numbers}.")
         return rows.take(numbers)
 
-    def _interval(self, values: Array, probability: float) -> Array:
+    def _tails(self, probability: float) -> tuple[float, float]:
         _checks.positive(probability, "interval")
         if probability >= 1:
             raise InvalidValueError(f"`interval` must be below 1, got {probability}.")
         tail = (1.0 - probability) / 2.0
+        return tail, 1.0 - tail
+
+    def _interval(self, values: Array, probability: float) -> Array:
+        tails = self._tails(probability)
         flat = values.reshape(-1) if values.dtype.kind == "i" else values
         method: Any = "inverted_cdf" if values.dtype.kind == "i" else "linear"
-        ends: Array = np.quantile(flat, [tail, 1.0 - tail], axis=0, method=method)
+        ends: Array = np.quantile(flat, tails, axis=0, method=method)
         return ends
 
     def _check_fitted(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,15 @@ from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import normalise
 
 _FOLD_DRAWS = 10
+
+
+class TopWords(NamedTuple):
+    """The most probable words of each topic, and the draws of their weights."""
+
+    words: np.ndarray
+    """Numbers of the words, (topics, n), the most probable first."""
+    draws: np.ndarray
+    """(chain, draw, topics, n), with the topics of the chains matched."""
 
 
 class Results:
@@ -85,34 +94,58 @@ class Results:
             return self.components_
         return np.stack([self._draw(number) for number in range(self._num_draws)])
 
-    def top_words(self, num: int = 10, *, interval: float | None = None) -> list[list[Any]]:
-        """The most probable words of every topic; with `interval` as (word, mean, low, high)."""
-        order = self._top(num)
+    @property
+    def draws_(self) -> dict[str, Any]:
+        """{"topics": (chain, draw, topic, word)} as they were drawn, in memory or on disk; topics are not matched."""
+        self._check_fitted()
+        return {"topics": self._draws}
+
+    @property
+    def stats_(self) -> dict[str, np.ndarray]:
+        """Numbers for each draw, leaves (chain, draw, ...): α and β where they were drawn, ..."""
+        self._check_fitted()
+        return self._stats
+
+    def top_draws(self, num: int = 10) -> TopWords:
+        """The draws of the weights of the `num` most probable words of every topic: traces, intervals, R-hat."""
+        words = self._top(num)
+        return TopWords(words, self._of_words(words))
+
+    def top_words(
+        self, num: int = 10, *, interval: float | None = None, drawn: TopWords | None = None
+    ) -> list[list[Any]]:
+        """The most probable words of every topic; with `interval` as (word, mean, low, high).
+
+        `drawn`, from `top_draws(num)`, saves a second look at all draws.
+        """
+        order = self._top(num) if drawn is None else drawn.words
         names: tuple[Any, ...] = self.vocabulary_ or tuple(range(self.n_features_in_))
         if interval is None:
             return [[names[w] for w in row] for row in order]
         tail = _tail(interval)
-        drawn = self._of_words(order).reshape(-1, *order.shape)
-        low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+        values = self._of_words(order) if drawn is None else drawn.draws
+        low, high = np.quantile(values.reshape(-1, *order.shape), [tail, 1 - tail], axis=0)
         means = np.take_along_axis(self.components_, order, axis=1)
         return [
             [(names[w], float(m), float(a), float(b)) for w, m, a, b in zip(*rows, strict=True)]
             for rows in zip(order, means, low, high, strict=True)
         ]
 
-    def rhat(self, num: int = 10) -> np.ndarray:
+    def rhat(self, num: int = 10, *, drawn: TopWords | None = None) -> np.ndarray:
         """R-hat of each topic after the chains' topics have been matched: the largest over its `num` top words.
 
         Near 1 the chains agree on the topic; above 1.1 they have found different ones, or have not run long enough.
+        `drawn`, from `top_draws(num)`, saves a second look at all draws.
         """
-        words = self._top(num)
+        self._check_fitted()
         chains, draws = self._draws.shape[:2]
         if chains < 2 or draws < 4:
             raise InvalidValueError(
                 f"R-hat needs 2 chains and 4 draws of each; this model has {chains} and {draws}. Fit with num_chains=2."
             )
-        matched = np.tile(np.arange(len(words)), (chains - 1, 1))  # `_of_words` has matched them already
-        values = aligned_rhat(self._of_words(words), matched)
+        values_of = (self.top_draws(num) if drawn is None else drawn).draws
+        matched = np.tile(np.arange(values_of.shape[2]), (chains - 1, 1))  # they are matched already
+        values = aligned_rhat(values_of, matched)
         largest: np.ndarray = np.where(np.isnan(values), -np.inf, values).max(axis=1)
         return largest
 
@@ -180,7 +213,7 @@ class Results:
     def _top(self, num: int) -> np.ndarray:
         self._check_fitted()
         _checks.positive_int(num, "num")
-        return np.argsort(-self.components_, axis=1, kind="stable")[:, :num]
+        return np.stack([largest(row, num) for row in self.components_])
 
     def _some_draws(self) -> Iterator[np.ndarray]:
         """Ten at most, spread over all; one after the other, as each may be large."""
@@ -197,6 +230,20 @@ class Results:
     def _check_fitted(self) -> None:
         if not hasattr(self, "components_"):
             raise NotFittedError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
+
+
+def largest(values: np.ndarray, num: int) -> np.ndarray:
+    """The places of the `num` largest values, the largest first and of equal ones the first first.
+
+    As a stable sort has it, without sorting the vocabulary.
+    """
+    if num >= len(values):
+        return np.argsort(-values, kind="stable")
+    least = np.partition(values, len(values) - num)[len(values) - num]
+    above = np.flatnonzero(values > least)
+    equal = np.flatnonzero(values == least)[: num - len(above)]
+    chosen = np.sort(np.concatenate([above, equal]))
+    return chosen[np.argsort(-values[chosen], kind="stable")]
 
 
 def fold_in(alpha: np.ndarray, num_threads: int | None, seed: int) -> prediction.FoldIn:

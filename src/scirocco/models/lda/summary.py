@@ -9,6 +9,7 @@ import numpy as np
 
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda.estimator import LDA
+from scirocco.models.lda.results import TopWords
 from scirocco.store import open_stored
 
 _SIZES = ("table", "topics.theta")
@@ -58,6 +59,11 @@ def open_run(path: str | os.PathLike[str]) -> Opened:
     return Opened(model, _shares(stored, model), str(stored.progress["status"]), chains, draws)
 
 
+def token_shares(path: str | os.PathLike[str], model: LDA) -> np.ndarray | None:
+    """Shares of the topics in the tokens of a stored fit whose model is at hand; None where the store does not say."""
+    return _shares(open_stored(path), model)
+
+
 def _shares(stored: Any, model: LDA) -> np.ndarray | None:
     """Shares of the topics in the order of `components_`; None where the state does not say."""
     state = {} if stored.record["configuration"]["sampler"] in _NATURAL else stored.read_state()
@@ -69,15 +75,18 @@ def _shares(stored: Any, model: LDA) -> np.ndarray | None:
     return np.mean(sizes / sizes.sum(axis=1, keepdims=True), axis=0)
 
 
-def summarise(opened: Opened, num_words: int = 10, interval: float = 0.9) -> list[Topic]:
+def summarise(
+    opened: Opened, num_words: int = 10, interval: float = 0.9, drawn: TopWords | None = None
+) -> list[Topic]:
     """All topics, the largest first (in the order of `components_` where sizes are not known).
 
     R-hat is the largest over the words that are listed, after the topics of all chains have been matched; None with one
-    chain or fewer than four draws.
+    chain or fewer than four draws. `drawn`: what `model.top_draws(num_words)` gave, where that is known already.
     """
-    listed = opened.model.top_words(num_words, interval=interval)
+    drawn = opened.model.top_draws(num_words) if drawn is None else drawn
+    listed = opened.model.top_words(num_words, interval=interval, drawn=drawn)
     known = opened.num_chains > 1 and opened.num_draws > 3
-    rhat = opened.model.rhat(num_words) if known else None
+    rhat = opened.model.rhat(num_words, drawn=drawn) if known else None
     shares = opened.shares
     order = range(len(listed)) if shares is None else np.argsort(-shares, kind="stable").tolist()
     return [

@@ -174,6 +174,22 @@ class Regression(fits.Conventions):
         frame = dataclasses.replace(run, draws=self._draws, origin=None).summary(probability, digits)
         return frame.rename(index=self._label)
 
+    @property
+    def draws_(self) -> dict[str, Any]:
+        """Draws in the user's units, leaves (chain, draw, ...): `coef`, `intercept`, ..."""
+        self._check_fitted()
+        return self._draws
+
+    def named_draws(self) -> dict[str, np.ndarray]:
+        """The draws in the user's units as a flat dict: {"coef[age]": (chain, draw), ...}."""
+        out = {}
+        for name, leaf in self.draws_.items():
+            array = np.asarray(leaf)
+            for index in np.ndindex(array.shape[2:]):
+                inside = f"[{', '.join(map(str, index))}]" if index else ""
+                out[self._label(f"{name}{inside}")] = array[(slice(None), slice(None), *index)]
+        return out
+
     def _label(self, parameter: str) -> str:
         """coef[2] as coef[age], coef[1, 2] as coef[setosa, age]."""
         name, _, inside = parameter.rstrip("]").partition("[")

@@ -1,0 +1,207 @@
+"""Gradient noise along a run: how much of what moves a chain comes from minibatches, step by step."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _tree
+from scirocco.analysis.diagnosis.theory import COMPARABLE, noise_ratios
+from scirocco.errors import InvalidValueError
+from scirocco.estimators import SAGA, SVRG, ControlVariates, Full
+from scirocco.model import Model
+from scirocco.run import Run, encoding, pilot, setup
+from scirocco.run.result import Origin
+from scirocco.samplers import Preconditioned, Scales, schedules
+from scirocco.store import Stored
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_CHAINS, _BATCHES = 4, 4
+_MOST_PARAMETERS = 2_000
+_LINEAR = 100
+"""Parameters up to which gradients are explained by the draws."""
+
+
+class NoiseCurve(NamedTuple):
+    """What gradient noise adds in a step over what is injected, at some places of a run."""
+
+    steps: Array
+    median: Array
+    """Over the parameters."""
+    largest: Array
+    how: str
+    """From what it was found, as a sentence."""
+
+
+def noise_along(run: Run, num_points: int = 12, seed: int = 0) -> NoiseCurve:
+    """Gradient noise over injected noise along a run, from model and data or from gradients that were kept.
+
+    In a step a gradient estimate of variance V adds ε² V to the variance, and the sampler 2 ε T, with momentum 2 ε C T:
+    the ratio is ε V / 2 T, or ε V / 2 C T. Where batches are drawn without replacement, what cancels before the chain
+    feels it is left out.
+
+    Raises
+    ------
+    InvalidValueError
+        Where it cannot be known; the message says why.
+    """
+    if run.origin is not None:
+        return _from_model(run, run.origin, num_points, seed)
+    if run.gradients is None:
+        raise InvalidValueError(
+            "gradient noise needs the model and the data, which a stored run does not hold, or gradients "
+            "(keep_gradients=True)."
+        )
+    return _from_gradients(run, num_points)
+
+
+def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCurve:
+    _check(origin)
+    model, key = origin.model, jax.random.key(seed)
+    places = np.unique(np.linspace(0, run.num_draws - 1, num_points).round().astype(int))
+    chains = min(run.num_chains, _CHAINS)
+    drawn = jax.tree.map(
+        lambda leaf: jnp.stack([np.asarray(leaf[:chains, int(place)]) for place in places]), run.draws
+    )
+    drawn = jax.tree.map(lambda leaf: jnp.repeat(leaf.reshape(-1, *leaf.shape[2:]), _BATCHES, axis=0), drawn)
+    positions = jax.jit(jax.vmap(model.unconstrain))(drawn)
+    last = jax.tree.map(lambda leaf: leaf[-1], positions)
+    if _tree.size(last) > _MOST_PARAMETERS:
+        raise InvalidValueError(
+            f"gradient noise is looked at for {_MOST_PARAMETERS:,} parameters at most; there are {_tree.size(last):,}."
+        )
+    problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
+    memory = _memory(origin, problem.table, last, key)
+    sampler = origin.sampler
+    factor = sampler.factor if isinstance(sampler, Preconditioned) else None
+    parts, table = problem.parts, problem.table
+    scales = pilot.scales_at(model, parts, table, memory, last, factor, key)
+    noise = pilot.noise_at(model, parts, table, memory, positions, factor, key)
+    noise = jax.tree.map(lambda leaf: leaf.reshape(len(places), -1, *leaf.shape[1:]).mean(axis=1), noise)
+    each = [jax.tree.map(lambda leaf, k=k: leaf[k], noise) for k in range(len(places))]
+    how = f"Measured with four batches at each of {len(places)} draws of {'each chain' if chains > 1 else 'the chain'}"
+    how += "." if chains == run.num_chains else f"; the first {chains} of {run.num_chains} chains."
+    return _curve(_steps(run, places), each, scales, sampler, last, how)
+
+
+def _inner(sampler: Any) -> Any:
+    """The sampler whose injected noise is known."""
+    inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
+    if not isinstance(inner, COMPARABLE):
+        raise InvalidValueError(
+            f"gradient noise cannot be compared with what {type(inner).__name__} injects: there is no closed form."
+        )
+    return inner
+
+
+def _check(origin: Origin) -> None:
+    """Whether there is noise, and a law of it, to speak of."""
+    if not isinstance(origin.model, Model):
+        raise InvalidValueError("there is no gradient noise: the model has counts, not a log density.")
+    if isinstance(origin.estimator, Full):
+        raise InvalidValueError("there is no gradient noise: every gradient is the exact one of all rows.")
+    if isinstance(origin.estimator, (SVRG, SAGA)):
+        raise InvalidValueError(
+            f"gradient noise of {type(origin.estimator).__name__} depends on what it remembers along the run, which is "
+            "not kept."
+        )
+    if float(getattr(_inner(origin.sampler), "temperature", 1.0)) == 0.0:
+        raise InvalidValueError(
+            "at temperature 0 no noise is injected that gradient noise could be compared with."
+        )
+
+
+def _memory(origin: Origin, table: Any, position: Any, key: Any) -> Any:
+    if origin.memory is not None:
+        return origin.memory
+    estimator = origin.estimator
+    if isinstance(estimator, ControlVariates):  # no need to look for the mode again
+        estimator = dataclasses.replace(estimator, centre=origin.model.constrain(position))
+    return estimator.prepare(origin.model, table, position, key).memory
+
+
+def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
+    """V is what a linear function of the draws leaves of the gradients, in stretches of the run."""
+    sampler = _stored_sampler(run)
+    _inner(sampler)
+    x, g = (_flat(tree) for tree in (run.draws, run.gradients))
+    size = x.shape[2]
+    needed = 4 * (size + 1)
+    windows = min(num_points, x.shape[0] * x.shape[1] // needed, x.shape[1])
+    if size > _LINEAR or windows < 1:
+        raise InvalidValueError(
+            f"gradient noise from kept gradients needs {_LINEAR} parameters at most and {needed:,} draws at least."
+        )
+    factor = sampler.factor if isinstance(sampler, Preconditioned) else None
+    if factor is not None:
+        g = g * np.asarray(factor) if np.ndim(factor) == 1 else g @ np.asarray(factor)
+    edges = np.linspace(0, x.shape[1], windows + 1).astype(int)
+    parts = [(x[:, a:b].reshape(-1, size), g[:, a:b].reshape(-1, size)) for a, b in itertools.pairwise(edges)]
+    position = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, -1]), run.draws)
+    spread = _tree_like(1.0 / np.maximum(x.reshape(-1, size).var(axis=0), 1e-300), position)
+    noise = [_tree_like(_unexplained(*part), position) for part in parts]
+    scales = Scales(0.0, noise[0], spread, 1, factor)
+    how = (
+        "From the gradients that were kept: what a linear function of the draws does not explain of them. Where the "
+        "posterior is far from normal, that is more than the noise."
+    )
+    return _curve(_steps(run, (edges[:-1] + edges[1:]) // 2), noise, scales, sampler, position, how)
+
+
+def _stored_sampler(run: Run) -> Any:
+    record = Stored.open(run.path).record if run.path else {}
+    if "sampler" not in record:
+        raise InvalidValueError("gradient noise needs the sampler, which this run does not hold.")
+    return encoding.decode(record["sampler"], "sampler")
+
+
+def _unexplained(x: Array, g: Array) -> Array:
+    """Variance for each parameter."""
+    design = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)])
+    left = g - design @ np.linalg.lstsq(design, g, rcond=None)[0]
+    return np.asarray(np.sum(left**2, axis=0) / max(1, len(x) - design.shape[1]))
+
+
+def _curve(
+    steps: Array, noise: list[Any], scales: Scales, sampler: Any, position: Any, how: str
+) -> NoiseCurve:
+    inner = _inner(sampler)
+    found = []
+    for step, each in zip(steps, noise, strict=True):
+        eps = schedules.step_sizes(inner.step_size, position, int(step))
+        ratio = noise_ratios(scales._replace(noise=each), eps, sampler, position)
+        assert ratio is not None  # looked at before
+        found.append(ratio)
+    ratios = np.stack(found)
+    return NoiseCurve(np.asarray(steps), np.median(ratios, axis=1), ratios.max(axis=1), how)
+
+
+def _steps(run: Run, places: Array) -> Array:
+    """Steps at which draws were made, burn-in included."""
+    known = run.configuration
+    steps: Array = known.get("num_burnin", 0) + (np.asarray(places) + 1) * known.get("thin", 1) - 1
+    return steps
+
+
+def _flat(tree: Any) -> Array:
+    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], axis=2)
+
+
+def _tree_like(flat: Array, position: Any) -> Any:
+    leaves, structure = jax.tree.flatten(position)
+    cuts = np.cumsum([leaf.size for leaf in leaves])[:-1]
+    parts = np.split(flat, cuts)
+    return jax.tree.unflatten(
+        structure,
+        [
+            jnp.asarray(part.reshape(leaf.shape), jnp.float32)
+            for part, leaf in zip(parts, leaves, strict=True)
+        ],
+    )

@@ -1,0 +1,58 @@
+"""Charts that several sections share: intervals in rows, traces in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from scirocco.report import svg
+from scirocco.report.columns import envelope
+from scirocco.report.markup import Html, shorten, tag
+
+_STEP, _LEFT = 18, 112
+_SPARK, _SPARK_BINS = 30, 25
+
+
+def forest(names: Sequence[str], means: Any, inner: Any, outer: Any, label: str, caption: Any) -> Html:
+    """A row for each name: two intervals and a dot, on one axis."""
+    frame = svg.Frame(svg.extent(outer), (0.0, 1.0), _STEP * len(names) + 40, left=_LEFT)
+    dots, parts = frame.across(means), [svg.axes(frame, y_ticks=False)]
+    if frame.x[0] < 0 < frame.x[1]:
+        place = svg.short(frame.across(0.0))
+        parts.append(tag("path", d=f"M{place} {frame.top}V{frame.height - frame.bottom}", class_="level"))
+    for row, name in enumerate(names):
+        y = frame.top + _STEP * (row + 0.5)
+        parts.append(tag("g", tag("title", name), svg.text(_LEFT - 6, y + 3.5, shorten(name, 16), "end")))
+        if not np.isfinite([means[row], *inner[row], *outer[row]]).all():
+            continue
+        for ends, class_ in ((outer, "outer"), (inner, "inner")):
+            a, b = (svg.short(value) for value in frame.across(ends[row]))
+            parts.append(tag("path", d=f"M{a} {y}H{b}", class_=class_))
+        parts.append(tag("circle", cx=svg.short(dots[row]), cy=y, r=3, class_="dot"))
+    return svg.figure(frame, parts, label, caption)
+
+
+def sparks(names: Sequence[str], draws: Any, label: str, most_chains: int = 4) -> Html:
+    """A row for each name: the trace of every chain on an axis of its own; draws are (chain, draw, name)."""
+    values = np.asarray(draws, np.float64)[:most_chains]
+    names = names[: values.shape[2]]
+    height, rows = _SPARK * len(names) + 4, list[Html]()
+    for row, name in enumerate(names):
+        column = values[:, :, row]
+        frame = svg.Frame(
+            (0.0, max(1.0, column.shape[1] - 1.0)),
+            svg.extent(column),
+            _SPARK * (row + 1),
+            left=_LEFT,
+            top=_SPARK * row + 4,
+            bottom=0,
+        )
+        rows.append(svg.text(_LEFT - 6, _SPARK * (row + 0.5) + 5.5, shorten(name, 16), "end"))
+        rows += [
+            svg.line(frame, *envelope(chain, _SPARK_BINS), f"c{k % svg.NUM_COLOURS}")
+            for k, chain in enumerate(column)
+        ]
+    box = f"0 0 {svg.WIDTH} {height}"
+    return tag("svg", *rows, viewBox=box, role="img", aria_label=label)

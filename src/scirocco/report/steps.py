@@ -1,0 +1,156 @@
+"""Step sizes along a run, and what was tried before they were chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from scirocco.report import svg
+from scirocco.report.markup import Html, join, number, paragraph, tag
+from scirocco.run import Run
+from scirocco.samplers import schedules
+
+_POINTS = 300
+_MOST_CHARTS, _MOST_WORDS = 6, 12
+_SCHEDULES = {
+    "Constant": schedules.Constant,
+    "Polynomial": schedules.Polynomial,
+    "Cyclical": schedules.Cyclical,
+}
+
+
+def sizes(run: Run) -> tuple[list[Html], list[str]]:
+    """Charts of step sizes that change along the run, and a sentence for each that does not."""
+    charts, words = [], []
+    for name, size in _step_sizes(run.configuration.get("sampler")):
+        if isinstance(size, str):
+            words.append(f"{name}: {size}.")
+        elif isinstance(size, float):
+            words.append(f"{name} was constant: {number(size)}.")
+        else:
+            charts.append(_schedule(name, size, run))
+    left = len(words) - _MOST_WORDS
+    if left > 0:
+        words = [*words[:_MOST_WORDS], f"{left:,} more are under “All settings”."]
+    return charts[:_MOST_CHARTS], words
+
+
+def _step_sizes(sampler: Any, of: str = "") -> Iterator[tuple[str, Any]]:
+    """Step sizes of a described sampler by name: numbers, words, or schedules that can be evaluated again."""
+    if not isinstance(sampler, dict):
+        return
+    if isinstance(sampler.get("inner"), dict):
+        yield from _step_sizes(sampler["inner"], of)
+    for name, block in _blocks(sampler.get("blocks")):
+        yield from _step_sizes(block, f" of {name}")
+    yield from _parts(sampler.get("step_size"), f"Step size{of}")
+
+
+def _blocks(blocks: Any) -> Iterator[tuple[str, Any]]:
+    """Samplers of the parts of the parameters, however they were written down."""
+    if isinstance(blocks, dict):
+        yield from ((str(name), block) for name, block in blocks.items())
+    elif isinstance(blocks, (list, tuple)):
+        for place, block in enumerate(blocks):
+            if isinstance(block, (list, tuple)) and len(block) == 2:
+                yield str(block[0]), block[1]
+            else:
+                yield f"part {place}", block
+
+
+def _parts(size: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(size, bool) or size is None:
+        return
+    if isinstance(size, (int, float)):
+        yield name, float(size)
+    elif isinstance(size, str):
+        yield name, size
+    elif isinstance(size, dict) and size.get("name") in _SCHEDULES:
+        fields = {key: value for key, value in size.items() if key != "name"}
+        if all(isinstance(value, (int, float)) for value in fields.values()):
+            yield name, _SCHEDULES[size["name"]](**fields)
+    elif isinstance(size, dict) and "shape" in size:
+        yield name, f"an array of shape {tuple(size['shape'])}, a number for each parameter"
+    elif isinstance(size, dict) and "name" not in size:
+        for key, value in size.items():
+            yield from _parts(value, f"{name} of {key}")
+    elif isinstance(size, list) and all(isinstance(value, (int, float)) for value in size):
+        yield (
+            name,
+            f"{number(min(size))} to {number(max(size))}, a number for each of {len(size):,} parameters",
+        )
+
+
+def _schedule(name: str, schedule: Any, run: Run) -> Html:
+    known = run.configuration
+    num_steps = known.get("num_burnin", 0) + run.num_draws * known.get("thin", 1)
+    when = np.unique(np.linspace(0, max(num_steps - 1, 1), _POINTS).astype(int))
+    found = np.array([float(size) for size in np.asarray(schedule(when))])
+    frame = svg.Frame((0.0, float(when[-1])), svg.extent(found, [0.0]))
+    parts = [svg.axes(frame, "step, burn-in included"), svg.line(frame, when, found, "thick c0")]
+    return svg.figure(frame, parts, f"{name} at each step")
+
+
+def search(run: Run) -> Html | None:
+    """What step_size="auto" tried: the discrepancy of each setting against its step size; None without a search."""
+    tuning: dict[str, Any] = run.preparation.get("tuning") or {}
+    trials = tuning.get("trials", [])
+    tried = [trial for trial in trials if trial.get("ksd") and _is_number(trial["settings"].get("step_size"))]
+    if not tried:
+        return None
+    chosen = ", ".join(f"{name} {_shown(value)}" for name, value in tuning["chosen"].items())
+    lost = sum(trial["ksd"][0] is None for trial in tried)
+    rounds = max(len(trial["ksd"]) for trial in tried)
+    words = (
+        f"{len(tried)} settings ran side by side, {tuning['num_steps']:,} steps a round, and the best went on; the "
+        f"kernel Stein discrepancy of their draws says how far these are from the posterior (lower is better). "
+        f"Chosen: {chosen.replace('_', ' ')}."
+    )
+    words += f" {lost} left the finite numbers and are not drawn." if lost else ""
+    return join([paragraph(words), _key(rounds), tag("div", _search_chart(tried, rounds), class_="charts")])
+
+
+def _search_chart(tried: list[dict[str, Any]], rounds: int) -> Html:
+    """A colour for each round; the ring is the best of the last."""
+    points = [
+        [
+            (t["settings"]["step_size"], t["ksd"][k])
+            for t in tried
+            if len(t["ksd"]) > k and t["ksd"][k] is not None
+        ]
+        for k in range(rounds)
+    ]
+    every = np.array([point for part in points for point in part], np.float64).reshape(-1, 2)
+    frame = svg.Frame(svg.log_extent(every[:, 0]), svg.log_extent(every[:, 1]), height=190, logs="xy")
+    parts = [svg.axes(frame, "step size")]
+    for k, part in enumerate(points):
+        if part:
+            x, y = np.array(sorted(part), np.float64).T
+            parts.append(svg.dots(frame, x, y, f"spot c{k % svg.NUM_COLOURS}", 3))
+    if points and points[-1]:
+        best = min(points[-1], key=lambda point: point[1])
+        parts.append(svg.dots(frame, [best[0]], [best[1]], "ring", 6))
+    return svg.figure(frame, parts, "Stein discrepancy against step size")
+
+
+def _key(rounds: int) -> Html:
+    names = [(f"spot c{k % svg.NUM_COLOURS}", f"round {k + 1}") for k in range(rounds)] + [("ring", "chosen")]
+    items = [
+        tag(
+            "li",
+            tag("svg", tag("circle", cx=10, cy=5, r=4, class_=kind), viewBox="0 0 20 10", aria_hidden="true"),
+            f" {words}",
+        )
+        for kind, words in names
+    ]
+    return tag("ul", *items, class_="key")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
+def _shown(value: Any) -> str:
+    return number(value, 3) if isinstance(value, float) else str(value)

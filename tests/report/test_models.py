@@ -1,0 +1,102 @@
+"""`.report()` of every model that has a run: it says what is judged, and charts what keeps its meaning."""
+
+import numpy as np
+import pytest
+
+import scirocco as sc
+from report.reading import Page
+from scirocco import report
+from scirocco.analysis.diagnosis.report import Diagnosis
+from scirocco.report.markup import number
+
+pytestmark = [
+    pytest.mark.usefixtures("quick_compiler"),
+    pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning"),
+]
+
+GIVEN = Diagnosis([], {})
+"""Saves what `diagnose` compiles; it has tests of its own."""
+
+
+def page_of(model, **options):
+    return Page(model.report(**options).html)
+
+
+def names_of(page, table="parameters"):
+    return [row[0] for row in page.rows[table][1:]]
+
+
+@pytest.fixture(scope="module")
+def regression():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(300, 3))
+    table = pandas.DataFrame(x, columns=["age", "<b>height", "größe"])
+    y = x @ [0.0, 3.0, 0.3] + rng.logistic(size=300) > 0
+    return sc.models.LogisticRegression(num_samples=100, num_chains=2, seed=1).fit(table, y, progress=False)
+
+
+def test_coefficients_have_names_and_the_surest_comes_first(regression):
+    page = page_of(regression, diagnosis=GIVEN)
+    assert not page.problems and "coefficients" in page.sections
+    rows = page.rows["coefficients"][1:]
+    assert names_of(page, "coefficients")[0] == "<b>height"
+    sure = [float(row[5]) for row in rows]
+    assert sure == sorted(sure, reverse=True)
+    summary = regression.summary(0.9, digits=None)
+    for row in rows:
+        found = summary.loc[f"coef[{row[0]}]"]
+        assert row[1:5] == [number(found[name]) for name in ("mean", "sd", "5%", "95%")]
+    assert names_of(page) == [f"coef[{row}]" for row in ("age", "<b>height", "größe")] + ["intercept"]
+
+
+def test_a_regression_from_its_file(tmp_path, regression):
+    regression.save(tmp_path / "saved")
+    for what in (tmp_path / "saved", sc.models.LogisticRegression.load(tmp_path / "saved")):
+        assert names_of(Page(report.html(what)), "coefficients")[0] == "<b>height"
+
+
+def test_a_linear_regression(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(100, 2))
+    model = sc.models.LinearRegression(num_samples=40, num_chains=2, seed=seed)
+    page = page_of(model.fit(x, x[:, 1] + rng.normal(size=100), progress=False), diagnosis=GIVEN)
+    assert names_of(page, "coefficients") == ["1", "0"]  # the second column matters
+    assert "noise" in names_of(page) and "no gradient noise" in page.sections["curves"]
+
+
+def test_components_of_a_mixture_are_in_one_order(seed):
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([rng.normal(-3, 1, (60, 2)), rng.normal(3, 1, (40, 2))])
+    model = sc.models.GaussianMixture(2, num_samples=60, num_burnin=20, seed=seed).fit(rows, progress=False)
+    page = page_of(model)
+    assert "in one order" in page.sections["diagnosis"]
+    rows = {row[0]: float(row[1]) for row in page.rows["parameters"][1:]}
+    for k in range(2):
+        assert rows[f"mean of column 1[{k}]"] == pytest.approx(model.means_[k, 1], rel=1e-3)
+        assert rows[f"weight[{k}]"] == pytest.approx(model.weights_[k], rel=1e-3)
+
+
+def test_a_factorisation_is_judged_by_its_predictions(seed):
+    rng = np.random.default_rng(seed)
+    users, items = rng.integers(0, 12, 300), rng.integers(0, 9, 300)
+    model = sc.models.BPMF(2, num_draws=25, batch_size=100)
+    model.fit(users, items, 3 + rng.normal(size=300), num_steps=100, progress=False)
+    page = page_of(model)
+    assert "may rotate" in page.sections["diagnosis"]
+    rows = {row[0]: float(row[1]) for row in page.rows["parameters"][1:]}
+    expected = model.predict([0, 11], [0, 8])
+    assert rows["rating of item 0 by user 0"] == pytest.approx(expected[0], rel=1e-3)
+    assert rows["rating of item 8 by user 11"] == pytest.approx(expected[1], rel=1e-3)
+    assert "precision of user factors" in rows
+
+
+def test_a_network_is_judged_by_its_arrays(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(80, 2)).astype(np.float32)
+    model = sc.models.BNN(hidden=3, estimator=sc.Full(), thin=2, num_draws=25, seed=seed)
+    page = page_of(model.fit(x, x[:, 0] > 0, num_steps=80, progress=False))
+    assert "no order" in page.sections["diagnosis"]
+    names = names_of(page)
+    assert sum(name.startswith("size of ") for name in names) == 4
+    assert sum(name.startswith("precision of ") for name in names) >= 2
