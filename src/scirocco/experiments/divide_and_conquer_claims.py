@@ -33,7 +33,8 @@ STEADY = (
     "Kernel density methods",
     "The Weierstrass method scales",
 )
-"""Beginnings of the sentences that a quick run decides as a full one does; three seeds agreed, with room to spare."""
+"""Beginnings of the sentences that a quick run decides as a full one does, with room to spare: chosen with the numbers
+of the full run and of two quick seeds known; a third agreed."""
 _SHORT = "a quick run has three runs, fewer iterations and every second setting; its order of the methods is chance's"
 
 

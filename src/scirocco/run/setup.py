@@ -155,7 +155,7 @@ def _check_pair(model: Posterior, sampler: Sampler) -> None:
     if sampler.driven_by == "counts":
         raise InvalidTypeError(
             f"{name} moves on the simplex and is driven by counts: it needs a sc.CountModel(concentration, counts), "
-            "not a log likelihood. For a sc.Model with simplex parameters use e.g. sc.SGLD with sc.transforms.simplex."
+            "not a log likelihood. One that takes proportions can make them with jax.nn.softmax: then use e.g. sc.SGLD."
         )
     raise InvalidTypeError(
         f"{name} follows the gradient of a log density, which a CountModel has not: use sc.SCIR, sc.SCIRCV or "

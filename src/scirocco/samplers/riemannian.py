@@ -95,7 +95,9 @@ def SGFS(step_size: Any, preconditioner: Any = 1.0, correct_noise: str = "full",
     .. math:: θ' = θ + ε D \hat g + N(0,\; 2εD - ε^2 D \hat V D)
 
     with V̂ the covariance of ĝ, estimated from the rows of each batch. With D the inverse of the information the noise
-    of the minibatch takes the place of injected noise as the step grows.
+    of the minibatch takes the place of injected noise as the step grows. What is taken away is the variance of a single
+    batch, so batches have to be independent: `sc.Minibatch(..., with_replacement=True)`. Those of a shuffled pass balance
+    each other, and with large steps the draws would spread too little (a fifth at the steps of docs/choosing.md).
 
     Parameters
     ----------

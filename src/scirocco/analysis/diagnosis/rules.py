@@ -187,7 +187,8 @@ def _mixing(
             )
         ]
     condition = measures.get("condition")
-    slow = condition is not None and condition > 100 and not about["preconditioned"] and not under_way
+    stiff = condition is not None and condition > 100 and not about["preconditioned"]
+    slow = stiff and not under_way
     shape = (
         f" Curvatures differ by a factor {condition:.2g}: the flattest direction takes that many times as long as the "
         "stiffest."
@@ -205,6 +206,8 @@ def _mixing(
             else ", or start at the mode (sc.ControlVariates does)"
         )
         advice = f"Use num_burnin={2 * about['num_steps']:,} or more{near}."
+        if stiff:
+            advice += f" Curvatures differ by a factor {condition:.2g}: the way is shorter with step_size=\"auto\"."
     elif slow:
         advice = f'Use step_size="auto" or sc.Preconditioned(...), then {_times(ess)} as many draws.'
     else:
