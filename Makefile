@@ -11,14 +11,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 STAMP_MINIMAL := $(VENV_MINIMAL)/.installed
 PIP_FLAGS := --quiet --disable-pip-version-check
-PAGES = $(wildcard README.md docs/*.md)
+PAGES = README.md benchmarks/README.md   # those in docs/ are run when the documentation is built
+DOCS_FLAGS ?= -E   # everything anew; DOCS_FLAGS= builds only pages that have changed
+HTML := build/docs/html
 
 # The checks run on the CPU unless told otherwise: several workers cannot share one accelerator.
-test pages minimal: export JAX_PLATFORMS ?= cpu
+test pages docs minimal: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
+.PHONY: help demo test docs pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,11 +28,16 @@ help:  ## say what can be made
 demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a minute
 	$(BIN)/scirocco demo
 
-test: $(STAMP)  ## tests, doctests and the code on the pages (PYTEST_ARGS="-m 'not slow'" for fewer)
+test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m 'not slow'" for fewer)
 	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --doctest-modules src tests $(PYTEST_ARGS)
 	$(BIN)/python tools/run_pages.py $(PAGES)
 
-pages: $(STAMP)  ## only the code on the pages
+docs: $(STAMP)  ## the documentation: every page is run, and a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -j 2 $(DOCS_FLAGS) -d build/docs/doctrees docs $(HTML)
+	$(BIN)/python tools/check_offline.py $(HTML)
+	@echo "open $(CURDIR)/$(HTML)/index.html"
+
+pages: $(STAMP)  ## only the code in the READMEs
 	$(BIN)/python tools/run_pages.py $(PAGES)
 
 lint: $(STAMP)  ## ruff: rules and format

@@ -1,23 +1,27 @@
 """The demo with fewer rows, its numbers checked against the exact mode."""
 
+import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scirocco import demo
+from scirocco.demo import figure, showing
+from scirocco.demo.problem import NUM_FEATURES, PRIOR_VARIANCE, make_problem
 
 
 def test_laplace_is_the_mode():
-    problem = demo.make_problem(2_000, seed=1)
+    problem = make_problem(2_000, seed=1)
     x, y = problem.data["x"].astype(np.float64), problem.data["y"].astype(np.float64)
 
     def log_density(beta):
         logit = x @ beta
-        return np.sum(y * logit - np.logaddexp(0, logit)) - 0.5 * np.sum(beta**2) / demo.PRIOR_VARIANCE
+        return np.sum(y * logit - np.logaddexp(0, logit)) - 0.5 * np.sum(beta**2) / PRIOR_VARIANCE
 
-    for k in range(demo.NUM_FEATURES):
-        step = np.eye(demo.NUM_FEATURES)[k] * 1e-4
+    for k in range(NUM_FEATURES):
+        step = np.eye(NUM_FEATURES)[k] * 1e-4
         up, down = log_density(problem.mode + step), log_density(problem.mode - step)
         here = log_density(problem.mode)
         assert abs(up - down) / 2e-4 * problem.sd[k] < 1e-4, "the gradient vanishes at the mode"
@@ -25,7 +29,7 @@ def test_laplace_is_the_mode():
 
 
 def test_data_come_from_the_seed_alone():
-    first, again, other = (demo.make_problem(100, seed) for seed in (3, 3, 4))
+    first, again, other = (make_problem(100, seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first.data["x"], again.data["x"])
     assert not np.array_equal(first.data["y"], other.data["y"])
 
@@ -36,7 +40,7 @@ def test_autocorrelation_of_a_known_process(seed):
     noise = rng.normal(size=chains.shape)
     for step in range(1, chains.shape[1]):
         chains[:, step] = 0.8 * chains[:, step - 1] + noise[:, step]
-    np.testing.assert_allclose(demo.autocorrelation(chains, 6), 0.8 ** np.arange(6), atol=0.05)
+    np.testing.assert_allclose(figure.autocorrelation(chains, 6), 0.8 ** np.arange(6), atol=0.05)
 
 
 def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
@@ -50,18 +54,33 @@ def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
     inside = (np.abs(done.problem.truth - done.problem.mode) < 5 * done.problem.sd).all()
     assert inside, "the truth lies within the posterior"
     assert done.picture.read_bytes().startswith(b"\x89PNG")
+    page = done.page.read_text()
+    assert done.page == tmp_path / "out" / "demo.html" and "Posterior draws by SGLD" in page and "beta[11]" in page
     shown = capsys.readouterr().out
-    for words in ("β₁₁", "R-hat", "ESS", "mean-mode", "What to type next", "scirocco reproduce --list"):
+    for words in ("β₁₁", "R-hat", "ESS", "mean-mode", "What to type next", done.page.resolve().as_uri()):
         assert words in shown
 
 
 def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert demo._save(None, None, tmp_path) is None
+    monkeypatch.setattr(showing.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
+    page, picture = showing._save(None, None, tmp_path)
+    assert picture is None and [path.name for path in tmp_path.iterdir()] == [page.name] == ["demo.html"]
     shown = capsys.readouterr().out
     assert "no figure" in shown and "scirocco[plot]" in shown
 
 
+def test_ctrl_c_while_it_is_saved_leaves_nothing(tmp_path, monkeypatch):
+    def pressed(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(showing.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
+    monkeypatch.setattr(showing, "save_figure", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        showing._save(None, None, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("number", [0, 7, 11])
 def test_subscripts(number):
-    assert demo._subscript(number).translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")) == str(number)
+    assert figure.subscript(number).translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")) == str(number)

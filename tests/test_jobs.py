@@ -75,7 +75,7 @@ def test_from_the_file_to_the_draws_and_on(folder, capsys):
     status, out, err = call(capsys, "sample", folder / "job.toml")
     assert (status, err) == (0, "")
     assert "2 chains × 60 draws" in out
-    assert "ess_bulk" in out
+    assert "R-hat" in out
     run = sc.load(folder / "run")
     assert run.configuration["sampler"]["step_size"]["name"] == "Polynomial"
     status, out, _ = call(capsys, "resume", folder / "run", "--num-samples", 90)
@@ -301,3 +301,36 @@ def test_a_module_that_fails_is_told_in_one_line(folder, capsys):
     status, _, err = call(capsys, "sample", folder / "job.toml")
     assert status == 2 and len(err.splitlines()) == 1
     assert "ZeroDivisionError" in err and "fails_on_import.py, line 2" in err
+
+
+@pytest.mark.parametrize("name", jobs.EXAMPLES)
+def test_examples_work(name, tmp_path, capsys, quick_compiler):
+    """As they are printed, as soon as the rows are there."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(["sample", "--example", name])
+    text = capsys.readouterr().out
+    assert end.value.code == 0 and max(map(len, text.splitlines())) <= 80
+    (tmp_path / "job.toml").write_text(text.replace('data = "rows"', 'data = "rows.npz"'))
+    code = [line[4:] for line in text.splitlines() if line.startswith("#   ")]
+    module = f"regression_of_{name}"  # Python keeps what it has imported
+    (tmp_path / f"{module}.py").write_text("\n".join(code))
+    (tmp_path / "job.toml").write_text(
+        (tmp_path / "job.toml").read_text().replace("regression:", f"{module}:")
+    )
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 2)).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", x=x, y=rng.integers(0, 2, 300).astype(np.float32))
+    options = {"num_samples": 8, "num_burnin": 2, "num_chains": 1}
+    job = jobs.read_job(tmp_path / "job.toml", options)
+    assert job.options["num_samples"] == 8
+    if name in ("logistic", "own"):  # the others differ in the model only, which has been made by now
+        assert jobs.start(job, progress=False).num_draws == 8
+
+
+def test_an_example_with_a_slip(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["sample", "--example", "logstic"])
+    assert end.value.code == 2 and "Did you mean `logistic`?" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        cli.main(["sample"])
+    assert end.value.code == 2 and "--example logistic > job.toml" in capsys.readouterr().err

@@ -6,7 +6,8 @@ The front door: everything public is here, or in the modules named here.
 import importlib
 from typing import Any
 
-from scirocco import data, diffusions, errors, reducers, simplex, transforms
+# `_interrupt` comes first: the others import JAX, which takes seconds
+from scirocco import _interrupt, data, diffusions, errors, reducers, simplex, transforms  # noqa: F401
 from scirocco._version import __version__
 from scirocco.estimators import (
     SAGA,

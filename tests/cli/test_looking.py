@@ -1,5 +1,6 @@
 """`scirocco diagnose`, `report` and `cite`: what reaches the library, and what is printed."""
 
+import shutil
 import sys
 import types
 
@@ -11,7 +12,11 @@ from scirocco import analysis, cli, estimators, experiments, models, samplers, s
 from scirocco.analysis.diagnosis import Diagnosis
 from scirocco.cli import benchmark
 from scirocco.cli.citing import EXPERIMENTS, WORKS, find, works
+from scirocco.cli.clusters_names import kept_names
 from scirocco.cli.references import REFERENCES
+from scirocco.run import family, list_runs
+from scirocco.run.family import CHAINS, SHARDS
+from scirocco.run.listing import smallest_ess
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ def test_report(fitted, pages, say, monkeypatch, tmp_path):
     assert say("report", fitted.clusters, "--open")[0] == 0
     beside = fitted.clusters.with_name("clusters.html")
     assert opened == [beside.resolve().as_uri()]
-    assert [page[2]["names"] for page in pages] == [None, ["wide", "high"]]
+    assert [page[2]["names"] for page in pages] == [None, ("wide", "high")]
     status, _, err = say("report", fitted.run, "--out", tmp_path / "page.txt")
     assert status == 2 and "must end in .html" in err
 
@@ -119,7 +124,7 @@ def test_bench_measures(quick_compiler):
     rows = {"x": rng.normal(size=(100, 50)).astype(np.float32), "y": np.zeros(100, np.float32)}
     assert benchmark._speed(rows, sc.Minibatch(10), 4_000) > 0
     line = benchmark.Line("SGLD", 5, 1.0, 5.0, 0.1, 0.7, 0.2)
-    assert line.limit == "memory" and line._replace(memory=0.1).limit.startswith("exp and log")
+    assert line.limit == "memory" and line._replace(memory=0.1).limit == "the rest"
 
 
 def test_ctrl_c_before_a_command_listens(monkeypatch, say):
@@ -128,7 +133,7 @@ def test_ctrl_c_before_a_command_listens(monkeypatch, say):
     def pressed(*words, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("scirocco.cli.citing.works", pressed)
+    monkeypatch.setattr("scirocco.cli.citing.find", pressed)
     status, out, err = say("cite", "SGLD")
     assert (status, out, err) == (130, "", "scirocco: interrupted.\n")
 
@@ -138,3 +143,48 @@ def test_every_command_is_known_to_the_front_page(say):
     from typer.main import get_command
 
     assert all(name in out for name in get_command(cli.app).commands)
+
+
+def test_what_cannot_be_resumed_from_a_file(fitted, say):
+    """Models with a loop of their own: the command that goes on with them is named."""
+    for path, command in ((fitted.topics, "topics fit"), (fitted.clusters, "cluster fit")):
+        status, _, err = say("resume", path)
+        assert status == 2 and f"scirocco {command} ... --out {path} --resume" in err
+
+
+def test_names_of_columns_belong_to_one_run(fitted, tmp_path):
+    """A run that replaces another does not inherit its names; no stranger lies beside the draws."""
+    run = tmp_path / "clusters"
+    shutil.copytree(fitted.clusters, run)
+    assert kept_names(run) == ("wide", "high")
+    family.clear(run)  # refuses what is not a run's own
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    models.DPMixture("gaussian", seed=0).fit(rows, num_epochs=2, store=run, progress=False)
+    assert kept_names(run) is None
+
+
+def test_chains_in_folders_are_one_run(tmp_path, say):
+    """As `sc.load` opens them; shards too, with the ESS of the worst."""
+    run = draw(tmp_path / "one")
+    for kind in (CHAINS, SHARDS):
+        folder = tmp_path / kind.name
+        page = {"count": 2, "num_rows": [50] * 2, "transformed": False}
+        kind.begin(str(folder), page, resume=False, overwrite=False)
+        (begun,) = list_runs(folder)
+        assert (begun["kind"], begun["status"], begun["draws"]) == (kind.name, "not begun", 0)
+        for number in range(2):
+            run.save(kind.path(str(folder), number))
+    chains, one, shards = list_runs(tmp_path)
+    assert [entry["kind"] for entry in (chains, one, shards)] == ["chains", "run", "subposteriors"]
+    assert (chains["num_chains"], chains["draws"], chains["status"]) == (2, 40, "complete")
+    assert chains["smallest_ess"] == smallest_ess(sc.load(tmp_path / "chains"))
+    assert shards["smallest_ess"] == pytest.approx(one["smallest_ess"])
+    out = say("runs", tmp_path)[1]
+    assert len([line for line in out.splitlines() if "SGLD" in line]) == 3 and "2 in 2 shards" in out
+
+
+def draw(path):
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    rows = np.linspace(-1.0, 1.0, 50, dtype=np.float32)
+    method = {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(10)}
+    return sc.sample(model, rows, np.float32(0.1), num_samples=40, store=path, progress=False, **method)

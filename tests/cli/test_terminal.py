@@ -1,6 +1,7 @@
-"""Ctrl-C in a real terminal: exit status 130, no stack trace, and what survives.
+"""Ctrl-C in a real terminal while a command draws: exit status 130, no stack trace, and what survives.
 
 All commands that take long are started at once, each in a pseudo-terminal, and interrupted when they are at work.
+Commands that end before one can press are in `test_terminal_short.py`.
 """
 
 import os
@@ -25,9 +26,10 @@ MANY = 100_000_000
 
 
 # a program that takes the terminal it was given as its own, so that Ctrl-C reaches it, and becomes the command;
-# forking from here instead (pexpect.spawn) is not safe once JAX has threads
+# forking from here instead (pexpect.spawn) is not safe once JAX has threads. Who runs the tests may ignore Ctrl-C.
 TAKE = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); "
     "os.execv(sys.executable, [sys.executable, '-m', 'scirocco', *sys.argv[1:]])"
 )
 

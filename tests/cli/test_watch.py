@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.cli.watch_state import WAITING, curves, effective, read_state
+from scirocco.cli.watch_state import curves, effective, read_state
 from scirocco.cli.watching import Watch, follow, frame, sparkline
 from scirocco.run.family import CHAINS, SHARDS
-from scirocco.run.listing import smallest_ess
+from scirocco.run.listing import NOT_BEGUN, smallest_ess
 
 DATA = np.linspace(-1.0, 1.0, 50, dtype=np.float32)
 
@@ -69,8 +69,8 @@ def test_without_scores_the_gradient_norm_is_drawn(tmp_path):
 def test_a_folder_of_chains(tmp_path):
     family(tmp_path / "chains", CHAINS, [0], 2)
     state = read_state(tmp_path / "chains")
-    assert [part.status for part in state.parts] == ["complete", WAITING]
-    assert (state.status, state.share, effective(state)) == (WAITING, 0.5, None)
+    assert [part.status for part in state.parts] == ["complete", NOT_BEGUN]
+    assert (state.status, state.share, effective(state)) == (NOT_BEGUN, 0.5, None)
     draw(CHAINS.path(str(tmp_path / "chains"), 1))
     state = read_state(tmp_path / "chains")
     assert (state.status, state.share) == ("complete", 1.0)

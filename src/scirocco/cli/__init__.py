@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from scirocco import __version__
+from scirocco import __version__, _interrupt
 from scirocco.cli import _ending
 from scirocco.cli._typer import JSON, print_json, typer
 from scirocco.cli.benchmark import bench
@@ -63,6 +63,7 @@ def version(as_json: Annotated[bool, JSON] = False) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    _interrupt.release()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, _ending.Abort):
         _ending.leave("interrupted.", own_process=arguments is None)
     else:
+        _interrupt.guard()  # the interpreter takes its time to go
         sys.exit(status or 0)
 
 

@@ -12,18 +12,21 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from scirocco._interrupt import STATUS as INTERRUPTED
 from scirocco.cli._typer import typer
 
-WRONG, INTERRUPTED = 2, 130
+WRONG = 2
 STATUSES = (
     "Exit status: 0 all is well; 1 a claim or a check does not hold (`reproduce`, `diagnose`), or a run that was "
     "watched ended badly; 2 the command cannot be carried out (wrong usage, a missing or damaged file, a chain that "
-    "left the finite numbers); 130 Ctrl-C, after which every committed draw is still there."
+    "left the finite numbers); 130 Ctrl-C, after which every committed draw is still there; 141 whoever read the "
+    "output has gone."
 )
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's own, wherever this typer has it from
 Abort: type[BaseException] = typer.Abort
 _NO_SUCH = re.compile(r"No such (option|command):? ['\"]?([^'\"\s]+?)['\"]?(\.|\s|$)")
+_AGAIN_SECONDS = 2.0
 
 
 class Interrupted(BaseException):
@@ -31,27 +34,88 @@ class Interrupted(BaseException):
 
 
 class Group(typer.core.TyperGroup):
-    """Commands whose Ctrl-C reaches `main`; Typer would make it an exit without a word."""
+    """Commands that Ctrl-C ends with one line; Typer would make it an exit without a word."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            return super().invoke(ctx)
+            with ending_at_once("interrupted."):
+                done = super().invoke(ctx)
+                sys.stdout.flush()
+                return done
         except KeyboardInterrupt:
             raise Interrupted("interrupted.") from None
+        except BrokenPipeError:
+            return leave_unheard()
+
+
+class _Pressed:
+    """Ctrl-C while a command is at work.
+
+    An exception alone would get lost when the signal comes during a garbage collection: JAX is told of each, and what
+    is raised in its callback is dropped. An import may make an ImportError of it. So it is remembered, and raised
+    again until the command has ended.
+    """
+
+    def __init__(self, words: str):
+        self.words = words
+        self.yes = False
+        self._again: threading.Timer | None = None
+
+    def __call__(self, number: int, frame: Any) -> None:
+        self.yes = True
+        self._again = threading.Timer(_AGAIN_SECONDS, _press)
+        self._again.daemon = True
+        self._again.start()
+        raise Interrupted(self.words)
+
+    def heard(self) -> None:
+        """No more reminders."""
+        if self._again is not None:
+            self._again.cancel()
+
+
+def _press() -> None:
+    """Ctrl-C from another thread; where that exists in a way that also ends a sleep."""
+    if os.name == "posix":
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager
 def ending_at_once(words: str) -> Iterator[None]:
-    """Ctrl-C ends everything, also where it would only end the first of several runs and let the rest go on."""
-    if threading.current_thread() is not threading.main_thread():
+    """Ctrl-C ends everything, also where it would only end the first of several runs and let the rest go on.
+
+    Where it is ignored (a command that a script has put into the background), it stays so.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
         yield
         return
-
-    def stop(number: int, frame: Any) -> None:
+    pressed = _Pressed(words)
+    signal.signal(signal.SIGINT, pressed)
+    try:
+        yield
+    except Exception as error:
+        if pressed.yes:
+            raise Interrupted(words) from error
+        raise
+    finally:
+        pressed.heard()
+        signal.signal(signal.SIGINT, before)
+    if pressed.yes:
         raise Interrupted(words)
 
-    before = signal.signal(signal.SIGINT, stop)
+
+@contextlib.contextmanager
+def ending_with_its_draws() -> Iterator[None]:
+    """Ctrl-C is left to the run, which keeps its draws and ends."""
+    before = signal.getsignal(signal.SIGINT)
+    if not isinstance(before, _Pressed):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
@@ -74,9 +138,16 @@ def leave(message: str, own_process: bool) -> None:
         fail(message, INTERRUPTED)
     finally:
         if own_process:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            with contextlib.suppress(OSError):  # whoever read it is gone
+                sys.stdout.flush()
+                sys.stderr.flush()
             os._exit(INTERRUPTED)
+
+
+def leave_unheard() -> None:
+    """Whoever read the output has gone (`scirocco runs | head -1`): as other programs do, without a word."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(128 + 13)
 
 
 def mistake(error: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from scirocco._extras import require
@@ -28,9 +30,24 @@ def print_json(value: Any) -> None:
     """Plain values; numbers that JSON does not know (NaN, infinity) become null."""
     import json
 
-    from scirocco.experiments.base import to_json
+    from scirocco._showing import to_json
 
-    print(json.dumps(to_json(value), indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(to_json(value, digits=None), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-__all__ = ["JSON", "OUT", "RUN", "print_json", "typer"]
+def width() -> int:
+    """Of the terminal; a pipe or a log has none of its own, and gets that of the tables."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
+
+
+def print_wrapped(text: str) -> None:
+    """Lines broken at the width, at blanks only, and further in than they begin."""
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        parts = textwrap.wrap(
+            line, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        print("\n".join(parts))
+
+
+__all__ = ["JSON", "OUT", "RUN", "print_json", "print_wrapped", "typer", "width"]

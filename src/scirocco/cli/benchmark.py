@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from scirocco.cli._ending import ending_at_once
-from scirocco.cli._typer import JSON, print_json, typer
+from scirocco.cli._typer import JSON, print_json, print_wrapped, typer
 
 _COLUMNS = 50
 _ROWS, _QUICK_ROWS = 200_000, 20_000
@@ -33,14 +34,14 @@ class Line(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """What to blame."""
+        """What to blame; the rest are exp and log of each row, and moving rows."""
         shares = {
-            "overhead of a step": self.overhead,
+            "overhead": self.overhead,
             "memory": self.memory,
             "arithmetic": self.arithmetic,
         }
         worst = max(shares, key=lambda name: shares[name])
-        return worst if shares[worst] >= 0.3 else "exp and log of each row, and moving rows"
+        return worst if shares[worst] >= 0.3 else "the rest"
 
 
 class Machine(NamedTuple):
@@ -64,6 +65,8 @@ def bench(
     Example: scirocco bench --quick
     """
     with ending_at_once("interrupted; nothing was measured."):
+        if sys.stderr.isatty():
+            print("measuring ...", file=sys.stderr)
         machine = measure_machine()
         lines = measure(_QUICK_ROWS if quick else _ROWS, 2_000 if quick else 10_000, machine)
     if as_json:
@@ -108,7 +111,7 @@ def measure(num_rows: int, num_steps: int, machine: Machine) -> list[Line]:
     data = {"x": x, "y": y}
     floor = 1.0 / _speed(data, Minibatch(1), num_steps)
     lines = []
-    for name, kind, passes in (("SGLD", Minibatch, 1), ("SGLD, control variates", ControlVariates, 2)):
+    for name, kind, passes in (("SGLD", Minibatch, 1), ("SGLD-CV", ControlVariates, 2)):
         for size in _BATCHES:
             # as many rows for every size, within reason
             steps = max(num_steps // 20, min(num_steps, num_steps * 500 // size))
@@ -160,7 +163,7 @@ def _speed(data: dict[str, np.ndarray], estimator: Any, num_steps: int) -> float
 
 
 def _show(machine: Machine, lines: list[Line]) -> None:
-    from scirocco.experiments.tables import print_table
+    from scirocco._showing import print_table
 
     print(
         f"{platform.machine()}, {machine.cores} cores, JAX on {machine.backend}: long sums "
@@ -179,9 +182,10 @@ def _show(machine: Machine, lines: list[Line]) -> None:
         ]
         for line in lines
     ]
-    shares = [f"  % {name}" for name in ("overhead", "memory", "arithmetic")]
-    columns = ["method", "batch", "  steps/s", "  million rows/s", *shares, "  limited by"]
+    shares = [f"  {name}\n  %" for name in ("overhead", "memory", "arithmetic")]
+    columns = ["method", "batch", "  steps/s", "  million\n  rows/s", *shares, "  limited by"]
     print_table("One chain, 50 columns", columns, rows, right=range(1, 7))
-    print(
-        "Shares of a step that a step on one row, reading the batch, and its products would take on their own."
+    print_wrapped(
+        "Shares of a step that a step on one row (overhead), reading the batch and its products would take on their "
+        "own; the rest are exp and log of each row, and moving rows. CV: control variates."
     )

@@ -90,7 +90,8 @@ WORKS: dict[str, Work] = {
         {
             "zero_variance": ("zero-variance control variates after the run", ("mira2013", "baker2019")),
             "ksd": ("the kernel Stein discrepancy", ("gorham2017",)),
-            "tune": ("step sizes tuned by a bandit", ("coullon2021",)),
+            "tune": ("step sizes tuned by a bandit", ("coullon2023",)),
+            "subposteriors": ("a posterior for each part of the data", ("scott2016", "neiswanger2014")),
             "consensus": ("consensus Monte Carlo", ("scott2016",)),
             "gaussian_product": (
                 "the product of normal approximations of subposteriors",
@@ -117,29 +118,32 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "dp-msweb": ("baker2018",),
     "cost-in-n": ("baker2018thesis", "baker2019"),
     "zero-variance": ("baker2018thesis", "baker2019", "mira2013"),
-    "tuning": ("coullon2021",),
+    "tuning": ("coullon2023",),
     "logistic-covertype": ("baker2018thesis", "baker2019", "baker2019r"),
     "bpmf-movielens": ("baker2018thesis", "baker2019", "chen2014"),
     "bnn-mnist": ("baker2018thesis", "baker2019r"),
     "posterior-bias": ("scirocco",),
+    "divide-and-conquer": ("baker2018thesis", "scott2016", "neiswanger2014", "wang2013"),
 }
 
 
 def works() -> dict[str, Work]:
     """Everything that can be cited, by name."""
-    from scirocco.experiments import ALL
+    return {name: work(name) for name in (*WORKS, *EXPERIMENTS)}
 
-    shown = {
-        name: Work("experiment", f"the experiment «{each.title}» ({each.figure})", EXPERIMENTS[name])
-        for name, each in ALL.items()
-        if name in EXPERIMENTS
-    }
-    return WORKS | shown
+
+def work(name: str) -> Work:
+    """What a name stands for."""
+    if name in WORKS:
+        return WORKS[name]
+    from scirocco.experiments import ALL  # takes a while
+
+    return Work("experiment", f"the experiment «{ALL[name].title}» ({ALL[name].figure})", EXPERIMENTS[name])
 
 
 def find(name: str) -> str:
     """The name as it is written here; capitals and `-`, `_` do not matter."""
-    known = {_plain(each): each for each in works()}
+    known = {_plain(each): each for each in (*EXPERIMENTS, *WORKS)}
     if _plain(name) in known:
         return known[_plain(name)]
     close = difflib.get_close_matches(_plain(name), known, 1, cutoff=0.5)
@@ -155,10 +159,10 @@ def _plain(name: str) -> str:
 
 def sentence(name: str) -> str:
     """For the methods section of a paper."""
-    work = works()[name]
-    cited = ", ".join(f"{REFERENCES[key].short} \\cite{{{key}}}" for key in work.keys if key != "scirocco")
+    what = work(name)
+    cited = ", ".join(f"{REFERENCES[key].short} \\cite{{{key}}}" for key in what.keys if key != "scirocco")
     tool = "scirocco \\cite{scirocco}"
-    return f"We used {work.sentence}{f' [{cited}]' if cited else ''}, as implemented in {tool}."
+    return f"We used {what.sentence}{f' [{cited}]' if cited else ''}, as implemented in {tool}."
 
 
 def cite(
@@ -175,23 +179,23 @@ def cite(
 
     Example: scirocco cite SGHMC ControlVariates
     """
-    from scirocco.experiments.tables import print_table
+    from scirocco._showing import print_table
 
     if list_them:
         known = works()
         if as_json:
-            print_json({name: work._asdict() for name, work in known.items()})
+            print_json({name: each._asdict() for name, each in known.items()})
             return
         rows = [
-            [name, work.kind, ", ".join(REFERENCES[key].short for key in work.keys)]
-            for name, work in known.items()
+            [name, each.kind, ", ".join(REFERENCES[key].short for key in each.keys)]
+            for name, each in known.items()
         ]
         print_table("scirocco cite NAME", ["name", "what", "papers"], rows)
         return
     if not names:
         raise InvalidValueError("cite what? Give a name, such as SGLD; `scirocco cite --list` shows all.")
     found = [find(name) for name in names]
-    keys = dict.fromkeys([key for name in found for key in works()[name].keys] + ["scirocco"])
+    keys = dict.fromkeys([key for name in found for key in work(name).keys] + ["scirocco"])
     if as_json:
         entries = {key: REFERENCES[key].bibtex(key) for key in keys}
         print_json({"sentences": {name: sentence(name) for name in found}, "bibtex": entries})

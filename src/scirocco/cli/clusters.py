@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+
 from scirocco.cli import clusters_fit
+from scirocco.cli._files import write_whole
 from scirocco.cli._typer import JSON, print_json, typer
 from scirocco.errors import InvalidValueError
 
@@ -108,6 +111,7 @@ def cluster_predict(
     ],
     columns: Annotated[str | None, _COLUMNS] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """The most probable cluster of every row, and its probability.
 
@@ -126,5 +130,9 @@ def cluster_predict(
     chances = opened.model.predict_proba(rows.X)
     labels = chances.argmax(axis=1)
     lines = [f"{n},{label},{chances[n, label]:.4g}" for n, label in enumerate(labels)]
-    out.write_text("\n".join(["row,cluster,probability", *lines]) + "\n")
-    print(f"{len(labels):,} rows in {len(set(labels.tolist()))} clusters: {out}")
+    write_whole(out, "\n".join(["row,cluster,probability", *lines]) + "\n")
+    sizes = {int(label): int((labels == label).sum()) for label in np.unique(labels)}
+    if as_json:
+        print_json({"run": str(run), "path": str(out), "num_rows": len(labels), "rows_of_cluster": sizes})
+    else:
+        print(f"{len(labels):,} rows in {len(sizes)} clusters: {out}")

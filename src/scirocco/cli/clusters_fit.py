@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.cli._ending import INTERRUPTED
+from scirocco.cli._ending import INTERRUPTED, ending_with_its_draws
 from scirocco.cli._typer import print_json, typer
+from scirocco.cli.clusters_names import keep_names
 from scirocco.errors import InvalidValueError
 
-COLUMNS = "columns.txt"
-"""Beside the draws: the names of columns or words, one a line; draws have none."""
 _TABLES = (".csv", ".parquet", ".arrow", ".feather", ".zarr", ".npy")
 _BASES = ("auto", "multinomial", "gaussian")
 
@@ -58,7 +58,8 @@ def run(
         for note in (f"{rows.X.shape[0]:,} rows, {rows.X.shape[1]:,} columns, base {rows.base}", *rows.notes):
             print(note, flush=True)
     try:
-        model.fit(rows.X, **length, store=out, resume=resume, overwrite=overwrite)
+        with ending_with_its_draws():
+            model.fit(rows.X, **length, store=out, resume=resume, overwrite=overwrite)
         interrupted = model.run_ is not None and model.run_.status == "interrupted"
     except (KeyboardInterrupt, InvalidValueError):
         # interrupted in its burn-in, a run has no clusters to show but can be gone on with
@@ -66,10 +67,10 @@ def run(
             raise
         interrupted = True
     finally:
-        if rows.names is not None and holds_run(out):
-            (out / COLUMNS).write_text("\n".join(rows.names) + "\n", "utf-8")
+        keep_names(out, rows.names)
     if interrupted:
-        print(f"Interrupted. To go on with {out}, give the same command again with --resume.")
+        words = f"Interrupted. To go on with {out}, give the same command again with --resume."
+        print(words, file=sys.stderr if as_json else sys.stdout)
         raise typer.Exit(INTERRUPTED)
     opened = clusters_tables.open_mixture(out, None)
     found = clusters_tables.profiles(opened)

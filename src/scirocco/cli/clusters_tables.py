@@ -8,8 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.cli.clusters_fit import COLUMNS
+from scirocco.cli._typer import width
+from scirocco.cli.clusters_names import kept_names
+from scirocco.cli.topics_tables import flow
 from scirocco.errors import InvalidValueError
+
+_NUMBERS = 34
+"""Characters of a table that the columns before the words take."""
 
 
 class Opened(NamedTuple):
@@ -60,15 +65,14 @@ def open_mixture(path: Path, vocabulary: Path | None) -> Opened:
 
 
 def _names(path: Path, vocabulary: Path | None, count: int) -> tuple[str, ...] | None:
-    file = vocabulary if vocabulary is not None else path / COLUMNS
-    if vocabulary is None and not file.exists():
-        return None
+    if vocabulary is None:
+        return kept_names(path)
     try:
-        names = tuple(file.read_text("utf-8").splitlines())
+        names = tuple(vocabulary.read_text("utf-8").splitlines())
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{file} cannot be read ({error}).") from error
+        raise InvalidValueError(f"{vocabulary} cannot be read ({error}).") from error
     if len(names) != count:
-        raise InvalidValueError(f"{file} has {len(names):,} names, the mixture has {count:,} columns.")
+        raise InvalidValueError(f"{vocabulary} has {len(names):,} names, the mixture has {count:,} columns.")
     return names
 
 
@@ -89,7 +93,7 @@ def profiles(opened: Opened, num_typical: int = 6, interval: float = 0.9) -> lis
 
 
 def _real(model: Any) -> bool:
-    return "means" in model._family.parameters
+    return model.base_ == "gaussian"
 
 
 def _name(opened: Opened, column: int) -> str:
@@ -110,14 +114,14 @@ def _typical(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def print_clusters(opened: Opened, shown: Sequence[Profile], total: int, interval: float) -> None:
     """A line for each cluster."""
-    from scirocco.experiments.tables import print_table
+    from scirocco._showing import print_table
 
     rows = [
         [
             f" {cluster.label} ",
             f" {100 * cluster.weight:.1f} ",
             f" {100 * cluster.low:.1f}–{100 * cluster.high:.1f} ",
-            "  " + ", ".join(_item(opened, item) for item in cluster.typical),
+            flow([_item(opened, item) for item in cluster.typical], width() - _NUMBERS),
         ]
         for cluster in shown
     ]
@@ -129,7 +133,7 @@ def print_clusters(opened: Opened, shown: Sequence[Profile], total: int, interva
         if _real(opened.model)
         else "probability in % (times that of all)"
     )
-    columns = ["cluster", "weight %", f"{100 * interval:g} % interval", f"  {what}"]
+    columns = ["cluster", "weight %", f"{100 * interval:g} % interval", what]
     title = f"{some}, {chains} with {opened.num_draws} draws{so_far}"
     print_table(title, columns, rows, right=(0, 1, 2))
     low, high = opened.model.num_clusters(interval)

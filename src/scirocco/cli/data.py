@@ -34,6 +34,7 @@ def data_convert(
     dtype: Annotated[str | None, typer.Option("--dtype", help="float64 keeps double precision.")] = None,
     memory: Annotated[float, typer.Option("--memory", min=0.01, help="GiB to use.")] = 1.0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a data folder.")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Make a data folder from a file, in one pass that also shuffles the rows.
 
@@ -52,7 +53,10 @@ def data_convert(
         memory=int(memory * 2**30),
         overwrite=overwrite,
     )
-    print(data.describe(made))
+    if as_json:
+        print_json(_as_json(made))
+    else:
+        print(data.describe(made))
 
 
 def _columns(text: str) -> tuple[str, list[str] | str]:
@@ -116,16 +120,26 @@ def data_list(
         Path | None,
         typer.Option("--data", metavar="DIR", help="Where to look, instead of SCIROCCO_DATA and the cache."),
     ] = None,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """List the data sets of the papers, and say which are on this machine.
 
     Example: scirocco data list --data ~/data
     """
     from scirocco import datasets
-    from scirocco.experiments.tables import print_table
+    from scirocco._showing import print_table
 
-    rows = []
-    for entry in datasets.ENTRIES.values():
-        size = sum(file.size for file in entry.files) / 1e6
-        rows.append([entry.name, f"{size:,.1f} MB", datasets.state(entry, data), entry.origin])
+    found: list[dict[str, Any]] = [
+        {
+            "name": entry.name,
+            "bytes": sum(file.size for file in entry.files),
+            "here": datasets.state(entry, data),
+            "origin": entry.origin,
+        }
+        for entry in datasets.ENTRIES.values()
+    ]
+    if as_json:
+        print_json(found)
+        return
+    rows = [[x["name"], f"{x['bytes'] / 1e6:,.1f} MB", x["here"], x["origin"]] for x in found]
     print_table("Data sets", ["name", "size", "here", "made from"], rows)

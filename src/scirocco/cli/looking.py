@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from scirocco.cli._typer import JSON, RUN, print_json, typer
+from scirocco.cli._typer import JSON, RUN, print_json, print_wrapped, typer
 from scirocco.errors import InvalidValueError
 
 
@@ -17,7 +17,7 @@ def runs(
 
     Example: scirocco runs results
     """
-    from scirocco.experiments.tables import print_table
+    from scirocco._showing import print_table
     from scirocco.run import list_runs
 
     found = list_runs(path)
@@ -34,11 +34,12 @@ def runs(
 def _run_row(run: dict[str, Any]) -> list[str]:
     if "error" in run:
         return [run["path"], "", "", "", "", "", "", f"damaged: {run['error']}"]
-    size, ess = run["step_size"], run["smallest_ess"]
+    size, ess = run.get("step_size", ""), run["smallest_ess"]
+    shards = f" in {run['members']} shards" if run["kind"] == "subposteriors" else ""
     return [
         run["path"],
-        f"{run['sampler']}, {run['estimator']}",
-        str(run["num_chains"]),
+        f"{run['sampler']}, {run['estimator']}" if "sampler" in run else "",
+        f"{run['num_chains']}{shards}",
         f"{run['draws']:,} of {run['num_samples']:,}",
         f"{run['percent']:.0f} %",
         f"{size:.3g}" if isinstance(size, float) else "" if isinstance(size, str) else "see report",
@@ -51,6 +52,7 @@ def watch(
     path: Annotated[Path, RUN],
     once: Annotated[bool, typer.Option("--once", help="Print where it stands, and stop.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs; with --once.")] = False,
 ) -> None:
     """Watch a run from its folder alone, from another shell or another machine: progress, scores, ESS, chains.
 
@@ -62,6 +64,13 @@ def watch(
     """
     from scirocco.cli.watching import ENDED_WELL, follow
 
+    if as_json:
+        if not once:
+            raise InvalidValueError("--json says where a run stands now: add --once.")
+        from scirocco.cli.watch_state import as_plain, read_state
+
+        print_json(as_plain(read_state(path)))
+        return
     status = follow(path, once=once, every=every)
     if not once and status not in ENDED_WELL:
         raise typer.Exit(1)
@@ -101,7 +110,7 @@ def diagnose(
     if as_json:
         print_json(_diagnosis_as_json(found, path))
     else:
-        print(found)
+        print_wrapped(str(found))
         if config is None and model is None and not isinstance(run.configuration["sampler"], str):
             written = None if _of_chains(path) else jobs.origin(path)
             how = f"--config {written}" if written is not None else "--model MODULE:OBJECT --data PATH"
@@ -166,6 +175,7 @@ def report(
         ),
     ] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Write one HTML file about a run that needs no network: what was run, diagnosis, plots, topics or clusters.
 
@@ -173,6 +183,7 @@ def report(
     """
     import webbrowser
 
+    from scirocco.cli.clusters_names import kept_names
     from scirocco.report import write
     from scirocco.run import load
     from scirocco.store import open_stored
@@ -185,17 +196,13 @@ def report(
     if not _of_chains(path):
         open_stored(path)  # a damaged one is told of before any work is done
     full = None if config is None else _diagnosis(load(path), config, None, None)
-    written = Path(write(path, where, names=_column_names(path), diagnosis=full)).resolve()
-    print(f"the report is in {written}")
+    names = None if _of_chains(path) else kept_names(path)
+    written = Path(write(path, where, names=names, diagnosis=full)).resolve()
+    if as_json:
+        print_json({"run": str(path), "path": str(written), "uri": written.as_uri()})
+    else:
+        print(f"the report is in {written}")
     if open_it:
         webbrowser.open(written.as_uri())
-    else:
+    elif not as_json:
         print(f"open it with: python -m webbrowser -t {written.as_uri()}")
-
-
-def _column_names(path: Path) -> list[str] | None:
-    """Those that `scirocco cluster fit` wrote beside its draws."""
-    from scirocco.cli.clusters_fit import COLUMNS
-
-    file = path / COLUMNS
-    return file.read_text("utf-8").splitlines() if file.is_file() else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from scirocco.cli._ending import ending_at_once
-from scirocco.cli._typer import OUT, typer
+from scirocco.cli._typer import JSON, OUT, print_json, typer
 from scirocco.errors import InvalidValueError
 
 
@@ -28,7 +31,7 @@ def demo(
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Which experiment, or `all`.", metavar="NAME")] = None,
     list_them: Annotated[bool, typer.Option("--list", help="Show the experiments and stop.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in under a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in a minute or so.")] = False,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -42,19 +45,25 @@ def reproduce(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Instead of the experiment's own.")
     ] = None,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Make a figure of the papers again, and judge what the papers say about it.
 
     Writes NAME.json and NAME.png. Exit status 1 when a claim that should hold does not. Ctrl-C ends all of it; what was
-    finished before stays written.
+    finished before stays written. `all` leaves out, and says so, what needs data or packages that are not here, and
+    ends with a table of all.
 
     Example: scirocco reproduce gaussian-mixture --quick
     """
     from scirocco import experiments
-    from scirocco.experiments import tables
+    from scirocco.experiments import series, tables
 
     if list_them:
-        tables.print_experiments(list(experiments.ALL.values()))
+        known = list(experiments.ALL.values())
+        if as_json:
+            print_json([{"name": e.name, "title": e.title, "figure": e.figure} for e in known])
+        else:
+            tables.print_experiments(known)
         return
     if name is None:
         raise InvalidValueError(
@@ -62,14 +71,33 @@ def reproduce(
         )
     chosen = experiments.find(name)
     settings = experiments.Settings(quick, data, out, seed)
-    done: list[experiments.Reproduction] = []
+    row = series.Series(settings, all_of_them=name == "all")
     for experiment in chosen:
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and not as_json:
             print(f"{experiment.title} ...", flush=True)
         with ending_at_once(
             f"interrupted; {experiment.name} was not finished, and nothing of it was written."
         ):
-            done.append(experiments.reproduce(experiment, settings))
-        tables.print_reproduction(done[-1])
-    if not all(reproduction.ok for reproduction in done):
+            made = row.add(experiment)
+        if not as_json:
+            series.print_one(made)
+    with contextlib.redirect_stdout(io.StringIO()) if as_json else contextlib.nullcontext():
+        row.finish()
+    if as_json:
+        print_json(_as_json(row))
+    if not row.ok:
         raise typer.Exit(1)
+
+
+def _as_json(row: Any) -> dict[str, Any]:
+    """What the files hold, and where they are."""
+    made = {
+        one.experiment.name: json.loads(one.record.read_text("utf-8"))
+        | {"ok": one.ok, "files": [str(one.record), str(one.picture)]}
+        for one in row.done
+    }
+    return {
+        "ok": row.ok,
+        "experiments": made,
+        "skipped": {one.experiment.name: one.why for one in row.skipped},
+    }

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from scirocco.cli._ending import INTERRUPTED, WRONG
-from scirocco.cli._typer import JSON, RUN, print_json, typer
+from scirocco.cli._ending import INTERRUPTED, WRONG, ending_with_its_draws
+from scirocco.cli._typer import JSON, RUN, print_json, print_wrapped, typer
 from scirocco.errors import InvalidValueError
 
 _MOST_SHOWN = 20
 
 
 def sample_config(
-    config: Annotated[Path, typer.Argument(help="A TOML file.", metavar="CONFIG.toml", show_default=False)],
+    config: Annotated[
+        Path | None, typer.Argument(help="A TOML file.", metavar="CONFIG.toml", show_default=False)
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")] = False,
     go_on: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
     out: Annotated[
@@ -26,23 +28,39 @@ def sample_config(
         int | None, typer.Option("--chains", min=1, help="Chains, instead of the file's.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Instead of the file's.")] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(
+            "--example", metavar="NAME", help="Print a file: logistic, linear, poisson, softmax or own."
+        ),
+    ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Draw from a posterior that a file describes; the draws go to the folder that it names.
 
     The file names the model (module:object, or logistic, linear, poisson, softmax), the data, the sampler and the
-    estimator; `python -m pydoc scirocco.jobs` shows one. Ctrl-C ends the run and keeps its draws.
+    estimator; `scirocco sample --example logistic > job.toml` makes one to begin with. Ctrl-C ends the run and keeps
+    its draws.
 
     Example: scirocco sample regression.toml --chains 4
     """
     from scirocco import jobs
 
+    if example is not None:
+        print(jobs.example(example), end="")
+        return
+    if config is None:
+        raise InvalidValueError(
+            "which file? Give CONFIG.toml; `scirocco sample --example logistic > job.toml` makes one to begin with."
+        )
     if overwrite and go_on:
         raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
     given = {"num_samples": num_samples, "num_chains": chains, "seed": seed}
     changes = {name: value for name, value in given.items() if value is not None}
     job = jobs.read_job(config, changes, out)
-    _finish(jobs.start(job, overwrite=overwrite, go_on=go_on), as_json)
+    with ending_with_its_draws():
+        run = jobs.start(job, overwrite=overwrite, go_on=go_on)
+    _finish(run, as_json)
 
 
 def resume(
@@ -63,7 +81,9 @@ def resume(
     """
     from scirocco import jobs
 
-    _finish(jobs.take_up(path, num_samples, config), as_json)
+    with ending_with_its_draws():
+        run = jobs.take_up(path, num_samples, config)
+    _finish(run, as_json)
 
 
 def _finish(run: Any, as_json: bool) -> None:
@@ -74,14 +94,31 @@ def _finish(run: Any, as_json: bool) -> None:
     elif interrupted:
         print(f"Interrupted. To go on: scirocco resume {run.path}")
     else:
-        print(run)
-        print(f"in {run.path}; open it with sc.load({str(run.path)!r})")
+        print_wrapped(str(run))
         if run.draws is not None and run.configuration["dimension"] <= _MOST_SHOWN and run.num_draws >= 4:
-            print(run.summary().to_string())
+            _print_summary(run)
+        print(f"In Python: sc.load({str(run.path)!r})\nNext: scirocco diagnose {run.path}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if run.status == "diverged":
         raise typer.Exit(WRONG)
+
+
+def _print_summary(run: Any) -> None:
+    """What is most looked at; `run.summary()` has more."""
+    from scirocco._showing import print_table
+
+    rows = [
+        [
+            f"{name} ",
+            *(f" {row[column]:.4g}" for column in ("mean", "sd", "5%", "95%")),
+            f" {row['ess_bulk']:,.0f}",
+            f" {row['r_hat']:.3f}",
+        ]
+        for name, row in run.summary(digits=None).to_dict("index").items()
+    ]
+    columns = ["", "  mean", "  sd", "  5 %", "  95 %", "  ESS", "  R-hat"]
+    print_table("Posterior", columns, rows, right=range(1, 7))
 
 
 def _as_json(run: Any) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from scirocco.cli import topics_fit, topics_tables
-from scirocco.cli._typer import typer
+from scirocco.cli._typer import JSON, print_json, typer
 from scirocco.errors import InvalidValueError
 
 topics_app = typer.Typer(invoke_without_command=True)
@@ -102,6 +101,7 @@ def topics_fit_command(
         bool, typer.Option("--resume", help="Go on with the run in RUN, if there is one; same options.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run in RUN first.")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Fit a topic model; draws go to the folder RUN while it runs, so Ctrl-C or a crash loses nothing.
 
@@ -122,7 +122,9 @@ def topics_fit_command(
     given = {name: value for name, value in options.items() if value is not None}
     words = topics_fit.Words(vocabulary, min_documents, max_share)
     topics_fit.run(
-        topics_fit.Request(corpus, out, words, length, preset, given, seed, held_out, resume, overwrite)
+        topics_fit.Request(
+            corpus, out, words, length, preset, given, seed, held_out, resume, overwrite, as_json
+        )
     )
 
 
@@ -134,7 +136,7 @@ def topics_show(
         list[int] | None, typer.Option("--topic", metavar="K", help="Only this topic; may be repeated.")
     ] = None,
     interval: Annotated[float, _INTERVAL] = 0.9,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one object.")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """The topics of a run, the largest first: words, weights, credible intervals, and R-hat with several chains.
 
@@ -153,7 +155,7 @@ def topics_show(
             raise InvalidValueError(f"there is no topic {number} in {run}: they are 0..{len(found) - 1}.")
     chosen = [each for each in found if topic is None or each.number in topic]
     if as_json:
-        print(json.dumps(topics_tables.as_json(run, opened, chosen, interval), indent=2, ensure_ascii=False))
+        print_json(topics_tables.as_json(run, opened, chosen, interval))
     elif topic:
         topics_tables.print_details(chosen, interval)
     else:
@@ -172,6 +174,7 @@ def topics_transform(
         typer.Option("--interval", min=0.01, max=0.999, help="Also bounds of credible intervals."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """The share of each topic in each document, as a table documents × topics.
 
@@ -187,11 +190,17 @@ def topics_transform(
     check_target(out, overwrite)
     model = open_run(run).model
     opened = open_corpus(corpus, model.vocabulary_ or model.n_features_in_)
-    for note in opened.corpus.notes:
-        print(note)
+    if not as_json:
+        for note in opened.corpus.notes:
+            print(note)
     found = model.transform(opened.corpus, interval=interval)
     write_shares(out, found if interval is not None else (found,), opened.names)
-    print(f"{opened.corpus.num_documents:,} documents × {model.num_topics} topics in {out}")
+    shape = (opened.corpus.num_documents, model.num_topics)
+    if as_json:
+        notes = list(opened.corpus.notes)
+        print_json({"run": str(run), "path": str(out), "shape": shape, "interval": interval, "notes": notes})
+    else:
+        print(f"{shape[0]:,} documents × {shape[1]} topics in {out}")
 
 
 @topics_app.command("compare")
@@ -205,6 +214,7 @@ def topics_compare(
         float, typer.Option("--limit", min=0.0, max=1.0, help="Topics further apart are no partners.")
     ] = 0.5,
     words: Annotated[int, typer.Option("--words", min=1, help="Words of each topic.")] = 4,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Match the topics of two runs one to one, show how far apart they are, and which have no partner.
 
@@ -224,7 +234,12 @@ def topics_compare(
             "--vocabulary."
         )
     held = None if corpus is None else open_corpus(corpus, one.vocabulary_ or one.n_features_in_).corpus
-    topics_tables.print_comparison(compare(one, other, limit), (one, other), (first, second), words)
+    found, models, paths = compare(one, other, limit), (one, other), (first, second)
+    if as_json:
+        scores = None if held is None else [model.perplexity(held) for model in models]
+        print_json(topics_tables.comparison_as_json(found, models, paths, words) | {"perplexity": scores})
+        return
+    topics_tables.print_comparison(found, models, paths, words)
     if held is not None:
-        for path, model in zip((first, second), (one, other), strict=True):
+        for path, model in zip(paths, models, strict=True):
             print(f"perplexity of {path} on {corpus}: {model.perplexity(held):,.1f}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco.cli._files import drafted
 from scirocco.errors import InvalidValueError
 
 _NAMES = ("mean", "low", "high")
@@ -28,17 +29,15 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 def write_shares(path: Path, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
     """One table (means), or three (means and bounds), each documents × topics."""
-    try:
+    with drafted(path) as draft:
         if path.suffix == ".npz":
             arrays: dict[str, Any] = dict(zip(_NAMES, tables, strict=False))
             if names is not None:
                 arrays["documents"] = np.array(names)
-            np.savez_compressed(path, **arrays)
+            np.savez_compressed(draft, **arrays)
             return
-        with open(path, "w", newline="", encoding="utf-8") as file:
+        with open(draft, "w", newline="", encoding="utf-8") as file:
             _write_csv(csv.writer(file), tables, names)
-    except OSError as error:
-        raise InvalidValueError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def _write_csv(writer: Any, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scirocco.cli._typer import typer
+from scirocco.cli._ending import INTERRUPTED, ending_with_its_draws
+from scirocco.cli._typer import print_json, typer
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -47,6 +49,11 @@ class Request(NamedTuple):
     held_out: float | None = None
     resume: bool = False
     overwrite: bool = False
+    as_json: bool = False
+
+    def say(self, words: str) -> None:
+        """To the reader; not among what a program reads."""
+        print(words, file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
 
 def run(request: Request) -> None:
@@ -63,7 +70,7 @@ def run(request: Request) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         _fit(request, model, corpus, Path(folder) / "run")
-    print("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
+    request.say("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
 
 
 def usual_epochs(num_tokens: int) -> int:
@@ -112,7 +119,7 @@ def _corpus(request: Request) -> Corpus:
     if request.corpus is None:
         if request.words.vocabulary is not None:
             raise InvalidValueError("--vocabulary belongs to a CORPUS: name one.")
-        print("Reading the docstrings of the installed packages ...", flush=True)
+        request.say("Reading the docstrings of the installed packages ...")
         return as_corpus(*embedded_corpus())
     words = request.words
     return open_corpus(
@@ -130,17 +137,20 @@ def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
     size = (
         f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
     )
-    print(size + kept_back, flush=True)
-    for note in corpus.notes:
-        print(note, flush=True)
+    for note in (size + kept_back, *corpus.notes):
+        request.say(note)
     status = _sample(request, model, fitted, held, folder)
     opened = open_run(folder)
     shown = summarise(opened, _WORDS_SHOWN)
-    topics_tables.print_overview(opened, shown[:_MOST_SHOWN], 0.9)
-    if held is not None:
-        print(f"perplexity of the {held.num_documents:,} documents held out: {model.perplexity(held):,.1f}")
-    if request.out is not None:
-        print(f"All topics: scirocco topics show {folder}")
+    score = None if held is None else model.perplexity(held)
+    if request.as_json:
+        print_json(topics_tables.as_json(folder, opened, shown, 0.9) | {"perplexity": score})
+    else:
+        topics_tables.print_overview(opened, shown[:_MOST_SHOWN], 0.9)
+        if held is not None:
+            print(f"perplexity of the {held.num_documents:,} documents held out: {score:,.1f}")
+        if request.out is not None:
+            print(f"All topics: scirocco topics show {folder}")
     if status == "interrupted":
         _say_how_to_go_on(request, folder)
 
@@ -150,17 +160,18 @@ def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, f
     from scirocco.store import holds_run, open_stored
 
     try:
-        model.fit(
-            fitted,
-            **request.length._asdict(),
-            validation=held,
-            store=folder,
-            resume=request.resume,
-            overwrite=request.overwrite,
-        )
+        with ending_with_its_draws():
+            model.fit(
+                fitted,
+                **request.length._asdict(),
+                validation=held,
+                store=folder,
+                resume=request.resume,
+                overwrite=request.overwrite,
+            )
     except KeyboardInterrupt:
         if not holds_run(folder):
-            print("Interrupted. A run by --seconds keeps nothing before its burn-in is over.")
+            request.say("A run by --seconds keeps nothing before its burn-in is over.")
         raise
     except InvalidValueError:
         # interrupted in its burn-in, a run has no topics to show but can be gone on with
@@ -173,5 +184,5 @@ def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, f
 
 def _say_how_to_go_on(request: Request, folder: Path) -> None:
     if request.out is not None:
-        print(f"Interrupted. To go on with {folder}, give the same command again with --resume.")
-    raise typer.Exit(130)
+        request.say(f"Interrupted. To go on with {folder}, give the same command again with --resume.")
+    raise typer.Exit(INTERRUPTED)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_PIPE_WIDTH = 140  # as tables have where there is no terminal
+from scirocco.cli._typer import print_wrapped, width
+
 _BAR = 30
 _AGREED = 1.1  # R-hat
 
 
 def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
     """A line or more for each topic."""
-    from scirocco.experiments.tables import print_table
+    from scirocco._showing import print_table
 
     with_share = any(topic.share is not None for topic in topics)
     with_rhat = any(topic.rhat is not None for topic in topics)
     columns = ["topic", *(["share"] if with_share else []), *(["R-hat"] if with_rhat else [])]
     left = sum(len(name) + 2 for name in columns) + 2
     items = [[_item(word) for word in topic.words] for topic in topics]
-    cells = [_flow(row, _width() - left) for row in items]
+    cells = [flow(row, width() - left) for row in items]
     rows = []
     for topic, words in zip(topics, cells, strict=True):
         row = [str(topic.number)]
@@ -42,7 +40,7 @@ def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
             f"R-hat is above {_AGREED} in {apart} of these {len(topics)} topics: there the chains do not agree, and "
             "intervals span what each of them found. Longer chains (--epochs) or fewer topics may help."
         )
-        print(textwrap.fill(advice, _width()))
+        print_wrapped(advice)
 
 
 def _unfinished(status: str) -> str:
@@ -61,24 +59,20 @@ def _rhat(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}" if value < 100 else "> 100"
 
 
-def _flow(items: Sequence[str], width: int, comma: str = ",") -> str:
+def flow(items: Sequence[str], most: int, comma: str = ",") -> str:
     """Items one after another, none broken over two lines (as a table would break them)."""
     lines = [""]
     for number, item in enumerate(items):
         text = item + (comma if number + 1 < len(items) else "")
-        if lines[-1] and len(lines[-1]) + 1 + len(text) > width:
+        if lines[-1] and len(lines[-1]) + 1 + len(text) > most:
             lines.append("")
         lines[-1] += (" " if lines[-1] else "") + text
     return "\n".join(lines)
 
 
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
-
-
 def print_details(topics: Sequence[Any], interval: float) -> None:
     """A table for each topic, a line for each word."""
-    from scirocco.experiments.tables import print_table
+    from scirocco._showing import print_table
 
     for topic in topics:
         most = max(word.high for word in topic.words)
@@ -119,13 +113,13 @@ def as_json(path: Path, opened: Any, topics: Sequence[Any], interval: float) -> 
 
 def print_comparison(found: Any, models: Sequence[Any], paths: Sequence[Path], num_words: int) -> None:
     """Matched topics, the nearest first, then those without a partner."""
-    from scirocco.experiments.tables import print_table
+    from scirocco._showing import print_table
 
     first, second = (model.top_words(num_words) for model in models)
     numbers = ["first", "second", "distance"]
-    width = (_width() - sum(len(name) + 1 for name in numbers)) // 2 - 2
+    half = (width() - sum(len(name) + 1 for name in numbers)) // 2 - 2
     rows = [
-        [f" {a} ", f" {b} ", f" {distance:.2f} ", _column(first[a], width), _column(second[b], width)]
+        [f" {a} ", f" {b} ", f" {distance:.2f} ", _column(first[a], half), _column(second[b], half)]
         for a, b, distance in found.pairs
     ]
     pairs = "1 pair" if len(rows) == 1 else f"{len(rows) or 'no'} pairs"
@@ -143,9 +137,26 @@ def print_comparison(found: Any, models: Sequence[Any], paths: Sequence[Path], n
         print("every topic has a partner")
 
 
-def _column(words: Sequence[Any], width: int) -> str:
+def comparison_as_json(
+    found: Any, models: Sequence[Any], paths: Sequence[Path], num_words: int
+) -> dict[str, Any]:
+    """The same as plain values."""
+    first, second = (model.top_words(num_words) for model in models)
+    return {
+        "runs": [str(path) for path in paths],
+        "num_words": found.num_words,
+        "pairs": [
+            pair._asdict() | {"words": [list(first[pair.first]), list(second[pair.second])]}
+            for pair in found.pairs
+        ],
+        "only_first": list(found.only_first),
+        "only_second": list(found.only_second),
+    }
+
+
+def _column(words: Sequence[Any], most: int) -> str:
     """Words in lines of a width, with a space on the left."""
-    lines = _flow([str(word) for word in words], width, "").split("\n")
+    lines = flow([str(word) for word in words], most, "").split("\n")
     return "\n".join(f" {line}" for line in lines)
 
 

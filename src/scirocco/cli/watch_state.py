@@ -10,12 +10,11 @@ import numpy as np
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.run import load
 from scirocco.run.family import CHAINS, SHARDS
-from scirocco.run.listing import smallest_ess
+from scirocco.run.listing import NOT_BEGUN, smallest_ess, worst
 from scirocco.store import holds_run, open_stored
 
 _CURVE = 400
 """Points of a curve that are read from the disk at most."""
-WAITING = "not begun"
 
 
 class Part(NamedTuple):
@@ -46,11 +45,7 @@ class State(NamedTuple):
     @property
     def status(self) -> str:
         """Running as long as a part is; else the worst that happened."""
-        found = [part.status for part in self.parts]
-        for status in ("running", "diverged", "killed", "interrupted", WAITING, "stopped"):
-            if status in found:
-                return status
-        return "complete"
+        return worst([part.status for part in self.parts])
 
     @property
     def share(self) -> float:
@@ -79,7 +74,7 @@ def read_state(path: Path) -> State:
 def _part_or_none(path: Path) -> Part:
     """A worker may not have begun, or be just beginning."""
     if not holds_run(path):
-        return Part(path.name, WAITING)
+        return Part(path.name, NOT_BEGUN)
     return _part(path)
 
 
@@ -141,3 +136,20 @@ def effective(state: State) -> float | None:
         return None
     known = [size for size in sizes if size is not None]
     return min(known) if known and len(known) == len(sizes) else None
+
+
+def as_plain(state: State) -> dict[str, Any]:
+    """All of it for programs: the state, the last values of its curves, its parts."""
+    parts = [
+        {name: value for name, value in part._asdict().items() if name not in ("scores", "path")}
+        for part in state.parts
+    ]
+    return {
+        "path": str(state.path),
+        "kind": state.kind,
+        "status": state.status,
+        "share": state.share,
+        "ess": effective(state),
+        "scores": {name: values[-1] for name, values in curves(state).items()},
+        "parts": parts,
+    }

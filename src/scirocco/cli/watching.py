@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from scirocco.cli._ending import ending_at_once
-from scirocco.cli.watch_state import WAITING, State, curves, effective, read_state
+from scirocco.cli._typer import width as terminal_width
+from scirocco.cli.watch_state import State, curves, effective, read_state
 from scirocco.errors import StoreError
+from scirocco.run.listing import NOT_BEGUN
 
 ENDED_WELL = ("complete", "stopped")
-_GOES_ON = ("running", WAITING)
+_GOES_ON = ("running", NOT_BEGUN)
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _BAR, _WIDTH = 40, 50
 _ESS_SHARE = 0.1
@@ -109,18 +111,31 @@ def frame(watch: Watch) -> list[str]:
     """Where it stands, as lines of a picture; the first is the title."""
     state, ess = watch.state, watch.ess()
     method = next((part.method for part in state.parts if part.method), "")
-    full = round(_BAR * state.share)
     found = curves(state)
     width = max(9, *(len(name) for name in (*found, _phase(state))))
     lines = [f"{state.path}  {method}  {state.status}"]
-    lines.append(f"  {_phase(state):<{width}} {'━' * full}{'╌' * (_BAR - full)} {_progress(state)}")
+    lines.append(
+        f"  {_phase(state):<{width}} {_bar(state.share, _room(width, _progress(state), _BAR))}{_progress(state)}"
+    )
     for name, values in found.items():
         spread = f"{values[-1]:.5g} now, {min(values):.5g} to {max(values):.5g}"
-        lines.append(f"  {name:<{width}} {sparkline(values)} {spread}")
+        lines.append(f"  {name:<{width}} {sparkline(values, _room(width, spread, _WIDTH))} {spread}")
     total = sum(part.draws * part.num_chains for part in state.parts)
-    known = "not known yet" if ess is None else f"{ess:,.0f} of {total:,} draws (worst parameter)"
-    lines.append(f"  {'ESS':<{width}} {known}")
+    if ess is not None:
+        lines.append(f"  {'ESS':<{width}} {ess:,.0f} of {total:,} draws (worst parameter)")
+    elif state.status in _GOES_ON:
+        lines.append(f"  {'ESS':<{width}} not known yet")
     return lines + _parts(state, width)
+
+
+def _room(width: int, words: str, most: int) -> int:
+    """What a line of the terminal leaves for a picture between its name and its words."""
+    return max(8, min(most, terminal_width() - width - len(words) - 4))
+
+
+def _bar(share: float, length: int) -> str:
+    full = round(length * share)
+    return f"{'━' * full}{'╌' * (length - full)} "
 
 
 def _parts(state: State, width: int) -> list[str]:

@@ -23,10 +23,24 @@ Or, with a model that is known by name (logistic, linear, poisson, softmax) and 
     data = "rows"
     store = "run"
 
-Paths are relative to the file. The model is the user's own code, and is imported; a store never is.
+`scirocco sample --example logistic` prints such a file. Paths are relative to the file. The model is the user's own
+code, and is imported; a store never is.
 """
 
-from scirocco.jobs.job import Job, find, origin, read_data, read_job, start, take_up
+from scirocco.jobs.examples import EXAMPLES, example
+from scirocco.jobs.going_on import origin, take_up
+from scirocco.jobs.job import Job, find, read_data, read_job, start
 from scirocco.jobs.zoo import ZOO
 
-__all__ = ["ZOO", "Job", "find", "origin", "read_data", "read_job", "start", "take_up"]
+__all__ = [
+    "EXAMPLES",
+    "ZOO",
+    "Job",
+    "example",
+    "find",
+    "origin",
+    "read_data",
+    "read_job",
+    "start",
+    "take_up",
+]

@@ -19,8 +19,7 @@ from scirocco.data.formats.readers import reading
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.jobs import zoo
 from scirocco.model import Posterior
-from scirocco.run import Run, resume, sample
-from scirocco.store import open_stored
+from scirocco.run import Run, sample
 
 _TOP = ("model", "params", "data", "store", "sampler", "estimator", "run")
 _OWN = (
@@ -130,32 +129,6 @@ def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: b
         progress=progress,
         **job.options,
     )
-
-
-def take_up(path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True) -> Run:
-    """Go on with a stored run that was started from a file."""
-    written = origin(path)
-    if config is None and written is None:
-        raise InvalidValueError(
-            f"the run in {path} was not started from a configuration file, and its model is code that a store does not "
-            f"hold. Go on in Python, sc.resume({str(path)!r}, model, data), or name a file with --config."
-        )
-    job = read_job(config or Path(written or ""))
-    return resume(
-        path,
-        job.model,
-        job.data,
-        params=job.params,
-        num_samples=num_samples,
-        reducers=job.options.get("reducers"),
-        progress=progress,
-    )
-
-
-def origin(path: Path) -> str | None:
-    """The configuration file that a stored run was started from."""
-    found = open_stored(path).record.get("notes", {}).get("config")
-    return None if found is None else str(found)
 
 
 def find(name: Any, here: Path) -> Any:

@@ -12,27 +12,32 @@ import numpy as np
 
 from scirocco._extras import require
 from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.run.family import CHAINS, SHARDS, Family, name_of
 from scirocco.run.loading import load
 from scirocco.run.result import Run
 from scirocco.store import holds_run, open_stored
 
+NOT_BEGUN = "not begun"
 _ESS_NUMBERS = 64
 _ESS_DRAWS = 20_000
 
 
 def list_runs(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Every stored run at or below `path`, as plain values; a damaged one has an `error`."""
+    """Every stored run at or below `path`, as plain values; a damaged one has an `error`.
+
+    Chains that were drawn in a folder each are one run, and so are the runs of the shards of one data set.
+    """
     root = Path(path)
     if not root.exists():
         raise InvalidValueError(f"{root} does not exist.")
-    found = [root] if holds_run(root) else sorted(_below(root))
+    found = [root] if name_of(root) else sorted(_below(root))
     return [_describe(folder) for folder in found]
 
 
 def _below(root: Path) -> list[Path]:
     found = []
     for folder, names, _ in os.walk(root):
-        if holds_run(folder):
+        if name_of(folder):
             found.append(Path(folder))
             names.clear()  # what is inside a run is the run's
         names[:] = [name for name in names if not name.startswith(".")]
@@ -41,26 +46,65 @@ def _below(root: Path) -> list[Path]:
 
 def _describe(path: Path) -> dict[str, Any]:
     try:
-        stored = open_stored(path)
-        run = load(path)
-        progress, configuration = stored.progress, run.configuration
-        own_loop = isinstance(configuration["sampler"], str)
-        steps = configuration["num_burnin"] + progress["num_samples"] * configuration["thin"]
-        return {
-            "path": str(path),
-            "status": run.status,
-            **_method(configuration),
-            "num_chains": configuration["num_chains"],
-            "draws": progress["draws"],
-            "num_samples": progress["num_samples"],
-            "percent": 100.0 * progress["step"] / steps,
-            "steps_per_second": progress["steps_per_second"],
-            # draws of models with a loop of their own may be huge, and their parts change places between chains
-            "smallest_ess": None if own_loop else smallest_ess(run),
-            "updated": time.time() - os.path.getmtime(path / "scirocco" / "commit.json"),
-        }
+        for family in (CHAINS, SHARDS):
+            if family.is_at(path):
+                return _describe_family(path, family)
+        return _describe_run(path)
     except (SciroccoError, KeyError, TypeError) as error:
         return {"path": str(path), "status": "damaged", "error": str(error)}
+
+
+def _describe_family(path: Path, family: Family) -> dict[str, Any]:
+    """The members as one: as far as the slowest, in the state of the worst."""
+    folders = [Path(family.path(str(path), number)) for number in range(family.read(str(path))["count"])]
+    begun = [_describe_run(folder) for folder in folders if holds_run(folder)]
+    statuses = [member["status"] for member in begun] + [NOT_BEGUN] * (len(folders) - len(begun))
+    common = {"path": str(path), "kind": family.name, "status": worst(statuses), "members": len(folders)}
+    if not begun:
+        return common | {"num_chains": 0, "draws": 0, "num_samples": 0, "percent": 0.0, "smallest_ess": None}
+    whole = len(begun) == len(folders)
+    sizes = [member["smallest_ess"] for member in begun]
+    if family == CHAINS:
+        sizes = [smallest_ess(load(path))] if whole and None not in sizes else [None]
+    return common | {
+        **{name: begun[0][name] for name in ("sampler", "estimator", "step_size", "num_samples")},
+        "num_chains": sum(member["num_chains"] for member in begun),
+        "draws": min(member["draws"] for member in begun) if whole else 0,
+        "percent": sum(member["percent"] for member in begun) / len(folders),
+        "steps_per_second": sum(member["steps_per_second"] for member in begun),
+        "smallest_ess": min(sizes) if whole and None not in sizes else None,
+        "updated": min(member["updated"] for member in begun),
+    }
+
+
+def worst(statuses: list[str]) -> str:
+    """Of several runs that are one: running as long as one of them is, else the worst that happened."""
+    for status in ("running", "diverged", "killed", "interrupted", NOT_BEGUN, "stopped"):
+        if status in statuses:
+            return status
+    return "complete"
+
+
+def _describe_run(path: Path) -> dict[str, Any]:
+    stored = open_stored(path)
+    run = load(path)
+    progress, configuration = stored.progress, run.configuration
+    own_loop = isinstance(configuration["sampler"], str)
+    steps = configuration["num_burnin"] + progress["num_samples"] * configuration["thin"]
+    return {
+        "path": str(path),
+        "kind": "run",
+        "status": run.status,
+        **_method(configuration),
+        "num_chains": configuration["num_chains"],
+        "draws": progress["draws"],
+        "num_samples": progress["num_samples"],
+        "percent": 100.0 * progress["step"] / steps,
+        "steps_per_second": progress["steps_per_second"],
+        # draws of models with a loop of their own may be huge, and their parts change places between chains
+        "smallest_ess": None if own_loop else smallest_ess(run),
+        "updated": time.time() - os.path.getmtime(path / "scirocco" / "commit.json"),
+    }
 
 
 def _method(configuration: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""Plain Markdown pages as notebooks: what is fenced as python or sh runs when the documentation is built.
+
+A page stays what GitHub shows: no cells, no metadata. tools/page_blocks.py says which blocks run. This module cuts a
+page into the cells of a notebook for myst-nb, which executes them, and fails the build when one of them fails.
+"""
+
+import pathlib
+import re
+from itertools import zip_longest
+from typing import Any
+
+import nbformat
+from page_blocks import Block, blocks
+from public_names import entries
+from sphinx.application import Sphinx
+
+# Where a file outside docs/ has a page of its own in the built documentation.
+MIRRORED = {
+    "../benchmarks/README.md": "/benchmarks.md",
+    "../CHANGELOG.md": "/changelog.md",
+    "../README.md": "/index.md",
+}
+LINK = re.compile(r"\]\((" + "|".join(map(re.escape, MIRRORED)) + r")(#[^)]*)?\)")
+UNSEEN = "remove-input"
+
+
+def read(text: str) -> nbformat.NotebookNode:
+    """Return the notebook of a page."""
+    notebook = nbformat.v4.new_notebook()
+    lines = text.splitlines()
+    source_map: list[int] = []
+
+    def prose(begin: int, end: int) -> None:
+        if any(line.strip() for line in lines[begin:end]):
+            # myst-nb adds one too many to the lines of prose
+            add(begin - 1, nbformat.v4.new_markdown_cell(with_local_links("\n".join(lines[begin:end]))))
+
+    def add(line: int, *cells: nbformat.NotebookNode) -> None:
+        notebook.cells.extend(cells)
+        source_map.extend([line] * len(cells))
+
+    done, ran = 0, False
+    for block in blocks(text):
+        follows = not any(line.strip() for line in lines[done : block.line - 1])
+        if ran and follows and block.language == "text":  # what it printed once; here is what it prints now
+            done = block.end
+            continue
+        ran = block.runs
+        cells = cells_of(block, "\n".join(lines[block.line - 1 : block.end]))
+        if cells:
+            prose(done, block.line - 1)
+            add(block.line - 1, *cells)
+            done = block.end
+    prose(done, len(lines))
+    notebook.metadata["source_map"] = source_map
+    notebook.metadata["kernelspec"] = {"name": "page", "display_name": "page", "language": "python"}
+    return notebook
+
+
+def cells_of(block: Block, source: str) -> list[nbformat.NotebookNode]:
+    """Return the cells that a block becomes; none when it is prose like the rest."""
+    if block.language == "{names}":
+        return [nbformat.v4.new_markdown_cell(entries(block.code))]
+    if block.language in ("python", "sh") and block.reason is not None:
+        note = f'<p class="not-run">Not run when this page was built: {block.reason}.</p>'
+        return [nbformat.v4.new_markdown_cell(source), nbformat.v4.new_markdown_cell(note)]
+    if not block.runs:
+        return []
+    if block.indent:
+        raise ValueError(f"line {block.line}: a block that runs must not be indented")
+    if block.language == "sh":
+        call = f"__import__('page_blocks').run_shell({block.code!r})"
+        return [nbformat.v4.new_markdown_cell(source), hidden(call)]
+    if block.examples:
+        call = f"__import__('page_blocks').check_examples({block.code!r}, globals(), line={block.line})"
+        shown = source.replace("```python", "```pycon", 1)
+        return [nbformat.v4.new_markdown_cell(shown), hidden(call)]
+    return [hidden(block.code) if block.hidden else nbformat.v4.new_code_cell(block.code.rstrip("\n"))]
+
+
+def hidden(code: str) -> nbformat.NotebookNode:
+    """Return a cell that runs without being shown."""
+    return nbformat.v4.new_code_cell(code, metadata={"tags": [UNSEEN]})
+
+
+def with_local_links(text: str) -> str:
+    """Turn links to files that are mirrored in the documentation into links to their pages."""
+    return LINK.sub(lambda found: f"]({MIRRORED[found[1]]}{found[2] or ''})", text)
+
+
+def without_code(folder: pathlib.Path) -> list[str]:
+    """Return the pages below a folder on which nothing runs, as patterns; no kernel needs to be started for them."""
+    pages = sorted(folder.rglob("*.md"))
+    return [
+        page.relative_to(folder.parent).as_posix()
+        for page in pages
+        if not any(block.runs for block in blocks(page.read_text(encoding="utf-8")))
+    ]
+
+
+def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
+    """Let pages that run alternate with those that do not: Sphinx hands its workers neighbours, ten at a time."""
+    idle = {
+        page.removeprefix("docs/").removesuffix(".md") for page in app.config.nb_execution_excludepatterns
+    }
+    running = [name for name in docnames if name not in idle]
+    others = [name for name in docnames if name in idle]
+    docnames[:] = [name for pair in zip_longest(running, others) for name in pair if name]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect what has no option; conf.py names `read` in ``nb_custom_formats``."""
+    app.connect("env-before-read-docs", spread_out)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,50 @@
+"""Ctrl-C before the command line listens, while JAX is imported: one line and an exit status, as later.
+
+Imported before all else; what it does, it does then. It imports next to nothing, which would have to be guarded too.
+"""
+
+import os
+import signal
+import sys
+
+STATUS = 130
+
+
+def end(number: int, frame: object) -> None:
+    """End the process. An exception would not do: imports catch exceptions, and make others of them."""
+    os.write(2, b"scirocco: interrupted.\n")
+    os._exit(STATUS)
+
+
+def is_command(words: list[str]) -> bool:
+    """Whether a process was started as the command line: `scirocco ...`, `python -m scirocco ...`.
+
+    >>> is_command(["python", "-X", "dev", "-m", "scirocco", "demo"]), is_command(["python", "-c", "import scirocco"])
+    (True, False)
+    """
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "-m":
+            return next(rest, "") == "scirocco"
+        if not word.startswith("-"):
+            return os.path.basename(word) in ("scirocco", "scirocco.exe")
+        if word == "-c":
+            return False
+        if word in ("-X", "-W"):
+            next(rest, None)
+    return False
+
+
+def guard() -> None:
+    """In a process of the command line: Ctrl-C ends it at once from here on. Elsewhere nothing changes."""
+    if is_command(sys.orig_argv) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end)
+
+
+def release() -> None:
+    """Give Ctrl-C back to Python, where `guard` had taken it."""
+    if signal.getsignal(signal.SIGINT) is end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+guard()

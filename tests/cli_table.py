@@ -1,0 +1,61 @@
+"""Every command of the command line, with good input and with a missing file; {…} are files of the fixture `place`."""
+
+NOWHERE = "no/such/thing"
+
+# command -> (good words, words with a missing file or name)
+COMMANDS = {
+    "demo": ("--out {root}/demo --seed 1", "--out {table}/below"),
+    "sample": ("{config} --out {root}/sampled --chains 1 --seed 3", NOWHERE),
+    "resume": ("{run} --num-samples 80", NOWHERE),
+    "runs": ("{root}", NOWHERE),
+    "watch": ("{run}", NOWHERE),
+    "diagnose": ("{run}", NOWHERE),
+    "report": ("{run} --out {root}/run.html", NOWHERE),
+    "reproduce": ("good --out {root}/figures", "godo"),
+    "bench": ("--quick", None),
+    "cite": ("SGLD", "SGDL"),
+    "version": ("", None),
+    "data convert": ("{table} {root}/made", f"{NOWHERE} {{root}}/made-2"),
+    "data info": ("{folder} --verify", NOWHERE),
+    "data list": ("", None),
+    "topics fit": (
+        "{text} --out {root}/t --topics 2 --min-documents 1 --epochs 4 --held-out 0",
+        f"{NOWHERE} --out {{root}}/u",
+    ),
+    "topics show": ("{topics}", NOWHERE),
+    "topics transform": (
+        "{topics} {text} --out {root}/shares.csv",
+        f"{{topics}} {NOWHERE} --out {{root}}/s.csv",
+    ),
+    "topics compare": ("{topics} {topics}", f"{{topics}} {NOWHERE}"),
+    "cluster fit": ("{table} --out {root}/c --epochs 4", f"{NOWHERE} --out {{root}}/d"),
+    "cluster show": ("{clusters}", NOWHERE),
+    "cluster predict": (
+        "{clusters} {table} --out {root}/labels.csv",
+        f"{{clusters}} {NOWHERE} --out {{root}}/no.csv",
+    ),
+}
+FITTED = ("topics show", "topics transform", "topics compare", "cluster show", "cluster predict")
+NUMBA = (*FITTED, "topics fit", "cluster fit")
+# 60 draws are too few, and `diagnose` says so
+GOOD_STATUS = dict.fromkeys(COMMANDS, 0) | {"diagnose": 1}
+
+
+def words_of(command, text, place):
+    """The words of a command line."""
+    names = ("root", "config", "table", "text", "run", "topics", "clusters", "folder")
+    return [*command.split(), *text.format(**{name: getattr(place, name) for name in names}).split()]
+
+
+def wrong_option(command):
+    """An option with a slip, and the one that was meant."""
+    from typer.main import get_command
+
+    from scirocco import cli
+
+    found = get_command(cli.app)
+    for name in command.split():
+        found = found.commands[name]
+    options = [o for parameter in found.params for o in parameter.opts if o.startswith("--")] or ["--help"]
+    right = options[-1]
+    return right[:-1] + ("x" if right[-1] != "x" else "y"), right

@@ -1,0 +1,176 @@
+"""The pages: code runs, links lead somewhere, every page is in the contents and every public name in the reference."""
+
+import importlib
+import pathlib
+import re
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+sys.path[:0] = [str(ROOT / "tools"), str(DOCS / "_ext")]
+
+from page_blocks import LANGUAGES, blocks, check_examples, run_shell  # noqa: E402
+from public_names import names  # noqa: E402
+
+GUIDES = sorted(DOCS.glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
+REFERENCE = sorted((DOCS / "api").glob("*.md"))
+MODULES = """
+scirocco scirocco.analysis scirocco.bridges scirocco.cluster scirocco.combine scirocco.data scirocco.datasets
+scirocco.diffusions scirocco.diffusions.host scirocco.errors scirocco.estimators scirocco.experiments scirocco.model
+scirocco.models scirocco.models.dp scirocco.models.lda scirocco.reducers scirocco.report scirocco.run scirocco.samplers
+scirocco.samplers.schedules scirocco.sgmcmc scirocco.simplex scirocco.simplex.theory scirocco.transforms
+""".split()
+LINK = re.compile(r"(?<!`)\]\((?P<target>[^)\s]+)\)")
+SHELLS = {"bash", "shell", "zsh", "python3", "py"}
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def prose(page):
+    """The page without its fenced blocks."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for block in blocks("\n".join(lines)):
+        lines[block.line - 1 : block.end] = [""] * (min(block.end, len(lines)) - block.line + 1)
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------------------ code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_on_a_page_runs_or_says_why_not(page):
+    for block in blocks(page.read_text(encoding="utf-8")):
+        where = f"{name_of(page)}, line {block.line}"
+        assert block.language not in SHELLS, (
+            f"{where}: write ```{'python' if 'py' in block.language else 'sh'}"
+        )
+        if block.language in LANGUAGES:
+            assert block.reason != "", f"{where}: `no-run` needs a reason, ```{block.language} no-run REASON"
+            assert not block.indent, f"{where}: an indented block does not run when the page is built"
+
+
+def test_python_on_the_pages_compiles():
+    for page in PAGES:
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.language == "python" and not block.examples:
+                compile(block.code, f"{page}:{block.line}", "exec")
+
+
+def test_blocks_are_found_with_their_lines_and_reasons():
+    text = "a\n```python\nx = 1\n```\n\n````text\n```python\nnot code\n```\n````\n"
+    text += "  ```sh no-run no network \n  ls\n  ```\n"
+    python, shown, shell = blocks(text)
+    assert (python.language, python.code, python.line, python.end, python.runs) == (
+        "python",
+        "x = 1\n",
+        2,
+        4,
+        True,
+    )
+    assert shown.language == "text" and "not code" in shown.code and not shown.runs
+    assert (shell.reason, shell.code, shell.indent, shell.runs) == ("no network", "ls\n", "  ", False)
+    assert blocks("```sh no-run\nls\n```")[0].reason == ""
+
+
+def test_a_shell_block_prints_without_colours_and_fails_at_its_first_failure(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_shell("printf '\\033[31mred\\033[0m\\n'; echo to-stderr >&2; touch here")
+    assert capsys.readouterr().out == "red\nto-stderr\n" and (tmp_path / "here").exists()
+    for code in ("false; echo on", "false | true; echo on", "echo $not_set"):
+        with pytest.raises(RuntimeError, match="status"):
+            run_shell(code)
+
+
+def test_examples_are_checked_and_leave_their_names():
+    found = {}
+    check_examples(">>> a = 2\n>>> a + 1\n3\n", found)
+    assert found["a"] == 2
+    with pytest.raises(AssertionError, match="Expected"):
+        check_examples(">>> 1 + 1\n3\n", {})
+
+
+# ----------------------------------------------------------------------------------------------------- pages
+
+
+def contents(page):
+    """The pages that a page's tables of contents name."""
+    found = []
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.language == "{toctree}":
+            lines = (line.strip() for line in block.code.splitlines())
+            found += [page.parent / f"{line}.md" for line in lines if line and not line.startswith(":")]
+    return found
+
+
+def test_every_page_is_in_the_table_of_contents_once():
+    listed = contents(DOCS / "index.md") + contents(DOCS / "api" / "index.md")
+    assert sorted(listed) == sorted({*GUIDES, *REFERENCE} - {DOCS / "index.md"})
+
+
+def anchors(page):
+    """What `#...` may be after a link to a page: GitHub's slugs of its headings."""
+    headings = re.findall(r"(?m)^#+ (.*)$", prose(page))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *REFERENCE, ROOT / "CHANGELOG.md", DOCS / "results" / "README.md"], ids=name_of
+)
+def test_links_lead_somewhere(page):
+    for link in LINK.finditer(prose(page)):
+        target, _, anchor = link["target"].partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        aim = (page.parent / target).resolve() if target else page
+        assert aim.exists(), f"{name_of(page)}: no {link['target']}"
+        if anchor and aim.suffix == ".md":
+            assert anchor in anchors(aim), f"{name_of(page)}: {name_of(aim)} has no heading #{anchor}"
+
+
+# ------------------------------------------------------------------------------------------------- reference
+
+
+def documented():
+    """(module, name) of everything that the reference shows."""
+    for page in REFERENCE:
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.language == "{names}":
+                module, listed, _ = names(block.code)
+                yield from ((module, name) for name in listed)
+
+
+def public(module):
+    """The public names of a module: `__all__`, or what is defined there without an underscore."""
+    if hasattr(module, "__all__"):
+        return [name for name in module.__all__ if not name.startswith("_")]
+    own = (
+        name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__
+    )
+    return [name for name in own if not name.startswith("_")]
+
+
+def test_every_public_name_is_in_the_reference():
+    listed = [(module, name) for module, name in documented()]
+    assert len(listed) == len(set(listed)), "a name stands twice in the reference"
+    shown = {id(getattr(importlib.import_module(module), name)) for module, name in listed}
+    missing = []
+    for path in MODULES:
+        module = importlib.import_module(path)
+        for name in public(module):
+            value = getattr(module, name)
+            if not isinstance(value, type(sys)) and id(value) not in shown:
+                missing.append(f"{path}.{name}")
+    assert not missing, f"not in docs/api: {', '.join(missing)}"
+
+
+def test_every_module_of_the_front_door_is_looked_at():
+    front = importlib.import_module("scirocco")
+    modules = {
+        getattr(front, name).__name__ for name in front.__all__ if isinstance(getattr(front, name), type(sys))
+    }
+    assert modules <= set(MODULES)
