@@ -13,6 +13,7 @@ STAMP_MINIMAL := $(VENV_MINIMAL)/.installed
 PIP_FLAGS := --quiet --disable-pip-version-check
 PAGES = README.md benchmarks/README.md   # those in docs/ are run when the documentation is built
 DOCS_FLAGS ?= -E   # everything anew; DOCS_FLAGS= builds only pages that have changed
+DOCS_JOBS ?= 4   # pages at a time; they wait for imports and compilers, so more than there are cores
 HTML := build/docs/html
 
 # The checks run on the CPU unless told otherwise: several workers cannot share one accelerator.
@@ -33,7 +34,7 @@ test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m '
 	$(BIN)/python tools/run_pages.py $(PAGES)
 
 docs: $(STAMP)  ## the documentation: every page is run, and a warning is an error
-	$(BIN)/sphinx-build -q -W --keep-going -j 2 $(DOCS_FLAGS) -d build/docs/doctrees docs $(HTML)
+	$(BIN)/sphinx-build -q -W --keep-going -j $(DOCS_JOBS) $(DOCS_FLAGS) -d build/docs/doctrees docs $(HTML)
 	$(BIN)/python tools/check_offline.py $(HTML)
 	@echo "open $(CURDIR)/$(HTML)/index.html"
 

@@ -55,7 +55,11 @@ def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
     assert inside, "the truth lies within the posterior"
     assert done.picture.read_bytes().startswith(b"\x89PNG")
     page = done.page.read_text()
-    assert done.page == tmp_path / "out" / "demo.html" and "Posterior draws by SGLD" in page and "beta[11]" in page
+    assert (
+        done.page == tmp_path / "out" / "demo.html"
+        and "Posterior draws by SGLD" in page
+        and "beta[11]" in page
+    )
     shown = capsys.readouterr().out
     for words in ("β₁₁", "R-hat", "ESS", "mean-mode", "What to type next", done.page.resolve().as_uri()):
         assert words in shown

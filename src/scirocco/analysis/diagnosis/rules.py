@@ -207,7 +207,9 @@ def _mixing(
         )
         advice = f"Use num_burnin={2 * about['num_steps']:,} or more{near}."
         if stiff:
-            advice += f" Curvatures differ by a factor {condition:.2g}: the way is shorter with step_size=\"auto\"."
+            advice += (
+                f' Curvatures differ by a factor {condition:.2g}: the way is shorter with step_size="auto".'
+            )
     elif slow:
         advice = f'Use step_size="auto" or sc.Preconditioned(...), then {_times(ess)} as many draws.'
     else:
