@@ -30,7 +30,7 @@ demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a m
 	$(BIN)/scirocco demo
 
 test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m 'not slow'" for fewer)
-	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --doctest-modules src tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist loadfile --doctest-modules src tests $(PYTEST_ARGS)
 	$(BIN)/python tools/run_pages.py $(PAGES)
 
 docs: $(STAMP)  ## the documentation: every page is run, and a warning is an error

@@ -23,8 +23,7 @@ copyright = "the scirocco developers"
 version = release = scirocco.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-extensions += ["plain_pages", "docstrings", "mathml"]  # ours, in _ext
-extensions += [name for name in ["figures"] if (HERE / "_ext" / f"{name}.py").exists()]
+extensions += ["plain_pages", "docstrings", "mathml", "figures"]  # ours, in _ext
 exclude_patterns = ["_ext", "results/README.md"]
 
 # ----------------------------------------------------------------------------------------------------- pages

@@ -172,6 +172,7 @@ def test_arrays_in_memory_and_numbers_as_start(folder):
         ('name = "SGLD"', "", InvalidValueError, "needs a `name`"),
         ("batch_size", "batchsize", InvalidValueError, "Did you mean `batch_size`"),
         ('"polynomial"', '"polinomial"', InvalidValueError, "Did you mean `polynomial`"),
+        ("tau =", "tua =", InvalidValueError, "Did you mean `tau`"),
         ("batch_size = 20", "batch_size = -1", InvalidValueError, "at least 1"),
         (':model"', ':modle"', InvalidValueError, "has no attribute 'modle'"),
         (':model"', ':not_a_model"', InvalidTypeError, "must name a sc.Model"),
@@ -280,6 +281,8 @@ def test_the_command_line_comes_before_the_file(folder, capsys):
         ('"logistic"', np.full(200, 2.0), "classes from 0 to 1 in `y`; row 0 holds 2"),
         ('"poisson"', np.full(200, 0.5), "whole numbers >= 0"),
         ('"linear"', np.zeros((200, 2)), "`y` of shape"),
+        ('"softmax"', np.array(["late", "early"] * 100), "needs numbers in `y`"),
+        ("3", None, "must be a name in quotes, got 3"),
     ],
 )
 def test_a_slip_with_a_name(folder, model, y, message):

@@ -24,7 +24,8 @@ scirocco.models scirocco.models.dp scirocco.models.lda scirocco.reducers scirocc
 scirocco.samplers.schedules scirocco.sgmcmc scirocco.simplex scirocco.simplex.theory scirocco.transforms
 """.split()
 LINK = re.compile(r"(?<!`)\]\((?P<target>[^)\s]+)\)")
-SHELLS = {"bash", "shell", "zsh", "python3", "py"}
+SHOWN = {"", "text", "toml", "r", "json"}
+"""What cannot be run here, or is not code; all else is `python` or `sh`, and runs or says why not."""
 
 
 def name_of(page):
@@ -46,9 +47,8 @@ def prose(page):
 def test_code_on_a_page_runs_or_says_why_not(page):
     for block in blocks(page.read_text(encoding="utf-8")):
         where = f"{name_of(page)}, line {block.line}"
-        assert block.language not in SHELLS, (
-            f"{where}: write ```{'python' if 'py' in block.language else 'sh'}"
-        )
+        known = block.language in (*LANGUAGES, *SHOWN) or block.language.startswith("{")
+        assert known, f"{where}: write ```python or ```sh in place of ```{block.language}, which does not run"
         if block.language in LANGUAGES:
             assert block.reason != "", f"{where}: `no-run` needs a reason, ```{block.language} no-run REASON"
             assert not block.indent, f"{where}: an indented block does not run when the page is built"

@@ -86,8 +86,15 @@ def test_report(fitted, pages, say, monkeypatch, tmp_path):
     beside = fitted.clusters.with_name("clusters.html")
     assert opened == [beside.resolve().as_uri()]
     assert [page[2]["names"] for page in pages] == [None, ("wide", "high")]
+    assert say("report", fitted.topics, "--documents", fitted.text)[0] == 0
+    assert pages[-1][2]["documents"].num_documents == 40
     status, _, err = say("report", fitted.run, "--out", tmp_path / "page.txt")
     assert status == 2 and "must end in .html" in err
+
+
+def test_runs_are_in_folders(place, say):
+    status, out, err = say("runs", place.table)
+    assert (status, out) == (2, "") and "is a file" in err
 
 
 def test_everything_can_be_cited():

@@ -1,6 +1,7 @@
 """The command line. No logic of its own: it turns words into calls, and errors into one line and an exit status.
 
-Exit status: 0 all is well; 1 a claim or a check does not hold; 2 the command cannot be carried out; 130 Ctrl-C.
+Exit status: 0 all is well; 1 a claim or a check does not hold, or a run that was watched ended badly; 2 the command
+cannot be carried out; 130 Ctrl-C; 141 whoever read the output has gone.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def version(as_json: Annotated[bool, JSON] = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     _interrupt.release()
+    _ending.let_broken_pipes_be_known()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
@@ -73,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _ending.fail(str(error))
     except _ending.UsageError as error:
         _ending.fail(_ending.mistake(error))
+    except BrokenPipeError:
+        _ending.leave_unheard()
     except OSError as error:
         if error.errno is None:  # not the operating system's: a bug, which is not hidden
             raise

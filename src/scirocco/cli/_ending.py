@@ -26,7 +26,7 @@ STATUSES = (
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's own, wherever this typer has it from
 Abort: type[BaseException] = typer.Abort
 _NO_SUCH = re.compile(r"No such (option|command):? ['\"]?([^'\"\s]+?)['\"]?(\.|\s|$)")
-_AGAIN_SECONDS = 2.0
+_AGAIN_SECONDS, _SOON = 2.0, 0.1
 
 
 class Interrupted(BaseException):
@@ -61,13 +61,25 @@ class _Pressed:
         self.words = words
         self.yes = False
         self._again: threading.Timer | None = None
+        self._usual = sys.unraisablehook
 
     def __call__(self, number: int, frame: Any) -> None:
         self.yes = True
-        self._again = threading.Timer(_AGAIN_SECONDS, _press)
+        self._remind(_AGAIN_SECONDS)
+        raise Interrupted(self.words)
+
+    def dropped(self, what: Any) -> None:
+        """Instead of the stack trace that Python prints of an exception that it drops: soon again."""
+        if isinstance(what.exc_value, Interrupted):
+            self._remind(_SOON)
+        else:
+            self._usual(what)
+
+    def _remind(self, seconds: float) -> None:
+        self.heard()
+        self._again = threading.Timer(seconds, _press)
         self._again.daemon = True
         self._again.start()
-        raise Interrupted(self.words)
 
     def heard(self) -> None:
         """No more reminders."""
@@ -93,8 +105,9 @@ def ending_at_once(words: str) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
         yield
         return
-    pressed = _Pressed(words)
+    pressed, hook = _Pressed(words), sys.unraisablehook
     signal.signal(signal.SIGINT, pressed)
+    sys.unraisablehook = pressed.dropped
     try:
         yield
     except Exception as error:
@@ -103,6 +116,7 @@ def ending_at_once(words: str) -> Iterator[None]:
         raise
     finally:
         pressed.heard()
+        sys.unraisablehook = hook
         signal.signal(signal.SIGINT, before)
     if pressed.yes:
         raise Interrupted(words)
@@ -142,6 +156,16 @@ def leave(message: str, own_process: bool) -> None:
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(INTERRUPTED)
+
+
+def let_broken_pipes_be_known() -> None:
+    """Of a pipe whose reader has gone, rich makes exit status 1, which here means something else."""
+    from rich.console import Console
+
+    def on_broken_pipe(self: Console) -> None:
+        raise BrokenPipeError
+
+    Console.on_broken_pipe = on_broken_pipe  # type: ignore[method-assign]
 
 
 def leave_unheard() -> None:

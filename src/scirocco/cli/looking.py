@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,8 +114,13 @@ def diagnose(
         print_wrapped(str(found))
         if config is None and model is None and not isinstance(run.configuration["sampler"], str):
             written = None if _of_chains(path) else jobs.origin(path)
-            how = f"--config {written}" if written is not None else "--model MODULE:OBJECT --data PATH"
-            print(f"\nMore, with model and data: scirocco diagnose {path} {how}")
+            how = (
+                f"--config {shlex.quote(str(written))}"
+                if written is not None
+                else "--model MODULE:OBJECT --data PATH"
+            )
+            again = f"scirocco diagnose {shlex.quote(str(path))} {how}"
+            print(f"\nMore, with model and data: {again}")
     if not found.ok:
         raise typer.Exit(1)
 
@@ -174,6 +180,10 @@ def report(
             "--config", metavar="CONFIG.toml", help="The file it was started from: the full diagnosis."
         ),
     ] = None,
+    documents: Annotated[
+        Path | None,
+        typer.Option("--documents", metavar="CORPUS", help="For topics: how prevalent they are in these."),
+    ] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
@@ -197,7 +207,8 @@ def report(
         open_stored(path)  # a damaged one is told of before any work is done
     full = None if config is None else _diagnosis(load(path), config, None, None)
     names = None if _of_chains(path) else kept_names(path)
-    written = Path(write(path, where, names=names, diagnosis=full)).resolve()
+    corpus = None if documents is None else _corpus(path, documents)
+    written = Path(write(path, where, documents=corpus, names=names, diagnosis=full)).resolve()
     if as_json:
         print_json({"run": str(path), "path": str(written), "uri": written.as_uri()})
     else:
@@ -206,3 +217,12 @@ def report(
         webbrowser.open(written.as_uri())
     elif not as_json:
         print(f"open it with: python -m webbrowser -t {written.as_uri()}")
+
+
+def _corpus(path: Path, documents: Path) -> Any:
+    """Documents in the words of a topic model's run."""
+    from scirocco.models.lda.summary import open_run
+    from scirocco.models.lda.texts import open_corpus
+
+    model = open_run(path).model
+    return open_corpus(documents, model.vocabulary_ or model.n_features_in_).corpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,12 +93,12 @@ def _finish(run: Any, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(run))
     elif interrupted:
-        print(f"Interrupted. To go on: scirocco resume {run.path}")
+        print(f"Interrupted. To go on: scirocco resume {shlex.quote(str(run.path))}")
     else:
         print_wrapped(str(run))
         if run.draws is not None and run.configuration["dimension"] <= _MOST_SHOWN and run.num_draws >= 4:
             _print_summary(run)
-        print(f"In Python: sc.load({str(run.path)!r})\nNext: scirocco diagnose {run.path}")
+        print(f"In Python: sc.load({str(run.path)!r})\nNext: scirocco diagnose {shlex.quote(str(run.path))}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if run.status == "diverged":

@@ -73,6 +73,8 @@ def _read(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidValueError(f"{path} is not TOML: {error}.") from error
     _refuse_unknown(written, _TOP, str(path))
+    if not isinstance(written.get("model", ""), (str, dict)):
+        raise InvalidTypeError(f"`model` of {path} must be a name in quotes, got {written['model']!r}.")
     by_name = _zoo_name(written.get("model")) is not None
     for name in ("model", "data", "store", *(() if by_name else ("params",))):
         if name not in written:
@@ -216,7 +218,9 @@ def _schedule(value: Any, place: str) -> Any:
     known = ("constant", "polynomial", "cyclical")
     _refuse_unknown([value["schedule"]], known, place)
     fields = {key: item for key, item in value.items() if key != "schedule"}
-    return getattr(samplers.schedules, value["schedule"])(**fields)
+    schedule = getattr(samplers.schedules, value["schedule"])
+    _refuse_unknown(fields, list(inspect.signature(schedule).parameters), f"the schedule in {place}")
+    return schedule(**fields)
 
 
 def _refuse_unknown(names: Any, known: Any, place: str) -> None:

@@ -105,6 +105,12 @@ def _table(name: str, data: Any) -> Table:
             f'`model = "{name}"` needs `x` of shape (rows, columns) and `y` of shape (rows,); got {x.shape} and '
             f"{y.shape}."
         )
+    if y.dtype.kind not in "biuf":
+        raise InvalidValueError(
+            f'`model = "{name}"` needs numbers in `y`; it holds values of type {y.dtype}. Number the classes 0, 1, ...'
+        )
+    if not len(y):
+        raise InvalidValueError(f'`model = "{name}"`: the data have no rows.')
     return Table(x.shape[1], y)
 
 

@@ -41,7 +41,9 @@ def _stats(run: Run) -> tuple[list[Html], list[str]]:
         if finite.size and np.ptp(finite) > 0:
             charts.append(_stat(spoken(name), array))
         else:
-            words.append(f"{spoken(name)} was {number(array.flat[0])} at every draw.")
+            value = finite[0] if finite.size else array.flat[0]
+            some = "" if finite.size in (0, array.size) else "finite "
+            words.append(f"{spoken(name)} was {number(value)} at every {some}draw.")
     return charts, words
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from scirocco.analysis.diagnosis.noise import noise_along
 from scirocco.errors import SciroccoError
 from scirocco.report import svg
@@ -17,6 +19,8 @@ def chart(run: Run) -> tuple[Html | None, str]:
         found = noise_along(run)
     except SciroccoError as error:
         return None, f"Not drawn: {error}"
+    if not np.isfinite(found.largest).all():
+        return None, "Not drawn: the gradients at some draws are not finite."
     end = (float(found.steps[0]), float(max(found.steps[-1], found.steps[0] + 1)))
     top = max(float(found.largest.max()), 1e-12)
     frame = svg.Frame(end, (0.0, top * 1.1))

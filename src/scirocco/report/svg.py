@@ -70,7 +70,7 @@ def log_extent(*values: Any, margin: float = 0.06) -> tuple[float, float]:
 def extent(*values: Any, margin: float = 0.04) -> tuple[float, float]:
     """Ends of an axis that holds all finite values."""
     flat = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in values])
-    flat = flat[np.isfinite(flat)]
+    flat = flat[np.abs(flat) < 1e300]  # finite, and so are sums and differences
     if not flat.size:
         return 0.0, 1.0
     low, high = float(flat.min()), float(flat.max())

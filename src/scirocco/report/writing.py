@@ -133,7 +133,7 @@ def _replace(target: Path, text: str) -> None:
     """All of it or nothing: a reader never sees half a page."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_text(text, encoding="utf-8", errors="replace")  # names of folders may be any bytes
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)

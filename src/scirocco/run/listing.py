@@ -30,6 +30,8 @@ def list_runs(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     root = Path(path)
     if not root.exists():
         raise InvalidValueError(f"{root} does not exist.")
+    if not root.is_dir():
+        raise InvalidValueError(f"{root} is a file: runs are stored in folders.")
     found = [root] if name_of(root) else sorted(_below(root))
     return [_describe(folder) for folder in found]
 
@@ -99,7 +101,8 @@ def _describe_run(path: Path) -> dict[str, Any]:
         "num_chains": configuration["num_chains"],
         "draws": progress["draws"],
         "num_samples": progress["num_samples"],
-        "percent": 100.0 * progress["step"] / steps,
+        # a chain that left the finite numbers keeps the draws before that, and the step of its last commit
+        "percent": 100.0 * max(progress["step"] / steps, progress["draws"] / max(progress["num_samples"], 1)),
         "steps_per_second": progress["steps_per_second"],
         # draws of models with a loop of their own may be huge, and their parts change places between chains
         "smallest_ess": None if own_loop else smallest_ess(run),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -185,7 +186,8 @@ def read_matrix(path: Path) -> Any:
         with reading(path), open_text(path) as file:
             first = file.readline().strip()
         if first.startswith("%%MatrixMarket"):
-            with reading(path):
+            with reading(path), warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # matrix or array: either is taken
                 return require("scipy.io", "reading Matrix Market files").mmread(path)
         if first.isdigit():
             return _read_uci(path)
