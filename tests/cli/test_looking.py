@@ -186,6 +186,8 @@ def test_chains_in_folders_are_one_run(tmp_path, say):
     assert (chains["num_chains"], chains["draws"], chains["status"]) == (2, 40, "complete")
     assert chains["smallest_ess"] == smallest_ess(sc.load(tmp_path / "chains"))
     assert shards["smallest_ess"] == pytest.approx(one["smallest_ess"])
+    status, _, err = say("resume", tmp_path / "subposteriors")
+    assert status == 2 and "sc.combine.subposteriors" in err and len(err.splitlines()) == 1
     out = say("runs", tmp_path)[1]
     assert len([line for line in out.splitlines() if "SGLD" in line]) == 3 and "2 in 2 shards" in out
 

@@ -7,12 +7,17 @@ from pathlib import Path
 from scirocco.errors import InvalidValueError
 from scirocco.jobs.job import read_job
 from scirocco.run import Run, resume
-from scirocco.run.family import CHAINS
+from scirocco.run.family import CHAINS, SHARDS
 from scirocco.store import open_stored
 
 
 def take_up(path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True) -> Run:
     """Go on with a stored run that was started from a file."""
+    if SHARDS.is_at(path):
+        raise InvalidValueError(
+            f"{path} holds subposteriors, a run for each shard: go on in Python, with the call of "
+            "sc.combine.subposteriors that began them."
+        )
     written = origin(path)
     _refuse_others(path)
     if config is None and written is None:
