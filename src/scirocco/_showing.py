@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,3 +78,18 @@ def to_json(value: Any, digits: int | None = 6) -> Any:
             return None
         return float(value) if digits is None else float(f"{value:.{digits}g}")
     return int(value) if isinstance(value, np.integer) else value
+
+
+def width() -> int:
+    """Of the terminal; a pipe or a log has none of its own, and gets that of the tables."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
+
+
+def print_wrapped(text: str) -> None:
+    """Lines broken at the width, at blanks only, and further in than they begin."""
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        parts = textwrap.wrap(
+            line, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        print("\n".join(parts))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 from scirocco._extras import require
+from scirocco._showing import print_wrapped, to_json, width
 from scirocco.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ else:
 
 OUT = typer.Option("--out", metavar="DIR", help="Folder for results; made when it is missing.")
 JSON = typer.Option("--json", help="For programs.")
+RESUME = typer.Option("--resume", help="Go on with the run in RUN, if there is one; same options.")
+OVERWRITE = typer.Option("--overwrite", help="Delete the run in RUN first.")
 RUN = typer.Argument(help="The folder of a stored run.", metavar="RUN", show_default=False)
 
 
@@ -30,24 +31,7 @@ def print_json(value: Any) -> None:
     """Plain values; numbers that JSON does not know (NaN, infinity) become null."""
     import json
 
-    from scirocco._showing import to_json
-
     print(json.dumps(to_json(value, digits=None), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def width() -> int:
-    """Of the terminal; a pipe or a log has none of its own, and gets that of the tables."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
-
-
-def print_wrapped(text: str) -> None:
-    """Lines broken at the width, at blanks only, and further in than they begin."""
-    for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        parts = textwrap.wrap(
-            line, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
-        print("\n".join(parts))
-
-
-__all__ = ["JSON", "OUT", "RUN", "print_json", "print_wrapped", "typer", "width"]
+__all__ = ["JSON", "OUT", "OVERWRITE", "RESUME", "RUN", "print_json", "print_wrapped", "typer", "width"]

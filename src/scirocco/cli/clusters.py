@@ -9,7 +9,7 @@ import numpy as np
 
 from scirocco.cli import clusters_fit
 from scirocco.cli._files import write_whole
-from scirocco.cli._typer import JSON, print_json, typer
+from scirocco.cli._typer import JSON, OVERWRITE, RESUME, print_json, typer
 from scirocco.errors import InvalidValueError
 
 cluster_app = typer.Typer(
@@ -53,10 +53,8 @@ def cluster_fit(
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a step.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the chains.")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in RUN, if there is one; same options.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run in RUN first.")] = False,
+    resume: Annotated[bool, RESUME] = False,
+    overwrite: Annotated[bool, OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Find clusters; draws go to the folder RUN while it runs, so Ctrl-C or a crash loses nothing.

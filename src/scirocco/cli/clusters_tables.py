@@ -49,15 +49,11 @@ class Profile(NamedTuple):
 
 def open_mixture(path: Path, vocabulary: Path | None) -> Opened:
     """A mixture in a store, finished or not."""
-    from scirocco.models import DPMixture
+    from scirocco.models import DPMixture, fits
     from scirocco.store import open_stored
 
     stored = open_stored(path)
-    if "dp" in stored.record and not stored.arrays["posterior"]["rest"].shape[1]:
-        raise InvalidValueError(
-            f"the run in {path} has no draws yet: it is in its burn-in ({stored.progress['status']}). Look again "
-            "later, or go on with it (--resume)."
-        )
+    fits.need_draws(stored, "dp", "rest")
     model = DPMixture.load(path)
     chains, draws = stored.arrays["posterior"]["rest"].shape[:2]
     status = str(stored.progress["status"])

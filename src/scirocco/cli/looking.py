@@ -9,6 +9,10 @@ from typing import Annotated, Any
 from scirocco.cli._typer import JSON, RUN, print_json, print_wrapped, typer
 from scirocco.errors import InvalidValueError
 
+_CONFIG = typer.Option(
+    "--config", metavar="CONFIG.toml", help="The file it was started from: the full diagnosis."
+)
+
 
 def runs(
     path: Annotated[Path, typer.Argument(help="A folder with stored runs.", metavar="PATH")] = Path("."),
@@ -79,12 +83,7 @@ def watch(
 
 def diagnose(
     path: Annotated[Path, RUN],
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", metavar="CONFIG.toml", help="The file it was started from: the full diagnosis."
-        ),
-    ] = None,
+    config: Annotated[Path | None, _CONFIG] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -174,12 +173,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.html", help="By default RUN.html beside the run.")
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", metavar="CONFIG.toml", help="The file it was started from: the full diagnosis."
-        ),
-    ] = None,
+    config: Annotated[Path | None, _CONFIG] = None,
     documents: Annotated[
         Path | None,
         typer.Option("--documents", metavar="CORPUS", help="For topics: how prevalent they are in these."),

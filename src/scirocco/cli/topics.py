@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from scirocco.cli import topics_fit, topics_tables
-from scirocco.cli._typer import JSON, print_json, typer
+from scirocco.cli._typer import JSON, OVERWRITE, RESUME, print_json, typer
 from scirocco.errors import InvalidValueError
 
 topics_app = typer.Typer(invoke_without_command=True)
@@ -97,10 +97,8 @@ def topics_fit_command(
             "--held-out", help="Share of documents kept back to be scored by perplexity (0.01; 0 for none)."
         ),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in RUN, if there is one; same options.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run in RUN first.")] = False,
+    resume: Annotated[bool, RESUME] = False,
+    overwrite: Annotated[bool, OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Fit a topic model; draws go to the folder RUN while it runs, so Ctrl-C or a crash loses nothing.

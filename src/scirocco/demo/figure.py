@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.demo.problem import Problem
+from scirocco.report import columns
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 _MAX_LAG = 40
@@ -71,8 +72,4 @@ def subscript(number: int) -> str:
 
 def autocorrelation(chains: np.ndarray, num_lags: int = _MAX_LAG) -> np.ndarray:
     """Mean over the chains (chain, draw) of their autocorrelations at lags 0, 1, ..."""
-    centred = chains.astype(np.float64) - chains.mean(axis=1, keepdims=True)
-    length = chains.shape[1]
-    spectrum = np.abs(np.fft.rfft(centred, 2 * length, axis=1)) ** 2
-    covariance = np.fft.irfft(spectrum, axis=1)[:, :num_lags]
-    return (covariance / covariance[:, :1]).mean(axis=0)
+    return columns.autocorrelation(chains.astype(np.float64), num_lags).mean(axis=0)

@@ -99,7 +99,7 @@ def _show(run: Run, table: Any, problem: Problem) -> None:
     print(
         f"  {steps:,} steps of {BATCH_SIZE} rows in {wall:.1f} s (compiling included).\n"
         f"  Step size {run.configuration['sampler']['step_size']:.3g}, chosen from the curvature. "
-        f"The mode was found in {run.preparation['passes']:.1f} passes."
+        f"The mode took {run.preparation['passes']:.1f} passes."
     )
 
 

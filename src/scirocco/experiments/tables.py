@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from scirocco._showing import print_table
+from scirocco._showing import print_table, print_wrapped
 from scirocco.experiments.base import Experiment, Reproduction
 
 
@@ -18,7 +18,7 @@ def print_reproduction(done: Reproduction) -> None:
     title = f"{done.experiment.title} ({done.experiment.figure})"
     print_table(title, ["the paper's claim", "here", "holds"], rows, lines=True)
     for note in done.outcome.notes:
-        print(f"  note: {note}")
+        print_wrapped(f"  note: {note}")
     print(f"\n  {done.record}\n  {done.picture}\n  {done.seconds:.0f} s")
     sys.stdout.flush()
 

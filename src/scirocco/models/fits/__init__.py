@@ -5,7 +5,7 @@ from scirocco.models.fits.conventions import Conventions
 from scirocco.models.fits.drive import run_fit
 from scirocco.models.fits.fit import Fit
 from scirocco.models.fits.length import Length, check_discard, check_length
-from scirocco.models.fits.saved import Kind, Loaded, load, save
+from scirocco.models.fits.saved import Kind, Loaded, load, need_draws, save
 
 __all__ = [
     "Chain",
@@ -19,6 +19,7 @@ __all__ = [
     "check_discard",
     "check_length",
     "load",
+    "need_draws",
     "run_fit",
     "save",
 ]

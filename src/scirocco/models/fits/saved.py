@@ -12,7 +12,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.fits.chains import Spec
 from scirocco.run import encoding
 from scirocco.run.sinks import store_groups
-from scirocco.store import Store, StoredArray, open_stored
+from scirocco.store import Store, Stored, StoredArray, open_stored
 
 
 class Kind(NamedTuple):
@@ -114,3 +114,12 @@ def load(kind: Kind, path: str | os.PathLike[str]) -> Loaded:
         stored.record[kind.key],
         stored.record["configuration"],
     )
+
+
+def need_draws(stored: Stored, key: str, leaf: str) -> None:
+    """Refuse a stored fit that is still in its burn-in; runs of other kinds are `load`'s to refuse."""
+    if key in stored.record and not stored.arrays["posterior"][leaf].shape[1]:
+        raise InvalidValueError(
+            f"the run in {stored.path} has no draws yet: it is in its burn-in ({stored.progress['status']}). "
+            "Look again later, or go on with it (--resume)."
+        )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.errors import InvalidValueError
+from scirocco.models import fits
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import TopWords
 from scirocco.store import open_stored
@@ -49,11 +49,7 @@ class Opened(NamedTuple):
 def open_run(path: str | os.PathLike[str]) -> Opened:
     """A topic model in a store, finished or not; shares of the topics are those of the last state, over all chains."""
     stored = open_stored(path)
-    if "lda" in stored.record and not stored.arrays["posterior"]["topics"].shape[1]:
-        raise InvalidValueError(
-            f"the run in {path} has no draws yet: it is in its burn-in ({stored.progress['status']}). Look again "
-            "later, or go on with it (--resume)."
-        )
+    fits.need_draws(stored, "lda", "topics")
     model = LDA.load(path)
     chains, draws = stored.arrays["posterior"]["topics"].shape[:2]
     return Opened(model, _shares(stored, model), str(stored.progress["status"]), chains, draws)
