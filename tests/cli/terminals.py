@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-PATIENCE = 60
+PATIENCE = 150
 AT_WORK = "the disk is slow"
 
 
