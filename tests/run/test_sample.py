@@ -173,16 +173,48 @@ def test_runs_longer_than_the_buffers(method, monkeypatch):
 
 
 def test_defaults_choose_everything():
-    """Model, data, start: the step size, the mode and the batch follow from them, and are told."""
+    """Model, data, start: coordinates, step size, gradients and burn-in follow from them, and are told."""
     run = sc.sample(helpers.MODEL, helpers.make_data(), helpers.make_params(), num_samples=50, progress=False)
     assert run.num_draws == 50
     assert run.num_chains == 1
-    assert run.configuration["sampler"]["name"] == "SGLD"
-    assert run.configuration["sampler"]["step_size"] > 0
-    assert run.configuration["estimator"]["name"] == "ControlVariates"
-    assert run.configuration["estimator"]["batch_size"] == helpers.NUM_ROWS
+    assert run.configuration["sampler"]["name"] == "Preconditioned"
+    assert run.configuration["sampler"]["inner"]["name"] == "BAOAB"
+    assert run.configuration["sampler"]["inner"]["step_size"] > 0
+    assert run.configuration["estimator"]["name"] == "Full"
+    assert run.configuration["num_burnin"] == 1_000
     assert run.preparation["largest_curvature"] > 0
-    assert run.preparation["passes"] > 0
+    assert run.preparation["distance_to_mode_in_sd"] < 0.25
+    assert run.preparation["chosen"] == (
+        "BAOAB in coordinates scaled by the curvature at the mode, Full (all 64 rows at every step), 1000 burn-in steps"
+    )
+
+
+def test_defaults_of_many_rows():
+    """Too many rows for a pass at every step: control variates."""
+    data = helpers.make_data(num_rows=3_000)
+    run = sc.sample(helpers.MODEL, data, helpers.make_params(), num_samples=50, num_burnin=0, progress=False)
+    assert run.configuration["estimator"]["name"] == "ControlVariates"
+    assert run.configuration["estimator"]["batch_size"] == 500
+    assert run.configuration["num_burnin"] == 0
+    assert run.preparation["chosen"].endswith("ControlVariates of 500 rows")
+
+
+def test_what_is_given_is_not_chosen():
+    """A sampler of one's own has no burn-in that was not asked for, and nothing is said."""
+    run = helpers.draw(num_samples=5)
+    assert run.configuration["num_burnin"] == 0
+    assert "chosen" not in run.preparation
+
+
+def test_defaults_resume_what_is_there(tmp_path):
+    """The same plain call again goes on with the run, whatever was chosen for it at first."""
+    problem = (helpers.MODEL, helpers.make_data(), helpers.make_params())
+    other = {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(16), "num_burnin": 3}
+    sc.sample(*problem, num_samples=5, store=tmp_path / "run", progress=False, **other)
+    run = sc.sample(*problem, num_samples=9, store=tmp_path / "run", resume=True, progress=False)
+    assert run.num_draws == 9
+    assert run.configuration["sampler"]["name"] == "SGLD"
+    assert run.configuration["num_burnin"] == 3
 
 
 def test_only_what_was_asked_for_is_kept():

@@ -3,7 +3,7 @@
 from scirocco.data.batching import Batch, Batching
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_sum
 from scirocco.estimators.fisher import empirical_fisher
-from scirocco.estimators.mode import approach_mode
+from scirocco.estimators.mode import approach_mode, find_mode
 from scirocco.estimators.plain import Full, Minibatch, Stratified, Weighted
 from scirocco.estimators.reference import Referenced, measure_counts
 from scirocco.estimators.variance_reduced import SAGA, SVRG, ControlVariates
@@ -26,6 +26,7 @@ __all__ = [
     "Weighted",
     "approach_mode",
     "empirical_fisher",
+    "find_mode",
     "full_sum",
     "measure_counts",
 ]

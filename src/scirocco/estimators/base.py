@@ -64,6 +64,8 @@ class Estimator(abc.ABC):
     def batching(self, num_rows: int) -> Batching:
         """How this estimator draws its rows; refuses batch sizes that the data cannot serve."""
 
+    finds_mode = False
+    """Whether `prepare` moves the start to the posterior mode."""
     needs_index = False
     """Whether estimates need the numbers of the rows in a batch."""
 

@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco.data.batching import Batch, Batching
 from scirocco.data.tables import Table
 from scirocco.errors import BadStartError, InvalidValueError
-from scirocco.estimators.newton import correct, look
+from scirocco.estimators.newton import FAR, FEW_PARAMETERS, correct, descend, look
 from scirocco.types import Array, Data, Key, Params, PyTree
 
 LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
@@ -63,6 +63,15 @@ def find_mode(
             "ControlVariates an `optimizer` with a smaller learning rate, or a `centre`."
         )
     here, distance, looks = correct(model, table, here, rows, polish)
+    if polish and not distance <= FAR and _tree.size(position) <= FEW_PARAMETERS:
+        here, distance, more = descend(model, table, here, rows)
+        looks += more
+    if polish and not distance <= FAR:
+        _checks.warn(
+            f"the search for the posterior mode stopped about {distance:.2g} posterior standard deviations away: "
+            "draws may be far from the posterior. Start closer, or look whether the posterior has a mode at all (a "
+            "prior that is too flat, a scale that may go to 0)."
+        )
     report = {
         "passes": looks + passes,
         "learning_rate": rate,

@@ -5,6 +5,10 @@ a sample of rows, in units in which the information about every parameter is ali
 many orders of magnitude). The decrement gᵀδ is the squared distance to the mode in posterior standard deviations, so it
 says when to stop. A correction that does not raise the log posterior is undone and tried again with damping, which also
 makes the step safe for models that are not concave.
+
+Where that stops far from the mode, `descend` takes over: the whole Hessian with the signs of its eigenvalues made
+positive, and steps that are halved until they gain. It costs more, and finds its way through regions that bend the
+wrong way (a location and a scale, started far off).
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
@@ -23,12 +28,15 @@ from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 _CG_STEPS = 40
 _LOOKS, _LOOKS_OF_MANY = 15, 3
 """Passes over all rows, at most; fewer for many parameters, whose corrections are costly and less exact."""
-_FEW_PARAMETERS = 1_000
+FEW_PARAMETERS = 1_000
 _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4
 _SQUARED_NUMBERS = 1 << 22
 """Gradients of single rows, in numbers, from which the scales of the parameters are taken."""
 _CLOSE_ENOUGH = 0.25
 """Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
+FAR = 1.0
+"""Distance beyond which a point does not pass for the mode."""
+_DESCENT_LOOKS, _HALVINGS = 200, 20
 
 
 class Look(NamedTuple):
@@ -60,7 +68,7 @@ def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> t
     Returns the best point, its distance to the mode in posterior standard deviations, and the passes. Without `polish`
     only the distance is found.
     """
-    most = (_LOOKS if _tree.size(here.position) <= _FEW_PARAMETERS else _LOOKS_OF_MANY) if polish else 1
+    most = (_LOOKS if _tree.size(here.position) <= FEW_PARAMETERS else _LOOKS_OF_MANY) if polish else 1
 
     def corrected(look: Look, damping: float) -> tuple[Params, float]:
         found, distance = _correction(model, table.num_rows, look.position, look.gradient, rows, damping)
@@ -79,6 +87,55 @@ def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> t
             damping = max(10 * damping, _LEAST_DAMPING)
             position, distance = corrected(here, damping)
     return here, corrected(here, 0.0)[1] if damping > 0 else distance, looks
+
+
+def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, float, int]:
+    """Newton steps with |H| in place of H (few parameters), halved until they gain: as long as they do.
+
+    Returns what `correct` returns.
+    """
+    looks = 0
+    step, gain, distance = _descent(model, table.num_rows, here, rows)
+    while distance > _CLOSE_ENOUGH and looks < _DESCENT_LOOKS:
+        for halving in range(_HALVINGS):
+            there = look(model, table, _tree.add(here.position, _tree.scale(0.5**halving, step)))
+            looks += 1
+            if float(there.log_density - here.log_density) > 1e-4 * 0.5**halving * gain:  # False for NaN
+                break
+        else:
+            break
+        here = there
+        step, gain, distance = _descent(model, table.num_rows, here, rows)
+    return here, distance, looks
+
+
+def _descent(model: Any, num_rows: int, here: Look, rows: Rows) -> tuple[Params, float, float]:
+    """|H|^(-1) g, its product with g, and the distance to the mode it implies."""
+    gradient, unravel = ravel_pytree(here.gradient)
+    gradient = np.asarray(gradient, np.float64)
+    hessian = np.asarray(_hessian(model, num_rows, here.position, rows), np.float64)
+    if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient))):
+        return here.gradient, 0.0, 0.0 if not np.any(gradient) else np.inf
+    diagonal = np.abs(np.diagonal(hessian))
+    root = np.sqrt(np.where(diagonal > 0, diagonal, diagonal[diagonal > 0].min(initial=1.0)))
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2 / np.outer(root, root))
+    values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
+    step = vectors @ (vectors.T @ (gradient / root) / values) / root
+    gain = float(gradient @ step)
+    return unravel(jnp.asarray(step, here.log_density.dtype)), gain, float(np.sqrt(gain / len(step)))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _hessian(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
+    """Of the negative log posterior, from a sample of rows."""
+    scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
+    flat, unravel = ravel_pytree(position)
+
+    def negative(x: Array) -> Array:
+        at = unravel(x)
+        return -model.log_prior_density(at) - scale * model.log_likelihood_sum(at, rows)
+
+    return jax.hessian(negative)(flat)
 
 
 def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
@@ -150,7 +207,7 @@ def _variances(model: Any, scale: float, position: Params, rows: Rows) -> PyTree
 
 def _prior_diagonal(model: Any, position: Params) -> PyTree:
     """Of the prior's Hessian: parameters of parameters have no other information. Zero for many parameters."""
-    if _tree.size(position) > _FEW_PARAMETERS:
+    if _tree.size(position) > FEW_PARAMETERS:
         return _tree.zeros_like(position)
     flat, unravel = ravel_pytree(position)
     return unravel(jnp.diagonal(jax.hessian(lambda x: model.log_prior_density(unravel(x)))(flat)))

@@ -87,6 +87,8 @@ class ControlVariates(Estimator):
     >>> estimator = sc.ControlVariates(batch_size=500)
     """
 
+    finds_mode = True
+
     batch_size: int = static()
     centre: Params | None = None
     optimizer: Any = static(default=None)

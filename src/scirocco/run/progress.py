@@ -89,6 +89,11 @@ class Bar:
                 self._task, completed=done, description=phase, rate=_per_second(rate), score=shown
             )
 
+    def say(self, line: str) -> None:
+        """A line of its own above the bar."""
+        if self._progress is not None and line:
+            self._progress.console.print(line, markup=False, highlight=False)
+
     def close(self) -> None:
         """Leave the last line on the screen."""
         if self._progress is not None:

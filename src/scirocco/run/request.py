@@ -44,6 +44,11 @@ class Request(NamedTuple):
     devices: Devices | None = None
     begun: Begun | None = None
     """What a set-up elsewhere has found."""
+    left_out: frozenset[str] = frozenset()
+    """Arguments that were chosen here, not by the user."""
+
+    chosen: str = ""
+    """What was chosen, in one line; empty when the user gave sampler and estimator."""
 
 
 class Begun(NamedTuple):
@@ -68,10 +73,13 @@ def _carry_out(request: Request) -> Run:
     plan, store = request.plan, request.store
     if store is not None and request.resume and holds_run(store):
         asked = records.asked(request.sampler, request.estimator, plan, request.devices)
+        asked = {name: value for name, value in asked.items() if name not in request.left_out}
+        sampler = None if "sampler" in request.left_out else request.sampler
+        estimator = None if "estimator" in request.left_out else request.estimator
         return resuming.go_on(
-            *(store, request.model, request.source, plan.num_samples, request.params, request.sampler),
+            *(store, request.model, request.source, plan.num_samples, request.params, sampler),
             *(
-                request.estimator,
+                estimator,
                 request.reducers,
                 request.callbacks,
                 request.progress,
@@ -84,6 +92,7 @@ def _carry_out(request: Request) -> Run:
     bar = Bar(plan.num_steps, request.progress and writes)
     sink: Sink = MemorySink()
     try:
+        bar.say(request.chosen)
         problem, ready = prepared(request)
         key = jax.random.key(plan.seed)
         composed = Composed(
@@ -127,4 +136,5 @@ def prepared(request: Request) -> tuple[setup.Problem, setup.Ready]:
     ready = setup.prepare(
         problem, request.params, num_steps=plan.num_steps, num_chains=plan.num_chains, key=key
     )
-    return problem, ready
+    chosen = {"chosen": request.chosen} if request.chosen else {}
+    return problem, ready._replace(report=chosen | ready.report)

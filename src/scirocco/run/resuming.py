@@ -118,7 +118,9 @@ def go_on(
         record, reached = store.record, store.progress
         _need_record(record, store.path)
         if asked is not None:
-            records.refuse_differences(record["asked"], asked, store.path, "these arguments")
+            chosen = {"sampler", "estimator", "num_burnin"} - set(asked)  # not by the user
+            stored = {name: value for name, value in record["asked"].items() if name not in chosen}
+            records.refuse_differences(stored, asked, store.path, "these arguments")
         plan = _plan(record, reached, num_samples, reducers, store.path)
         _refuse_another_spread(record, devices, store.path)
         problem, ready = _compose(

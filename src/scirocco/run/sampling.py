@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import jax
+import numpy as np
 
 from scirocco import _checks
-from scirocco.data import Devices, as_devices, as_source
+from scirocco.data import ArraySource, Devices, as_devices, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.estimators import ControlVariates, Estimator, Minibatch
+from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
 from scirocco.run import family
 from scirocco.run.joining import CHAINS
 from scirocco.run.keeping import Keeping
+from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.on_cluster import sample_on
 from scirocco.run.progress import Callback
 from scirocco.run.request import Request, carry_out
 from scirocco.run.result import Run
 from scirocco.run.session import Plan
-from scirocco.samplers import SGLD, Blocks, Sampler
+from scirocco.samplers import BAOAB, Blocks, Preconditioned, Sampler
 from scirocco.simplex import SCIR
 from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
 
 _DEFAULT_BATCH = 500
+_DEFAULT_BURNIN = 1_000
 
 
 def sample(
@@ -38,7 +41,7 @@ def sample(
     sampler: Sampler | None = None,
     estimator: Estimator | None = None,
     num_samples: int = 10_000,
-    num_burnin: int = 0,
+    num_burnin: int | None = None,
     thin: int = 1,
     num_chains: int = 1,
     seed: int = 0,
@@ -68,13 +71,18 @@ def sample(
     params
         Where to start: any pytree of floating-point arrays. Control variates start at the mode they find from here.
     sampler
-        By default `sc.SGLD()`, whose step size is then chosen from the curvature and the gradient noise; for count
-        models `sc.SCIR()`, whose step size is chosen from the noise of the counts. `sc.SGLD(step_size="auto")` tries
-        many before the run (see `sc.analysis.tune`); what was tried is in `run.preparation["tuning"]`.
+        By default `sc.Preconditioned(sc.BAOAB())`: the posterior mode is found, the curvature there gives coordinates
+        in which the posterior is round (its diagonal above 1,000 parameters), and step size and friction follow from
+        the gradient noise. For count models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
+        `sc.SGLD(step_size="auto")` tries many before the run (see `sc.analysis.tune`); what was tried is in
+        `run.preparation["tuning"]`.
     estimator
-        By default `sc.ControlVariates(500)` (fewer where there are fewer rows); for count models `sc.Minibatch(500)`.
+        By default `sc.ControlVariates(500)`; `sc.Full()` when the sampler is left out too and there are at most 2,000
+        rows, because a pass over them then costs no more; for count models `sc.Minibatch(500)`. What was chosen is in
+        `run.preparation["chosen"]`.
     num_samples, num_burnin, thin
-        Draws kept in each chain; steps made before the first; steps for every kept draw.
+        Draws kept in each chain; steps made before the first (by default 1,000 when the sampler is left out, 0 when you
+        give one); steps for every kept draw.
     num_chains
         Independent chains.
     seed
@@ -130,14 +138,20 @@ def sample(
     >>> abs(float(run.draws.mean()) - 3.0) < 0.1
     True
     """
+    _check_callbacks(callbacks)
+    source = as_source(data)
+    devices = as_devices(mesh)
+    given = {"sampler": sampler, "estimator": estimator, "num_burnin": num_burnin}
+    left_out = frozenset(name for name, value in given.items() if value is None)
+    if num_burnin is None:
+        num_burnin = _DEFAULT_BURNIN if sampler is None and _drive(model) == "gradient" else 0
     plan = _checked_plan(
         num_samples, num_burnin, thin, num_chains, seed, keep_gradients, keep_draws, reducers, chain_method
     )
-    _check_callbacks(callbacks)
-    source = as_source(data)
-    sampler = _default_sampler(model) if sampler is None else sampler
-    devices = as_devices(mesh)
-    estimator = default_estimator(model, source, devices) if estimator is None else estimator
+    if estimator is None:
+        exact = sampler is None and _drive(model) == "gradient" and _few_rows(source)
+        estimator = Full() if exact else default_estimator(model, source, devices)
+    sampler = _default_sampler(model, params) if sampler is None else sampler
     _check_keeping(model, sampler, keep_gradients)
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
@@ -156,6 +170,8 @@ def sample(
         tuple(callbacks),
         progress,
         devices,
+        left_out=left_out,
+        chosen=_in_words(sampler, estimator, plan.num_burnin, source, left_out),
     )
     return sample_on(client, request) if chains_apart else carry_out(request)
 
@@ -209,16 +225,46 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
         )
 
 
-def _default_sampler(model: Any) -> Sampler:
-    return SCIR() if getattr(model, "drive", "") == "counts" else SGLD()
+def _drive(model: Any) -> str:
+    return getattr(model, "drive", "")
+
+
+def _few_rows(source: Any) -> bool:
+    """Whether all rows at every step cost no more than control variates, which look at each row of a batch twice."""
+    return isinstance(source, ArraySource) and source.num_rows <= 4 * _DEFAULT_BATCH
+
+
+def _default_sampler(model: Any, params: Any) -> Sampler:
+    if _drive(model) == "counts":
+        return SCIR()
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+    return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "diagonal")
+
+
+def _in_words(
+    sampler: Sampler, estimator: Estimator, num_burnin: int, source: Any, left_out: Set[str]
+) -> str:
+    """What was chosen for the user, and why; empty when nothing was."""
+    said = []
+    if "sampler" in left_out and isinstance(sampler, Preconditioned):
+        shape = "curvature" if sampler.metric == "laplace" else "diagonal Fisher information"
+        said.append(f"BAOAB in coordinates scaled by the {shape} at the mode")
+    elif "sampler" in left_out:
+        said.append(type(sampler).__name__)
+    if "estimator" in left_out:
+        size = f" of {getattr(estimator, 'batch_size', 0)} rows" if not isinstance(estimator, Full) else ""
+        why = f" (all {source.num_rows} rows at every step)" if isinstance(estimator, Full) else ""
+        said.append(f"{type(estimator).__name__}{size}{why}")
+    if said and "num_burnin" in left_out:
+        said.append(f"{num_burnin} burn-in steps")
+    return ", ".join(said)
 
 
 def default_estimator(model: Any, source: Any, devices: Devices | None = None) -> Estimator:
     """What `sc.sample` uses when none is given."""
     places = 1 if devices is None else devices.num_row_places
     size = max(places, min(_DEFAULT_BATCH, source.num_rows) // places * places)
-    drive = getattr(model, "drive", "")
-    return Minibatch(size) if drive in ("counts", "blocks") else ControlVariates(size)
+    return Minibatch(size) if _drive(model) in ("counts", "blocks") else ControlVariates(size)
 
 
 def _check_keeping(model: Any, sampler: Any, keep_gradients: Any) -> None:
@@ -226,7 +272,7 @@ def _check_keeping(model: Any, sampler: Any, keep_gradients: Any) -> None:
         raise InvalidValueError(
             "blocks are moved one after the other, so there is no one gradient to keep at a draw."
         )
-    if keep_gradients and getattr(model, "drive", "") == "counts":
+    if keep_gradients and _drive(model) == "counts":
         raise InvalidValueError(
             "a CountModel has no gradients to keep: leave `keep_gradients` out. Zero-variance and Stein methods need a "
             "log density (sc.Model)."

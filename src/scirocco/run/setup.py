@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -31,6 +32,7 @@ from scirocco.estimators import (
     Referenced,
     Stratified,
     Weighted,
+    find_mode,
     measure_counts,
 )
 from scirocco.model import BlockModel, Model, Posterior
@@ -223,8 +225,11 @@ def prepare_estimator(
     estimator = parts.estimator
     if isinstance(model, BlockModel):
         return parts, sweeps.prepare(model, parts, table, position, key)
-    prepared = _explained(problem, params, lambda: estimator.prepare(model, table, position, key))
-    return parts, prepared
+    if not parts.sampler.starts_at_mode or estimator.finds_mode or importlib.util.find_spec("optax") is None:
+        return parts, _explained(problem, params, lambda: estimator.prepare(model, table, position, key))
+    mode = _explained(problem, params, lambda: find_mode(model, table, position, key))
+    prepared = estimator.prepare(model, table, mode.position, key)
+    return parts, prepared._replace(near_mode=True, report=mode.report | prepared.report)
 
 
 def _explained(problem: Problem, params: Params, work: Callable[[], T]) -> T:

@@ -127,6 +127,11 @@ class Sampler(abc.ABC):
     """In which coordinates `resolve` wants its measurement: the parameters' own, or those of `Preconditioned`."""
 
     @property
+    def starts_at_mode(self) -> bool:
+        """Whether chains begin at the posterior mode, which is searched for from the parameters that are given."""
+        return False
+
+    @property
     def needs_scales(self) -> bool:
         """Whether `resolve` wants a measurement of curvature and gradient noise before the run."""
         return is_open(self.step_size)

@@ -35,6 +35,7 @@ class Preconditioned(Sampler):
     Targets what the inner sampler targets: a linear change of coordinates has a constant Jacobian. For SGLD it is
     θ' = θ + ε LLᵀ ĝ + √(2ε) L ξ. Badly scaled or correlated posteriors, in which one step size is too large for one
     direction and too small for another, become round: the inner step size has no unit, and about 0.1 suits any of them.
+    Where L is to be measured, chains begin at the mode.
 
     Cost per step: two products of L with a vector, O(d²) (O(d) for `metric="diagonal"`).
 
@@ -93,6 +94,11 @@ class Preconditioned(Sampler):
     def temperature(self) -> Any:
         """The inner sampler's."""
         return getattr(self.inner, "temperature", 1.0)
+
+    @property
+    def starts_at_mode(self) -> bool:
+        """L is measured there, and the step that suits it may be too long on the way."""
+        return self.factor is None
 
     @property
     def needs_scales(self) -> bool:

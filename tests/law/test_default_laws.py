@@ -1,0 +1,68 @@
+"""What the plain call draws from: exact posteriors in raw units, from starts far away."""
+
+from __future__ import annotations
+
+import os
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+
+SEED = int(os.environ.get("SCIROCCO_TEST_SEED", "0"))
+
+
+def assert_moments(draws, mean, covariance):
+    """Means and variances within five standard errors, which are taken from blocks that are longer than any memory."""
+    centred = np.asarray(draws, np.float64) - mean
+    blocks = centred.reshape(centred.shape[0], 10, -1, centred.shape[-1])
+    for values, wanted in ((blocks, 0.0), (blocks**2, np.diagonal(covariance))):
+        means = values.mean(axis=2).reshape(-1, values.shape[-1])
+        error = means.std(axis=0, ddof=1) / np.sqrt(len(means))
+        z = (means.mean(axis=0) - wanted) / error
+        assert np.all(np.abs(z) < 5), z
+
+
+@pytest.mark.parametrize(("num_rows", "start"), [(1, 0.0), (30, 5.0), (400, -300.0), (5_000, 0.0)])
+def test_regression_in_raw_units(num_rows, start):
+    """Columns of sizes 1, 100 and 0.01, a prior that matters where rows are few."""
+    rng = np.random.default_rng([SEED, num_rows])
+    x = np.column_stack([np.ones(num_rows), rng.normal(200, 100, num_rows), rng.normal(0, 0.01, num_rows)])
+    y = (x @ [3.0, 0.01, 50.0] + rng.normal(size=num_rows)).astype(np.float32)
+    x, scale = x.astype(np.float32), np.array([10.0, 1.0, 100.0], np.float32)
+    model = sc.Model(
+        lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2,
+        lambda beta: -0.5 * jnp.sum((beta / scale) ** 2),
+    )
+    wide = x.astype(np.float64)
+    covariance = np.linalg.inv(wide.T @ wide + np.diag(1.0 / scale.astype(np.float64) ** 2))
+    run = sc.sample(
+        model,
+        {"x": x, "y": y},
+        np.full(3, start, np.float32),
+        num_samples=4_000,
+        num_chains=4,
+        seed=SEED,
+        progress=False,
+    )
+    assert_moments(run.draws, covariance @ (wide.T @ y), covariance)
+
+
+def test_location_and_scale_from_afar():
+    """Started where the log density bends the wrong way; the mean is a Student t variable."""
+    rng = np.random.default_rng([SEED, 1])
+    y = rng.normal(87.0, 20.0, 434).astype(np.float32)
+    model = sc.Model(
+        lambda p, y: -0.5 * ((y - p["mean"]) / jnp.exp(p["log_sd"])) ** 2 - p["log_sd"],
+    )
+    start = {"mean": np.float32(0.0), "log_sd": np.float32(0.0)}
+    run = sc.sample(model, y, start, num_samples=4_000, num_chains=4, seed=SEED, progress=False)
+    assert run.preparation["distance_to_mode_in_sd"] < 0.25
+    # flat in the mean and in log sd: (n - 1) s² / σ² is chi-square with n - 1 degrees
+    n, exact = len(y), y.astype(np.float64)
+    sd = exact.std(ddof=1) / np.sqrt(n) * np.sqrt((n - 1) / (n - 3))
+    draws = np.asarray(run.draws["mean"], np.float64)
+    # steps of finite length inflate what is not Gaussian, by less than two per cent here
+    assert abs(draws.mean() - exact.mean()) < 0.1 * sd
+    assert abs(draws.std() / sd - 1) < 0.1
