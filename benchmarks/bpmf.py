@@ -28,7 +28,7 @@ from scirocco.datasets.movielens import movielens100k
 from scirocco.models.factorisation import BPMF
 from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
 from scirocco.models.factorisation.precisions import WithPrecisions
-from scirocco.samplers.leaf_scaled import LeafScaledSGLD
+from scirocco.samplers import LeafScaledSGLD
 
 BATCH, NUM_FACTORS, STEP = 5_000, 20, 0.01
 SPEED, RMSE, COVERAGE = 2.0, 0.92, (0.85, 0.95)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers import SGLD, Gradient, schedules
-from scirocco.samplers.leaf_scaled import LeafScaledSGLD
+from scirocco.samplers import SGLD, Gradient, LeafScaledSGLD, schedules
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 

@@ -12,7 +12,7 @@ import helpers
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import Gradient
-from scirocco.samplers.recipe_noise import inject
+from scirocco.samplers.matrices import inject
 
 DIMENSION, A = 5, 10.0
 CANONICAL = {("position", "momentum"): -1.0}

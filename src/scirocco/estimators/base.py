@@ -7,7 +7,7 @@ log likelihood; other samplers are driven by counts. It never sees a sampler.
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from scirocco.data.batching import Batch, Batching
 from scirocco.data.passes import Summand, full_sum, rows_per_chunk
 from scirocco.data.tables import Table
 from scirocco.estimators import noise as _noise
+from scirocco.model import Posterior
 from scirocco.types import Array, Data, Key, Params, PyTree
 
 __all__ = ["Summand", "full_sum", "rows_per_chunk"]
@@ -54,7 +55,8 @@ class Prepared(NamedTuple):
     near_mode: bool = False
     """Whether `position` is known to be near the posterior mode."""
     gradient: PyTree | None = None
-    """The exact gradient of the log posterior at `position`, when the set-up has made it anyway."""
+    """What `combine` makes of the exact sum at `position` (the gradient of the log posterior), when the set-up has made
+    it anyway."""
 
 
 class Estimator(abc.ABC):
@@ -64,22 +66,60 @@ class Estimator(abc.ABC):
     def batching(self, num_rows: int) -> Batching:
         """How this estimator draws its rows; refuses batch sizes that the data cannot serve."""
 
-    finds_mode = False
+    # What an estimator can do: the rest of the library asks these, never for a class.
+
+    finds_mode: ClassVar[bool] = False
     """Whether `prepare` moves the start to the posterior mode."""
-    needs_index = False
+    needs_index: ClassVar[bool] = False
     """Whether estimates need the numbers of the rows in a batch."""
+    is_exact: ClassVar[bool] = False
+    """Whether every estimate is the sum itself."""
+    is_uniform: ClassVar[bool] = True
+    """Whether all rows are drawn alike, so that the noise of plain batches is that of the estimates."""
+    can_spread: ClassVar[bool] = False
+    """Whether it serves rows that are spread over several devices."""
+    serves_blocks: ClassVar[bool] = False
+    """Whether it serves `sc.Blocks`, which shares one batch out among the blocks."""
+    can_be_referenced: ClassVar[bool] = False
+    """Whether its estimates can be compared with a reference (`Referenced`)."""
+    keeps_one_sum: ClassVar[bool] = False
+    """Whether its memory is one sum over all rows, which stays as it is for the whole run."""
+    only_for_setup: ClassVar[tuple[str, ...]] = ()
+    """Fields that matter before the first step alone: a store does not hold them."""
+    sampling: str = "auto"
+    """How rows are drawn, as the user wants it: "auto" leaves it to the source of streamed data."""
+
+    @property
+    def core(self) -> Estimator:
+        """The estimator that makes the estimates: itself, unless it wraps another."""
+        return self
+
+    def serving(self, summand_is_drawn: bool) -> Estimator:
+        """The estimator for one block of a model, whose sum may be drawn at random; itself by default."""
+        return self
+
+    def around(self, centre: Params) -> Estimator:
+        """For estimates near `centre` (user's units), without looking for a better one; itself by default."""
+        return self
+
+    def resolved(self, num_rows: int) -> Estimator:
+        """With what follows from the number of all rows filled in; itself by default."""
+        return self
 
     @property
     def needs_key(self) -> bool:
         """Whether estimates are random beyond their batch."""
         return False
 
-    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
+    def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """One-off work before the first step (host side): by default none."""
         return Prepared(position, (), {})
 
-    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
-        """Something with the structure and shapes of the memory (traced on shapes only, when a run is resumed)."""
+    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
+        """Something with the structure and shapes of the memory (traced on shapes only, when a run is resumed).
+
+        `total` has those of the sum that is estimated.
+        """
         return ()
 
     def rows_in_pass(self, num_rows: int) -> int:

@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.data.batching import Batch
 from scirocco.errors import InvalidValueError
+from scirocco.model import WithValue
 from scirocco.types import Array, PyTree
 
 KINDS = ("none", "scalar", "diagonal", "full")
@@ -22,8 +23,13 @@ def covariance(values: PyTree, batch: Batch, kind: str) -> PyTree:
     """Estimated covariance of the estimate whose rows contributed `values`.
 
     `diagonal`: a tree like the parameters. `scalar`: its mean over all parameters. `full`: a (dim, dim) matrix in the
-    order of `jax.flatten_util.ravel_pytree`.
+    order of `jax.flatten_util.ravel_pytree`. Where rows contribute a value beside the gradient, its variance is beside
+    the covariance.
     """
+    if isinstance(values, WithValue):
+        return WithValue(
+            covariance(values.gradient, batch, kind), covariance(values.value, batch, "diagonal")
+        )
     n = jax.tree.leaves(values)[0].shape[0]
     if n < 2:
         raise InvalidValueError(
@@ -50,8 +56,12 @@ def _spread(batch: Batch, like: Array) -> Array:
     return batch.weights.reshape((-1,) + (1,) * (like.ndim - 1)).astype(like.dtype)
 
 
-def none_at_all(position: PyTree, kind: str) -> PyTree:
-    """The zero covariance of an exact sum."""
+def none_at_all(total: PyTree, position: PyTree, kind: str) -> PyTree | None:
+    """The zero covariance of an exact sum; that of its value comes for nothing."""
+    if isinstance(total, WithValue):
+        return WithValue(none_at_all(total.gradient, position, kind), jnp.zeros_like(total.value))
+    if kind == "none":
+        return None
     if kind == "diagonal":
         return jax.tree.map(jnp.zeros_like, position)
     dimension = sum(leaf.size for leaf in jax.tree.leaves(position))

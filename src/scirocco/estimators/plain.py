@@ -25,6 +25,8 @@ class Full(Estimator):
     Full()
     """
 
+    is_exact = can_spread = serves_blocks = can_be_referenced = True
+
     def batching(self, num_rows: int) -> Batching:
         """Nothing is drawn."""
         return AllRows(num_rows, num_rows)
@@ -44,7 +46,7 @@ class Full(Estimator):
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
         """The sum itself."""
-        return Estimate(total, None if kind == "none" else _noise.none_at_all(position, kind)), memory
+        return Estimate(total, _noise.none_at_all(total, position, kind)), memory
 
 
 @pytree_dataclass
@@ -66,6 +68,8 @@ class Minibatch(Estimator):
     >>> sc.Minibatch(batch_size=500)
     Minibatch(batch_size=500, sampling='auto')
     """
+
+    can_spread = serves_blocks = can_be_referenced = True
 
     batch_size: int = static()
     sampling: str = static(default="auto")
@@ -103,6 +107,9 @@ class Weighted(Estimator):
     >>> import numpy as np, scirocco as sc
     >>> estimator = sc.Weighted(batch_size=100, probabilities=np.array([1.0, 2.0, 3.0]))
     """
+
+    is_uniform = False
+    serves_blocks = True
 
     batch_size: int = static()
     probabilities: Any
@@ -144,6 +151,9 @@ class Stratified(Estimator):
     >>> import numpy as np, scirocco as sc
     >>> estimator = sc.Stratified(batch_size=10, strata=np.array([0, 0, 1, 1, 1] * 20))
     """
+
+    is_uniform = False
+    can_be_referenced = True
 
     batch_size: int = static()
     strata: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,11 @@ from scirocco.data.passes import full_sum
 from scirocco.data.tables import Table, random_rows
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand
-from scirocco.estimators.plain import Full, Minibatch, Stratified
+from scirocco.model import Posterior
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _ROWS = 1_024
 _TABLE_NUMBERS = 1 << 24
-PLAIN = (Full, Minibatch, Stratified)
 
 
 class ReferenceMemory(NamedTuple):
@@ -52,11 +51,16 @@ class Referenced(Estimator):
     size: int | None = static(default=None)
 
     def __post_init__(self) -> None:
-        if isinstance(self.inner, Estimator) and not isinstance(self.inner, PLAIN):
+        if isinstance(self.inner, Estimator) and not self.inner.can_be_referenced:
             raise InvalidValueError(
                 f"SCIRCV brings its own control variate, and compares it with plain estimates: use sc.Minibatch, "
                 f"sc.Stratified or sc.Full, not {type(self.inner).__name__}."
             )
+
+    @property
+    def core(self) -> Estimator:
+        """The inner one."""
+        return self.inner
 
     @property
     def needs_key(self) -> bool:
@@ -67,14 +71,14 @@ class Referenced(Estimator):
         """As the inner estimator."""
         return self.inner.batching(num_rows)
 
-    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
+    def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """One pass over all rows for the sum; the values of some rows for their spread."""
         memory = measure_counts(model, table, position, self.batching(table.num_rows), key)
         return Prepared(position, memory, {"passes": 1.0})
 
-    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
         """Two trees like the parameters."""
-        return ReferenceMemory(position, position)
+        return ReferenceMemory(total, total)
 
     def estimate(
         self,
@@ -111,13 +115,13 @@ class Referenced(Estimator):
 
     def rows_in_pass(self, num_rows: int) -> int:
         """`size`, or all."""
-        if self.size is None or isinstance(self.inner, Full):
+        if self.size is None or self.inner.is_exact:
             return num_rows
         return min(self.size, num_rows)
 
     def next_pass(self, number: int, num_rows: int) -> int | None:
         """The next multiple of `every`."""
-        if isinstance(self.inner, Full):
+        if self.inner.is_exact:
             return number
         return None if self.every is None else max(1, -(-number // self.every)) * self.every
 
@@ -130,7 +134,7 @@ class Referenced(Estimator):
 
 
 def measure_counts(
-    model: Any, table: Table, position: Params, batching: Batching, key: Key
+    model: Posterior, table: Table, position: Params, batching: Batching, key: Key
 ) -> ReferenceMemory:
     """The exact sum at `position` (one pass), and the variance of a plain estimate of it, from some rows."""
     total = table.sum(model.summand, position, key)

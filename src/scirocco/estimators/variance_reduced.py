@@ -6,6 +6,7 @@ All have the form  total + Σ_{i in S} w_i [f(θ, x_i) - m_i],  where the m_i ar
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +29,8 @@ from scirocco.estimators.base import (
     weighted_sum,
 )
 from scirocco.estimators.mode import find_mode
+from scirocco.estimators.plain import Minibatch
+from scirocco.model import Posterior
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -87,7 +90,8 @@ class ControlVariates(Estimator):
     >>> estimator = sc.ControlVariates(batch_size=500)
     """
 
-    finds_mode = True
+    can_spread = serves_blocks = keeps_one_sum = finds_mode = True
+    only_for_setup = ("optimizer",)
 
     batch_size: int = static()
     centre: Params | None = None
@@ -111,7 +115,7 @@ class ControlVariates(Estimator):
         """Blocks or independent rows."""
         return batching(self.batch_size, num_rows, self.sampling)
 
-    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
+    def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """Find the mode, and the exact sum there."""
         if (
             self.centre is not None or model.drive != "gradient"
@@ -122,9 +126,20 @@ class ControlVariates(Estimator):
             report: dict[str, Any] = {"passes": 1.0}
         else:
             centre, total, gradient, report = find_mode(
-                model, table, position, key, self.optimizer, self.num_optimizer_steps, self.polish
+                model.bare, table, position, key, self.optimizer, self.num_optimizer_steps, self.polish
             )
+            if model.has_value:  # once more, with the value
+                total = table.sum(model.summand, centre, key)
+                gradient, report = model.combine(centre, total), {**report, "passes": report["passes"] + 1.0}
         return Prepared(centre, CentredMemory(centre, total), report, near_mode=True, gradient=gradient)
+
+    def serving(self, summand_is_drawn: bool) -> Estimator:
+        """Sums that are drawn have no exact value at a centre, and are estimated plainly."""
+        return Minibatch(self.batch_size, self.sampling) if summand_is_drawn else self
+
+    def around(self, centre: Params) -> ControlVariates:
+        """With that centre."""
+        return dataclasses.replace(self, centre=centre)
 
     def estimate(
         self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
@@ -132,9 +147,9 @@ class ControlVariates(Estimator):
         """The exact sum at the centre plus the scaled difference over the batch."""
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
 
-    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
         """A centre and a sum."""
-        return CentredMemory(position, position)
+        return CentredMemory(position, total)
 
 
 def _like(centre: Params, position: Params) -> Params:
@@ -171,6 +186,8 @@ class SVRG(Estimator):
         As for `Minibatch`.
     """
 
+    can_spread = True
+
     batch_size: int = static()
     refresh_every: int | None = static(default=None)
     sampling: str = static(default="auto")
@@ -185,9 +202,9 @@ class SVRG(Estimator):
         """Blocks or independent rows."""
         return batching(self.batch_size, num_rows, self.sampling)
 
-    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
+    def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """The first centre is the starting point; its sum is made by the first estimate."""
-        memory = CentredMemory(position, _tree.zeros_like(position))
+        memory = CentredMemory(position, _tree.zeros_like(model.blank_total(position, table.row_spec)))
         return Prepared(position, memory, {"passes": 1.0})
 
     def estimate(
@@ -214,9 +231,9 @@ class SVRG(Estimator):
     def _every(self, num_rows: int) -> int:
         return self.refresh_every or max(1, 2 * num_rows // self.batch_size)
 
-    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
         """A centre and a sum."""
-        return CentredMemory(position, position)
+        return CentredMemory(position, total)
 
     def next_pass(self, number: int, num_rows: int) -> int | None:
         """The next multiple of `refresh_every`."""
@@ -227,7 +244,7 @@ class SVRG(Estimator):
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
         """The centre moves here, where the estimate is exact."""
-        noise = None if kind == "none" else _noise.none_at_all(position, kind)
+        noise = None if kind == "none" else _noise.none_at_all(total, position, kind)
         return Estimate(total, noise), CentredMemory(position, total)
 
 
@@ -284,17 +301,15 @@ class SAGA(Estimator):
                 "GiB). Use sc.ControlVariates or sc.SVRG, which keep two, or raise `max_memory`."
             )
 
-    def prepare(self, model: Any, table: Table, position: Params, key: Key) -> Prepared:
+    def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """Fill the table at the starting point."""
         values = table.each(model.summand, position, key)
         memory = TableMemory(values, jax.tree.map(lambda t: t.sum(axis=0), values))
         return Prepared(position, memory, {"passes": 1.0})
 
-    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
         """A table and its sum."""
-        return TableMemory(
-            jax.tree.map(lambda p: jnp.zeros((num_rows, *p.shape), p.dtype), position), position
-        )
+        return TableMemory(jax.tree.map(lambda p: jnp.zeros((num_rows, *p.shape), p.dtype), total), total)
 
     def estimate(
         self, summand: Summand, position: Params, memory: TableMemory, context: Context, noise: str = "none"

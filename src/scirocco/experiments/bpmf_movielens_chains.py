@@ -13,8 +13,7 @@ from scirocco.estimators import ControlVariates, Estimator
 from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
 from scirocco.models.factorisation.precisions import WithPrecisions
 from scirocco.run import Run, sample
-from scirocco.samplers import schedules
-from scirocco.samplers.leaf_scaled import LeafScaledSGLD
+from scirocco.samplers import LeafScaledSGLD, schedules
 
 TAU = 3.0
 LAW = Law(shape=1.0, rate=300.0, rating_precision=TAU)

@@ -1,8 +1,19 @@
 """Models: a log density and the gradients of its rows, or Dirichlet and gamma posteriors and the counts of theirs."""
 
-from scirocco.model.base import Posterior
+from scirocco.model.base import Posterior, WithValue, without_value
 from scirocco.model.blocks import BlockModel, Statistics, View
 from scirocco.model.counts import CountModel, CountSum
 from scirocco.model.density import GradientSum, Model
 
-__all__ = ["BlockModel", "CountModel", "CountSum", "GradientSum", "Model", "Posterior", "Statistics", "View"]
+__all__ = [
+    "BlockModel",
+    "CountModel",
+    "CountSum",
+    "GradientSum",
+    "Model",
+    "Posterior",
+    "Statistics",
+    "View",
+    "WithValue",
+    "without_value",
+]

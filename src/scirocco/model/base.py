@@ -3,9 +3,54 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import jax
+
+from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Key, Params, PyTree, Rows
+
+
+class WithValue(NamedTuple):
+    """A gradient and the log density it belongs to: of one row, of a sum over rows, or of the posterior."""
+
+    gradient: PyTree
+    value: Array
+
+
+def without_value(tree: PyTree) -> PyTree:
+    """The tree with every `WithValue` in it replaced by its gradient."""
+
+    def is_pair(node: Any) -> bool:
+        return isinstance(node, WithValue)
+
+    return jax.tree.map(lambda node: node.gradient if is_pair(node) else node, tree, is_leaf=is_pair)
+
+
+class SomeRows(Protocol):
+    """As much of a table of data as a model may look at before the run."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are."""
+
+    def spread_rows(self, count: int) -> Rows:
+        """Rows spread evenly over the data."""
+
+
+class RowSource(Protocol):
+    """As much of a source of data as the check of a user's functions needs."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are."""
+
+    @property
+    def row_spec(self) -> PyTree:
+        """Shapes and dtypes of one row."""
+
+    def read(self, begin: int, end: int) -> Rows:
+        """Some rows."""
 
 
 class Posterior(abc.ABC):
@@ -20,6 +65,12 @@ class Posterior(abc.ABC):
     """What the sum is: "gradient" or "counts". A sampler says which it needs."""
     takes_key: bool = False
     """Whether the summand is random (latent variables that are drawn for each row)."""
+    has_density: ClassVar[bool] = False
+    """Whether it is the log density of all parameters, whose curvature can be measured (`sc.Model`)."""
+    has_value: ClassVar[bool] = False
+    """Whether `summand` and `combine` yield a `WithValue` (see `valued`)."""
+
+    # -- positions and parameters ---------------------------------------------------------------------------
 
     @abc.abstractmethod
     def constrain(self, position: Params) -> Params:
@@ -33,13 +84,52 @@ class Posterior(abc.ABC):
     def check_domain(self, params: Params) -> None:
         """Raise when a starting value is outside its domain."""
 
+    def place(self, position: Params, table: SomeRows, key: Key) -> Params:
+        """Where the sampler starts, when the user starts at `position`; there by default."""
+        return position
+
+    def spread(self, position: Params, total: PyTree) -> Params:
+        """The position to start from, when the sum over all rows is about `total` there; as it is by default."""
+        return position
+
+    # -- what drives a sampler ------------------------------------------------------------------------------
+
     @abc.abstractmethod
     def combine(self, position: Params, total: PyTree) -> PyTree:
         """What drives a sampler: the exact part of the prior, and an estimate `total` of the sum over the data."""
 
+    @property
+    @abc.abstractmethod
+    def summand(self) -> Any:
+        """f in Σ_i f(θ, x_i)."""
+
+    @property
+    def valued(self) -> Posterior:
+        """The same posterior with its log density beside the gradient: its sums and drives are `WithValue`."""
+        raise InvalidTypeError(
+            f"a {type(self).__name__} has no log density whose value a sampler could ask for."
+        )
+
+    @property
+    def bare(self) -> Posterior:
+        """The posterior that `valued` was made from; itself otherwise."""
+        return self
+
+    def blank_total(self, position: Params, row_spec: PyTree) -> PyTree:
+        """Something with the structure and shapes of the sum over the rows: that of a position by default."""
+        return position
+
+    # -- checks and records ---------------------------------------------------------------------------------
+
+    def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:  # noqa: B027
+        """Trace the user's functions on shapes alone and refuse what has the wrong form."""
+
     @abc.abstractmethod
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """A number that is finite if the model can be evaluated at `position` with these rows."""
+
+    def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:  # noqa: B027
+        """Raise with what is not finite at the start; `unhappy` names parameters whose drive is not (none: unknown)."""
 
     @abc.abstractmethod
     def values(self, position: Params, rows: Rows) -> dict[str, Array]:
@@ -49,11 +139,12 @@ class Posterior(abc.ABC):
     def stats(self, total: PyTree) -> dict[str, Array]:
         """What a reader wants to know of an estimate."""
 
-    @property
-    @abc.abstractmethod
-    def summand(self) -> Any:
-        """f in Σ_i f(θ, x_i)."""
 
-    def spread(self, position: Params, total: PyTree) -> Params:
-        """The position to start from, when the sum over all rows is about `total` there; as it is by default."""
-        return position
+def blank(spec: PyTree) -> PyTree:
+    """Zeros of these shapes and dtypes."""
+    return jax.tree.map(lambda s: jax.numpy.zeros(s.shape, s.dtype), spec)
+
+
+def one_row(row_spec: PyTree) -> PyTree:
+    """A batch of one row, all zeros."""
+    return jax.tree.map(lambda s: jax.numpy.zeros((1, *s.shape), s.dtype), row_spec)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from scirocco import _tree
-from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior
-from scirocco.model.count_checks import takes_three
-from scirocco.model.counts import CountModel
+from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
+from scirocco.model.base import Posterior, RowSource, SomeRows, blank, one_row
+from scirocco.model.checks import takes_three, trace
+from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel
 from scirocco.model.density import Model
 from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
@@ -32,6 +33,8 @@ class Statistics:
     >>> squares = sc.Statistics(lambda params, x: (x - params["mean"]) ** 2)
     """
 
+    form = "datum"
+
     def __init__(self, function: Callable[..., Any]):
         if not callable(function):
             raise InvalidTypeError(
@@ -50,6 +53,11 @@ class Statistics:
     def one(self, params: Params, datum: Datum, key: Key | None) -> PyTree:
         """s of one row."""
         return self._jitted(params, datum, key) if self.takes_key else self._jitted(params, datum)
+
+    def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:
+        """Whether the function can be traced."""
+        key = (jax.eval_shape(jax.random.key, 0),) if self.takes_key else ()
+        trace(self._jitted, f"statistics of {name}", params, source.row_spec, *key)
 
 
 class BlockModel(Posterior):
@@ -139,6 +147,27 @@ class BlockModel(Posterior):
         for name, block in self.counted.items():
             block.check_domain(params[name])
 
+    def place(self, position: Params, table: SomeRows, key: Key) -> Params:
+        """Gamma variables of the right size for blocks that counts drive."""
+        count = min(table.num_rows, PLACING_ROWS)
+        some = table.spread_rows(count)
+        for name in self.counted:
+            view = CountView(self, (name,))
+            total = view.total(position, some, None, key)
+            position = view.spread(position, _tree.scale(table.num_rows / count, total))
+        return position
+
+    def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
+        """The joint density, the counts of each block that they drive, and that statistics can be traced."""
+        self.model.check_shapes(params, source, batch_size)
+        for name, block in self.blocks.items():
+            block.check_block(name, params, source, batch_size)
+
+    def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:
+        """The joint density's reasons, or counts that are no counts."""
+        self.model.explain_bad_start(self.mixed(position), table, [])
+        raise BadStartError(NEGATIVE_COUNTS)
+
     # -- what a run asks for --------------------------------------------------------------------------------
 
     def view(self, names: tuple[str, ...]) -> View:
@@ -194,6 +223,7 @@ class View(Posterior):
     """
 
     drive = "block"
+    dense: ClassVar[bool] = False
     follows: str
     """What kind of sampler it drives."""
 
@@ -211,6 +241,21 @@ class View(Posterior):
     def summand(self) -> Any:
         """Itself."""
         return self
+
+    @abc.abstractmethod
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
+        """Σ_i w_i f(θ, x_i)."""
+
+    @abc.abstractmethod
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """f(θ, x_i) for each row."""
+
+    def blank_total(self, position: Params, row_spec: PyTree) -> PyTree:
+        """As the sum over a row."""
+        row = one_row(row_spec)
+        return blank(jax.eval_shape(lambda: self.total(position, row, None, jax.random.key(0))))
 
     def own(self, position: Params) -> Params:
         """The block's part of a position."""
@@ -339,7 +384,7 @@ def each_row(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
 
 def sum_rows(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
     """Their sum; in one call where the model is given by totals."""
-    if getattr(block, "form", "datum") == "total":
+    if block.form == "total":
         return block.several(params, rows, key)
     return jax.tree.map(lambda v: v.sum(axis=0), each_row(block, params, rows, key))
 

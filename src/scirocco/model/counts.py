@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,13 +11,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior
-from scirocco.model.count_checks import check_fits, check_simplex, positive_tree, spread, takes_three
-from scirocco.model.dependence import used_inputs
+from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
+from scirocco.model.base import Posterior, RowSource, SomeRows
+from scirocco.model.checks import (
+    check_fits,
+    check_simplex,
+    describe,
+    positive_tree,
+    spread,
+    takes_three,
+    trace,
+    used_inputs,
+)
 from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
 SPACES = ("simplex", "positive")
+PLACING_ROWS = 256
+"""Rows from which the size of the counts is guessed where a chain starts."""
+_PLACING_TAG = 0xFFFFFFFC  # a run's key is folded with chain numbers elsewhere: far from this
+NEGATIVE_COUNTS = (
+    "the counts are negative, NaN or infinite at the starting point for some rows. `counts` must return numbers >= 0: "
+    "is there a division by a component of omega that is 0?"
+)
 
 
 class CountModel(Posterior):
@@ -230,6 +246,45 @@ class CountModel(Posterior):
         of_params, of_row = len(jax.tree.leaves(params)), len(jax.tree.leaves(row))
         return any(used[:of_params]) or any(used[of_params + of_row :])
 
+    # -- before a run ---------------------------------------------------------------------------------------
+
+    def place(self, position: Params, table: SomeRows, key: Key) -> Params:
+        """log θ about as large as the counts of some rows make it."""
+        count = min(table.num_rows, PLACING_ROWS)
+        return _about_as_large(self, table.num_rows / count, position, table.spread_rows(count), key)
+
+    def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
+        """Counts must have the structure and shapes of the parameters."""
+        self.check_counts(params, params, source, batch_size)
+
+    def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:
+        """As a block of a model of several: the function is given all parameters."""
+        self.check_counts(params, params[name], source, batch_size)
+
+    def check_counts(self, given_params: Params, params: Params, source: RowSource, batch_size: int) -> None:
+        """The same where the function is given more parameters than those that its counts are like."""
+        spec = source.row_spec
+        if self.form == "total":
+            spec = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batch_size, *s.shape), s.dtype), spec)
+        key = (jax.eval_shape(jax.random.key, 0),) if self.takes_key else ()
+        out = trace(self._jitted, "counts", given_params, spec, *key)
+        given = "one datum" if self.form == "datum" else "some rows"
+        wanted = f"counts must return an array like the parameters ({describe(params)}) for {given} ({describe(spec)})"
+        if not _tree.same_structure(out, params):
+            raise InvalidValueError(f"{wanted}; got the structure {jax.tree.structure(out)}.")
+        pairs = zip(_tree.leaf_names(params), jax.tree.leaves(out), jax.tree.leaves(params), strict=True)
+        for name, leaf, like in pairs:
+            if tuple(leaf.shape) != tuple(like.shape):
+                batched = tuple(leaf.shape) == (batch_size, *like.shape)
+                hint = " It is called with one row, not a batch." if self.form == "datum" else ""
+                hint = " Sum over the rows." if batched and self.form == "total" else hint
+                of = f" for `{name}`" if len(jax.tree.leaves(params)) > 1 else ""
+                raise InvalidValueError(f"{wanted}; got shape {tuple(leaf.shape)}{of}.{hint}")
+
+    def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:
+        """Counts that are no counts."""
+        raise BadStartError(NEGATIVE_COUNTS)
+
     @property
     def summand(self) -> CountSum:
         """What an estimator estimates for this model: the sum of the rows' counts."""
@@ -271,6 +326,12 @@ class CountSum:
             raise InvalidTypeError("`counts` takes a key, but none was given to the sum.")
         keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
         return _like(position, jax.vmap(self.model.one, (None, 0, 0))(params, rows, keys))
+
+
+@partial(jax.jit, static_argnums=0)
+def _about_as_large(model: CountModel, factor: float, position: Params, rows: Rows, key: Key) -> Params:
+    own = jax.random.fold_in(key, _PLACING_TAG) if model.takes_key else None
+    return model.spread(position, _tree.scale(factor, model.summand.total(position, rows, None, own)))
 
 
 def _like(position: Params, values: PyTree) -> PyTree:

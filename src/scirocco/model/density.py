@@ -7,6 +7,7 @@ it under `vmap`, `grad` and every loop, so user code runs once or twice, however
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +16,8 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior
+from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, blank, one_row
+from scirocco.model.checks import asks_for_key, check_density, explain_density
 from scirocco.transforms import Transform
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
@@ -27,7 +29,10 @@ class Model(Posterior):
     ----------
     log_likelihood
         `log_likelihood(params, datum) -> scalar` for one row of the data. With `vectorized=True` it is given
-        several rows at once and returns one value for each.
+        several rows at once and returns one value for each. `log_likelihood(params, datum, key)` may be random, with a
+        key that is fresh for every row and step: its gradient must then be an unbiased estimate of that of the log
+        likelihood. For a latent variable z drawn from p(z | x, θ), with `jax.lax.stop_gradient`, return log p(x, z | θ)
+        (Fisher's identity).
     log_prior
         `log_prior(params) -> scalar`; flat when left out.
     vectorized
@@ -46,6 +51,7 @@ class Model(Posterior):
     """
 
     drive = "gradient"
+    has_density = True
 
     def __init__(
         self,
@@ -91,6 +97,7 @@ class Model(Posterior):
                 )
         self._transform_leaves = leaves if any(leaf is not None for leaf in leaves) else []
         self._identity = (self.log_likelihood, self.log_prior, self.form, tuple(leaves), treedef)
+        self.takes_key = asks_for_key(self.log_likelihood)
         self._jitted = jax.jit(self.log_likelihood)
         self._jitted_prior = None if self.log_prior is None else jax.jit(self.log_prior)
 
@@ -172,30 +179,43 @@ class Model(Posterior):
             total = total + sum(t.log_det(leaf) for t, leaf in pairs if t is not None)
         return total
 
-    def log_likelihoods(self, position: Params, rows: Rows) -> Array:
-        """One log likelihood for each row."""
+    def log_likelihoods(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
+        """One log likelihood for each row; where it is random and no key is given, the same draw at every call."""
         params = self.constrain(position)
         if self.form == "rows":
-            return self._jitted(params, rows)
+            return self._call(params, rows, key)
+        if self.takes_key:
+            return jax.vmap(partial(self._one_row, params))(rows, self.row_keys(rows, key))
         if self.form == "datum":
             return jax.vmap(self._jitted, (None, 0))(params, rows)
         return jax.vmap(lambda row: self._one_row(params, row))(rows)
 
-    def log_likelihood_sum(self, position: Params, rows: Rows, weights: Array | None = None) -> Array:
+    def log_likelihood_sum(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> Array:
         """Σ_i w_i log_likelihood(u, x_i), with w_i = 1 when no weights are given."""
         if self.form == "total" and weights is None:
-            return jnp.squeeze(self._jitted(self.constrain(position), rows))
-        values = self.log_likelihoods(position, rows)
+            return jnp.squeeze(self._call(self.constrain(position), rows, key))
+        values = self.log_likelihoods(position, rows, key)
         return jnp.sum(values if weights is None else weights * values)
 
-    def log_likelihood_of_one(self, position: Params, datum: Datum) -> Array:
+    def log_likelihood_of_one(self, position: Params, datum: Datum, key: Key | None = None) -> Array:
         """The log likelihood of a single row, whatever form the user's function has."""
-        return self._one_row(self.constrain(position), datum)
+        return self._one_row(self.constrain(position), datum, key)
 
-    def _one_row(self, params: Params, datum: Datum) -> Array:
+    def _one_row(self, params: Params, datum: Datum, key: Key | None = None) -> Array:
         if self.form == "datum":
-            return self._jitted(params, datum)
-        return jnp.squeeze(self._jitted(params, jax.tree.map(lambda leaf: leaf[None], datum)))
+            return self._call(params, datum, key)
+        return jnp.squeeze(self._call(params, jax.tree.map(lambda leaf: leaf[None], datum), key))
+
+    def _call(self, params: Params, data: PyTree, key: Key | None) -> Array:
+        if not self.takes_key:
+            return self._jitted(params, data)
+        return self._jitted(params, data, jax.random.key(0) if key is None else key)
+
+    def row_keys(self, rows: Rows, key: Key | None) -> Key:
+        """A key for each row."""
+        return jax.random.split(jax.random.key(0) if key is None else key, jax.tree.leaves(rows)[0].shape[0])
 
     def log_density(self, params: Params, data: Rows) -> Array:
         """Log posterior over all of `data` at `params` (user's units, no Jacobian), up to a constant."""
@@ -210,7 +230,7 @@ class Model(Posterior):
 
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """The log density of the prior and these rows."""
-        return self.log_prior_density(position) + self.log_likelihood_sum(position, rows)
+        return self.log_prior_density(position) + self.log_likelihood_sum(position, rows, None, key)
 
     def values(self, position: Params, rows: Rows) -> dict[str, Array]:
         """Log prior and log likelihoods."""
@@ -227,6 +247,21 @@ class Model(Posterior):
     def summand(self) -> GradientSum:
         """What an estimator estimates for this model: the sum of the log-likelihood gradients."""
         return GradientSum(self)
+
+    @property
+    def valued(self) -> Valued:
+        """With the log density beside its gradient."""
+        return Valued(self)
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
+        """A scalar for one datum, or one value a row."""
+        check_density(self, params, source, batch_size)
+
+    def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:
+        """Prior, likelihood, or the gradient of these parameters; silent when all are finite as far as is known."""
+        explain_density(self, position, table, unhappy)
 
 
 class GradientSum:
@@ -249,8 +284,103 @@ class GradientSum:
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
-        return jax.grad(self.model.log_likelihood_sum)(position, rows, weights)
+        return jax.grad(self.model.log_likelihood_sum)(position, rows, weights, key)
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for each row: leaves with a leading axis."""
-        return jax.vmap(jax.grad(self.model.log_likelihood_of_one), (None, 0))(position, rows)
+        return _each(self.model, jax.grad(self.model.log_likelihood_of_one), position, rows, key)
+
+
+def _each(
+    model: Model, function: Callable[..., PyTree], position: Params, rows: Rows, key: Key | None
+) -> PyTree:
+    if model.takes_key:
+        return jax.vmap(function, (None, 0, 0))(position, rows, model.row_keys(rows, key))
+    return jax.vmap(function, (None, 0))(position, rows)
+
+
+class ValuedSum(GradientSum):
+    """f(θ, x_i) = (∇ log p(x_i | θ), log p(x_i | θ)): for samplers that ask for the value of the log density."""
+
+    def __hash__(self) -> int:
+        return hash((ValuedSum, self.model))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ValuedSum) and self.model == other.model
+
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> WithValue:
+        """Both sums, by one forward and one backward pass."""
+        value, gradient = jax.value_and_grad(self.model.log_likelihood_sum)(position, rows, weights, key)
+        return WithValue(gradient, value)
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> WithValue:
+        """Both for each row."""
+        function = jax.value_and_grad(self.model.log_likelihood_of_one)
+        value, gradient = _each(self.model, function, position, rows, key)
+        return WithValue(gradient, value)
+
+
+class Valued(Posterior):
+    """A model whose sums and drives are `WithValue`: for samplers that ask for the value of the log density."""
+
+    drive = "gradient"
+    has_value = True
+
+    def __init__(self, model: Model):
+        self.model, self.takes_key = model, model.takes_key
+
+    def __hash__(self) -> int:
+        return hash((Valued, self.model))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Valued) and self.model == other.model
+
+    @property
+    def summand(self) -> ValuedSum:
+        """Gradients and values."""
+        return ValuedSum(self.model)
+
+    @property
+    def valued(self) -> Valued:
+        """Itself."""
+        return self
+
+    @property
+    def bare(self) -> Model:
+        """The model."""
+        return self.model
+
+    def combine(self, position: Params, total: WithValue) -> WithValue:
+        """Gradient and value of the log posterior, on the real line."""
+        value = self.model.log_prior_density(position) + total.value
+        return WithValue(self.model.combine(position, total.gradient), value)
+
+    def blank_total(self, position: Params, row_spec: PyTree) -> WithValue:
+        """A gradient and a number."""
+        return blank(jax.eval_shape(lambda: self.summand.total(position, one_row(row_spec), None, None)))
+
+    def constrain(self, position: Params) -> Params:
+        """The model's."""
+        return self.model.constrain(position)
+
+    def unconstrain(self, params: Params) -> Params:
+        """The model's."""
+        return self.model.unconstrain(params)
+
+    def check_domain(self, params: Params) -> None:
+        """The model's."""
+        self.model.check_domain(params)
+
+    def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
+        """The model's."""
+        return self.model.look(position, rows, key)
+
+    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
+        """The model's."""
+        return self.model.values(position, rows)
+
+    def stats(self, total: PyTree) -> dict[str, Array]:
+        """The model's."""
+        return self.model.stats(total)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import DataChangedError, DivergenceError
-from scirocco.estimators import ControlVariates
 from scirocco.model import Model
 from scirocco.run import pilot, setup
 from scirocco.run.result import Origin, Run
@@ -63,7 +62,7 @@ def _gather(
 def _origin(problem: setup.Problem, ready: setup.Ready) -> Origin:
     parts, memory = ready.parts, ready.start.memory
     # others' memory is of before the first step: it has moved on with the chains
-    keep = not ready.resumed and isinstance(parts.estimator, ControlVariates)
+    keep = not ready.resumed and parts.estimator.keeps_one_sum
     return Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory if keep else None)
 
 
@@ -72,21 +71,23 @@ def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, ru
     chain, step, leaf = session.bad or (0, 0, 0)
     chain += session.plan.first_chain
     name = _tree.leaf_names(ready.start.position)[leaf]
-    if not isinstance(problem.model, Model):
+    sampler = ready.parts.sampler
+    if not problem.model.has_density:
         return DivergenceError(
             f"chain {chain} left the finite numbers at step {step}: parameter `{name}` is NaN or infinite. "
-            + _reason(type(ready.parts.sampler).__name__),
+            + sampler.divergence_advice,
             run=run if run.num_draws else None,
             chain=chain,
             step=step,
         )
-    sampler = ready.parts.sampler
-    factor, inner = getattr(sampler, "factor", None), getattr(sampler, "inner", sampler)
     limit = pilot.curvature_limit(
-        problem.model, problem.table, ready.start.position, jax.random.key(0), factor
+        cast(Model, problem.model),
+        problem.table,
+        ready.start.position,
+        jax.random.key(0),
+        sampler.factor,
     )
-    langevin = type(inner).__name__ in ("SGLD", "PSGLD", "Recipe") and not getattr(sampler, "auxiliaries", ())
-    order = 1.0 if langevin else 0.5  # with a momentum the step is in units of θ, not of θ²
+    order = sampler.step_order / 2  # with a momentum the step is in units of θ, not of θ²
     advice = (
         f"try step_size={0.1 / limit**order:.2g} (a tenth of the scale that the curvature at the start allows)"
         if np.isfinite(limit) and limit > 0
@@ -103,20 +104,6 @@ def _divergence(session: Session, problem: setup.Problem, ready: setup.Ready, ru
         f"keeps the parameters finite. {kept}"
     )
     return DivergenceError(message, run=run if run.num_draws else None, chain=chain, step=step)
-
-
-def _reason(sampler: str) -> str:
-    """Why a count sampler leaves the finite numbers."""
-    if sampler == "Blocks":
-        return (
-            "Look at the block of that parameter: a step size that is too large (try a tenth), or a Gibbs update that "
-            "returned NaN or a value outside its domain."
-        )
-    if sampler == "SimplexSGRLD":
-        return (
-            "Its Euler steps are too long: try a tenth of the step size, or sc.SCIR, which has no such limit."
-        )
-    return "Its transitions are finite for finite counts: look whether `counts` returned NaN or infinite numbers."
 
 
 def _show(step_size: Any) -> str:

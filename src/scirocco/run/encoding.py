@@ -1,7 +1,8 @@
 """Samplers, estimators, parameter trees and models as plain JSON, and back, without running anybody's code.
 
-Only classes of this library are made from a file, by their own constructors with their own checks. What cannot be
-written down (functions, optimisers, very large arrays, a user's own class) is marked, and has to be given again.
+Only classes of this library, and samplers, estimators and schedules of the user's that are defined when a file is read,
+are made from it, by their own constructors with their own checks. What cannot be written down (functions, optimisers,
+very large arrays) is marked, and has to be given again.
 """
 
 from __future__ import annotations
@@ -21,13 +22,25 @@ from scirocco.reducers import MomentResult
 from scirocco.types import Array, Params, PyTree
 
 _MAX_ARRAY_BYTES = 1 << 20
-_ONLY_FOR_SETUP = {"ControlVariates": ("optimizer",)}
 
 
 def _known() -> dict[str, type]:
+    """Classes that a store names by their name alone: those of this library."""
     rooms = (samplers, samplers.schedules, simplex, estimators)
     classes = [item for room in rooms for item in vars(room).values() if isinstance(item, type)]
     return {cls.__name__: cls for cls in classes if dataclasses.is_dataclass(cls)}
+
+
+def _own(module: str, name: str) -> type | None:
+    """A user's sampler, estimator or schedule: its class must have been defined, nothing is imported for a file."""
+    kinds: list[type] = [samplers.Sampler, estimators.Estimator, samplers.schedules.Schedule]
+    found = None
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if (kind.__module__, kind.__qualname__) == (module, name) and dataclasses.is_dataclass(kind):
+            found = kind  # the latest definition, where a notebook has several
+    return found
 
 
 def encode(part: Any) -> Any:
@@ -38,19 +51,23 @@ def encode(part: Any) -> Any:
         return {"dict": [[encode(key), encode(value)] for key, value in part.items()]}
     if isinstance(part, (list, tuple)) and not hasattr(part, "_fields"):
         return {type(part).__name__: [encode(value) for value in part]}
-    if dataclasses.is_dataclass(part) and _known().get(type(part).__name__) is type(part):
-        skipped = _ONLY_FOR_SETUP.get(type(part).__name__, ())
-        fields = [field.name for field in dataclasses.fields(part) if field.name not in skipped]
-        return {
-            "class": type(part).__name__,
-            "fields": {name: encode(getattr(part, name)) for name in fields},
-        }
+    cls = type(part)
+    if dataclasses.is_dataclass(part) and _known().get(cls.__name__) is cls:
+        return {"class": cls.__name__, "fields": _fields(part)}
+    if dataclasses.is_dataclass(part) and _own(cls.__module__, cls.__qualname__) is cls:
+        return {"class": cls.__qualname__, "module": cls.__module__, "fields": _fields(part)}
     if hasattr(part, "dtype") and hasattr(part, "shape"):
         array = np.asarray(part)
         if array.nbytes <= _MAX_ARRAY_BYTES and array.dtype.kind in "fiub":
             content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
             return {"array": content, "dtype": array.dtype.str, "shape": list(array.shape)}
     return {"unknown": type(part).__name__}
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    skipped = part.only_for_setup if isinstance(part, estimators.Estimator) else ()
+    names = [field.name for field in dataclasses.fields(part) if field.name not in skipped]
+    return {name: encode(getattr(part, name)) for name in names}
 
 
 def decode(written: Any, name: str) -> Any:
@@ -68,9 +85,11 @@ def decode(written: Any, name: str) -> Any:
     if "array" in written:
         content = np.frombuffer(base64.b64decode(written["array"]), np.dtype(written["dtype"]))
         return content.reshape(written["shape"])
-    if "class" in written and written["class"] in _known():
-        fields = {key: decode(value, name) for key, value in written["fields"].items()}
-        return _known()[written["class"]](**fields)
+    if "class" in written:
+        own = written.get("module")
+        cls = _known().get(written["class"]) if own is None else _own(own, written["class"])
+        if cls is not None:
+            return cls(**{key: decode(value, name) for key, value in written["fields"].items()})
     what = written.get("unknown") or written.get("class")
     raise InvalidTypeError(
         f"the run's {name} holds a {what}, which a store cannot hold: pass {name}=... to sc.resume as it was at first."

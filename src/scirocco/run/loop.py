@@ -9,18 +9,20 @@ The number of steps and the thinning are data: other values compile nothing new.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco.estimators import Batching, Context, Estimate, Estimator
-from scirocco.model import BlockModel, Posterior
-from scirocco.run import sweeps
+from scirocco.estimators import Batch, Batching, Context, Estimate, Estimator
+from scirocco.model import Posterior, WithValue
 from scirocco.samplers import Gradient, Reference, Sampler
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
+
+if TYPE_CHECKING:
+    from scirocco.run.schemes import Scheme
 
 _AHEAD_WORDS = 1 << 16
 _AHEAD_WORDS_ACCELERATOR = 1 << 24
@@ -61,6 +63,12 @@ class Parts(NamedTuple):
     batching: Batching
     data: Data
     """All rows, or for streamed data those of one superbatch."""
+    scheme: Scheme
+    """How a step is made, chosen when the parts are composed."""
+
+    def target(self, model: Posterior) -> Posterior:
+        """What is estimated: the model, with the value of its log density where the sampler asks for it."""
+        return model.valued if self.sampler.needs_value else model
 
     @property
     def resident(self) -> bool:
@@ -137,43 +145,26 @@ def random_signs(params: Params, key: Key | None) -> PyTree | None:
     return jax.tree.map(lambda xi: jnp.where(xi < 0, -1.0, 1.0).astype(xi.dtype), normals)
 
 
-def evaluate(
-    model: Posterior,
-    parts: Parts,
-    position: Params,
-    memory: PyTree,
-    number: Array,
-    plan: Any,
-    probe: PyTree | None,
-    key: Key | None,
-) -> tuple[Gradient, PyTree]:
-    """What drives the sampler at `position` (∇ log posterior): the exact prior part and the estimated sum."""
-    if isinstance(model, BlockModel):
-        return sweeps.evaluate(model, parts, 0, position, memory, number, plan, key)
-    everything = parts.data if parts.resident else None
-    context = Context(everything, parts.batching.take(parts.data, plan), number, key)
-
-    def total(at: Params) -> tuple[PyTree, Any]:
-        estimate, updated = parts.estimator.estimate(
-            model.summand, at, memory, context, parts.sampler.noise_kind
-        )
-        return model.combine(at, estimate.total), (estimate, updated)
-
-    if probe is None:
-        value, (estimate, updated) = total(position)
-        return as_gradient(model, position, value, estimate), updated
-    value, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
-    curvature = jax.tree.map(jnp.multiply, probe, tangent)
-    return as_gradient(model, position, value, estimate)._replace(curvature=curvature), updated
+def context_of(parts: Parts, batch: Batch, number: Array, key: Key | None) -> Context:
+    """What an estimate is made from."""
+    return Context(parts.data if parts.resident else None, batch, number, key)
 
 
-def as_gradient(model: Posterior, position: Params, value: PyTree, estimate: Estimate) -> Gradient:
+def as_gradient(target: Posterior, position: Params, drive: PyTree, estimate: Estimate) -> Gradient:
     """What a sampler is given, from an estimate and what the model made of it."""
     reference = None
     if estimate.reference is not None:
         total, variance = estimate.reference
-        reference = Reference(model.combine(position, total), variance)
-    return Gradient(value, estimate.noise, None, reference)
+        reference = Reference(target.combine(position, total), variance)
+    return known_gradient(drive, estimate.noise)._replace(reference=reference)
+
+
+def known_gradient(drive: PyTree, noise: PyTree | None = None) -> Gradient:
+    """What a sampler is given, from what the model made of a sum; a value that came with it goes to its own place."""
+    if not isinstance(drive, WithValue):
+        return Gradient(drive, noise)
+    covariance, variance = (None, None) if noise is None else noise
+    return Gradient(drive.gradient, covariance, value=drive.value, value_variance=variance)
 
 
 class Start(NamedTuple):
@@ -182,7 +173,7 @@ class Start(NamedTuple):
     position: Params
     memory: PyTree
     gradient: PyTree | None
-    """The exact gradient there, when it is known; else the first is estimated."""
+    """What the model makes of the exact sum there, when it is known; else the first gradient is estimated."""
 
 
 class ChainKeys(NamedTuple):
@@ -221,25 +212,25 @@ def start_chain(
     keys = chain_keys(model, parts, key, chain)
     zero, (position, memory, known) = jnp.zeros((), jnp.int32), begin
     if known is not None and parts.sampler.noise_kind == "none" and keys.signs is None:
-        gradient, density = Gradient(known), jnp.zeros(())  # who knows the gradient has seen the density
+        gradient, density = (
+            known_gradient(known),
+            jnp.zeros(()),
+        )  # who knows the gradient has seen the density
     else:
         plan = parts.batching.plan(keys.batches, zero)
         signs = random_signs(position, keys.signs)
-        gradient, memory = evaluate(model, parts, position, memory, zero, plan, signs, keys.estimate)
+        gradient, memory = parts.scheme.evaluate(
+            model, parts, position, memory, zero, plan, signs, keys.estimate
+        )
         rows = jax.tree.map(lambda leaf: leaf[: min(parts.batching.size, _LOOK_AT_ROWS)], parts.data)
         density = model.look(position, rows, keys.estimate)
     return first_state(parts, position, gradient, memory, keys), density
 
 
 def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
-    """One step: the sampler moves, then the gradient is estimated at the new position."""
-    number = state.number + 1
-    if isinstance(model, BlockModel):
-        moved, gradient, memory = sweeps.sweep(model, parts, state, draws.noise, draws.plan, draws.key)
-    else:
-        moved = parts.sampler.step(state.sampler, state.gradient, draws.noise, state.number)
-        gradient, memory = evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
-    state = KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
+    """One step, and what a reader wants to know of it."""
+    moved, gradient, memory = parts.scheme.move(model, parts, state, draws)
+    state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
     return state, inform(model, parts, state)
 
 

@@ -32,7 +32,7 @@ class OverDevices(Posterior):
     def __init__(self, model: Posterior, axes: tuple[str, ...]):
         self.model, self.axes = model, axes
         self.drive = model.drive  # type: ignore[misc]
-        self.takes_key = model.takes_key
+        self.takes_key, self.has_value = model.takes_key, model.has_value  # type: ignore[misc]
 
     def __hash__(self) -> int:
         return hash((OverDevices, self.model, self.axes))
@@ -44,6 +44,11 @@ class OverDevices(Posterior):
     def summand(self) -> SumOverDevices:
         """The model's, over all devices."""
         return SumOverDevices(self.model.summand, self.axes)
+
+    @property
+    def valued(self) -> OverDevices:
+        """With the value of its log density."""
+        return OverDevices(self.model.valued, self.axes)
 
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """Finite if it is on every device."""
@@ -221,7 +226,7 @@ def _specs(devices: Devices) -> tuple[Parts, PartitionSpec, PartitionSpec]:
     """How parts, what is common to all, and what belongs to chains lie on the devices."""
     same, rows = PartitionSpec(), PartitionSpec(devices.row_axes)
     data = rows if devices.row_axes else same
-    return Parts(same, same, same, data), same, PartitionSpec(devices.chain_axes)  # type: ignore[arg-type]
+    return Parts(same, same, same, data, same), same, PartitionSpec(devices.chain_axes)  # type: ignore[arg-type]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

@@ -21,7 +21,7 @@ from scirocco.data import Resident, Table
 from scirocco.data.passes import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
-from scirocco.model import Model
+from scirocco.model import Model, without_value
 from scirocco.run import metric
 from scirocco.run.loop import Parts
 from scirocco.samplers import Scales
@@ -47,7 +47,7 @@ def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: K
     position = near_mode(model, table, prepared, key)
     factor = None
     if parts.sampler.metric != "none":
-        factor = parts.sampler.factor  # type: ignore[attr-defined]
+        factor = parts.sampler.factor
         if factor is None:
             factor = metric.shape_at(model, table, position, parts.sampler.metric, key).factor
     return scales_at(model, parts, table, prepared.memory, position, factor, key)
@@ -88,6 +88,7 @@ def scales_at(
         parts = parts._replace(data=segment.data, batching=segment.batching)
     exact = parts.estimator.next_pass(1, table.num_rows) == 1 and not table.whole
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
+    memory = without_value(memory)
     curvature, noise, information = _measure(model, points, exact, bare, rows, position, factor, memory, keys)
     if not math.isfinite(float(curvature)):
         raise BadStartError("the curvature of the log density is not finite at the starting point.")
@@ -118,6 +119,7 @@ def noise_at(
         parts = parts._replace(data=segment.data, batching=segment.batching)
         numbers = numbers % segment.stop
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]
+    memory = without_value(memory)
     return _noise_at(model, bare, positions, numbers, factor, memory, key)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 
-from scirocco import _tree
 from scirocco.data import (
     ArraySource,
     Devices,
     Resident,
+    Source,
     Streamed,
     Table,
     as_source,
@@ -21,37 +19,24 @@ from scirocco.data import (
     to_device,
 )
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.estimators import (
-    SVRG,
-    Batching,
-    ControlVariates,
-    Estimator,
-    Full,
-    Minibatch,
-    Prepared,
-    Referenced,
-    Stratified,
-    Weighted,
-    find_mode,
-    measure_counts,
-)
-from scirocco.model import BlockModel, Model, Posterior
-from scirocco.run import pilot, probe, sweeps
+from scirocco.estimators import Estimator, Prepared, Referenced, measure_counts
+from scirocco.model import Model, Posterior
+from scirocco.run import pilot, probe
+from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
+from scirocco.run.schemes import Scheme, Together
 from scirocco.run.tuning import Arena, tune_prepared
-from scirocco.samplers import Blocks, Reference, Sampler
+from scirocco.samplers import Reference, Sampler
 from scirocco.types import Data, Key, Params, PyTree
 
 T = TypeVar("T")
-_ROWS = 256
-_TAG = 0xFFFFFFFC  # a run's key is folded with chain numbers elsewhere: far from this
 
 
 class Problem(NamedTuple):
     """Model, data and method, composed and arranged, before any parameter is known."""
 
     model: Posterior
-    source: Any
+    source: Source
     parts: Parts
     """For streamed data without rows: each segment brings its own."""
     table: Table
@@ -80,97 +65,70 @@ def compose(
     check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
     check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
-    if isinstance(sampler, Blocks):
-        model = sweeps.as_block_model(model, sampler)
-    _check_pair(model, sampler)
-    if model.takes_key and isinstance(estimator, ControlVariates) and not isinstance(model, BlockModel):
-        raise InvalidValueError(
-            "ControlVariates keeps one sum over all rows for the whole run; for counts that are drawn it would be one "
-            "random draw, and the chain would settle around it. Use sc.Minibatch, sc.SVRG or sc.SCIRCV."
-        )
-    source = as_source(data)
-    automatic = getattr(estimator, "sampling", "auto") == "auto"
+    scheme: Scheme = InTurn() if sampler.driven_by == "blocks" else Together()
+    model = scheme.adapt(model, sampler)
+    _check_value(model, sampler)
+    source, spread = as_source(data), devices is not None and bool(devices.row_axes)
+    resident = isinstance(source, ArraySource)
+    scheme.check(model, estimator, not resident, spread, source.num_rows)
+    automatic = estimator.sampling == "auto"
     estimator = with_reference(sampler, estimator)
-    if devices is not None and devices.row_axes:
-        return _spread(model, source, sampler, estimator, seed, devices)
-    if devices is not None and not isinstance(source, ArraySource):
+    if devices is not None and spread:
+        return _spread(model, source, sampler, estimator, scheme, seed, devices)
+    if devices is not None and not resident:
         raise InvalidValueError(
             "chains on devices of their own need the data in memory: read them first, or use a mesh with an axis for "
             "rows, whose devices read the folder between them."
         )
-    batching = batching_of(model, sampler, estimator, source.num_rows)
+    batching = scheme.batching(sampler, estimator, source.num_rows)
     if isinstance(source, ArraySource):
         arranged = jax.tree.map(to_device, batching.arrange(source.arrays, seed))
-        parts = Parts(sampler, estimator, batching, arranged)
+        parts = Parts(sampler, estimator, batching, arranged, scheme)
         return Problem(model, source, parts, Resident(arranged, batching))
-    if isinstance(model, BlockModel) and estimator.next_pass(0, source.num_rows) is not None:
-        raise InvalidValueError(
-            "sc.Blocks on streamed data needs an estimator of batches: sc.Minibatch, not sc.Full."
-        )
     table = Streamed(source, batching, automatic, estimator.needs_index)
-    return Problem(model, source, Parts(sampler, estimator, table.batching, None), table)
+    return Problem(model, source, Parts(sampler, estimator, table.batching, None, scheme), table)
 
 
 def _spread(
-    model: Posterior, source: Any, sampler: Sampler, estimator: Estimator, seed: int, devices: Devices
+    model: Posterior,
+    source: Source,
+    sampler: Sampler,
+    estimator: Estimator,
+    scheme: Scheme,
+    seed: int,
+    devices: Devices,
 ) -> Problem:
     """Rows shared by several devices."""
-    if isinstance(model, BlockModel):
+    if not estimator.can_spread:
+        who = sampler if sampler.needs_reference else estimator.core
         raise InvalidValueError(
-            "sc.Blocks needs all rows on one device: use a mesh with an axis `chains` only."
+            f"{type(who).__name__} needs all rows on one device. Rows spread over a mesh serve sc.Full, sc.Minibatch, "
+            "sc.ControlVariates and sc.SVRG; a mesh with an axis `chains` only serves all."
         )
-    if not isinstance(estimator, (Full, Minibatch, ControlVariates, SVRG)):
-        name = type(getattr(estimator, "inner", estimator)).__name__
-        raise InvalidValueError(
-            f"{type(sampler).__name__ if sampler.needs_reference else name} needs all rows on one device. Rows spread "
-            "over a mesh serve sc.Full, sc.Minibatch, sc.ControlVariates and sc.SVRG; a mesh with an axis `chains` "
-            "only serves all."
-        )
-    if isinstance(estimator, SVRG):  # its default follows from the number of all rows, not of a device's
-        estimator = estimator.resolved(source.num_rows)
-    table = spread_over(source, batching_of(model, sampler, estimator, source.num_rows), devices, seed)
-    return Problem(model, source, Parts(sampler, estimator, table.own, table.data), table)
-
-
-def batching_of(model: Posterior, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
-    """How the rows of a step are drawn."""
-    if isinstance(model, BlockModel) and isinstance(sampler, Blocks):
-        return sweeps.batching(estimator, num_rows, len(sweeps.reading(sampler)))
-    return estimator.batching(num_rows)
+    # its defaults follow from the number of all rows, not of a device's
+    estimator = estimator.resolved(source.num_rows)
+    table = spread_over(source, scheme.batching(sampler, estimator, source.num_rows), devices, seed)
+    return Problem(model, source, Parts(sampler, estimator, table.own, table.data, scheme), table)
 
 
 def blank_memory(model: Posterior, parts: Parts, table: Table, position: Params, num_rows: int) -> PyTree:
     """Something with the structure and shapes of the estimator's memory."""
-    if isinstance(model, BlockModel):
-        return sweeps.blank_memory(model, parts, position, num_rows, table.row_spec)
-    return parts.estimator.blank_memory(position, num_rows)
+    return parts.scheme.blank_memory(model, parts, position, num_rows, table.row_spec)
 
 
-def _check_pair(model: Posterior, sampler: Sampler) -> None:
-    if model.drive == sampler.driven_by:
-        return
-    name = type(sampler).__name__
-    if model.drive == "blocks":
+def _check_value(model: Posterior, sampler: Sampler) -> None:
+    if sampler.needs_value and not model.has_density:
         raise InvalidTypeError(
-            f"a BlockModel is moved block by block: sampler=sc.Blocks({{...}}) with a sampler for each, not {name}."
+            f"{type(sampler).__name__} asks for the value of a log density: it needs a sc.Model(log_likelihood, "
+            f"log_prior), not a {type(model).__name__}."
         )
-    if sampler.driven_by == "counts":
-        raise InvalidTypeError(
-            f"{name} moves on the simplex and is driven by counts: it needs a sc.CountModel(concentration, counts), "
-            "not a log likelihood. One that takes proportions can make them with jax.nn.softmax: then use e.g. sc.SGLD."
-        )
-    raise InvalidTypeError(
-        f"{name} follows the gradient of a log density, which a CountModel has not: use sc.SCIR, sc.SCIRCV or "
-        "sc.SimplexSGRLD."
-    )
 
 
 def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
     """The estimator, with a reference where the sampler compares its estimates with one."""
     if not sampler.needs_reference:
         return estimator
-    inner = estimator.inner if isinstance(estimator, Referenced) else estimator
-    return Referenced(inner, sampler.refresh_every or None, sampler.refresh_size)  # type: ignore[attr-defined]
+    return Referenced(estimator.core, sampler.refresh_every or None, sampler.refresh_size)
 
 
 def check_kind(value: Any, kind: type, name: str, example: str) -> None:
@@ -213,23 +171,17 @@ def prepare_estimator(
     num_rows = problem.source.num_rows
     params = probe.check_params(params)
     model.check_domain(params)
-    probe.check_shapes(model, params, problem.source, parts.batching)
-    if isinstance(model, BlockModel) and isinstance(parts.sampler, Blocks):
-        sweeps.try_updates(model, parts.sampler, params, problem.table.row_spec)
+    model.check_shapes(params, problem.source, parts.batching.size)
+    parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
     parts.estimator.check_memory(params, num_rows, num_chains)
-    if parts.sampler.needs_reference and parts.sampler.refresh_every is None:  # type: ignore[attr-defined]
+    if parts.sampler.needs_reference and parts.sampler.refresh_every is None:
         latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]
-        sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)  # type: ignore[attr-defined]
+        sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
-    position = place(model, table, params, key)
-    estimator = parts.estimator
-    if isinstance(model, BlockModel):
-        return parts, sweeps.prepare(model, parts, table, position, key)
-    if not parts.sampler.starts_at_mode or estimator.finds_mode or importlib.util.find_spec("optax") is None:
-        return parts, _explained(problem, params, lambda: estimator.prepare(model, table, position, key))
-    mode = _explained(problem, params, lambda: find_mode(model, table, position, key))
-    prepared = estimator.prepare(model, table, mode.position, key)
-    return parts, prepared._replace(near_mode=True, report=mode.report | prepared.report)
+    position = model.place(model.unconstrain(params), table, key)
+    return parts, _explained(
+        problem, params, lambda: parts.scheme.prepare(model, parts, table, position, key)
+    )
 
 
 def _explained(problem: Problem, params: Params, work: Callable[[], T]) -> T:
@@ -237,9 +189,8 @@ def _explained(problem: Problem, params: Params, work: Callable[[], T]) -> T:
     try:
         return work()
     except BadStartError:
-        if isinstance(problem.model, Model):
-            position = problem.model.unconstrain(params)
-            probe.explain_bad_start(problem.model, position, problem.table)
+        if problem.model.has_density:
+            problem.model.explain_bad_start(problem.model.unconstrain(params), problem.table, [])
         raise
 
 
@@ -248,15 +199,16 @@ def _resolved(
 ) -> tuple[Sampler, Start, dict[str, Any]]:
     """The sampler with every open number filled in, where it starts, and what was found on the way."""
     model, table = problem.model, problem.table
-    if not isinstance(model, Model):
-        scales: Any = count_scales(model, table, prepared.position, parts.estimator, key)
-        return parts.sampler.resolve(scales, prepared.position), start, {}
+    if not model.has_density:
+        shapes: Any = count_scales(model, table, prepared.position, parts.estimator, key)
+        return parts.sampler.resolve(shapes, prepared.position), start, {}
+    density = cast(Model, model)
     if parts.sampler.needs_tuning:
-        tuning, near_mode = tune_prepared([Arena(model, parts, table, start, {})], prepared, key)
+        tuning, near_mode = tune_prepared([Arena(density, parts, table, start, {})], prepared, key)
         # settings were tried near the mode, and need not be stable on a long way to it
         begin = start if prepared.near_mode else near_mode
         return tuning.sampler, begin, {"tuning": tuning.record()}
-    scales = pilot.measure(model, parts, table, prepared, key)
+    scales = pilot.measure(density, parts, table, prepared, key)
     found = {"largest_curvature": scales.largest_curvature}
     return parts.sampler.resolve(scales, prepared.position), start, found
 
@@ -265,30 +217,13 @@ def count_scales(
     model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key
 ) -> Reference:
     """The shapes α + Σz and the variance of an estimate of them, where the chain starts (one pass)."""
-    if isinstance(inner := getattr(estimator, "inner", estimator), (Weighted, Stratified)):
+    if not estimator.core.is_uniform:
         raise InvalidValueError(
-            f"a step size is chosen from the noise of plain batches, which says nothing about {type(inner).__name__}: "
-            "give one, e.g. sc.SCIR(step_size=0.1)."
+            "a step size is chosen from the noise of plain batches, which says nothing about "
+            f"{type(estimator.core).__name__}: give one, e.g. sc.SCIR(step_size=0.1)."
         )
     total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
     many = estimator.rows_in_pass(table.num_rows)
     batch = estimator.batching(table.num_rows).size
     renewed = None if many == table.num_rows else batch / many * (1 - many / table.num_rows)
     return Reference(model.combine(position, total), variance, renewed)
-
-
-def place(model: Posterior, table: Table, params: Params, key: Key) -> Params:
-    """Where the sampler starts; count models need to know about how large the counts are."""
-    position = model.unconstrain(params)
-    if isinstance(model, BlockModel):
-        return sweeps.place(model, table, position, key, _ROWS)
-    if model.drive != "counts":
-        return position
-    count = min(table.num_rows, _ROWS)
-    return _about_as_large(model, table.num_rows / count, position, table.spread_rows(count), key)
-
-
-@partial(jax.jit, static_argnums=0)
-def _about_as_large(model: Posterior, factor: float, position: Params, rows: PyTree, key: Key) -> Params:
-    own = jax.random.fold_in(key, _TAG) if model.takes_key else None
-    return model.spread(position, _tree.scale(factor, model.summand.total(position, rows, None, own)))

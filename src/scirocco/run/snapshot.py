@@ -16,7 +16,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Start
-from scirocco.run.setup import Ready, batching_of, blank_memory
+from scirocco.run.setup import Ready
 from scirocco.types import Key, PyTree
 
 
@@ -66,11 +66,12 @@ def _as_numbers(leaf: Any) -> np.ndarray:
 def template(model: Posterior, ready: Ready, key: Key, reducing: PyTree) -> Snapshot:
     """What a chain looks like: shapes and dtypes only."""
     position, num_rows = ready.start.position, ready.table.num_rows
-    batching = batching_of(model, ready.parts.sampler, ready.parts.estimator, num_rows)
+    scheme = ready.parts.scheme
+    batching = scheme.batching(ready.parts.sampler, ready.parts.estimator, num_rows)
 
     def begin(data: PyTree) -> KernelState:
         parts = ready.parts._replace(data=data, batching=batching)
-        memory = blank_memory(model, parts, ready.table, position, num_rows)
+        memory = scheme.blank_memory(model, parts, position, num_rows, ready.table.row_spec)
         return loop.start_chain(model, parts, Start(position, memory, None), key, np.int32(0))[0]
 
     def all_rows(row: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:

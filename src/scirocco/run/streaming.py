@@ -13,10 +13,10 @@ import numpy as np
 from scirocco import _tree
 from scirocco.data import Probed, Table
 from scirocco.estimators import full_sum
-from scirocco.model import Posterior
+from scirocco.model import Posterior, without_value
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Parts, Start
-from scirocco.samplers import Gradient
+from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -113,10 +113,14 @@ def step_streamed(
     """One step with fresh randomness from `key`."""
     number = int(state.number) + 1
     if streamed.next_pass(number) == number:
-        moved, signs, own = _move(model, streamed.without_rows, state, key)
-        gradient, memory = _pass(model, streamed, moved.position, state.memory, signs, own)
+        parts = streamed.without_rows
+        proposal, noise, signs, own = _move(model, parts, state, key)
+        there, memory = _pass(model, streamed, proposal.position, state.memory, signs, own)
+        moved, gradient = proposal, there
+        if parts.sampler.proposes:
+            moved, gradient = _accept(parts.sampler, state, proposal, there, noise)
         state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
-        return state, loop.inform(model, streamed.without_rows, state)
+        return state, loop.inform(model, parts, state)
     return jax.block_until_ready(_step(model, streamed.at(number)[0], state, key))
 
 
@@ -142,10 +146,17 @@ def _pass_step(
 @partial(jax.jit, static_argnums=0)
 def _move(
     model: Posterior, parts: Parts, state: KernelState, key: Key
-) -> tuple[Any, PyTree | None, Key | None]:
-    """The sampler's half of a step, exactly as `loop.move` makes it, and the signs and the key for its estimate."""
+) -> tuple[Any, PyTree, PyTree | None, Key | None]:
+    """The sampler's half of a step, exactly as `loop.move` makes it, its noise, and signs and key for its estimate."""
     noise, signs, own = loop.noise_and_signs(model, parts, state.sampler.position, key)
-    return parts.sampler.step(state.sampler, state.gradient, noise, state.number), signs, own
+    return parts.sampler.step(state.sampler, state.gradient, noise, state.number), noise, signs, own
+
+
+@jax.jit
+def _accept(
+    sampler: Sampler, state: KernelState, proposal: Any, there: Gradient, noise: PyTree
+) -> tuple[Any, Gradient]:
+    return sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
 
 
 def _pass(
@@ -157,17 +168,17 @@ def _pass(
     key: Key | None,
 ) -> tuple[Gradient, PyTree]:
     """The gradient at `position` from a pass over all rows (or many), and the memory after it."""
-    table = streamed.table
+    table, target = streamed.table, streamed.without_rows.target(model)
     many = streamed.without_rows.estimator.rows_in_pass(table.num_rows)
     if many < table.num_rows:
         assert key is not None
         some = table.random_rows(many, jax.random.fold_in(key, 1), replace=False)
-        sums = (_scaled_sum(model, table.num_rows / many, position, some, key), None)
+        sums = (_scaled_sum(target, table.num_rows / many, position, some, key), None)
     elif signs is None:
-        sums = (table.sum(model.summand, position, key), None)
+        sums = (table.sum(target.summand, position, key), None)
     else:
-        sums = table.sum(Probed(model.summand), (position, signs), key)
-    return _absorb(model, streamed.without_rows, position, memory, sums, signs)
+        sums = table.sum(Probed(target.summand), (position, signs), key)
+    return _absorb(target, streamed.without_rows, position, memory, sums, signs)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -178,13 +189,12 @@ def _scaled_sum(model: Posterior, factor: float, position: Params, rows: PyTree,
 
 @partial(jax.jit, static_argnums=0)
 def _absorb(
-    model: Posterior, parts: Parts, position: Params, memory: PyTree, sums: Any, signs: PyTree | None
+    target: Posterior, parts: Parts, position: Params, memory: PyTree, sums: Any, signs: PyTree | None
 ) -> tuple[Gradient, PyTree]:
     total, tangent = sums
     estimate, memory = parts.estimator.from_pass(total, position, memory, parts.sampler.noise_kind)
     if signs is None:
-        value = model.combine(position, estimate.total)
-        return loop.as_gradient(model, position, value, estimate), memory
-    value, image = jax.jvp(model.combine, (position, estimate.total), (signs, tangent))
-    curvature = jax.tree.map(jnp.multiply, signs, image)
-    return loop.as_gradient(model, position, value, estimate)._replace(curvature=curvature), memory
+        return loop.as_gradient(target, position, target.combine(position, estimate.total), estimate), memory
+    drive, image = jax.jvp(target.combine, (position, estimate.total), (signs, tangent))
+    curvature = jax.tree.map(jnp.multiply, signs, without_value(image))
+    return loop.as_gradient(target, position, drive, estimate)._replace(curvature=curvature), memory

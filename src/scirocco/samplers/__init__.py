@@ -1,12 +1,34 @@
-"""Samplers: moves of the position, given an estimate of the gradient. One file a family."""
+"""Samplers: moves of the position, given an estimate of the gradient. One file a family.
 
+A sampler of your own is a `pytree_dataclass` that inherits from `Sampler`; see "Add a sampler" in the documentation.
+"""
+
+from scirocco._tree import pytree_dataclass, static
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Reference, Sampler, Scales
+from scirocco.samplers.base import (
+    Excess,
+    Gradient,
+    Reference,
+    Sampler,
+    Scales,
+    coefficients,
+    is_open,
+    langevin_step,
+    momentum_step,
+    select,
+)
 from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
-from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, PreconditionedState
-from scirocco.samplers.leaf_scaled import LeafScaledSGLD
+from scirocco.samplers.langevin import (
+    PSGLD,
+    SGLD,
+    LangevinState,
+    LeafScaledSGLD,
+    LeafScaledState,
+    PreconditionedState,
+)
 from scirocco.samplers.matrices import LowRank
+from scirocco.samplers.momentum import MomentumSampler
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import Recipe
 from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
@@ -25,13 +47,16 @@ __all__ = [
     "SGRLD",
     "Blocks",
     "BlocksState",
+    "Excess",
     "Gibbs",
     "Gradient",
     "HMCDynamics",
     "HamiltonianState",
     "LangevinState",
     "LeafScaledSGLD",
+    "LeafScaledState",
     "LowRank",
+    "MomentumSampler",
     "Preconditioned",
     "PreconditionedState",
     "Recipe",
@@ -41,6 +66,13 @@ __all__ = [
     "ThermostatState",
     "Verification",
     "WhitenedState",
+    "coefficients",
+    "is_open",
+    "langevin_step",
+    "momentum_step",
+    "pytree_dataclass",
     "schedules",
+    "select",
+    "static",
     "verify_recipe",
 ]

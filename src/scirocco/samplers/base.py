@@ -6,6 +6,10 @@ A sampler never sees data, batches or models. Its contract:
 `noise(key, params)`            all that is random in one step and does not depend on the state; because it is apart,
                                 the noise of many steps is drawn ahead in one vectorised call
 `step(state, gradient, noise, number)`   the move: pure arithmetic
+`accept(...)`                   for samplers that look at the gradient where the move leads before they go there
+
+What a sampler needs and what is known of it are attributes of `Sampler`: the rest of the library asks those, and never
+for a class, so that a sampler is added in one file.
 
 Conventions: ε is the recipe's step size (drift ε·(...), noise variance 2εD); the gradient is that of the log posterior;
 `number` counts steps from 0; the law that is targeted is posterior^(1/temperature).
@@ -14,12 +18,15 @@ Conventions: ε is the recipe's step size (drift ε·(...), noise variance 2εD)
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
 from scirocco.types import Array, Key, Params, PyTree
 
@@ -44,6 +51,10 @@ class Gradient(NamedTuple):
     curvature: PyTree | None = None
     """Unbiased estimate of the diagonal of the Hessian of the log posterior (`needs_curvature`)."""
     reference: Reference | None = None
+    value: Array | None = None
+    """Estimate of the log posterior there, from the same rows (`needs_value`); on the real line, up to a constant."""
+    value_variance: Array | None = None
+    """Its variance, where the estimator knows it: 0 of `sc.Full`; of others where `noise_kind` is not "none"."""
 
 
 class Scales(NamedTuple):
@@ -105,26 +116,45 @@ def reshuffling_spectrum(frequency: np.ndarray, epoch: int) -> np.ndarray:
     return epoch / (epoch - 1) * (1 - (np.sin(half * epoch) / (epoch * np.sin(half))) ** 2)
 
 
+class Excess(NamedTuple):
+    """By how much step size and gradient noise inflate variances: closed forms, exact on Gaussians."""
+
+    step: float
+    """Relative excess of the variance in the stiffest direction, from the step alone; inf: unstable."""
+    noise: PyTree
+    """Relative excess of the variance from gradient noise, for each parameter."""
+    suggested: float
+    """ε at which step and noise each inflate variances by about 5 % (1 % for samplers with momentum)."""
+    friction: PyTree | None = None
+    friction_needed: PyTree | None = None
+    """C at which the noise inflates variances by 5 %."""
+
+
 class Sampler(abc.ABC):
     """Base of all samplers. Every concrete one is a frozen dataclass and a pytree of its hyper-parameters."""
 
     step_size: Any
+    temperature: Any = 1.0
+
+    # -- what it needs --------------------------------------------------------------------------------------
+
     driven_by: ClassVar[str] = "gradient"
     """What `Gradient.total` must be: "gradient" (of a `Model`) or "counts" (of a `CountModel`)."""
+    needs_value: ClassVar[bool] = False
+    """Whether each step needs an estimate of the log posterior (`Gradient.value`)."""
     needs_reference: ClassVar[bool] = False
     """Whether each step needs a `Reference`; such a sampler has `refresh_every` and `refresh_size`."""
-    gradient_alone: ClassVar[bool] = False
-    """Whether a step depends on where it starts through the gradient alone: then it can move in other coordinates."""
+    refresh_every: int | None = None
+    refresh_size: int | None = None
     noise_kind: ClassVar[str] = "none"
     """Which gradient-noise covariance each step needs: none, scalar, diagonal or full."""
+    metric: ClassVar[str] = "none"
+    """In which coordinates `resolve` wants its measurement: the parameters' own, or those of `Preconditioned`."""
 
     @property
     def needs_curvature(self) -> bool:
         """Whether each step needs the diagonal of the Hessian."""
         return False
-
-    metric: ClassVar[str] = "none"
-    """In which coordinates `resolve` wants its measurement: the parameters' own, or those of `Preconditioned`."""
 
     @property
     def starts_at_mode(self) -> bool:
@@ -141,9 +171,79 @@ class Sampler(abc.ABC):
         """Whether the step size is to be found by trying many (`step_size="auto"`)."""
         return isinstance(self.step_size, str)
 
-    def resolve(self, scales: Scales, params: Params) -> Sampler:
-        """The same sampler with every number that was left open filled in."""
+    @property
+    def proposes(self) -> bool:
+        """Whether it may refuse a move (it has an `accept` of its own)."""
+        return type(self).accept is not Sampler.accept
+
+    # -- what is known of it --------------------------------------------------------------------------------
+
+    step_order: ClassVar[int] = 2
+    """ε has the unit of the parameters to this power: 2 for Langevin dynamics, 1 with a momentum."""
+    gradient_alone: ClassVar[bool] = False
+    """Whether a step depends on where it starts through the gradient alone: then it can move in other coordinates."""
+    damping_field: ClassVar[str] = ""
+    """Name of the hyper-parameter that is its friction; "": it has none. Tuning varies it where it is left open."""
+    absorbs_noise: ClassVar[bool] = False
+    """Whether gradient noise of unknown variance leaves its law as it is (thermostats)."""
+    divergence_advice: ClassVar[str] = (
+        "Its transitions are finite for finite counts: look whether `counts` returned NaN or infinite numbers."
+    )
+    """What to do when a chain of a model without a density has diverged."""
+    factor: Any = None
+    """L, for a sampler that moves u in θ = θ₀ + L u."""
+
+    @property
+    def core(self) -> Sampler:
+        """The sampler that makes the moves: itself, unless it changes the coordinates of another."""
         return self
+
+    def with_core(self, core: Any) -> Any:
+        """The same coordinates for another sampler; by default those of the parameters, and `core` itself."""
+        return core
+
+    def largest_step(self, curvature: float) -> float:
+        """Beyond this ε the step alone would inflate a variance by a fifth: tuning tries none larger."""
+        return 1.0 / (3.0 * curvature) if self.step_order == 2 else float(np.sqrt(0.6 / curvature))
+
+    @property
+    def has_noise_ratio(self) -> bool:
+        """Whether it knows its `noise_ratio`."""
+        return type(self).noise_ratio is not Sampler.noise_ratio
+
+    def noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree | None:
+        """Variance of what gradient noise adds in a step over that of what is injected, for each parameter.
+
+        None, the default: the injected noise is not known in closed form.
+        """
+        return None
+
+    def excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess | None:
+        """What `sc.analysis.diagnose` says of step size and gradient noise; None, the default: no closed form is known.
+
+        `stiffness` is ε λ for `step_order` 2 and ε² λ for 1, with λ the largest curvature.
+        """
+        return None
+
+    # -- before the run -------------------------------------------------------------------------------------
+
+    def resolve(self, scales: Scales, params: Params) -> Sampler:
+        """The same sampler with every number that was left open filled in; by default the step size alone."""
+        if not is_open(self.step_size):
+            return self
+        step = langevin_step(scales) if self.step_order == 2 else momentum_step(scales)
+        return dataclasses.replace(self, step_size=step)  # type: ignore[type-var]
+
+    def with_refresh(self, latent: bool, batch_size: int, num_rows: int) -> Sampler:
+        """With the steps between references filled in (`needs_reference`)."""
+        raise NotImplementedError(f"{type(self).__name__} needs no reference")
+
+    def check_params(self, params: Params, num_steps: int) -> None:
+        """Refuse hyper-parameters that do not fit the parameters or the length of the run (host side)."""
+        schedules.check_positive_along(self.step_size, num_steps)
+        schedules.step_sizes(self.step_size, params, 0)
+
+    # -- the moves ------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def init(self, params: Params, key: Key) -> Any:
@@ -155,20 +255,30 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
-        """One move."""
+        """One move; a proposal, for samplers that may refuse it."""
+
+    def accept(
+        self, state: Any, gradient: Gradient, proposal: Any, there: Gradient, noise: PyTree, number: Array
+    ) -> tuple[Any, Gradient]:
+        """The state after the step and the gradient at its position, given the gradient where the move leads.
+
+        By default the move is made. A Metropolis step chooses between (`proposal`, `there`) and (`state`, `gradient`),
+        for example with `select`.
+        """
+        return proposal, there
 
     def stats(self, state: Any) -> dict[str, Array]:
         """Scalars worth keeping with every draw."""
         return {}
 
-    def check_params(self, params: Params, num_steps: int) -> None:
-        """Refuse hyper-parameters that do not fit the parameters or the length of the run (host side)."""
-        schedules.check_positive_along(self.step_size, num_steps)
-        schedules.step_sizes(self.step_size, params, 0)
-
     def sizes(self, params: Params, number: Array) -> PyTree:
         """ε for each parameter leaf."""
         return schedules.step_sizes(self.step_size, params, number)
+
+
+def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
+    """One of two trees of the same structure."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
 def is_open(step_size: Any) -> bool:
@@ -179,3 +289,34 @@ def is_open(step_size: Any) -> bool:
 def coefficients(value: Any, params: Params, name: str) -> PyTree:
     """A hyper-parameter for each parameter leaf: a number for all, or a prefix tree whose leaves broadcast."""
     return _tree.broadcast_prefix(value, params, name)
+
+
+MARGIN = 5.0
+"""Default friction, as a multiple of the least that the gradient noise needs."""
+
+
+def langevin_step(scales: Scales) -> float:
+    """The largest step at which curvature and gradient noise each inflate the variance by at most about 5 %."""
+    noise = max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(scales.noise))
+    limits = [0.1 / value for value in (scales.largest_curvature, noise) if value > 0]
+    if not limits:
+        raise InvalidValueError(
+            "no step size can be chosen: curvature and gradient noise are both zero at the start."
+        )
+    return min(limits)
+
+
+def momentum_step(scales: Scales) -> float:
+    """ε = min(0.2/√λ, 2√λ/5V): 1 % error from the step, and friction against the noise that is near critical."""
+    root = scales.largest_curvature**0.5
+    if not root > 0:
+        raise InvalidValueError(
+            "no step size can be chosen: the log posterior has no curvature at the start."
+        )
+    noise = largest(scales.noise)
+    return min(0.2 / root, 2.0 * root / (MARGIN * noise)) if noise > 0 else 0.2 / root
+
+
+def largest(tree: PyTree) -> float:
+    """Largest entry of all leaves."""
+    return max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(tree))

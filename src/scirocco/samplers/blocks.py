@@ -52,10 +52,17 @@ class Gibbs:
                 f"`update` of Gibbs must be a function (key, params), got {self.update!r}."
             )
 
+    noise_kind: ClassVar[str] = "none"
+
     @property
     def takes_total(self) -> bool:
         """Whether the update asks for the sum of statistics."""
         return required_arguments(self.update) >= 3
+
+    @property
+    def driven_by(self) -> str:
+        """The sum of statistics, or nothing."""
+        return "statistics" if self.takes_total else ""
 
 
 def required_arguments(function: Callable[..., Any]) -> int:
@@ -104,6 +111,10 @@ class Blocks(Sampler):
     """
 
     driven_by: ClassVar[str] = "blocks"
+    divergence_advice: ClassVar[str] = (
+        "Look at the block of that parameter: a step size that is too large (try a tenth), or a Gibbs update that "
+        "returned NaN or a value outside its domain."
+    )
 
     samplers: Any
     names: tuple[Names, ...] = static(default=())
@@ -138,6 +149,20 @@ class Blocks(Sampler):
     def needs_tuning(self) -> bool:
         """Never."""
         return False
+
+    @property
+    def reading(self) -> list[int]:
+        """The blocks that read data."""
+        return [index for index, sampler in enumerate(self.samplers) if sampler.driven_by]
+
+    @property
+    def updates(self) -> list[tuple[Names, Gibbs]]:
+        """The blocks that the user draws."""
+        return [
+            (names, one)
+            for names, one in zip(self.names, self.samplers, strict=True)
+            if isinstance(one, Gibbs)
+        ]
 
     def own(self, index: int, position: Params) -> Params:
         """The part of a position that a block moves."""
@@ -252,7 +277,7 @@ def _check_block(names: Any, sampler: Any) -> None:
             f"{kind} leaves numbers open that would be measured for one sampler alone; in the block {label} give its "
             "step size, and where it has them friction and gradient noise (0.0: none is taken out)."
         )
-    if sampler.needs_curvature or sampler.needs_reference:
+    if sampler.needs_curvature or sampler.needs_reference or sampler.needs_value or sampler.proposes:
         what = "sc.SCIR" if sampler.needs_reference else "a sampler without it"
         raise InvalidTypeError(
             f"{kind} asks for more than an estimate at each step; use {what} in the block {label}."

@@ -11,15 +11,15 @@ import jax.numpy as jnp
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients, is_open
+from scirocco.samplers.base import Gradient, Scales, coefficients, is_open, momentum_step
 from scirocco.samplers.momentum import (
+    MomentumSampler,
     check_damping,
     check_momentum_fields,
     fresh_momentum,
     friction_for,
     heating_noise,
     kinetic_temperature,
-    momentum_step,
     unzip,
     warn_of_inflation,
 )
@@ -34,7 +34,7 @@ class HamiltonianState(NamedTuple):
 
 
 @pytree_dataclass
-class SGHMC(Sampler):
+class SGHMC(MomentumSampler):
     r"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox & Guestrin 2014), momentum first.
 
     .. math::
@@ -71,7 +71,7 @@ class SGHMC(Sampler):
     Thesis section 4.3.2 (there ν = εr, step η = ε², α = εC: see `from_r`); Ma, Chen & Fox (2015) section 3.1.
     """
 
-    gradient_alone = True
+    damping_field = "friction"
 
     step_size: Any = None
     friction: Any = None
@@ -80,7 +80,7 @@ class SGHMC(Sampler):
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        check_momentum_fields(self, "SGHMC", "friction")
+        check_momentum_fields(self, "SGHMC")
         if self.resample_every is not None:
             _checks.positive_int(self.resample_every, "resample_every")
         for leaf in jax.tree.leaves(self.gradient_noise):
@@ -117,6 +117,11 @@ class SGHMC(Sampler):
         if noise is None:
             noise = heating_noise(scales, eps, friction)
         return dataclasses.replace(self, step_size=step_size, friction=friction, gradient_noise=noise)
+
+    def step_excess(self, stiffness: float, damped: float) -> float:
+        """1/(1 - ε²λ/2(2 - εC)) - 1."""
+        left = 1.0 - stiffness / (2.0 * (2.0 - min(damped, 1.0)))
+        return 1.0 / left - 1.0 if left > 0 else float("inf")
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """εC must not exceed 1."""
@@ -167,7 +172,7 @@ class SGHMC(Sampler):
 
 
 @pytree_dataclass
-class BAOAB(Sampler):
+class BAOAB(MomentumSampler):
     r"""Langevin dynamics with momentum by the BAOAB splitting (Leimkuhler & Matthews 2013), one gradient a step.
 
     .. math::
@@ -189,14 +194,15 @@ class BAOAB(Sampler):
         T.
     """
 
-    gradient_alone = True
+    damping_field = "friction"
+    exact_on_gaussians = True
 
     step_size: Any = None
     friction: Any = None
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        check_momentum_fields(self, "BAOAB", "friction")
+        check_momentum_fields(self, "BAOAB")
 
     @property
     def needs_scales(self) -> bool:

@@ -1,8 +1,7 @@
-"""Stochastic gradient Langevin dynamics, plain and RMSprop-preconditioned."""
+"""Stochastic gradient Langevin dynamics: plain, RMSprop-preconditioned, and scaled by the gradients of each array."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +11,7 @@ from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Sampler, Scales, is_open
+from scirocco.samplers.base import Excess, Gradient, Sampler, Scales, langevin_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 
@@ -65,16 +64,30 @@ class SGLD(Sampler):
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        if self.step_size is not None:
-            object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "SGLD", automatic=True))
+        object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "SGLD", automatic=True))
         _checks.positive(self.temperature, "temperature", "SGLD", allow_zero=True)
         object.__setattr__(self, "temperature", _checks.as_float(self.temperature))
 
-    def resolve(self, scales: Scales, params: Params) -> SGLD:
+    def resolve(self, scales: Scales, params: Params) -> Sampler:
         """ε = min(0.1/λ, 0.1/V): at most 5 % more variance from the step, 5 % from the minibatches."""
-        if not is_open(self.step_size):
-            return self
-        return dataclasses.replace(self, step_size=langevin_step(scales))
+        return super().resolve(scales, params)
+
+    def noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree:
+        """ε V / 2 T."""
+        return self._ratio(scales, eps)[0]
+
+    def excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess:
+        """1/(1 - ελ/2) from the step, 1 + εV/2T from the minibatches."""
+        ratio, noise = self._ratio(scales, eps)
+        step = 1.0 / (1.0 - stiffness / 2.0) - 1.0 if stiffness < 2 else float("inf")
+        return Excess(step, ratio, langevin_step(scales._replace(noise=noise)))
+
+    def _ratio(self, scales: Scales, eps: PyTree) -> tuple[PyTree, PyTree]:
+        """The ratio, and the gradient noise less what cancels over an epoch before the chain feels it."""
+        temperature = max(float(self.temperature), 1e-12)
+        relaxation = jax.tree.map(lambda e, f: 1.0 / jnp.maximum(e * f, 1e-12), eps, scales.information)
+        noise = scales.lasting_noise(relaxation)
+        return jax.tree.map(lambda e, v: e * v / (2.0 * temperature), eps, noise), noise
 
     def init(self, params: Params, key: Key) -> LangevinState:
         """The position alone."""
@@ -92,17 +105,6 @@ class SGLD(Sampler):
                 noise,
             )
         )
-
-
-def langevin_step(scales: Scales) -> float:
-    """The largest step at which curvature and gradient noise each inflate the variance by at most about 5 %."""
-    noise = max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(scales.noise))
-    limits = [0.1 / value for value in (scales.largest_curvature, noise) if value > 0]
-    if not limits:
-        raise InvalidValueError(
-            "no step size can be chosen: curvature and gradient noise are both zero at the start."
-        )
-    return min(limits)
 
 
 class PreconditionedState(NamedTuple):
@@ -211,3 +213,94 @@ class PSGLD(Sampler):
 def _safe_sqrt(v: Array) -> Array:
     """√v away from 0; where v = 0 the gradient is 0 too, and any positive number gives Γ = 0."""
     return jnp.where(v > 0, jnp.sqrt(jnp.where(v > 0, v, 1.0)), 1.0)
+
+
+class LeafScaledState(NamedTuple):
+    """Position, and the mean of squared gradients for each leaf (a number each)."""
+
+    position: Params
+    squares: PyTree
+
+
+@pytree_dataclass
+class LeafScaledSGLD(Sampler):
+    r"""SGLD with one global step size, divided by the root mean square of the gradient of each leaf.
+
+    .. math::
+        S_k = S_{k-1} + (|\hat g|^2/d - S_{k-1})/k, \qquad ε_{leaf} = ε/\sqrt{S_k} \\
+        θ' = θ + ε_{leaf}\,\hat g + \sqrt{2 ε_{leaf} T}\,ξ
+
+    with d the number of entries of the leaf and S_0 = 0. Leaves of very different scales (factors and biases, weights
+    of layers) then need one number.
+
+    S is a mean over all steps so far, so it changes by O(1/k) at step k, and the chain targets posterior^(1/T) as
+    ε → 0 once that has died away. After `freeze_after` steps S stays as it is: from then on it is SGLD with constant
+    step sizes, and has its exact law. Cost per step: that of SGLD and a sum of squares.
+
+    Parameters
+    ----------
+    step_size
+        ε: a number, a tree or a schedule, in the units of the parameters. Where gradients are mostly the posterior's
+        own, √S is about 1/sd, so ε must be well below the smallest posterior standard deviation, and a leaf forgets in
+        sd/ε steps: the condition number of a problem counts by its root. The thesis' h is 2ε.
+    freeze_after
+        Steps after which S no longer changes; None: it goes on.
+    temperature
+        T.
+
+    Notes
+    -----
+    Thesis, appendix A.3. What is printed there, S_k = (|ĝ|²/d - S_{k-1})/k, lacks the term S_{k-1} of a running mean:
+    it would tend to 0 like 1/k, and the steps would grow without bound. S is started by the first gradient: a start
+    far out in the tails makes the steps small for a while.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = jax.random.normal(jax.random.key(0), (1000, 2)) * jnp.array([1.0, 100.0])
+    >>> model = sc.Model(lambda p, x: -0.5 * ((x[0] - p["a"]) ** 2 + ((x[1] - p["b"]) / 100.0) ** 2))
+    >>> run = sc.sample(model, x, {"a": jnp.array(0.0), "b": jnp.array(0.0)}, sampler=sc.LeafScaledSGLD(0.02, 500),
+    ...                 estimator=sc.Full(), num_samples=2000, num_burnin=500, progress=False)
+    >>> bool(run.draws["a"].std() < 0.1), bool(run.draws["b"].std() > 0.5)
+    (True, True)
+    """
+
+    step_order = 1
+
+    step_size: Any
+    freeze_after: ArrayLike | None = None
+    temperature: ArrayLike = 1.0
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        object.__setattr__(self, "step_size", schedules.normalise(self.step_size, name))
+        if self.freeze_after is not None:
+            _checks.positive_int(self.freeze_after, "freeze_after")
+        _checks.positive(self.temperature, "temperature", name, allow_zero=True)
+        object.__setattr__(self, "temperature", _checks.as_float(self.temperature))
+
+    def init(self, params: Params, key: Key) -> LeafScaledState:
+        """Nothing has been measured."""
+        return LeafScaledState(params, jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), params))
+
+    def step(
+        self, state: LeafScaledState, gradient: Gradient, noise: PyTree, number: Array
+    ) -> LeafScaledState:
+        """Measure, then one Euler step."""
+        count = number + 1
+        learning = True if self.freeze_after is None else count <= self.freeze_after
+
+        def measured(square: Array, g: Array) -> Array:
+            mean = jnp.vdot(g, g) / max(1, g.size)
+            return square + jnp.where(learning, (mean - square) / count.astype(g.dtype), 0.0)
+
+        squares = jax.tree.map(measured, state.squares, gradient.total)
+
+        def moved(p: Array, e: Any, square: Array, g: Array, xi: Array) -> Array:
+            # a leaf whose gradient is exactly 0 so far: nothing to divide by
+            eps = (e / jnp.sqrt(jnp.where(square > 0, square, 1.0))).astype(p.dtype)
+            return p + eps * g + jnp.sqrt(2.0 * eps * self.temperature).astype(p.dtype) * xi
+
+        eps = self.sizes(state.position, number)
+        position = jax.tree.map(moved, state.position, eps, squares, gradient.total, noise)
+        return LeafScaledState(position, squares)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,19 +12,76 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Scales, coefficients, reshuffling_spectrum
+from scirocco.samplers.base import (
+    MARGIN,
+    Excess,
+    Sampler,
+    Scales,
+    coefficients,
+    momentum_step,
+    reshuffling_spectrum,
+)
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
-_MARGIN = 5.0
-"""Default friction, as a multiple of the least that the gradient noise needs."""
 _TOLERATED_INFLATION = 0.05
 
 
-def check_momentum_fields(sampler: Any, owner: str, damping: str) -> None:
+class MomentumSampler(Sampler):
+    """Samplers with a momentum r and a friction C, the field `damping_field`."""
+
+    gradient_alone = True
+    step_order = 1
+    exact_on_gaussians: ClassVar[bool] = False
+    """Whether the step alone leaves the variances of a Gaussian as they are (symmetric splittings)."""
+    gradient_noise: Any = None
+    """V, where it is taken out of the injected noise."""
+
+    def largest_step(self, curvature: float) -> float:
+        """Half of what is stable, where splittings are exact on Gaussians."""
+        return float(np.sqrt(2.0 / curvature)) if self.exact_on_gaussians else super().largest_step(curvature)
+
+    def friction_like(self, params: Params) -> PyTree:
+        """C for each parameter."""
+        damping = getattr(self, self.damping_field)
+        return jax.tree.map(
+            lambda c, p: jnp.broadcast_to(jnp.asarray(c), p.shape),
+            coefficients(damping, params, self.damping_field),
+            params,
+        )
+
+    def noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree:
+        """ε V / 2 C T."""
+        friction = self.friction_like(params)
+        return self._ratio(eps, heating_noise(scales, eps, friction), friction)
+
+    def _ratio(self, eps: PyTree, noise: PyTree, friction: PyTree) -> PyTree:
+        temperature = max(float(self.temperature), 1e-12)
+        return jax.tree.map(lambda e, v, c: e * v / (2.0 * c * temperature), eps, noise, friction)
+
+    def step_excess(self, stiffness: float, damped: float) -> float:
+        """Relative excess of the variance in the stiffest direction, from ε²λ and the smallest εC."""
+        return 0.0
+
+    def excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess:
+        """1 + εV/2CT from what of the gradient noise is not taken out or absorbed."""
+        friction = self.friction_like(params)
+        noise = left = heating_noise(scales, eps, friction)
+        if self.gradient_noise is not None:
+            known = coefficients(self.gradient_noise, params, "gradient_noise")
+            left = jax.tree.map(lambda v, k: jnp.maximum(v - k, 0.0), noise, known)
+        least = min(float(jnp.min(e * c)) for e, c in _leaves(eps, friction))
+        step = self.step_excess(stiffness, least) if stiffness < 4.0 else float("inf")
+        needed = jax.tree.map(
+            lambda r, c: r * c / _TOLERATED_INFLATION, self._ratio(eps, noise, friction), friction
+        )
+        suggested = momentum_step(scales._replace(noise=noise))
+        return Excess(step, self._ratio(eps, left, friction), suggested, friction, needed)
+
+
+def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
     """Check and normalise step size, friction or diffusion, and temperature."""
-    if sampler.step_size is not None:
-        checked = schedules.normalise(sampler.step_size, owner, automatic=True)
-        object.__setattr__(sampler, "step_size", checked)
+    damping = sampler.damping_field
+    object.__setattr__(sampler, "step_size", schedules.normalise(sampler.step_size, owner, automatic=True))
     value = getattr(sampler, damping)
     for leaf in jax.tree.leaves(value):
         if not getattr(leaf, "shape", ()):
@@ -45,28 +103,17 @@ def kinetic_temperature(momentum: PyTree) -> Array:
     return _tree.vdot(momentum, momentum) / _tree.size(momentum)
 
 
-def unzip(function: Any, *trees: PyTree) -> tuple[PyTree, PyTree]:
+def unzip(function: Callable[..., tuple[Array, Array]], *trees: PyTree) -> tuple[PyTree, PyTree]:
     """Map a function that returns a pair over trees; a pair of trees."""
     treedef = jax.tree.structure(trees[0])
     firsts, seconds = zip(*(function(*leaves) for leaves in _leaves(*trees)), strict=True)
     return jax.tree.unflatten(treedef, firsts), jax.tree.unflatten(treedef, seconds)
 
 
-def momentum_step(scales: Scales) -> float:
-    """ε = min(0.2/√λ, 2√λ/5V): 1 % error from the step, and friction against the noise that is near critical."""
-    root = scales.largest_curvature**0.5
-    if not root > 0:
-        raise InvalidValueError(
-            "no step size can be chosen: the log posterior has no curvature at the start."
-        )
-    noise = largest(scales.noise)
-    return min(0.2 / root, 2.0 * root / (_MARGIN * noise)) if noise > 0 else 0.2 / root
-
-
 def friction_for(scales: Scales, eps: PyTree) -> PyTree:
     """C = max(√λ, 5 εV/2) for each parameter, with εC ≤ 1/2."""
     root = scales.largest_curvature**0.5
-    friction = jax.tree.map(lambda v, e: jnp.maximum(root, _MARGIN * e * v / 2.0), scales.noise, eps)
+    friction = jax.tree.map(lambda v, e: jnp.maximum(root, MARGIN * e * v / 2.0), scales.noise, eps)
     friction = jax.tree.map(lambda c, e: jnp.minimum(c, 0.5 / e), friction, eps)
     short = max(float(jnp.max(e * v / (2.0 * c))) for e, v, c in _leaves(eps, scales.noise, friction))
     if short > 1.0:
@@ -134,11 +181,6 @@ def check_damping(owner: str, name: str, value: Any, eps: PyTree, params: Params
         raise InvalidValueError(
             f"`step_size` × `{name}` of {owner} is {worst:.3g}; it must not exceed 1. Lower one of them."
         )
-
-
-def largest(tree: PyTree) -> float:
-    """Largest entry of all leaves."""
-    return max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(tree))
 
 
 def _leaves(*trees: PyTree) -> Any:

@@ -93,7 +93,21 @@ class Preconditioned(Sampler):
     @property
     def temperature(self) -> Any:
         """The inner sampler's."""
-        return getattr(self.inner, "temperature", 1.0)
+        return self.inner.temperature
+
+    @property
+    def core(self) -> Sampler:
+        """The inner sampler."""
+        return self.inner
+
+    def with_core(self, core: Any) -> Preconditioned:
+        """In the same coordinates."""
+        return _tree.rebuilt(self, inner=core)
+
+    @property
+    def step_order(self) -> int:  # type: ignore[override]
+        """The inner sampler's."""
+        return self.inner.step_order
 
     @property
     def starts_at_mode(self) -> bool:

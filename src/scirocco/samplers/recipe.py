@@ -13,9 +13,17 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import matrices, schedules
 from scirocco.samplers.base import Gradient, Sampler
-from scirocco.samplers.matrices import POSITION, Block, Pair, State, Varying
-from scirocco.samplers.recipe_arguments import by_part, normal_auxiliaries, normal_matrix
-from scirocco.samplers.recipe_noise import inject
+from scirocco.samplers.matrices import (
+    POSITION,
+    Block,
+    Pair,
+    State,
+    Varying,
+    by_part,
+    inject,
+    normal_auxiliaries,
+    normal_matrix,
+)
 from scirocco.samplers.verify import check_at_start
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
@@ -130,6 +138,11 @@ class Recipe(Sampler):
     def noise_kind(self) -> str:  # type: ignore[override]
         """As `correct_noise` says."""
         return self.correct_noise
+
+    @property
+    def step_order(self) -> int:  # type: ignore[override]
+        """With auxiliaries the position moves by ε times a momentum."""
+        return 1 if self.auxiliaries else 2
 
     # -- the state -------------------------------------------------------------------------------------------------
 

@@ -122,8 +122,10 @@ def is_schedule(value: Any) -> bool:
 def normalise(step_size: PyTree, owner: str, automatic: bool = False) -> PyTree:
     """Check the numbers in a step size (number, tree of numbers, schedule) and wrap plain functions.
 
-    `automatic`: whether "auto" is one, too.
+    `automatic`: whether it may be left open, too: None, or "auto".
     """
+    if step_size is None and automatic:
+        return None
 
     def one(name: str, value: Any) -> Any:
         if isinstance(value, Schedule):

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
-from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients, is_open
+from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients, is_open, momentum_step
 from scirocco.samplers.momentum import (
+    MomentumSampler,
     check_damping,
     check_momentum_fields,
     fresh_momentum,
     kinetic_temperature,
-    momentum_step,
     unzip,
 )
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
@@ -32,14 +32,15 @@ class ThermostatState(NamedTuple):
     thermostat: PyTree
 
 
-class _Thermostat(Sampler):
+class _Thermostat(MomentumSampler):
     """What the two thermostat samplers share: open numbers, initial state, the excess of kinetic energy."""
 
     step_size: Any
     diffusion: Any
     thermostat: str
     temperature: ArrayLike
-    gradient_alone = True
+    damping_field = "diffusion"
+    absorbs_noise = True
 
     @property
     def needs_scales(self) -> bool:
@@ -136,7 +137,7 @@ class SGNHT(_Thermostat):
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        check_momentum_fields(self, "SGNHT", "diffusion")
+        check_momentum_fields(self, "SGNHT")
         _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
 
     @classmethod
@@ -185,13 +186,15 @@ class BADODAB(_Thermostat):
     Targets posterior^(1/T); second order in ε, with a smaller constant than `SGNHT`. Parameters as for `SGNHT`.
     """
 
+    exact_on_gaussians = True
+
     step_size: Any = None
     diffusion: Any = None
     thermostat: str = static(default="scalar")
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        check_momentum_fields(self, "BADODAB", "diffusion")
+        check_momentum_fields(self, "BADODAB")
         _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
 
     def step(

@@ -36,6 +36,9 @@ class SimplexSGRLD(Sampler):
     """
 
     driven_by: ClassVar[str] = "counts"
+    divergence_advice: ClassVar[str] = (
+        "Its Euler steps are too long: try a tenth of the step size, or sc.SCIR, which has no such limit."
+    )
 
     step_size: Any
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco.analysis.diagnosis.theory import COMPARABLE, noise_ratios
+from scirocco.analysis.diagnosis.theory import noise_ratios
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import SAGA, SVRG, ControlVariates, Full
 from scirocco.model import Model
@@ -92,8 +92,8 @@ def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCu
 
 def _inner(sampler: Any) -> Any:
     """The sampler whose injected noise is known."""
-    inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
-    if not isinstance(inner, COMPARABLE):
+    inner = sampler.core
+    if not inner.has_noise_ratio:
         raise InvalidValueError(
             f"gradient noise cannot be compared with what {type(inner).__name__} injects: there is no closed form."
         )

@@ -16,7 +16,6 @@ from scirocco.analysis.stein import ksd
 from scirocco.estimators import ControlVariates, Full
 from scirocco.model import Model
 from scirocco.run import metric, pilot, setup
-from scirocco.run.probe import check_shapes
 from scirocco.run.result import Origin
 from scirocco.run.tuning import reward
 from scirocco.samplers import Preconditioned, Scales, schedules
@@ -52,7 +51,7 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
     some = jax.tree.map(jnp.asarray, _thinned(draws))
     first = jax.tree.map(lambda leaf: leaf[0, 0], some)
-    check_shapes(model, first, problem.source, problem.parts.batching)
+    model.check_shapes(first, problem.source, problem.parts.batching.size)
     some = jax.jit(jax.vmap(jax.vmap(model.unconstrain)))(some)
     position = jax.tree.map(lambda leaf: leaf[:, leaf.shape[1] // 2 :].mean(axis=(0, 1)), some)
     memory = origin.memory

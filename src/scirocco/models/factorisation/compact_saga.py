@@ -70,7 +70,7 @@ class CompactSAGA(SAGA):
         memory = TableMemory(values, table.sum(model.summand, position, key))
         return Prepared(position, memory, {"passes": 2.0})
 
-    def blank_memory(self, position: Params, num_rows: int) -> PyTree:
+    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
         """A table and its sum."""
         return TableMemory(_blank(position, num_rows), position)
 

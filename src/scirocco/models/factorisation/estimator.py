@@ -19,8 +19,7 @@ from scirocco.models.factorisation.results import Results
 from scirocco.models.fits.length import spread
 from scirocco.run import sample
 from scirocco.run.progress import Callback
-from scirocco.samplers import Sampler
-from scirocco.samplers.leaf_scaled import LeafScaledSGLD
+from scirocco.samplers import LeafScaledSGLD, Sampler
 
 _STEP_SIZE, _NUM_STEPS = 0.01, 10_000
 _START_SD = 0.1

@@ -14,15 +14,13 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers import BADODAB, BAOAB, SGHMC, SGNHT, Sampler, Scales
-from scirocco.samplers.base import is_open
+from scirocco.samplers import Sampler, Scales, is_open
 from scirocco.types import Params
 
 WIDTH = 32
 """Settings that are tried at once."""
 _SMALLEST, _LARGEST = 1 / 25, 12.0
 """Range of step sizes, in units of the first guess."""
-_DAMPING = {SGHMC: "friction", BAOAB: "friction", SGNHT: "diffusion", BADODAB: "diffusion"}
 _MULTIPLES = (1.0, 0.4, 2.5)
 
 
@@ -50,7 +48,7 @@ def make_candidates(
     Step sizes lie around `around`, or around what curvature and noise suggest.
     """
     axes: dict[str, Sequence[Any]] = {name: list(values) for name, values in over.items()}
-    damping = _DAMPING.get(type(inner), "")
+    damping = inner.damping_field
     multiples: Sequence[float] = (1.0,)
     if damping and damping not in axes and getattr(inner, damping) is None:
         multiples = _MULTIPLES
@@ -60,7 +58,8 @@ def make_candidates(
         if is_open(inner.step_size):
             guess = around or float(_quietly_resolved(inner, scales, params).step_size)
             others = len(multiples) * int(np.prod([len(values) for values in axes.values()]))
-            most = _largest_step(inner, scales)
+            curvature = scales.largest_curvature
+            most = inner.largest_step(curvature) if curvature > 0 else np.inf
             axes["step_size"] = sizes = _around(guess, max(5, WIDTH // others), most)
             ends = (sizes[0], sizes[-1]) if sizes[-1] < most else (sizes[0],)
         else:
@@ -79,16 +78,6 @@ def make_candidates(
             "batches, smaller step sizes, or sc.ControlVariates."
         )
     return found
-
-
-def _largest_step(inner: Sampler, scales: Scales) -> float:
-    """From here on the step alone would inflate a variance by a fifth: short chains may like that, long ones not."""
-    curvature = scales.largest_curvature
-    if not curvature > 0:
-        return np.inf
-    if isinstance(inner, BAOAB | BADODAB):  # exact on Gaussians: half of what is stable
-        return float(np.sqrt(2.0 / curvature))
-    return float(np.sqrt(0.6 / curvature)) if type(inner) in _DAMPING else 1.0 / (3.0 * curvature)
 
 
 def _around(guess: float, count: int, most: float) -> list[float]:

@@ -62,14 +62,12 @@ def tune_prepared(
     if not prepared.near_mode:
         arenas = [_moved(arena, centre, key) for arena in arenas]
     sampler, shape = _coordinates(arenas[0], centre, preconditioner, key)
-    inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
+    inner = sampler.core
     scales = [_scales(arena, sampler, centre, key) for arena in arenas]
     rooms = [arena._replace(parts=arena.parts._replace(sampler=_empty(sampler))) for arena in arenas]
 
     def finish(room: int, chosen: Candidate, trials: list[Trial]) -> Choice:
-        found = chosen.sampler
-        if isinstance(sampler, Preconditioned):
-            found = _tree.rebuilt(sampler, inner=found)
+        found = sampler.with_core(chosen.sampler)
         spent = time.perf_counter() - begin
         estimator = rooms[room].parts.estimator
         steps = num_steps if trials[0].ksd else 0
@@ -85,7 +83,7 @@ def tune_prepared(
             raise InvalidValueError('method="curvature" chooses a step size: leave `step_size` open.')
         place, chosen = first[0]
         return finish(place, chosen, [Trial({**rooms[place].settings, **chosen.settings}, [], True)])
-    temperature = getattr(inner, "temperature", 1.0)
+    temperature = inner.temperature
     judge = reward.make_judge(model, table, centre, shape.factor, _inverse(shape.factor), temperature, key)
     trials: list[Trial] = []
     guess = None
@@ -110,7 +108,7 @@ def _refuse_other_targets(sampler: Sampler, over: Mapping[str, Sequence[Any]]) -
             "`over` cannot vary `temperature`: every temperature is another target, and draws of the one cannot be "
             "better than draws of the other."
         )
-    temperature = getattr(getattr(sampler, "inner", sampler), "temperature", 1.0)
+    temperature = sampler.temperature
     if not isinstance(temperature, jax.core.Tracer) and float(temperature) == 0.0:
         raise InvalidValueError(
             "a temperature of 0 has no law to draw from, and nothing to tune for: give a step size."
@@ -119,15 +117,14 @@ def _refuse_other_targets(sampler: Sampler, over: Mapping[str, Sequence[Any]]) -
 
 def _moved(arena: Arena, centre: Params, key: Key) -> Arena:
     """The arena with its estimator prepared near the mode: what it remembers from far away would be of no use."""
-    memory = arena.parts.estimator.prepare(arena.model, arena.table, centre, key).memory
+    memory = arena.parts.scheme.prepare(arena.model, arena.parts, arena.table, centre, key).memory
     return arena._replace(start=Start(centre, memory, None))
 
 
 def _scales(arena: Arena, sampler: Sampler, centre: Params, key: Key) -> Scales:
     parts = arena.parts._replace(sampler=sampler)
-    factor = sampler.factor if isinstance(sampler, Preconditioned) else None
     return pilot.scales_at(
-        arena.model, parts, arena.table, arena.start.memory, centre, factor, key, thorough=True
+        arena.model, parts, arena.table, arena.start.memory, centre, sampler.factor, key, thorough=True
     )
 
 
@@ -138,7 +135,7 @@ def _coordinates(
     model, sampler, table = arena.model, arena.parts.sampler, arena.table
     size = _tree.size(centre)
     automatic = "laplace" if size <= metric.DENSE_LIMIT else "diagonal"
-    if isinstance(sampler, Preconditioned):
+    if sampler.metric != "none":
         shape = metric.shape_at(model, table, centre, sampler.metric, key)
         if sampler.factor is not None:
             shape = shape._replace(factor=np.asarray(sampler.factor))
@@ -154,7 +151,7 @@ def _coordinates(
 
 def _empty(sampler: Sampler) -> Any:
     """The sampler without numbers of its own: each lane brings them."""
-    return _tree.rebuilt(sampler, inner=None) if isinstance(sampler, Preconditioned) else None
+    return sampler.with_core(None)
 
 
 def _inverse(factor: np.ndarray) -> np.ndarray:

@@ -14,14 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import _tree
 from scirocco.data import Table
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Parts, Start
 from scirocco.run.tuning.candidates import WIDTH, stacked
-from scirocco.samplers import Preconditioned, Sampler
+from scirocco.samplers import Sampler
 from scirocco.types import Key, Params
 
 
@@ -126,10 +125,8 @@ def _axes(shared: bool) -> Any:
 
 
 def _with_inner(parts: Parts, inner: Sampler) -> Parts:
-    outer = parts.sampler
-    return parts._replace(
-        sampler=_tree.rebuilt(outer, inner=inner) if isinstance(outer, Preconditioned) else inner
-    )
+    """The lane's own sampler, in the coordinates that all lanes share (None: the parameters' own)."""
+    return parts._replace(sampler=inner if parts.sampler is None else parts.sampler.with_core(inner))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -1,0 +1,289 @@
+"""What users write for a model, checked before anything compiles: functions on shapes alone, numbers, simplexes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Jaxpr, Literal
+
+from scirocco import _tree
+from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
+from scirocco.model.base import RowSource, SomeRows
+from scirocco.types import Array, Params, PyTree
+
+if TYPE_CHECKING:
+    from scirocco.model.density import Model
+
+_OFF_SIMPLEX = 1e-3
+
+
+def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Whether an array of this shape can be repeated to the other."""
+    tail = into[len(into) - len(shape) :]
+    return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
+
+
+def takes_three(counts: Callable[..., Any]) -> bool:
+    """Whether the user's function wants a key: it has a third argument without a default, or one named `key`."""
+    try:
+        parameters = list(inspect.signature(counts).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        return True
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(placed) >= 3:
+        return placed[2].default is placed[2].empty or placed[2].name == "key"
+    return any(p.kind == p.VAR_POSITIONAL for p in parameters)
+
+
+def asks_for_key(log_likelihood: Callable[..., Any]) -> bool:
+    """Whether a log likelihood is random: its third argument by position has no default, or is named `key`."""
+    try:
+        parameters = inspect.signature(log_likelihood).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(placed) >= 3 and (placed[2].default is placed[2].empty or placed[2].name == "key")
+
+
+def spread(values: Any, like: Any, name: str) -> list[Any]:
+    """One value for each leaf of the parameters: from a number, an array, a list of numbers, or a tree like theirs."""
+    if isinstance(values, (list, tuple)) and not isinstance(like, (list, tuple)):
+        values = np.asarray(values, np.float64)
+    hint = " Give one value, or one for every parameter."
+    return jax.tree.leaves(_tree.broadcast_prefix(values, like, name, hint=hint))
+
+
+def check_fits(values: Any, like: Any, name: str) -> None:
+    """Refuse an array that cannot be repeated to the shape of its parameter."""
+    triples = zip(_tree.leaf_names(like), jax.tree.leaves(like), spread(values, like, name), strict=True)
+    for leaf_name, leaf, value in triples:
+        if not fits(np.shape(value), leaf.shape):
+            raise InvalidValueError(
+                f"`{name}` has shape {np.shape(value)}, which does not fit `{leaf_name}` of shape {leaf.shape}."
+            )
+
+
+def positive_tree(values: Any, name: str) -> Any:
+    """Numbers and arrays > 0, as Python floats and NumPy arrays."""
+    leaves, treedef = jax.tree.flatten(values)
+    if not leaves:
+        raise InvalidValueError(f"`{name}` of CountModel holds no numbers.")
+    out = []
+    for leaf in leaves:
+        try:
+            array = np.asarray(leaf, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"`{name}` of CountModel must hold numbers > 0, got {leaf!r}.") from error
+        if array.size == 0 or not np.all(np.isfinite(array)) or np.any(array <= 0):
+            worst = (
+                leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
+            )
+            raise InvalidValueError(f"`{name}` of CountModel must be finite and > 0, got {worst}.")
+        out.append(float(array) if array.ndim == 0 else array)
+    return jax.tree.unflatten(treedef, out)
+
+
+def check_simplex(name: str, host: np.ndarray) -> None:
+    """Refuse a starting value that is not on the simplex."""
+    if host.ndim == 0 or host.shape[-1] < 2:
+        raise InvalidValueError(
+            f"`{name}` has shape {host.shape}: a point on the simplex has at least two components along its last axis."
+        )
+    if np.any(host < 0):
+        raise InvalidValueError(
+            f"the starting value of `{name}` is off the simplex: its least entry is {host.min():g}; all must be >= 0."
+        )
+    sums = host.sum(axis=-1)
+    worst = sums.ravel()[np.argmax(np.abs(sums - 1.0))]
+    if abs(worst - 1.0) > _OFF_SIMPLEX:
+        raise InvalidValueError(
+            f"the starting value of `{name}` is off the simplex: along the last axis it sums to {worst:.6g}, not 1. "
+            "Divide by the sum, e.g. np.full(10, 0.1)."
+        )
+
+
+# -- functions on shapes alone --------------------------------------------------------------------------------
+
+
+def trace(function: Any, name: str, params: Params, *arguments: Any) -> Any:
+    """The shapes that a user's function returns; what it raises is said with what it was given."""
+    try:
+        return jax.eval_shape(function, params, *arguments)
+    except Exception as error:
+        data = f" and data {describe(arguments[0])}" if arguments else ""
+        said = str(error).partition("\n")[0].rstrip(".")
+        raise InvalidValueError(
+            f"{name} failed when it was tried with parameters {describe(params)}{data}: {type(error).__name__}: {said}."
+            + hint(error, params)
+        ) from error
+
+
+def hint(error: Exception, params: Params) -> str:
+    """The two slips that newcomers to JAX make most."""
+    if isinstance(error, (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)):
+        return (
+            " JAX traces the function before it has numbers: use jnp for np, and jnp.where for if, on what depends "
+            "on the parameters or the data."
+        )
+    if any(isinstance(node, list) for node in jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, list))):
+        return " A Python list counts as separate parameters: pass np.array([...]) for one array."
+    return ""
+
+
+def expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> None:
+    """Refuse what is no floating-point array of this shape."""
+    if not hasattr(out, "shape") or tuple(out.shape) != shape:
+        got = f"shape {shape_of(out)}" if hasattr(out, "shape") else f"a {type(out).__name__}"
+        raise InvalidValueError(f"{wanted}; got {got}. {hint}".rstrip())
+    if not jnp.issubdtype(out.dtype, jnp.floating):
+        raise InvalidTypeError(
+            f"{wanted.partition(' must')[0]} must return floating-point numbers, got {out.dtype}."
+        )
+
+
+def shape_of(out: Any) -> tuple[int, ...]:
+    """Of an array; () for anything else."""
+    return tuple(getattr(out, "shape", ()))
+
+
+def describe(tree: PyTree) -> str:
+    """Names and shapes, for messages: `beta (50,), bias ()`."""
+    leaves = jax.tree.leaves(tree)
+    if len(leaves) == 1 and leaves[0] is tree:
+        return f"of shape {tuple(leaves[0].shape)}"
+    named = zip(_tree.leaf_names(tree), leaves, strict=True)
+    return "{" + ", ".join(f"{name} {tuple(leaf.shape)}" for name, leaf in named) + "}"
+
+
+# -- log densities --------------------------------------------------------------------------------------------
+
+
+def check_density(model: Model, params: Params, source: RowSource, batch_size: int) -> None:
+    """A scalar for one datum, or one value a row."""
+    if model.log_prior is not None:
+        out = trace(model._jitted_prior, "log_prior", params)
+        expect(out, (), "log_prior(params) must return a scalar")
+    spec = source.row_spec
+    key = (jax.eval_shape(jax.random.key, 0),) if model.takes_key else ()
+    if model.form == "datum":
+        out = trace(model._jitted, "log_likelihood", params, spec, *key)
+        hint = "It is called with one row, not a batch."
+        if _single_columns(source):
+            hint += (
+                f" Data {_single_columns(source)} have shape (N, 1), so one row has shape (1,): drop that axis, "
+                "as in y[:, 0]."
+            )
+        elif shape_of(out) and shape_of(out)[0] > 1:
+            hint += " For a function of a whole batch that returns one value a row use Model(..., vectorized=True)."
+        expect(out, (), f"log_likelihood must return a scalar for one datum ({describe(spec)})", hint)
+        return
+    rows = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batch_size, *s.shape), s.dtype), spec)
+    out = trace(model._jitted, "log_likelihood", params, rows, *key)
+    if model.form == "total":
+        if int(np.prod(shape_of(out))) != 1:
+            raise InvalidValueError(
+                "the log likelihood must return one number, the sum over the rows it is given; "
+                f"got shape {shape_of(out)} for {batch_size} rows. Sum it."
+            )
+        return
+    expect(
+        out,
+        (batch_size,),
+        f"with vectorized=True, log_likelihood must return one value a row, shape ({batch_size},) for "
+        f"{batch_size} rows",
+        "Drop the other axes."
+        if shape_of(out)
+        else "A sum or mean over the batch hides the rows: return them unsummed.",
+    )
+    if not model.takes_key:
+        _compare_forms(model, params, source, batch_size)
+
+
+def _compare_forms(model: Model, params: Params, source: RowSource, size: int) -> None:
+    """A vectorised likelihood must give a row the same value alone and in company (on two batches)."""
+    position = model.unconstrain(params)
+    for begin in (0, max(0, source.num_rows - size)):
+        rows = jax.tree.map(jnp.asarray, source.read(begin, begin + size))
+        together, alone = _both_forms(model, position, rows)
+        if not np.allclose(together, alone, rtol=1e-3, atol=1e-4, equal_nan=True):
+            row = int(np.argmax(np.abs(np.asarray(together) - np.asarray(alone))))
+            raise InvalidValueError(
+                "log_likelihood (vectorized=True) gives a row another value in a batch than alone: row "
+                f"{begin + row} has {float(together[row]):.6g} in a batch of {size} and {float(alone[row]):.6g} by "
+                "itmodel. It must treat the rows independently (no mean or sum over the batch inside)."
+            )
+
+
+def explain_density(model: Model, position: Params, table: SomeRows, unhappy: list[str]) -> None:
+    """Prior, likelihood, or the gradient of these parameters; silent when all are finite as far as is known."""
+    size = min(table.num_rows, 10_000)
+    prior, likelihood = _first_density(model, position, table.spread_rows(size))
+    if not np.isfinite(prior):
+        what = (
+            "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
+        )
+        raise BadStartError(
+            f"the log prior is {float(prior)} at the starting point: it lies {what}. Start elsewhere, or constrain "
+            "the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
+        )
+    bad = np.flatnonzero(~np.isfinite(np.atleast_1d(likelihood)))
+    if len(bad):
+        raise BadStartError(
+            f"the log likelihood is {np.atleast_1d(likelihood)[bad[0]]} at the starting point for {len(bad)} of "
+            f"the {size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or "
+            "constrain the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
+        )
+    if unhappy:
+        raise BadStartError(
+            f"the gradient of the log density with respect to `{', '.join(unhappy)}` is not finite at the starting "
+            "point although the density is (a root or an absolute value at 0 does that). Start elsewhere or rewrite "
+            "it smoothly."
+        )
+
+
+@partial(jax.jit, static_argnums=0)
+def _both_forms(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
+    alone = jax.vmap(model.log_likelihood_of_one, (None, 0))(position, rows)
+    return model.log_likelihoods(position, rows), alone
+
+
+@partial(jax.jit, static_argnums=0)
+def _first_density(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
+    values = (
+        model.log_likelihoods(position, rows)
+        if model.form != "total"
+        else model.log_likelihood_sum(position, rows)
+    )
+    return model.log_prior_density(position), values
+
+
+def _single_columns(source: RowSource) -> str:
+    names = zip(_tree.leaf_names(source.row_spec), jax.tree.leaves(source.row_spec), strict=True)
+    return ", ".join(f"`{name}`" for name, leaf in names if leaf.shape == (1,))
+
+
+def used_inputs(graph: Jaxpr, wanted: list[bool]) -> list[bool]:
+    """For each input of a jaxpr whether one of the wanted outputs needs it; looks into functions that are jitted."""
+    pairs = zip(graph.outvars, wanted, strict=True)
+    needed = {var for var, want in pairs if want and not isinstance(var, Literal)}
+    for equation in reversed(graph.eqns):
+        outputs = [var in needed for var in equation.outvars]
+        if not any(outputs):
+            continue
+        inner = equation.params.get("jaxpr")
+        if equation.primitive.name in ("pjit", "jit") and inner is not None:
+            flags = used_inputs(inner.jaxpr, outputs)
+        else:
+            flags = [True] * len(equation.invars)
+        needed.update(
+            var
+            for var, flag in zip(equation.invars, flags, strict=True)
+            if flag and not isinstance(var, Literal)
+        )
+    return [var in needed for var in graph.invars]

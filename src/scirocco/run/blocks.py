@@ -1,0 +1,245 @@
+"""A step of `sc.Blocks`: one block after the other, each driven by an estimate at what the blocks before it moved to.
+
+The rows of a sweep are drawn as one batch and shared out: every block that reads data gets its own. So a sweep takes
+one plan, whether the rows are in memory or streamed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from scirocco import _checks
+from scirocco.data import Table
+from scirocco.data.batching import AllRows, Batch, Batching
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.estimators import Estimator, Prepared
+from scirocco.model import BlockModel, Posterior, View
+from scirocco.model.checks import used_inputs
+from scirocco.run.loop import Draws, KernelState, Parts, context_of
+from scirocco.run.schemes import Scheme
+from scirocco.samplers import Blocks, Gibbs, Gradient, Sampler
+from scirocco.types import Array, Key, Params, PyTree
+
+
+@jax.tree_util.register_static
+class InTurn(Scheme):
+    """One block after the other, each driven by an estimate at what the blocks before it moved to."""
+
+    def adapt(self, model: Posterior, sampler: Blocks) -> BlockModel:  # type: ignore[override]
+        """A model of blocks, after looking whether each block has what its sampler needs."""
+        return as_block_model(model, sampler)
+
+    def check(
+        self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
+    ) -> None:
+        """All rows on one device; batches, where rows are streamed."""
+        if spread:
+            raise InvalidValueError(
+                "sc.Blocks needs all rows on one device: use a mesh with an axis `chains` only."
+            )
+        if not estimator.serves_blocks:
+            raise InvalidTypeError(
+                f"{type(estimator).__name__} cannot serve sc.Blocks; use one of sc.Full, sc.Minibatch, sc.Weighted, "
+                "sc.ControlVariates."
+            )
+        if streamed and estimator.next_pass(0, num_rows) is not None:
+            raise InvalidValueError(
+                "sc.Blocks on streamed data needs an estimator of batches: sc.Minibatch, not sc.Full."
+            )
+
+    def check_moves(  # type: ignore[override]
+        self, model: BlockModel, sampler: Blocks, params: Params, row_spec: PyTree
+    ) -> None:
+        """The updates of the user."""
+        try_updates(model, sampler, params, row_spec)
+
+    def batching(self, sampler: Blocks, estimator: Estimator, num_rows: int) -> Batching:  # type: ignore[override]
+        """A batch for each block that reads data, all at once."""
+        return batching(estimator, num_rows, len(sampler.reading))
+
+    def prepare(  # type: ignore[override]
+        self, model: BlockModel, parts: Parts, table: Table, position: Params, key: Key
+    ) -> Prepared:
+        """The estimator's one-off work, for each block that reads data."""
+        memory, report, start = [], {"passes": 0.0}, position
+        for view in _views(model, parts):
+            estimator = parts.estimator.serving(view.takes_key)
+            prepared = estimator.prepare(view, table, position, key)
+            memory.append(prepared.memory)
+            report["passes"] += prepared.report.get("passes", 0.0)
+            start = prepared.position if estimator.keeps_one_sum else start
+        return Prepared(start, tuple(memory), report if report["passes"] else {})
+
+    def blank_memory(  # type: ignore[override]
+        self, model: BlockModel, parts: Parts, position: Params, num_rows: int, row_spec: PyTree
+    ) -> tuple[PyTree, ...]:
+        """One for each block that reads data."""
+        return tuple(
+            parts.estimator.serving(view.takes_key).blank_memory(
+                position, view.blank_total(position, row_spec), num_rows
+            )
+            for view in _views(model, parts)
+        )
+
+    def evaluate(  # type: ignore[override]
+        self,
+        model: BlockModel,
+        parts: Parts,
+        position: Params,
+        memory: tuple[PyTree, ...],
+        number: Array,
+        plan: Any,
+        probe: PyTree | None,
+        key: Key | None,
+        index: int = 0,
+    ) -> tuple[Gradient, tuple[PyTree, ...]]:
+        """What drives block `index` at `position`; nothing for an update that reads no data."""
+        sampler: Blocks = parts.sampler  # type: ignore[assignment]
+        readers = sampler.reading
+        if index not in readers:
+            return Gradient(()), memory
+        place = readers.index(index)
+        view = model.view(sampler.names[index])
+        batch = parts.batching.take(parts.data, plan)
+        single = parts.estimator.batching(batch.num_rows)
+        own = None if key is None else jax.random.fold_in(key, index)
+        context = context_of(parts, _share(batch, place, len(readers), single), number, own)
+        estimator, kind = parts.estimator.serving(view.takes_key), sampler.samplers[index].noise_kind
+        estimate, updated = estimator.estimate(view, position, memory[place], context, kind)
+        drive = Gradient(view.combine(position, estimate.total), estimate.noise)
+        return drive, (*memory[:place], updated, *memory[place + 1 :])
+
+    def move(  # type: ignore[override]
+        self, model: BlockModel, parts: Parts, state: KernelState, draws: Draws
+    ) -> tuple[Any, Gradient, tuple[PyTree, ...]]:
+        """Move every block; what drives the first block is estimated after the last."""
+        sampler: Blocks = parts.sampler  # type: ignore[assignment]
+        moved, drive, memory = state.sampler, state.gradient, state.memory
+        units = (model.constrain, model.unconstrain)
+        count, number = len(sampler.names), state.number + 1
+        for index in range(count):
+            moved = sampler.step_block(index, moved, drive, draws.noise[index], state.number, units)
+            following = (index + 1) % count
+            drive, memory = self.evaluate(
+                model, parts, moved.position, memory, number, *draws[1:], index=following
+            )
+        return moved, drive, memory
+
+
+def _views(model: BlockModel, parts: Parts) -> list[View]:
+    """The model as each block that reads data sees it."""
+    sampler: Blocks = parts.sampler  # type: ignore[assignment]
+    return [model.view(sampler.names[index]) for index in sampler.reading]
+
+
+def as_block_model(model: Posterior, sampler: Blocks) -> BlockModel:
+    """The model for a sampler of blocks, after looking whether each block has what its sampler needs."""
+    if model.has_density:
+        model = BlockModel(model)  # type: ignore[arg-type]
+    if model.drive != "blocks":
+        raise InvalidTypeError(f"Blocks needs a joint sc.Model or a sc.BlockModel, got {model!r}.")
+    assert isinstance(model, BlockModel)
+    named = {name for names in sampler.names for name in names}
+    unknown = sorted(set(model.blocks) - named)
+    if unknown:
+        raise InvalidValueError(
+            f"BlockModel names {unknown}, for which Blocks has no sampler. It has {sorted(named)}."
+        )
+    for names, one in zip(sampler.names, sampler.samplers, strict=True):
+        _check_pair(names, one, model)
+    return model
+
+
+def try_updates(model: BlockModel, sampler: Blocks, params: Params, row_spec: PyTree) -> None:
+    """Trace every update of the user, on shapes alone: what is wrong with one is said before anything compiles."""
+    key = jax.eval_shape(jax.random.key, 0)
+    for names, one in sampler.updates:
+        label = ", ".join(f"`{name}`" for name in names)
+        totals: tuple[Any, ...] = ()
+        if one.takes_total:
+            rows = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), row_spec)
+            view = model.view(names)
+            totals = (jax.eval_shape(lambda p, r, k, v=view: v.total(p, r, None, k), params, rows, key),)
+        try:
+            graph = jax.make_jaxpr(one.update)(key, params, *totals).jaxpr
+        except Exception as error:
+            raise InvalidTypeError(
+                f"the Gibbs update of {label} failed when it was traced as update(key, params"
+                f"{', total' if totals else ''}): {type(error).__name__}: {error}"
+            ) from error
+        if not any(used_inputs(graph, [True] * len(graph.outvars))[:1]):
+            _checks.warn(
+                f"the Gibbs update of {label} does not use its key: if it draws, it draws once and for all when it is "
+                "traced (NumPy's random numbers do that). Draw with jax.random and the key."
+            )
+
+
+def _check_pair(names: tuple[str, ...], sampler: Sampler | Gibbs, model: BlockModel) -> None:
+    label, kind = ", ".join(f"`{name}`" for name in names), type(sampler).__name__
+    special = [name for name in names if name in model.blocks]
+    if special and len(names) > 1:
+        raise InvalidTypeError(
+            f"`{special[0]}` has counts or statistics of its own: give it a block of its own."
+        )
+    follows = model.view(names).follows
+    if isinstance(sampler, Gibbs):
+        if follows == "counts":
+            raise InvalidTypeError(
+                f"the block {label} is a sc.CountModel: use sc.SCIR, or sc.Statistics with sc.Gibbs."
+            )
+        if (follows == "statistics") != sampler.takes_total:
+            need = (
+                "takes no sum: write update(key, params, total)"
+                if special
+                else "asks for a sum of statistics"
+            )
+            hint = (
+                ""
+                if special
+                else f": name it in the model, sc.BlockModel(model, {names[0]}=sc.Statistics(...))"
+            )
+            raise InvalidTypeError(f"the Gibbs update of {label} {need}{hint}.")
+        return
+    if sampler.driven_by != follows:
+        needs = {
+            "counts": f"is driven by counts: sc.BlockModel(model, {names[0]}=sc.CountModel(concentration, counts))",
+            "gradient": "follows a gradient; the model has counts or statistics for it",
+        }[sampler.driven_by]
+        raise InvalidTypeError(f"{kind} of the block {label} {needs}.")
+
+
+def batching(estimator: Estimator, num_rows: int, count: int) -> Batching:
+    """How the rows of a sweep are drawn: `count` batches at once."""
+    single = estimator.batching(num_rows)
+    if isinstance(single, AllRows) or count <= 1 or single.size == num_rows:
+        return single
+    size = single.size * count
+    if size > num_rows:
+        raise InvalidValueError(
+            f"a sweep over {count} blocks that read data takes {count} batches of {single.size} rows, and there are "
+            f"{num_rows} rows: use at most batch_size={num_rows // count}, or sc.Full()."
+        )
+    return dataclasses.replace(estimator, batch_size=size).batching(num_rows)  # type: ignore[type-var]
+
+
+def _share(batch: Batch, place: int, count: int, single: Batching) -> Batch:
+    """The rows of one block, with weights as if they had been drawn alone."""
+    drawn = jax.tree.leaves(batch.rows)[0].shape[0]
+    if count <= 1 or single.size == single.num_rows:
+        return batch  # all rows: there are no others
+    size = drawn // count
+
+    def cut(leaf: Array) -> Array:
+        return leaf[place * size : (place + 1) * size]
+
+    return Batch(
+        jax.tree.map(cut, batch.rows),
+        None if batch.index is None else cut(batch.index),
+        None if batch.weights is None else cut(batch.weights) * count,
+        batch.scale * count if batch.weights is None else batch.scale,
+        single.correction,
+        batch.num_rows,
+    )

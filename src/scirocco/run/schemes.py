@@ -1,0 +1,182 @@
+"""How a step is made: all parameters together here; one block after the other in `blocks`."""
+
+from __future__ import annotations
+
+import abc
+import importlib.util
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from scirocco.data import Table
+from scirocco.data.batching import Batching
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
+from scirocco.model import Posterior, without_value
+from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of
+from scirocco.samplers import Gradient, Sampler
+from scirocco.types import Array, Key, Params, PyTree
+
+
+class Scheme(abc.ABC):
+    """How sampler, estimator and model make a step: all parameters together, or one block after the other.
+
+    It is chosen once, by `setup.compose`, and is part of the structure of `Parts`: everything that differs between the
+    two is a method here. (The model cannot have these methods, because it knows neither samplers nor estimators.)
+    """
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    @abc.abstractmethod
+    def adapt(self, model: Posterior, sampler: Sampler) -> Posterior:
+        """The model as this scheme needs it; refuses one that does not fit the sampler."""
+
+    @abc.abstractmethod
+    def check(
+        self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
+    ) -> None:
+        """Refuse an estimator that cannot serve here: rows that are streamed, or spread over devices."""
+
+    @abc.abstractmethod
+    def check_moves(self, model: Posterior, sampler: Sampler, params: Params, row_spec: PyTree) -> None:
+        """Refuse moves that fail when they are traced on shapes."""
+
+    @abc.abstractmethod
+    def batching(self, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
+        """How the rows of a step are drawn."""
+
+    @abc.abstractmethod
+    def prepare(self, model: Posterior, parts: Parts, table: Table, position: Params, key: Key) -> Prepared:
+        """The estimator's one-off work."""
+
+    @abc.abstractmethod
+    def blank_memory(
+        self, model: Posterior, parts: Parts, position: Params, num_rows: int, row_spec: PyTree
+    ) -> PyTree:
+        """Something with the structure and shapes of the estimator's memory."""
+
+    @abc.abstractmethod
+    def evaluate(
+        self,
+        model: Posterior,
+        parts: Parts,
+        position: Params,
+        memory: PyTree,
+        number: Array,
+        plan: Any,
+        probe: PyTree | None,
+        key: Key | None,
+    ) -> tuple[Gradient, PyTree]:
+        """What drives the next move at `position`, and the estimator's memory after it."""
+
+    @abc.abstractmethod
+    def move(
+        self, model: Posterior, parts: Parts, state: KernelState, draws: Draws
+    ) -> tuple[Any, Gradient, PyTree]:
+        """One step: the sampler's state, what drives the next step, and the memory."""
+
+
+@jax.tree_util.register_static
+class Together(Scheme):
+    """The sampler moves all parameters, then what drives it is estimated where the move leads."""
+
+    def adapt(self, model: Posterior, sampler: Sampler) -> Posterior:
+        """As it is."""
+        _check_drive(model, sampler)
+        return model
+
+    def check(
+        self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
+    ) -> None:
+        """Sums that are drawn cannot be kept; rows on several devices need an estimator that adds up over them."""
+        if model.takes_key and estimator.keeps_one_sum:
+            raise InvalidValueError(
+                f"{type(estimator).__name__} keeps one sum over all rows for the whole run; for sums that are drawn "
+                "(counts or a log likelihood that take a key) it would be one random draw, and the chain would settle "
+                "around it. Use sc.Minibatch, sc.SVRG or sc.SCIRCV."
+            )
+
+    def check_moves(self, model: Posterior, sampler: Sampler, params: Params, row_spec: PyTree) -> None:
+        """Samplers check themselves."""
+
+    def batching(self, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
+        """As the estimator draws them."""
+        return estimator.batching(num_rows)
+
+    def prepare(self, model: Posterior, parts: Parts, table: Table, position: Params, key: Key) -> Prepared:
+        """The estimator's own, at the mode where the sampler wants to start there."""
+        estimator, target = parts.estimator, parts.target(model)
+        if not parts.sampler.starts_at_mode or estimator.finds_mode or not importlib.util.find_spec("optax"):
+            return estimator.prepare(target, table, position, key)
+        mode = find_mode(model, table, position, key)
+        prepared = estimator.prepare(target, table, mode.position, key)
+        return prepared._replace(near_mode=True, report=mode.report | prepared.report)
+
+    def blank_memory(
+        self, model: Posterior, parts: Parts, position: Params, num_rows: int, row_spec: PyTree
+    ) -> PyTree:
+        """The estimator's own."""
+        total = parts.target(model).blank_total(position, row_spec)
+        return parts.estimator.blank_memory(position, total, num_rows)
+
+    def evaluate(
+        self,
+        model: Posterior,
+        parts: Parts,
+        position: Params,
+        memory: PyTree,
+        number: Array,
+        plan: Any,
+        probe: PyTree | None,
+        key: Key | None,
+    ) -> tuple[Gradient, PyTree]:
+        """What drives the sampler at `position` (∇ log posterior): the exact prior part and the estimated sum."""
+        target = parts.target(model)
+        context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
+
+        def total(at: Params) -> tuple[PyTree, tuple[Estimate, PyTree]]:
+            estimate, updated = parts.estimator.estimate(
+                target.summand, at, memory, context, parts.sampler.noise_kind
+            )
+            return target.combine(at, estimate.total), (estimate, updated)
+
+        if probe is None:
+            drive, (estimate, updated) = total(position)
+            return as_gradient(target, position, drive, estimate), updated
+        drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
+        curvature = jax.tree.map(jnp.multiply, probe, without_value(tangent))
+        return as_gradient(target, position, drive, estimate)._replace(curvature=curvature), updated
+
+    def move(
+        self, model: Posterior, parts: Parts, state: KernelState, draws: Draws
+    ) -> tuple[Any, Gradient, PyTree]:
+        """The move, the estimate where it leads, and whether the sampler goes there."""
+        sampler, number = parts.sampler, state.number
+        proposal = sampler.step(state.sampler, state.gradient, draws.noise, number)
+        there, memory = self.evaluate(model, parts, proposal.position, state.memory, number + 1, *draws[1:])
+        moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, draws.noise, number)
+        return moved, gradient, memory
+
+
+def _check_drive(model: Posterior, sampler: Sampler) -> None:
+    if model.drive == sampler.driven_by:
+        return
+    name = type(sampler).__name__
+    if model.drive == "blocks":
+        raise InvalidTypeError(
+            f"a BlockModel is moved block by block: sampler=sc.Blocks({{...}}) with a sampler for each, not {name}."
+        )
+    if sampler.driven_by == "counts":
+        raise InvalidTypeError(
+            f"{name} moves on the simplex and is driven by counts: it needs a sc.CountModel(concentration, counts), "
+            "not a log likelihood. One that takes proportions can make them with jax.nn.softmax: then use e.g. sc.SGLD."
+        )
+    raise InvalidTypeError(
+        f"{name} follows the gradient of a log density, which a CountModel has not: use sc.SCIR, sc.SCIRCV or "
+        "sc.SimplexSGRLD."
+    )
