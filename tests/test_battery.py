@@ -200,17 +200,17 @@ def test_no_number_is_used_twice(sampler):
     """The noise of `sc.sample`, over steps and chains: keys are made by arithmetic there, which JAX cannot follow."""
     kernel = sc.Kernel(MODEL, helpers.make_data(), SAMPLERS[sampler], ESTIMATORS["Minibatch-blocks"])
     key = jax.random.key(SEED)
-    ready = setup.prepare(kernel.problem, helpers.make_params(), num_steps=1, num_chains=4, key=key)
+    problem, ready = setup.prepare(kernel.problem, helpers.make_params(), num_steps=1, num_chains=4, key=key)
 
     @jax.jit
     @jax.vmap
     def numbers_of(chain):
-        state, _ = loop.start_chain(MODEL, ready.parts, ready.start, key, chain)
+        state, _ = loop.start_chain(MODEL, problem.parts, ready.start, key, chain)
         position = state.sampler.position
 
         def one(number):
             own = step_key(state.noise_key, number)
-            drawn = loop.draw(MODEL, ready.parts, position, own, state.batch_key, number)
+            drawn = loop.draw(MODEL, problem.parts, position, own, state.batch_key, number)
             return drawn.noise
 
         return jax.vmap(one)(jnp.arange(300)), getattr(state.sampler, "momentum", None)

@@ -56,14 +56,14 @@ def check_programs():
 def single_precision(sampler, estimator):
     """The operations of a chain's program that make float32 numbers."""
     problem = setup.compose(helpers.MODEL, DATA, sampler, estimator, 0)
-    ready = setup.prepare(problem, PARAMS, num_steps=5, num_chains=1, key=jax.random.key(0))
+    problem, ready = setup.prepare(problem, PARAMS, num_steps=5, num_chains=1, key=jax.random.key(0))
 
     def program(parts, begin, key, chain, num_steps, thin):
         state, _ = loop.start_chain(helpers.MODEL, parts, begin, key, chain)
         return loop.advance(helpers.MODEL, True, 5, parts, state, num_steps, thin, 0)
 
     numbers = np.int32(0), np.int32(5), np.int32(1)
-    traced = jax.make_jaxpr(program)(ready.parts, ready.start, jax.random.key(0), *numbers)
+    traced = jax.make_jaxpr(program)(problem.parts, ready.start, jax.random.key(0), *numbers)
     for equation in equations(traced.jaxpr):
         if any(getattr(out.aval, "dtype", None) == np.float32 for out in equation.outvars):
             yield f"{equation.primitive} -> {equation.outvars[0].aval}"

@@ -13,7 +13,7 @@ import pytest
 import helpers
 import scirocco as sc
 import sharding
-from scirocco.run.joining import CHAINS
+from scirocco.run.family import CHAINS
 from scirocco.run.listing import list_runs
 from scirocco.run.on_cluster import Chain, Shared, draw
 from scirocco.store import JoinedArray, holds_run, open_stored

@@ -21,8 +21,8 @@ from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import Run, family, records
 from scirocco.run.family import SHARDS
-from scirocco.run.joining import in_memory
-from scirocco.run.shared_bar import SharedBar
+from scirocco.run.loading import in_memory
+from scirocco.run.progress import SharedBar
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Params
 

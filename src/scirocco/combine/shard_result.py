@@ -11,7 +11,7 @@ from scirocco.model import Posterior
 from scirocco.run import Run
 from scirocco.run import load as load_run
 from scirocco.run.family import SHARDS
-from scirocco.run.joining import as_params
+from scirocco.run.loading import as_params
 from scirocco.types import Params, PyTree
 
 

@@ -111,8 +111,8 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
 
 def _descent(model: Any, num_rows: int, here: Look, rows: Rows) -> tuple[Params, float, float]:
     """|H|^(-1) g, its product with g, and the distance to the mode it implies."""
-    gradient, unravel = ravel_pytree(here.gradient)
-    gradient = np.asarray(gradient, np.float64)
+    flat, unravel = ravel_pytree(here.gradient)
+    gradient = np.asarray(flat, np.float64)
     hessian = np.asarray(_hessian(model, num_rows, here.position, rows), np.float64)
     if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient))):
         return here.gradient, 0.0, 0.0 if not np.any(gradient) else np.inf

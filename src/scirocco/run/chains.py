@@ -17,17 +17,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.run import loop, snapshot
-from scirocco.run.composed import CHAIN_AXES, Chains, Composed, buffer_capacity
-from scirocco.run.keeping import HostChunk, good_draws, join, stack
-from scirocco.run.loop import KernelState
+from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws, join, stack
+from scirocco.run.loop import CHAIN_AXES, KernelState, Start
 from scirocco.run.over_devices import SpreadChains
+from scirocco.run.session import Plan
+from scirocco.run.setup import Problem
 from scirocco.run.streaming import StreamedParts, advance_streamed, start_streamed
 from scirocco.types import Array, Key, PyTree
 
 METHODS = ("auto", "threads", "vmap")
+Saved = dict[str, np.ndarray]
+"""The state of all chains, by name."""
 
 
 def resolve_method(method: str, streamed: bool) -> str:
@@ -42,66 +46,61 @@ def resolve_method(method: str, streamed: bool) -> str:
     return method
 
 
-def make_chains(composed: Composed, method: str, saved: dict[str, np.ndarray] | None = None) -> Chains:
-    """Chains with keys `fold_in(key, chain)`, started from the same point, or taken up where they were saved."""
-    method = resolve_method(method, composed.ready.table.streamed)
-    if composed.devices is not None:
-        return SpreadChains(composed, composed.devices, method == "vmap", saved)
-    return (ThreadedChains if method == "threads" else VectorizedChains)(composed, saved)
+def make_chains(
+    problem: Problem, start: Start, plan: Plan, devices: Devices | None = None, saved: Saved | None = None
+) -> DeviceChains:
+    """Chains with keys `fold_in(key, chain)`, started from the same point, or restored from where they were saved."""
+    method = resolve_method(plan.chain_method, problem.table.streamed)
+    if devices is not None:
+        return SpreadChains(problem, start, plan, devices, method == "vmap", saved)
+    return (ThreadedChains if method == "threads" else VectorizedChains)(problem, start, plan, saved)
 
 
 _start = partial(jax.jit, static_argnums=0)(loop.start_chain)
 _advance = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.advance)
 
 
-class ThreadedChains:
+class ThreadedChains(DeviceChains):
     """Each chain is its own program call; as many at a time as there are cores."""
 
-    def __init__(self, composed: Composed, saved: dict[str, np.ndarray] | None = None):
-        model, ready, num_chains, keeping = (
-            composed.model,
-            composed.ready,
-            composed.num_chains,
-            composed.keeping,
-        )
-        self.capacity = buffer_capacity(ready.start.position, keeping.gradients, 1)
+    def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
+        model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
+        self.capacity = buffer_capacity(start.position, keeping.gradients, 1)
         # a superbatch makes no more draws than it has batches: larger buffers would only be filled with zeros
-        room = min(self.capacity, ready.table.steps_in_segment)
+        room = min(self.capacity, problem.table.steps_in_segment)
         self._static = (model, keeping.gradients, room)
-        self._parts, self._keeping = ready.parts, keeping
+        self._parts, self._keeping = problem.parts, keeping
         self._streams: list[StreamedParts] = []
         self.first_density: Any = jnp.zeros(())
-        params = model.constrain(ready.start.position)
+        params = model.constrain(start.position)
         self.reducing = [keeping.reducing.init(params) for _ in range(num_chains)]
         self.made = [0] * num_chains
         if saved is None:
-            self.states = self._begin(composed)
+            self.states = self._begin(problem, start, plan)
         else:
-            self._take_up(composed, saved)
+            self._restore(problem, start, plan, saved)
         workers = min(num_chains, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
 
-    def _begin(self, composed: Composed) -> list[KernelState]:
-        model, ready, key = composed.model, composed.ready, composed.key
-        chains = composed.numbers
-        if not ready.table.streamed:
-            starts = [_start(model, ready.parts, ready.start, key, np.int32(chain)) for chain in chains]
+    def _begin(self, problem: Problem, start: Start, plan: Plan) -> list[KernelState]:
+        model, _, parts, table = problem
+        if not table.streamed:
+            starts = [_start(model, parts, start, plan.key, np.int32(chain)) for chain in plan.numbers]
             self.first_density = starts[0][1]
             return [state for state, _ in starts]
-        begun = [start_streamed(model, ready.parts, ready.table, ready.start, key, chain) for chain in chains]
+        begun = [start_streamed(model, parts, table, start, plan.key, chain) for chain in plan.numbers]
         self._streams = [streamed for _, _, streamed in begun]
         self.first_density = begun[0][1]
         return [state for state, _, _ in begun]
 
-    def _take_up(self, composed: Composed, saved: dict[str, np.ndarray]) -> None:
-        model, ready = composed.model, composed.ready
-        template = snapshot.template(model, ready, composed.key, self.reducing[0])
-        restored = [snapshot.restore(template, saved, chain) for chain in range(composed.num_chains)]
+    def _restore(self, problem: Problem, start: Start, plan: Plan, saved: Saved) -> None:
+        template = snapshot.template(problem, start.position, plan.key, self.reducing[0])
+        restored = [snapshot.restore(template, saved, chain) for chain in range(plan.num_chains)]
         self.states = [state for state, _, _ in restored]
         self.reducing = [reducing for _, reducing, _ in restored]
         self.made = [int(made) for _, _, made in restored]
-        if ready.table.streamed:
-            self._streams = [StreamedParts(ready.parts, ready.table, s.batch_key) for s in self.states]
+        if problem.table.streamed:
+            self._streams = [StreamedParts(problem.parts, problem.table, s.batch_key) for s in self.states]
 
     @property
     def first_gradient(self) -> PyTree:
@@ -188,23 +187,22 @@ def _advance_all(
     return jax.vmap(one, in_axes=(CHAIN_AXES,), out_axes=(CHAIN_AXES, 0))(states)
 
 
-class VectorizedChains:
+class VectorizedChains(DeviceChains):
     """All chains in one program, vectorised with `vmap`."""
 
-    def __init__(self, composed: Composed, saved: dict[str, np.ndarray] | None = None):
-        model, ready, key, keeping = composed.model, composed.ready, composed.key, composed.keeping
-        num_chains = composed.num_chains
-        self.capacity = buffer_capacity(ready.start.position, keeping.gradients, num_chains)
+    def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
+        model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
+        self.capacity = buffer_capacity(start.position, keeping.gradients, num_chains)
         self._static = (model, keeping.gradients, self.capacity)
-        self._parts, self._keeping, self._num_chains = ready.parts, keeping, num_chains
-        one = keeping.reducing.init(model.constrain(ready.start.position))
+        self._parts, self._keeping, self._num_chains = problem.parts, keeping, num_chains
+        one = keeping.reducing.init(model.constrain(start.position))
         self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
         self.made, self.first_density = 0, jnp.zeros(())
         if saved is None:
-            numbers = np.asarray(composed.numbers, np.int32)
-            self.states, self.first_density = _start_all(model, ready.parts, ready.start, key, numbers)
+            numbers = np.asarray(plan.numbers, np.int32)
+            self.states, self.first_density = _start_all(model, problem.parts, start, plan.key, numbers)
             return
-        template = snapshot.template(model, ready, key, one)
+        template = snapshot.template(problem, start.position, plan.key, one)
         restored = [snapshot.restore(template, saved, chain) for chain in range(num_chains)]
         states, self.reducing = jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *[(state, reducing) for state, reducing, _ in restored]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from scirocco import _checks
+from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
 from scirocco.reducers import Reducing
 from scirocco.run import loop
-from scirocco.types import PyTree
+from scirocco.types import Params, PyTree
+
+_BUFFER_BYTES = 1 << 25
+_MAX_CAPACITY = 8_192
 
 
 class HostChunk(NamedTuple):
@@ -106,3 +110,57 @@ def stack(chunks: list[HostChunk]) -> HostChunk:
 
 def _lengths(chunk: HostChunk) -> list[int]:
     return [(leaves[0].shape[0] if (leaves := jax.tree.leaves(part)) else 0) for part in chunk[:4]]
+
+
+class Chains(abc.ABC):
+    """Anything that advances all chains together."""
+
+    capacity: int
+    """Draws of a chunk, at most."""
+    first_chunks: tuple[int, int] | None = None
+    """Steps of the first two chunks, before the speed is known; None: as usual."""
+    among_processes: bool = False
+    """Whether other processes take part: then all must do the same, also when only one of them writes."""
+
+    @abc.abstractmethod
+    def advance(self, num_steps: int, thin: int) -> HostChunk:
+        """Make steps in every chain and bring what is kept of their draws to the host."""
+
+    @abc.abstractmethod
+    def save(self) -> dict[str, np.ndarray]:
+        """Everything needed to resume, leaves with a leading chain axis."""
+
+    @abc.abstractmethod
+    def reduced(self) -> PyTree:
+        """The reducers' states, leaves with a leading chain axis."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Release threads."""
+
+    def agree(self, numbers: list[int]) -> list[int]:
+        """The largest of each number over all processes that take part."""
+        return numbers
+
+
+class DeviceChains(Chains):
+    """Chains of the compiled loop."""
+
+    first_density: Any
+    """The log density of the first state, as far as it was looked at."""
+
+    @property
+    @abc.abstractmethod
+    def first_gradient(self) -> PyTree:
+        """The gradient of the current state of the first chain, or of all."""
+
+    @property
+    @abc.abstractmethod
+    def first_state(self) -> loop.KernelState:
+        """The current state of the first chain."""
+
+
+def buffer_capacity(position: Params, keep_gradients: bool, num_chains: int) -> int:
+    """How many draws of so many chains are kept on the device before they are brought to the host."""
+    per_draw = _tree.nbytes(position) * (2 if keep_gradients else 1) * num_chains + 16
+    return max(1, min(_MAX_CAPACITY, _BUFFER_BYTES // per_draw))

@@ -46,15 +46,13 @@ class Kernel:
 
     def init(self, key: Key, params: Params) -> KernelState:
         """The state before the first step."""
-        ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
-        self.problem = self.problem._replace(parts=ready.parts)
+        self.problem, ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
         self.preparation = ready.report
-        if self.problem.table.streamed:
-            state, density, self._streamed = start_streamed(
-                self.model, ready.parts, ready.table, ready.start, key, 0
-            )
+        parts, table = self.problem.parts, self.problem.table
+        if table.streamed:
+            state, density, self._streamed = start_streamed(self.model, parts, table, ready.start, key, 0)
         else:
-            state, density = _start(self.model, ready.parts, ready.start, key, np.int32(0))
+            state, density = _start(self.model, parts, ready.start, key, np.int32(0))
         probe.check_first(self.problem, params, density, state.gradient.total)
         return state
 

@@ -47,6 +47,10 @@ class KernelState(NamedTuple):
     """Decides the noise of `sc.sample`: step m draws from `step_key(noise_key, m)`; `Kernel.step` is given its own."""
 
 
+CHAIN_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
+"""For `vmap` over chains: the step number is common to all, so that branches on it stay branches."""
+
+
 class Info(NamedTuple):
     """What a reader wants to know of a step."""
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.travel import for_workers, opened
-from scirocco.errors import InvalidValueError
+from scirocco.data import Source
+from scirocco.errors import DivergenceError, InvalidValueError, SciroccoError
 from scirocco.model import Posterior
-from scirocco.run import family, records, resuming
+from scirocco.run import family, matching, records
 from scirocco.run.family import CHAINS
-from scirocco.run.joining import load_chains
-from scirocco.run.request import Begun, Request, carry_out, prepared
+from scirocco.run.loading import draws_made, in_memory, load_begun, load_chains
+from scirocco.run.matching import Method
+from scirocco.run.progress import SharedBar
+from scirocco.run.request import Request, carry_out, prepared, resume_here
 from scirocco.run.result import Origin, Run
-from scirocco.run.side_by_side import Chain, Whole, carried_out
+from scirocco.run.setup import Ready
 from scirocco.store import holds_run
+from scirocco.types import Params
 
 _PURPOSE = "sc.sample"
 
@@ -27,9 +31,7 @@ class Shared(NamedTuple):
     """What all chains share."""
 
     request: Request
-    """Without data, store and callbacks."""
-    begun: Begun | None
-    """None: all chains have begun before."""
+    """Without data, store and callbacks; with what the set-up found, unless all chains have begun before."""
     double: bool
     """Whether JAX runs in 64 bits where the run was asked for."""
 
@@ -42,36 +44,40 @@ def sample_on(client: Any, request: Request) -> Run:
         CHAINS.begin(folder, _page(request), resume=request.resume, overwrite=request.overwrite)
         paths = [CHAINS.path(folder, number) for number in range(plan.num_chains)]
         there = [path for path in paths if holds_run(path)]
+        method = Method(request.params, request.sampler, request.estimator, request.reducers)
         for path in there:
-            resuming.check(path, plan.num_samples, request.sampler, request.estimator, request.reducers)
+            matching.check(path, plan.num_samples, method)
         plain = request._replace(
-            source=None, params=_tree.on_host(request.params), store=None, overwrite=False, progress=False
+            source=cast(Source, None),
+            params=_tree.on_host(request.params),
+            store=None,
+            overwrite=False,
+            progress=False,
         )
         with family.place_for_rows(folder) as place:
             rows = _rows(request.source, link, place)
-            shared = Shared(plain, None, family.double_precision())
+            shared = Shared(plain, family.double_precision())
             if len(there) < len(paths):
                 task = partial(set_up, shared=shared)
-                begun = run_tasks(task, [rows], client=link, names=["the set-up"])[0]
-                shared = shared._replace(begun=begun)
+                ready = run_tasks(task, [rows], client=link, names=["the set-up"])[0]
+                shared = shared._replace(request=plain._replace(ready=ready))
             whole = Whole(
                 *(folder, plan.num_chains, plan.num_samples, plan.num_steps, request.params),
                 *(request.store is not None, request.progress),
             )
             run = carried_out(partial(draw, shared=shared), rows, link, whole)
-        return _with_origin(run, request, shared.begun)
+        return _with_origin(run, request, shared.request.ready)
 
 
-def _rows(source: Any, link: Any, place: str) -> Any:
+def _rows(source: Source, link: Any, place: str) -> Any:
     return source if link is None else for_workers([source], place)[0]
 
 
-def set_up(rows: Any, tell: Callable[[int], None], *, shared: Shared) -> Begun:
+def set_up(rows: Any, tell: Callable[[int], None], *, shared: Shared) -> Ready:
     """What has to be found before the first step, on a worker: the mode, a step size."""
     family.check_precision(shared.double)
-    request = shared.request
-    _, ready = prepared(request._replace(source=opened(rows)))
-    return Begun(ready.parts.sampler, request.estimator, _tree.on_host(ready.start), ready.report)
+    _, ready = prepared(shared.request._replace(source=opened(rows)))
+    return ready._replace(start=_tree.on_host(ready.start))
 
 
 def draw(chain: Chain, tell: Callable[[int], None], *, shared: Shared) -> str:
@@ -86,7 +92,6 @@ def draw(chain: Chain, tell: Callable[[int], None], *, shared: Shared) -> str:
         plan=shared.request.plan._replace(num_chains=1, first_chain=chain.number),
         store=chain.path,
         resume=True,
-        begun=shared.begun,
     )
     family.driven(lambda callback: carry_out(request._replace(callbacks=(callback,))), tell)
     return chain.path
@@ -96,15 +101,15 @@ def resume_on(
     client: Any,
     path: str,
     model: Posterior,
-    source: Any,
+    source: Source,
     num_samples: int | None,
-    method: tuple[Any, Any, Any, Any],
+    method: Method,
     progress: bool,
 ) -> Run:
     """`sc.resume` of chains that are in a folder each."""
     if not CHAINS.is_at(path) and holds_run(path):
         raise InvalidValueError(
-            f"{path} holds a run whose chains share a process: go on with it without `client`."
+            f"{path} holds a run whose chains share a process: resume it without `client`."
         )
     page = CHAINS.read(path)
     now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
@@ -116,36 +121,36 @@ def resume_on(
                 f"chain {number} of the run in {path} has not begun: go on with sc.sample(..., store={path!r}, "
                 "resume=True), which begins it."
             )
-        resuming.check(place, num_samples, *method[1:])
+        matching.check(place, num_samples, method)
     was = load_chains(path).configuration
     wanted = was["num_samples"] if num_samples is None else num_samples
     num_steps = was["num_burnin"] + wanted * was["thin"]
-    whole = Whole(path, len(paths), wanted, num_steps, method[0], True, progress)
+    whole = Whole(path, len(paths), wanted, num_steps, method.params, True, progress)
     task = partial(
-        go_on_there,
+        resume_there,
         model=model,
         num_samples=num_samples,
-        method=(_tree.on_host(method[0]), *method[1:]),
+        method=method._replace(params=_tree.on_host(method.params)),
         double=family.double_precision(),
     )
     with connected(client, "sc.resume") as link, family.place_for_rows(path) as place:
         return carried_out(task, _rows(source, link, place), link, whole)
 
 
-def go_on_there(
+def resume_there(
     chain: Chain,
     tell: Callable[[int], None],
     *,
     model: Posterior,
     num_samples: int | None,
-    method: tuple[Any, Any, Any, Any],
+    method: Method,
     double: bool,
 ) -> str:
-    """Go on with one chain, on a worker."""
+    """Resume one chain, on a worker."""
     CHAINS.check_place(chain.path, double)
     family.wait_for_writer(chain.path, tell)
-    arguments = (chain.path, model, opened(chain.rows), num_samples, *method)
-    family.driven(lambda callback: resuming.go_on(*arguments, (callback,), False, None), tell)
+    arguments = (chain.path, model, opened(chain.rows), num_samples, method)
+    family.driven(lambda callback: resume_here(*arguments, (callback,)), tell)
     return chain.path
 
 
@@ -169,13 +174,78 @@ def _page(request: Request) -> dict[str, Any]:
         "count": request.plan.num_chains,
         "data": request.source.fingerprint(),
         "num_rows": int(request.source.num_rows),
-        "asked": records.asked(request.sampler, request.estimator, request.plan),
+        "asked": request.asked,
         "model": repr(request.model),
     }
 
 
-def _with_origin(run: Run, request: Request, begun: Begun | None) -> Run:
-    if begun is None:
+def _with_origin(run: Run, request: Request, ready: Ready | None) -> Run:
+    if ready is None:
         return run
-    origin = Origin(request.model, request.source, begun.sampler, begun.estimator, None)
+    origin = Origin(request.model, request.source, ready.sampler, request.estimator, None)
     return dataclasses.replace(run, origin=origin)
+
+
+# ------------------------------------------------------------------------------- chains as tasks, in any process
+
+
+class Chain(NamedTuple):
+    """What tells one chain's task from another's."""
+
+    rows: Any
+    """A source, or what `travel.opened` makes one of."""
+    number: int
+    path: str
+
+
+class Whole(NamedTuple):
+    """What the chains are together."""
+
+    folder: str
+    num_chains: int
+    num_samples: int
+    num_steps: int
+    params: Params | None
+    """The structure of the draws; None: that of the store."""
+    stays: bool
+    """Whether the folder is the user's; if not, the draws are read into memory."""
+    progress: bool
+
+    def kept(self, run: Run) -> Run:
+        """The run, as the user is given it."""
+        return run if self.stays else in_memory(run)
+
+
+def carried_out(task: Callable[..., Any], rows: Any, link: Any, whole: Whole) -> Run:
+    """`task` for each chain, on the workers of `link` or here; as in one process, Ctrl-C keeps what there is."""
+    folder, count = whole.folder, whole.num_chains
+    chains = [Chain(rows, number, CHAINS.path(folder, number)) for number in range(count)]
+    names = [f"chain {number}" for number in range(count)]
+    bar = SharedBar(count, whole.num_steps, whole.progress, "chains")
+    try:
+        run_tasks(task, chains, client=link, names=names, on_progress=bar.tell)
+    except KeyboardInterrupt:
+        made, run = draws_made(folder), load_begun(folder, whole.params)
+        if run is None or not all(made):
+            raise
+        _checks.warn(f"interrupted after {min(made)} of {whole.num_samples} draws; the run holds them.")
+        return whole.kept(dataclasses.replace(run, status="interrupted"))
+    except SciroccoError as error:
+        _hold(error, load_begun(folder, whole.params), whole)
+        raise
+    finally:
+        bar.close()
+    return whole.kept(load_chains(folder, whole.params))
+
+
+def _hold(error: Any, run: Run | None, whole: Whole) -> None:
+    """Give the error what all chains have made."""
+    diverged = isinstance(error, DivergenceError)
+    if run is None or (diverged and error.run is None):
+        return
+    if diverged:
+        run = dataclasses.replace(run, status="diverged")
+        was = f"The {error.run.num_draws} draws before it are in `error.run`."
+        now = f"The first {run.num_draws} draws of {run.num_chains} chains are in `error.run`."
+        error.args = (str(error.args[0]).replace(was, now), *error.args[1:])
+    error.run = whole.kept(run)

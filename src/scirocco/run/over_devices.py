@@ -20,9 +20,10 @@ from scirocco.data.spread import SpreadRows, SumOverDevices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.run import loop, snapshot
-from scirocco.run.composed import CHAIN_AXES, Composed, buffer_capacity
-from scirocco.run.keeping import HostChunk, good_draws
-from scirocco.run.loop import KernelState, Parts
+from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws
+from scirocco.run.loop import CHAIN_AXES, KernelState, Parts, Start
+from scirocco.run.session import Plan
+from scirocco.run.setup import Problem
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 
@@ -80,31 +81,37 @@ class OverDevices(Posterior):
         return self.model.stats(total)
 
 
-class SpreadChains:
+class SpreadChains(DeviceChains):
     """Chains on a mesh: all in one program (`vectorized`), or as many at a time as there are places for chains."""
 
     def __init__(
-        self, composed: Composed, devices: Devices, vectorized: bool, saved: dict[str, np.ndarray] | None
+        self,
+        problem: Problem,
+        start: Start,
+        plan: Plan,
+        devices: Devices,
+        vectorized: bool,
+        saved: dict[str, np.ndarray] | None,
     ):
-        ready, keeping, self._devices = composed.ready, composed.keeping, devices
+        keeping, self._devices, self.among_processes = plan.keeping, devices, devices.many_processes
         places = devices.num_chain_places
-        if composed.num_chains % places:
+        if plan.num_chains % places:
             raise InvalidValueError(
-                f"{composed.num_chains} chains cannot be shared out equally among the {places} places of the mesh's "
+                f"{plan.num_chains} chains cannot be shared out equally among the {places} places of the mesh's "
                 f"axis {devices.chain_axes[0]!r}: use a num_chains that is a multiple of {places}."
             )
-        model = OverDevices(composed.model, devices.row_axes) if devices.row_axes else composed.model
-        in_program = composed.num_chains if vectorized else places
+        model = OverDevices(problem.model, devices.row_axes) if devices.row_axes else problem.model
+        in_program = plan.num_chains if vectorized else places
         per_device = in_program // places
-        self.capacity = buffer_capacity(ready.start.position, keeping.gradients, per_device)
+        self.capacity = buffer_capacity(start.position, keeping.gradients, per_device)
         self._static = (model, devices, vectorized, keeping.gradients, self.capacity)
-        self._parts = _placed(ready.parts, devices)
+        self._parts = _placed(problem.parts, devices)
         self._keeping, self._in_program = keeping, in_program
-        self._one = keeping.reducing.init(composed.model.constrain(ready.start.position))
-        groups = np.asarray(composed.numbers, np.int32).reshape(-1, in_program)
+        self._one = keeping.reducing.init(problem.model.constrain(start.position))
+        groups = np.asarray(plan.numbers, np.int32).reshape(-1, in_program)
         self.made, self.first_density = 0, jnp.zeros(())
         if saved is None:
-            begin, key = devices.replicate((ready.start, composed.key))
+            begin, key = devices.replicate((start, plan.key))
             started = [
                 _start(model, devices, vectorized, self._parts, begin, key, numbers) for numbers in groups
             ]
@@ -112,11 +119,13 @@ class SpreadChains:
             self.first_density = _host(devices, started[0][1])
             self.reducing = [_stacked([self._one] * in_program) for _ in groups]
         else:
-            self._take_up(composed, saved, len(groups))
+            self._restore(problem, start, plan, saved, len(groups))
 
-    def _take_up(self, composed: Composed, saved: dict[str, np.ndarray], num_groups: int) -> None:
-        template = snapshot.template(composed.model, composed.ready, composed.key, self._one)
-        restored = [snapshot.restore(template, saved, chain) for chain in range(composed.num_chains)]
+    def _restore(
+        self, problem: Problem, start: Start, plan: Plan, saved: dict[str, np.ndarray], num_groups: int
+    ) -> None:
+        template = snapshot.template(problem, start.position, plan.key, self._one)
+        restored = [snapshot.restore(template, saved, chain) for chain in range(plan.num_chains)]
         self.made = int(restored[0].made)
         self.states, self.reducing = [], []
         for group in range(num_groups):
@@ -169,11 +178,6 @@ class SpreadChains:
 
     def close(self) -> None:
         """Nothing to release."""
-
-    @property
-    def among_processes(self) -> bool:
-        """Whether others take part: then all must do the same, also when only one of them writes."""
-        return self._devices.many_processes
 
     def agree(self, numbers: list[int]) -> list[int]:
         """The largest of each number over all processes, which must do the same; the same in all of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -20,18 +20,21 @@ from scirocco.run.setup import Problem, Ready
 from scirocco.run.sinks import Kept
 from scirocco.types import PyTree
 
+if TYPE_CHECKING:
+    from scirocco.run.request import Request
+
 _MODEL_ROWS = 8
 
 
-def make(problem: Problem, ready: Ready, request: Any) -> dict[str, Any]:
+def make(problem: Problem, ready: Ready, request: Request) -> dict[str, Any]:
     """What a store must hold besides the configuration; the request has sampler and estimator as the user gave them."""
     plan, estimator, position = request.plan, request.estimator, ready.start.position
     params = jax.eval_shape(problem.model.constrain, position)
     rows = problem.source.read(0, min(_MODEL_ROWS, problem.source.num_rows))
     return {
-        "asked": asked(request.sampler, estimator, plan, request.devices),
-        "notes": request.notes,
-        "sampler": encoding.encode(ready.parts.sampler),
+        "asked": request.asked,
+        "notes": dict(request.notes),
+        "sampler": encoding.encode(ready.sampler),
         "estimator": encoding.encode(estimator),
         "structure": encoding.structure(params),
         "position": leaves_spec(position),
@@ -66,8 +69,8 @@ def configuration(
         **_places(plan, devices),
         "model": repr(problem.model),
         "transformed": getattr(problem.model, "transforms", None) is not None,
-        "sampler": describe(ready.parts.sampler),
-        "estimator": describe(ready.parts.estimator),
+        "sampler": describe(ready.sampler),
+        "estimator": describe(problem.parts.estimator),
         "num_rows": int(problem.source.num_rows),
         "data": problem.source.fingerprint(),
         "parameters": leaves_spec(ready.start.position),
@@ -113,11 +116,11 @@ def leaves_spec(tree: PyTree) -> dict[str, dict[str, Any]]:
     return {name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)} for name, leaf in named}
 
 
-def kept_spec(model: Any, ready: Ready, state: loop.KernelState, keeping: Keeping) -> Kept:
+def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Kept:
     """What one draw leaves in the store: shapes and dtypes."""
-    position = jax.eval_shape(lambda: state.sampler.position)
+    model, position = problem.model, jax.eval_shape(lambda: state.sampler.position)
     params = jax.eval_shape(model.constrain, position)
-    stats = jax.eval_shape(lambda: loop.inform(model, ready.parts, state).stats)
+    stats = jax.eval_shape(lambda: loop.inform(model, problem.parts, state).stats)
     traces = {name: jax.eval_shape(f, params) for name, f in keeping.reducing.traced.items()}
     return Kept(
         params if keeping.every else None,

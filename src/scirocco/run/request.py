@@ -1,140 +1,242 @@
-"""A run that was asked for, checked and complete: from the first look at the data to the last draw."""
+"""A run that was asked for: from the first look at the data to the last draw, new or resumed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
+import numpy as np
 
-from scirocco.data import Devices
+from scirocco import _tree
+from scirocco.data import Devices, Source
+from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
-from scirocco.model import Posterior
-from scirocco.run import chains as _chains
-from scirocco.run import family, probe, records, resuming, setup
-from scirocco.run.composed import Composed
-from scirocco.run.conclusion import conclude
-from scirocco.run.loop import Start
+from scirocco.model import Model, Posterior
+from scirocco.run import family, matching, pilot, probe, records, setup
+from scirocco.run.chains import make_chains
+from scirocco.run.keeping import Chains
+from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
-from scirocco.run.result import Run
+from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
+from scirocco.run.setup import Problem, Ready
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, store_groups
 from scirocco.samplers import Sampler
-from scirocco.store import Store, holds_run
+from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
 
 
 class Request(NamedTuple):
-    """The arguments of `sc.sample`, checked."""
+    """What was asked for, checked."""
 
     model: Posterior
-    source: Any
+    source: Source
     params: Params
+    """None for a run that is resumed, where its store knows them."""
     sampler: Sampler
     estimator: Estimator
+    """Both None where the store of a run that is resumed knows them."""
     plan: Plan
     store: str | os.PathLike[str] | None = None
     resume: bool = False
     overwrite: bool = False
     reducers: Mapping[str, Any] | None = None
-    notes: dict[str, str] = {}  # noqa: RUF012
+    notes: Mapping[str, str] = {}
     callbacks: tuple[Callback, ...] = ()
     progress: bool = True
     devices: Devices | None = None
-    begun: Begun | None = None
-    """What a set-up elsewhere has found."""
     left_out: frozenset[str] = frozenset()
-    """Arguments that were chosen here, not by the user."""
-
+    """Arguments that were not given by the user: chosen here, or those of the stored run."""
     chosen: str = ""
     """What was chosen, in one line; empty when the user gave sampler and estimator."""
+    ready: Ready | None = None
+    """What a set-up elsewhere has found."""
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the user asked for, as far as it shapes the chains."""
+        return records.asked(self.sampler, self.estimator, self.plan, self.devices)
 
-class Begun(NamedTuple):
-    """What the set-up before the first step yields: it can be made in one place and used in others."""
-
-    sampler: Sampler
-    """With every open number filled in."""
-    estimator: Estimator
-    start: Start
-    report: dict[str, Any]
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes the store and shows progress: the first of those that share a run."""
+        return self.devices is None or not self.devices.many_processes or jax.process_index() == 0
 
 
 def carry_out(request: Request) -> Run:
-    """Start the run, or go on with one that is in the store."""
-    if request.devices is None:
-        return _carry_out(request)
-    with request.devices.in_use():
-        return _carry_out(request)
+    """Start the run, or resume the one that is in the store."""
+    with contextlib.nullcontext() if request.devices is None else request.devices.in_use():
+        if request.store is not None and request.resume and holds_run(request.store):
+            return _resume(request)
+        return _start(request)
 
 
-def _carry_out(request: Request) -> Run:
-    plan, store = request.plan, request.store
-    if store is not None and request.resume and holds_run(store):
-        asked = records.asked(request.sampler, request.estimator, plan, request.devices)
-        asked = {name: value for name, value in asked.items() if name not in request.left_out}
-        sampler = None if "sampler" in request.left_out else request.sampler
-        estimator = None if "estimator" in request.left_out else request.estimator
-        return resuming.go_on(
-            *(store, request.model, request.source, plan.num_samples, request.params, sampler),
-            *(
-                estimator,
-                request.reducers,
-                request.callbacks,
-                request.progress,
-                asked,
-                request.devices,
-            ),
-        )
-    clock = Clock()
-    writes = resuming.is_writer(request.devices)
-    bar = Bar(plan.num_steps, request.progress and writes)
+def resume_here(
+    path: str | os.PathLike[str],
+    model: Posterior,
+    source: Source,
+    num_samples: int | None,
+    method: matching.Method,
+    callbacks: tuple[Callback, ...] = (),
+    progress: bool = False,
+    devices: Devices | None = None,
+) -> Run:
+    """`resume` in this process: the arguments that the store knows are those of the stored run."""
+    params, sampler, estimator, reducers = method
+    plan = matching.check(path, num_samples, method)
+    given = {"sampler": sampler, "estimator": estimator}
+    stored = records.asked(sampler, estimator, plan, devices)
+    left_out = frozenset(name for name in stored if given.get(name) is None)
+    request = Request(
+        *(model, source, params, cast(Sampler, sampler), cast(Estimator, estimator), plan, path, True),
+        reducers=reducers,
+        callbacks=callbacks,
+        progress=progress,
+        devices=devices,
+        left_out=left_out,
+    )
+    return carry_out(request)
+
+
+def prepared(request: Request) -> tuple[Problem, Ready]:
+    """The set-up, unless it was made elsewhere."""
+    plan, ready = request.plan, request.ready
+    sampler = request.sampler if ready is None else ready.sampler
+    problem = setup.compose(
+        request.model, request.source, sampler, request.estimator, plan.seed, request.devices
+    )
+    if ready is not None:
+        return problem, ready
+    problem, ready = setup.prepare(
+        problem, request.params, num_steps=plan.num_steps, num_chains=plan.num_chains, key=plan.key
+    )
+    chosen = {"chosen": request.chosen} if request.chosen else {}
+    return problem, ready._replace(report=chosen | ready.report)
+
+
+def _start(request: Request) -> Run:
+    clock, plan, store = Clock(), request.plan, request.store
+    bar = Bar(plan.num_steps, request.progress and request.writes)
     sink: Sink = MemorySink()
     try:
         bar.say(request.chosen)
         problem, ready = prepared(request)
-        key = jax.random.key(plan.seed)
-        composed = Composed(
-            *(problem.model, ready, plan.num_chains, key, plan.keeping, request.devices, plan.first_chain)
-        )
-        chains = _chains.make_chains(composed, plan.chain_method)
+        chains = make_chains(problem, ready.start, plan, request.devices)
         probe.check_first(problem, request.params, chains.first_density, chains.first_gradient)
         record = {"configuration": records.configuration(problem, ready, plan, request.devices)}
-        spec = (
-            None
-            if store is None
-            else records.kept_spec(problem.model, ready, chains.first_state, plan.keeping)
-        )
-        if store is not None and spec is not None and writes:
+        if store is not None and request.writes:
+            spec = records.kept_spec(problem, chains.first_state, plan.keeping)
             record |= records.make(problem, ready, request)
             if request.overwrite:
                 family.clear_families(store)
-            made = Store.create(
-                store, store_groups(spec), plan.num_chains, record, overwrite=request.overwrite
-            )
+            groups = store_groups(spec)
+            made = Store.create(store, groups, plan.num_chains, record, overwrite=request.overwrite)
             sink = StoreSink(made, spec)
-        timing = {"setup": clock.read()}
-        session = Session(chains, plan, sink, request.callbacks, bar, records.stamp(request.source))
+        session = _session(request, chains, sink, bar, clock)
         if store is not None:
-            session.commit()  # from here on the run can be taken up
-        return conclude(session, problem, ready, record, timing)
+            session.commit()  # from here on the run can be resumed
+        return _finish(session, problem, ready, record)
     finally:
         bar.close()
         sink.close()
 
 
-def prepared(request: Request) -> tuple[setup.Problem, setup.Ready]:
-    """The set-up, unless it was made elsewhere."""
-    plan, begun = request.plan, request.begun
-    sampler = request.sampler if begun is None else begun.sampler
-    estimator = request.estimator if begun is None else begun.estimator
-    problem = setup.compose(request.model, request.source, sampler, estimator, plan.seed, request.devices)
-    if begun is not None:
-        return problem, setup.Ready(problem.parts, problem.table, begun.start, begun.report)
-    key = jax.random.key(plan.seed)
-    ready = setup.prepare(
-        problem, request.params, num_steps=plan.num_steps, num_chains=plan.num_chains, key=key
+def _resume(request: Request) -> Run:
+    clock, path = Clock(), cast(str, request.store)
+    with Store.open(path) if request.writes else contextlib.nullcontext(open_stored(path)) as store:
+        record, reached = store.record, store.progress
+        request = matching.checked(request, record, reached)
+        problem, ready = matching.recomposed(request, record)
+        plan = request.plan
+        if reached["draws"] >= plan.num_samples:
+            return load(path)
+        chains = make_chains(problem, ready.start, plan, request.devices, store.read_state())
+        spec = records.kept_spec(problem, chains.first_state, plan.keeping)
+        here = jax.tree.map(np.array, chains.first_state.sampler.position)
+        ready = ready._replace(start=ready.start._replace(position=here))
+        bar = Bar(plan.num_steps, request.progress and request.writes)
+        sink: Sink = StoreSink(store, spec) if isinstance(store, Store) else MemorySink()
+        try:
+            session = _session(request, chains, sink, bar, clock)
+            session.restore(reached)
+            run = _finish(session, problem, ready, record)
+            return run if request.writes else load(path)
+        finally:
+            bar.close()
+
+
+def _session(request: Request, chains: Chains, sink: Sink, bar: Bar, clock: Clock) -> Session:
+    session = Session(chains, request.plan, sink, request.callbacks, bar, records.stamp(request.source))
+    session.timing_before = {"setup": clock.read()}
+    return session
+
+
+def _finish(session: Session, problem: Problem, ready: Ready, record: dict[str, Any]) -> Run:
+    """Drive the session to its end; the run, or an error that holds what there is of it."""
+    try:
+        session.drive()
+    except DataChangedError as error:
+        session.status = "stopped"
+        error.run = _gather(session, problem, ready, record)
+        raise
+    run = _gather(session, problem, ready, record)
+    if session.bad is not None:
+        raise _divergence(session, problem, ready, run)
+    return run
+
+
+def _gather(session: Session, problem: Problem, ready: Ready, record: dict[str, Any]) -> Run:
+    kept, parts = session.sink.collect(), problem.parts
+    # the memory of other estimators is of before the first step: it has moved on with the chains
+    known = not ready.resumed and parts.estimator.keeps_one_sum
+    memory = ready.start.memory if known else None
+    return Run(
+        kept.draws,
+        kept.gradients,
+        kept.stats,
+        record["configuration"],
+        ready.report,
+        session.timing_before | session.timing,
+        session.status,
+        session.scores,
+        kept.traces,
+        jax.tree.map(np.asarray, session.results()),
+        session.sink.path,
+        Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory),
     )
-    chosen = {"chosen": request.chosen} if request.chosen else {}
-    return problem, ready._replace(report=chosen | ready.report)
+
+
+def _divergence(session: Session, problem: Problem, ready: Ready, run: Run) -> DivergenceError:
+    """Where it happened, why it is likely, and a step size that should work."""
+    chain, step, leaf = session.bad or (0, 0, 0)
+    chain += session.plan.first_chain
+    position, sampler = ready.start.position, problem.parts.sampler
+    name = _tree.leaf_names(position)[leaf]
+    where = f"chain {chain} left the finite numbers at step {step}: parameter `{name}` is NaN or infinite. "
+    kept = run if run.num_draws else None
+    if not problem.model.has_density:
+        return DivergenceError(where + sampler.divergence_advice, run=kept, chain=chain, step=step)
+    model, factor = cast(Model, problem.model), sampler.factor
+    limit = pilot.curvature_limit(model, problem.table, position, jax.random.key(0), factor)
+    order = sampler.step_order / 2  # with a momentum the step is in units of θ, not of θ²
+    advice = (
+        f"try step_size={0.1 / limit**order:.2g} (a tenth of the scale that the curvature at the start allows)"
+        if np.isfinite(limit) and limit > 0
+        else "try a smaller step size"
+    )
+    before = (
+        f"The {run.num_draws} draws before it are in `error.run`." if kept else "There is no draw before it."
+    )
+    message = (
+        f"{where}The step size ({_show(sampler.step_size)}) is probably too large: {advice}, standardise the data, or "
+        f"use a prior that keeps the parameters finite. {before}"
+    )
+    return DivergenceError(message, run=kept, chain=chain, step=step)
+
+
+def _show(step_size: Any) -> str:
+    leaves = [f"{float(leaf):.3g}" for leaf in jax.tree.leaves(step_size) if np.ndim(leaf) == 0]
+    return ", ".join(leaves[:4])

@@ -16,7 +16,7 @@ from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
 from scirocco.run import family
-from scirocco.run.joining import CHAINS
+from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.on_cluster import sample_on

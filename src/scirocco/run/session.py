@@ -9,15 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import DataChangedError
 from scirocco.run import snapshot
-from scirocco.run.keeping import HostChunk, Keeping
+from scirocco.run.keeping import Chains, HostChunk, Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
 from scirocco.run.sinks import Sink
-from scirocco.types import PyTree
+from scirocco.types import Key, PyTree
 
 _CHUNK_SECONDS = 0.3
 _FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024
@@ -43,6 +44,16 @@ class Plan(NamedTuple):
         """Of each chain."""
         return self.num_burnin + self.num_samples * self.thin
 
+    @property
+    def key(self) -> Key:
+        """What is random about the run follows from it."""
+        return jax.random.key(self.seed)
+
+    @property
+    def numbers(self) -> range:
+        """Of the chains: what is random about a chain follows from its number."""
+        return range(self.first_chain, self.first_chain + self.num_chains)
+
 
 class Divergence(NamedTuple):
     """Where a chain left the finite numbers."""
@@ -57,7 +68,7 @@ class Session:
 
     def __init__(
         self,
-        chains: Any,
+        chains: Chains,
         plan: Plan,
         sink: Sink,
         callbacks: tuple[Callback, ...],
@@ -71,11 +82,13 @@ class Session:
         self.status = "complete"
         self.bad: Divergence | None = None
         self.timing: dict[str, dict[str, float]] = {}
+        self.timing_before: dict[str, dict[str, float]] = {}
+        """Of what came before the first step."""
         self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
         self._stamped = stamp() if stamp else ""
 
-    def take_up(self, progress: dict[str, Any]) -> None:
-        """Go on from a commit."""
+    def restore(self, progress: dict[str, Any]) -> None:
+        """Resume from a commit."""
         self.step, self.made = progress["step"], progress["draws"]
         self.scores = [(step, dict(values)) for step, values in progress["scores"]]
 
@@ -126,8 +139,7 @@ class Session:
 
     def _agreed(self, *numbers: int) -> list[int]:
         """The same numbers in all processes that share the chains (the largest of each)."""
-        agree = getattr(self.chains, "agree", None)
-        return list(numbers) if agree is None else agree(list(numbers))
+        return self.chains.agree(list(numbers))
 
     def _chunk(self) -> None:
         burning = self.step < self.plan.num_burnin
@@ -155,7 +167,7 @@ class Session:
     def _next_steps(self) -> int:
         """As many steps as take about a third of a second, whole draws, within the buffers."""
         plan = self.plan
-        first, second = getattr(self.chains, "first_chunks", (_FIRST_CHUNK, _SECOND_CHUNK))
+        first, second = self.chains.first_chunks or (_FIRST_CHUNK, _SECOND_CHUNK)
         if not self.timing:
             wanted = first
         elif not self.rate:
@@ -203,7 +215,7 @@ class Session:
     def commit(self) -> None:
         """Make everything so far survive, where there is a store."""
         self._look_for_change(now_or_never=True)
-        if self.sink.path is None and not getattr(self.chains, "among_processes", False):
+        if self.sink.path is None and not self.chains.among_processes:
             return
         progress = {
             "step": self.step,

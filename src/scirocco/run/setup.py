@@ -43,10 +43,10 @@ class Problem(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Everything a chain starts from."""
+    """What the set-up found: made in one place, it can be used in others."""
 
-    parts: Parts
-    table: Table
+    sampler: Sampler
+    """With every open number filled in."""
     start: Start
     report: dict[str, Any]
     resumed: bool = False
@@ -143,8 +143,13 @@ def check_kind(value: Any, kind: type, name: str, example: str) -> None:
     raise InvalidTypeError(f"`{name}` must be a scirocco {name} such as {example}; got {value!r}{called}.")
 
 
-def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key) -> Ready:
-    """Check the start, let the estimator do its one-off work, let the sampler fill in what was left open."""
+def prepare(
+    problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key
+) -> tuple[Problem, Ready]:
+    """Check the start, let the estimator do its one-off work, let the sampler fill in what was left open.
+
+    Returns the problem with the method as it was filled in, and what was found.
+    """
     params = probe.check_params(params)
     if not problem.parts.sampler.needs_scales:
         problem.parts.sampler.check_params(params, num_steps)
@@ -160,7 +165,7 @@ def prepare(problem: Problem, params: Params, *, num_steps: int, num_chains: int
         )
         sampler.check_params(prepared.position, num_steps)
         parts, report = parts._replace(sampler=sampler), report | found
-    return Ready(parts, problem.table, start, report)
+    return problem._replace(parts=parts), Ready(parts.sampler, start, report)
 
 
 def prepare_estimator(

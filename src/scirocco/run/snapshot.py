@@ -13,11 +13,10 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidValueError
-from scirocco.model import Posterior
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Start
-from scirocco.run.setup import Ready
-from scirocco.types import Key, PyTree
+from scirocco.run.setup import Problem
+from scirocco.types import Key, Params, PyTree
 
 
 class Snapshot(NamedTuple):
@@ -63,21 +62,21 @@ def _as_numbers(leaf: Any) -> np.ndarray:
     return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
 
 
-def template(model: Posterior, ready: Ready, key: Key, reducing: PyTree) -> Snapshot:
+def template(problem: Problem, position: Params, key: Key, reducing: PyTree) -> Snapshot:
     """What a chain looks like: shapes and dtypes only."""
-    position, num_rows = ready.start.position, ready.table.num_rows
-    scheme = ready.parts.scheme
-    batching = scheme.batching(ready.parts.sampler, ready.parts.estimator, num_rows)
+    model, parts, num_rows = problem.model, problem.parts, problem.table.num_rows
+    scheme, row_spec = parts.scheme, problem.table.row_spec
+    batching = scheme.batching(parts.sampler, parts.estimator, num_rows)
 
     def begin(data: PyTree) -> KernelState:
-        parts = ready.parts._replace(data=data, batching=batching)
-        memory = scheme.blank_memory(model, parts, position, num_rows, ready.table.row_spec)
-        return loop.start_chain(model, parts, Start(position, memory, None), key, np.int32(0))[0]
+        served = parts._replace(data=data, batching=batching)
+        memory = scheme.blank_memory(model, served, position, num_rows, row_spec)
+        return loop.start_chain(model, served, Start(position, memory, None), key, np.int32(0))[0]
 
     def all_rows(row: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((num_rows + batching.size - 1, *row.shape), row.dtype)
 
-    data = jax.tree.map(all_rows, ready.table.row_spec)
+    data = jax.tree.map(all_rows, row_spec)
     return Snapshot(jax.eval_shape(begin, data), jax.eval_shape(lambda: reducing), np.int64(0))
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from scirocco.diffusions.host._threads import available_cores
-from scirocco.run.keeping import HostChunk
+from scirocco.run.keeping import Chains, HostChunk
 from scirocco.run.sinks import Kept
 from scirocco.types import PyTree
 
@@ -62,7 +62,7 @@ class Spec(NamedTuple):
         return Kept(self.draws, None, self.stats, {})
 
 
-class HostChains:
+class HostChains(Chains):
     """Several chains, each in a thread of its own; kernels that release the interpreter's lock run at once.
 
     Parameters

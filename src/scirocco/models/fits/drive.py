@@ -143,7 +143,7 @@ def _drive(begun: Begun, callbacks: tuple[Callback, ...], bar: Bar, clock: Clock
     timing: dict[str, Any] = {"setup": clock.read()}
     session = Session(begun.chains, begun.plan, begun.sink, callbacks, bar, None)
     if begun.reached is not None:
-        session.take_up(begun.reached)
+        session.restore(begun.reached)
     if begun.burnt_in:
         session.commit()
     session.drive()

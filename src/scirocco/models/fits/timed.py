@@ -41,7 +41,7 @@ def burn_in(
     watch = Stopwatch(seconds * fit.discard)
     session = Session(chains, fit.plan(), sink, (*callbacks, watch), bar, None)
     if reached is not None:
-        session.take_up(reached)
+        session.restore(reached)
     first = session.step
     session.drive()
     if not watch.stopped:

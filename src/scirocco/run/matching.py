@@ -1,0 +1,188 @@
+"""Whether a stored run is the one that was asked for; and the problem as it was, so that it can be resumed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import _checks, _tree
+from scirocco.data import Devices
+from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
+from scirocco.estimators import Estimator
+from scirocco.run import encoding, records, setup
+from scirocco.run.keeping import Keeping
+from scirocco.run.loop import Start
+from scirocco.run.session import Plan
+from scirocco.samplers import Sampler
+from scirocco.store import open_stored
+from scirocco.types import Params, PyTree
+
+if TYPE_CHECKING:
+    from scirocco.run.request import Request
+
+_Path = str | os.PathLike[str]
+
+
+class Method(NamedTuple):
+    """What a store could not hold, given again."""
+
+    params: Params | None
+    sampler: Sampler | None
+    estimator: Estimator | None
+    reducers: Mapping[str, Any] | None
+
+
+def check(path: _Path, num_samples: int | None, method: Method) -> Plan:
+    """The plan of the stored run; refuses what can be seen to be wrong from the arguments alone."""
+    stored = open_stored(path)
+    _need_record(stored.record, stored.path)
+    plan = _plan(stored.record, stored.progress, num_samples, method.reducers, stored.path)
+    _part(stored.record, method.sampler, "sampler")
+    _part(stored.record, method.estimator, "estimator")
+    return plan
+
+
+def checked(request: Request, record: dict[str, Any], reached: dict[str, Any]) -> Request:
+    """The request with the plan, the sampler and the estimator of the stored run; refuses another one."""
+    path, left_out = os.path.abspath(os.fspath(cast(_Path, request.store))), request.left_out
+    _need_record(record, path)
+    was, now = (
+        {name: value for name, value in asked.items() if name not in left_out}
+        for asked in (record["asked"], request.asked)
+    )
+    records.refuse_differences(was, now, path, "these arguments")
+    plan = _plan(record, reached, request.plan.num_samples, request.reducers, path)
+    _refuse_another_spread(record, request.devices, path)
+    return request._replace(
+        plan=plan,
+        sampler=_part(record, None if "sampler" in left_out else request.sampler, "sampler"),
+        estimator=_part(record, None if "estimator" in left_out else request.estimator, "estimator"),
+    )
+
+
+def recomposed(request: Request, record: dict[str, Any]) -> tuple[setup.Problem, setup.Ready]:
+    """The problem as it was, after looking whether it is the same one."""
+    path, source = os.fspath(cast(_Path, request.store)), request.source
+    problem = setup.compose(
+        request.model, source, request.sampler, request.estimator, request.plan.seed, request.devices
+    )
+    _refuse_other_data(record, source, path)
+    position = _position(record, request.params)
+    rows = source.read(0, min(records._MODEL_ROWS, source.num_rows))
+    values = encoding.model_values(problem.model, position, rows)
+    difference = encoding.compare_models(record["model_values"], values)
+    if difference:
+        raise InvalidValueError(
+            f"the run in {path} cannot be resumed with this model: {difference}. Pass the model it was started with."
+        )
+    _warn_other_machine(record)
+    scheme, table = problem.parts.scheme, problem.table
+    memory = scheme.blank_memory(problem.model, problem.parts, position, 1, table.row_spec)
+    sampler, report = problem.parts.sampler, dict(record["report"])
+    return problem, setup.Ready(sampler, Start(position, memory, None), report, resumed=True)
+
+
+def _refuse_another_spread(record: dict[str, Any], devices: Devices | None, path: str) -> None:
+    was = record["configuration"].get("row_places", 1)
+    now = devices.num_row_places if devices is not None and devices.row_axes else 1
+    if was != now:
+        raise InvalidValueError(
+            f"the run in {path} has its rows spread over {was} devices; with {now} its batches would be "
+            "others. Pass a `mesh` with as many places for rows."
+        )
+
+
+def _need_record(record: dict[str, Any], path: str) -> None:
+    if "asked" not in record:
+        raise StoreError(
+            f"{path} holds draws without the state of their chains (`run.save`): it cannot be resumed."
+        )
+
+
+def _plan(
+    record: dict[str, Any],
+    reached: dict[str, Any],
+    num_samples: int | None,
+    reducers: Mapping[str, Any] | None,
+    path: str,
+) -> Plan:
+    """The plan of the stored run, with the number of draws that is wanted now."""
+    was = record["configuration"]
+    if reached["status"] == "diverged":
+        chain, step, _ = reached["diverged"]
+        chain += was.get("first_chain", 0)
+        raise StoreError(
+            f"the run in {path} ended because chain {chain} left the finite numbers at step {step}; going on would end "
+            "there again. Start a new run with a smaller step size; sc.load opens the draws before it."
+        )
+    wanted = (
+        reached["num_samples"] if num_samples is None else _checks.positive_int(num_samples, "num_samples")
+    )
+    if wanted < reached["draws"]:
+        raise InvalidValueError(
+            f"the run in {path} has {reached['draws']} draws already, more than num_samples={wanted}. sc.load opens it."
+        )
+    keeping = Keeping.checked(was["keep_gradients"], was["keep_draws"] or False, dict(reducers or {}))
+    if keeping.reducing.names != record["reducers"]:
+        raise InvalidValueError(
+            f"the run in {path} has the reducers {record['reducers']}, which are functions and not stored; "
+            f"pass reducers=... as at first (got {keeping.reducing.names})."
+        )
+    return Plan(
+        wanted,
+        was["num_burnin"],
+        was["thin"],
+        was["num_chains"],
+        was["seed"],
+        keeping,
+        was["chain_method"],
+        was.get("first_chain", 0),
+    )
+
+
+def _part(record: dict[str, Any], given: Any, key: str) -> Any:
+    if given is not None:
+        was, now = record["asked"][key], records.describe(given)
+        records.refuse_differences({key: was}, {key: now}, "the store", f"another {key}")
+    try:
+        return encoding.decode(record[key], key)
+    except InvalidTypeError:
+        if given is None:
+            raise
+        return given
+
+
+def _position(record: dict[str, Any], params: Params | None) -> PyTree:
+    """Where the run started, in unconstrained coordinates."""
+    leaves = [jnp.asarray(encoding.decode(leaf, "params")) for leaf in record["probe"]]
+    if params is None:
+        return encoding.build(record["structure"], leaves, exact=True)
+    names = list(record["position"])
+    if _tree.leaf_names(params) != names:
+        raise InvalidValueError(
+            f"`params` has the parameters {_tree.leaf_names(params)}; the stored run has {names}."
+        )
+    return jax.tree.unflatten(jax.tree.structure(params), leaves)
+
+
+def _refuse_other_data(record: dict[str, Any], source: Any, path: str) -> None:
+    was = {key: record["configuration"][key] for key in ("num_rows", "data")}
+    now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
+    records.refuse_differences(was, now, path, "these data")
+
+
+def _warn_other_machine(record: dict[str, Any]) -> None:
+    was = record["configuration"]
+    now = {"backend": jax.default_backend(), "jax": jax.__version__, "numpy": np.__version__}
+    then = {"backend": was["backend"], **{key: was["versions"][key] for key in ("jax", "numpy")}}
+    changed = [f"{key} {then[key]} → {now[key]}" for key in now if then[key] != now[key]]
+    if changed:
+        _checks.warn(
+            f"the run was started elsewhere ({', '.join(changed)}): it goes on correctly, but its further draws may "
+            "differ in the last bits from those of an uninterrupted run."
+        )
