@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from scirocco.models.dp import settings as given
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.results import Results
 from scirocco.models.dp.settings import Settings
+from scirocco.models.fits.conventions import new_names
 from scirocco.run.progress import Callback
 from scirocco.run.result import Run
 
@@ -61,10 +62,12 @@ class DPMixture(fits.Conventions, Results):
         "collapsed": proposals a pass to split or merge whole clusters.
     keep_clusters
         The clusters that a draw keeps, the largest first. It does not bound the chain.
-    num_draws
-        Posterior draws kept in each chain.
-    discard
-        The share of a run that is burn-in.
+    num_samples
+        Posterior draws kept in each chain; a short run gives fewer.
+    num_burnin
+        The burn-in, from which no draw is kept: a number of steps (int), or a share of the run (float below 1).
+    thin
+        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
     num_chains, seed, num_threads
         Independent chains; the same seed gives the same draws whatever `num_threads` is.
 
@@ -98,6 +101,9 @@ class DPMixture(fits.Conventions, Results):
     """Chains of `partial_fit`."""
     _latest: list[list[Any]]
 
+    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+
+    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         base: Any = "multinomial",
@@ -113,8 +119,9 @@ class DPMixture(fits.Conventions, Results):
         initial_clusters: int | None = None,
         split_merge: int = 5,
         keep_clusters: int = 100,
-        num_draws: int = 50,
-        discard: float = 0.5,
+        num_samples: int = 50,
+        num_burnin: float = 0.5,
+        thin: int | None = None,
         num_chains: int = 1,
         seed: int = 0,
         num_threads: int | None = None,
@@ -128,7 +135,8 @@ class DPMixture(fits.Conventions, Results):
             split_merge,
             keep_clusters,
         )
-        self.num_draws, self.discard, self.num_chains = num_draws, discard, num_chains
+        self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
+        self.num_chains = num_chains
         self.seed, self.num_threads = seed, num_threads
 
     @classmethod
@@ -163,7 +171,8 @@ class DPMixture(fits.Conventions, Results):
         y
             Ignored.
         num_steps, num_epochs, max_seconds
-            One of them; a hundred passes by default, up to a thousand if rows are few.
+            One of them: the length of the run, burn-in included. By default `num_samples` times `thin` steps after the
+            burn-in if `thin` is given, else a hundred passes, up to a thousand if rows are few.
         validation
             Rows to score while the chains run: the mean of their `log_predictive` given the latest draw is shown and
             kept in `run_.scores`.
@@ -188,6 +197,7 @@ class DPMixture(fits.Conventions, Results):
             num_rows=rows.num_rows,
             batch_size=settings.batch_size,
             default_epochs=min(1000, max(_DEFAULT_EPOCHS, _DEFAULT_LABELS // rows.num_rows)),
+            planned_steps=fits.planned_steps(*self._draws_wanted()),
         )
         fit = self._fit(family, everything, rows, settings, length)
         if store is None:
@@ -225,7 +235,7 @@ class DPMixture(fits.Conventions, Results):
         The rows join those of earlier calls, which are remembered (and copied once a call): what is drawn tends to the
         posterior of all of them. A call draws each of its own labels once, and as many of the others; the first makes
         twenty passes, and settles a base measure that follows the data. After a call the clusters as they are then join
-        the last `num_draws` draws. `fit` begins anew, and so does the first call after it.
+        the last `num_samples` draws. `fit` begins anew, and so does the first call after it.
         """
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
@@ -245,7 +255,7 @@ class DPMixture(fits.Conventions, Results):
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
             self._judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
-        kept = _checks.positive_int(self.num_draws, "num_draws")
+        kept = _checks.positive_int(self.num_samples, "num_samples")
         for chain, latest in zip(online, self._latest, strict=True):
             latest.append(chain.kept())
             del latest[:-kept]
@@ -263,6 +273,11 @@ class DPMixture(fits.Conventions, Results):
         rows = self._shuffled(family, family.rows(X))
         return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
 
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ's container: clusters by falling weight, so cluster k is not the same in all draws."""
+        self._check_fitted()
+        return fits.to_arviz(saved.KIND, self.run_, self._draws, self._stats)
+
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -277,7 +292,7 @@ class DPMixture(fits.Conventions, Results):
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
         loaded = fits.load(saved.KIND, path)
         params, family, judges = saved.opened(loaded.extra)
-        model = cls(**params)
+        model = cls(**new_names(params, cls._renamed, warn=False))
         model.run_ = None
         model._settle(loaded.draws, loaded.stats, family, judges)
         return model
@@ -287,6 +302,7 @@ class DPMixture(fits.Conventions, Results):
     def _fit(
         self, family: Any, everything: Any, rows: Any, settings: Settings, length: fits.Length
     ) -> fits.Fit:
+        num_samples, num_burnin, thin = self._draws_wanted()
         return fits.Fit(
             saved.KIND,
             {**settings.as_json(), "family": family.as_json()},
@@ -295,12 +311,17 @@ class DPMixture(fits.Conventions, Results):
             saved.spec(family, settings),
             lambda: self._chains(rows, family, settings),
             _checks.positive_int(self.num_chains, "num_chains"),
-            _checks.positive_int(self.num_draws, "num_draws"),
+            num_samples,
             _checks.positive_int(self.seed, "seed", minimum=0),
             length,
-            fits.check_discard(self.discard),
+            num_burnin,
+            thin,
             capacity=8,
         )
+
+    def _draws_wanted(self) -> tuple[int, float, int | None]:
+        """`num_samples`, `num_burnin` and `thin`, checked."""
+        return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
 
     def _chains(
         self, rows: Any, family: Any, settings: Settings, labelling: Any = None

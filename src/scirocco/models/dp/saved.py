@@ -40,11 +40,11 @@ def spec(family: Any, settings: Settings) -> fits.Spec:
 def warn_if_large(fit: fits.Fit) -> None:
     """Draws that are kept in memory hold room for many clusters."""
     each = sum(np.dtype(leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in fit.spec.draws.values())
-    total = each * fit.num_draws * fit.num_chains
+    total = each * fit.num_samples * fit.num_chains
     if total > _LARGE:
         warnings.warn(
-            f"the draws will take {total / 2**30:.1f} GiB of memory: {fit.num_chains} × {fit.num_draws} of "
-            f"{each / 2**20:.0f} MiB. Give fewer `keep_clusters` or `num_draws`, or a `store`.",
+            f"the draws will take {total / 2**30:.1f} GiB of memory: {fit.num_chains} × {fit.num_samples} of "
+            f"{each / 2**20:.0f} MiB. Give fewer `keep_clusters` or `num_samples`, or a `store`.",
             SciroccoWarning,
             stacklevel=3,
         )
