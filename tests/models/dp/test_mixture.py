@@ -16,7 +16,7 @@ import partitions
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.dp import DPMixture, Gamma, Gaussian, Multinomial
-from scirocco.models.dp.intervals import ends, weighted_quantiles
+from scirocco.models.dp.prediction import ends, weighted_quantiles
 
 
 def clustered(rng: np.random.Generator, kind: str, num_rows: int = 600, num_clusters: int = 4) -> Any:
@@ -470,7 +470,7 @@ def test_rows_that_say_nothing_leave_the_law_of_the_process(seed: int) -> None:
 
 def test_concentration_has_its_posterior(seed: int) -> None:
     """Given the partition: p(α | k, N) ∝ p(α) α^k Γ(α)/Γ(α + N)."""
-    from scirocco.models.dp.concentration import Gamma, given_partition
+    from scirocco.models.dp.settings import Gamma, given_partition
 
     rng, alpha, found = np.random.default_rng(seed), 1.0, []
     for _ in range(20_000):

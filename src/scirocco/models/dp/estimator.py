@@ -12,7 +12,8 @@ import numpy as np
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.models import fits
-from scirocco.models.dp import prediction, saved, sharded
+from scirocco.models.dp import chain as chains
+from scirocco.models.dp import prediction, sharded
 from scirocco.models.dp import settings as given
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.results import Results
@@ -201,7 +202,7 @@ class DPMixture(fits.Conventions, Results):
         )
         fit = self._fit(family, everything, rows, settings, length)
         if store is None:
-            saved.warn_if_large(fit)
+            chains.warn_if_large(fit)
         watch = () if validation is None else (_watcher(family, family.rows(validation)),)
         judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
         with sharded.labelling_on(client, num_shards, rows, family, settings.sampler, store) as labelling:
@@ -212,7 +213,7 @@ class DPMixture(fits.Conventions, Results):
                 overwrite=overwrite,
                 callbacks=(*callbacks, *watch),
                 progress=progress,
-                extra=saved.extra(self.get_params(), family, judges),
+                extra=chains.extra(self.get_params(), family, judges),
             )
         if run.draws is None:
             if run.status == "interrupted":
@@ -276,7 +277,7 @@ class DPMixture(fits.Conventions, Results):
     def to_arviz(self) -> Any:
         """The draws as ArviZ's container: clusters by falling weight, so cluster k is not the same in all draws."""
         self._check_fitted()
-        return fits.to_arviz(saved.KIND, self.run_, self._draws, self._stats)
+        return fits.to_arviz(chains.KIND, self.run_, self._draws, self._stats)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
@@ -284,14 +285,14 @@ class DPMixture(fits.Conventions, Results):
         """Write the fitted model: draws as a Zarr group, settings, the base measure; never pickles, never code."""
         self._check_fitted()
         configuration = {"sampler": self.sampler, "family": self._family.as_json()}
-        extra = saved.extra(self.get_params(), self._family, self._judges)
-        fits.save(saved.KIND, self._draws, self._stats, configuration, extra, path, overwrite)
+        extra = chains.extra(self.get_params(), self._family, self._judges)
+        fits.save(chains.KIND, self._draws, self._stats, configuration, extra, path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DPMixture:
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
-        loaded = fits.load(saved.KIND, path)
-        params, family, judges = saved.opened(loaded.extra)
+        loaded = fits.load(chains.KIND, path)
+        params, family, judges = chains.opened(loaded.extra)
         model = cls(**new_names(params, cls._renamed, warn=False))
         model.run_ = None
         model._settle(loaded.draws, loaded.stats, family, judges)
@@ -304,11 +305,11 @@ class DPMixture(fits.Conventions, Results):
     ) -> fits.Fit:
         num_samples, num_burnin, thin = self._draws_wanted()
         return fits.Fit(
-            saved.KIND,
+            chains.KIND,
             {**settings.as_json(), "family": family.as_json()},
-            lambda: saved.fingerprint(family, everything),
+            lambda: chains.fingerprint(family, everything),
             rows.num_rows,
-            saved.spec(family, settings),
+            chains.spec(family, settings),
             lambda: self._chains(rows, family, settings),
             _checks.positive_int(self.num_chains, "num_chains"),
             num_samples,
