@@ -10,7 +10,7 @@ from scipy.special import gammaln
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco.models import LDA
-from scirocco.models.lda import hyper
+from scirocco.models.lda import collapsed_chain as hyper
 
 COUNTS = np.array([[3, 0], [5, 1], [0, 2], [4, 0], [1, 1], [0, 0], [6, 2]])
 """Tokens of each topic in documents, one of which is empty."""

@@ -19,12 +19,12 @@ from scirocco.models.dp.families import Gaussian, GaussianFamily, Multinomial, M
 from scirocco.models.dp.rows import CountRows, RealRows
 from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.models.dp.slices import Slices
+from scirocco.models.fits.chains import MixturePurpose
 from scirocco.run.encoding import decode, encode
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_STREAMS = 16  # purposes of random numbers, in a step; slices use the first seven
-_DRAW, _ROWS, _REFRESH = 8, 9, 10
+_STREAMS = 16  # purposes of random numbers in a step, see `MixturePurpose`
 _CHUNK = 16  # neighbours that stay together in batches: their labels are a line of a processor's cache
 _MANY_ROWS = 4096
 
@@ -53,7 +53,7 @@ class MixtureChain:
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.step = 0
         self.num_rows: int = rows.num_rows
-        rng = np.random.default_rng([self.seed, _ROWS])
+        rng = np.random.default_rng([self.seed, MixturePurpose.ROWS])
         self.engine: Any
         if settings.sampler == "collapsed":
             self.engine = Collapsed(rows, family, settings, rng)
@@ -72,13 +72,13 @@ class MixtureChain:
         steps_a_pass = -(-num // self.settings.batch_size)
         number, place = divmod(self.step, steps_a_pass)
         begin, end = place * num // steps_a_pass, (place + 1) * num // steps_a_pass
-        batch = self._rows(begin, end - begin, number, _ROWS)
+        batch = self._rows(begin, end - begin, number, MixturePurpose.ROWS)
         if isinstance(self.engine, Collapsed):
             self.engine.step(batch, self._words(0), passes=number, pass_ended=place == steps_a_pass - 1)
             return
         refresh = None
         if self.settings.sampler == "scir_cv" and self.step % self.settings.refresh_every == 0:
-            refresh = self._rows(0, self.settings.refresh_size, self.step, _REFRESH)
+            refresh = self._rows(0, self.settings.refresh_size, self.step, MixturePurpose.REFRESH)
         self.engine.step(batch, self._words, refresh, self.step)
 
     def _rows(self, first: int, count: int, order: int, purpose: int) -> Array:
@@ -100,7 +100,7 @@ class MixtureChain:
 
     def kept(self) -> tuple[dict[str, Array], dict[str, float]]:
         """A posterior draw: clusters by falling weight, then empty places; and numbers that go with it."""
-        rng = np.random.default_rng(list(self._words(_DRAW)))
+        rng = np.random.default_rng(list(self._words(MixturePurpose.DRAW)))
         weights, rest, parameters = self.engine.draw(rng)
         capacity = self.settings.keep_clusters
         order = np.argsort(-weights, kind="stable")[:capacity]
@@ -132,7 +132,7 @@ class MixtureChain:
         assert isinstance(self.engine, Collapsed)
         before, self.num_rows = self.num_rows, self.num_rows + rows.num_rows
         self.engine.take_in(rows)
-        rng = np.random.default_rng(list(self._words(_REFRESH)))
+        rng = np.random.default_rng(list(self._words(MixturePurpose.REFRESH)))
         fresh = before + rng.permutation(rows.num_rows)
         size = self.settings.batch_size
         for first in range(0, len(fresh), size):

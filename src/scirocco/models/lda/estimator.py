@@ -11,7 +11,8 @@ import numpy as np
 from scirocco import _checks
 from scirocco.models import fits
 from scirocco.models.fits.conventions import new_names
-from scirocco.models.lda import fitting, prediction, saved, sharded
+from scirocco.models.lda import chain as chains
+from scirocco.models.lda import prediction, sharded
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus, as_corpus
 from scirocco.models.lda.results import Results, all_rows, fold_in
@@ -65,7 +66,7 @@ class LDA(fits.Conventions, Results):
     step_size
         h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the sampler's own unit; not
         used with memory. By default SCIR's schedule, and for the others as long a step as the corpus allows
-        (`scirocco.models.lda.steps`).
+        (`scirocco.models.lda.stochastic_chain`).
     refresh_every, refresh_size
         SCIR-CV: steps between two references, and documents for each.
     options
@@ -202,10 +203,10 @@ class LDA(fits.Conventions, Results):
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
         wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
-        length = fitting.check_length(
+        length = chains.check_length(
             num_steps, num_epochs, max_seconds, corpus.num_documents, settings, wanted
         )
-        task = fitting.Task(
+        task = chains.Task(
             corpus,
             settings,
             _checks.positive_int(self.num_chains, "num_chains"),
@@ -217,7 +218,7 @@ class LDA(fits.Conventions, Results):
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
-            self.run_ = fitting.fit(
+            self.run_ = chains.fit(
                 task._replace(counting=counting),
                 store=store,
                 resume=resume,
@@ -274,19 +275,19 @@ class LDA(fits.Conventions, Results):
         stats = dict(self._stats)
         if "alpha" in stats:
             stats["alpha"] = self._aligned(stats["alpha"])
-        return fits.to_arviz(saved.KIND, self.run_, draws, stats)
+        return fits.to_arviz(chains.KIND, self.run_, draws, stats)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model: draws as a Zarr group, settings and vocabulary; never pickles, never code."""
         self._check_fitted()
-        saved.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
+        chains.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LDA:
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
-        loaded = saved.load(path)
+        loaded = chains.load(path)
         params = {name: decode(value, name) for name, value in loaded.extra["params"].items()}
         model = cls(**new_names(params, cls._renamed, warn=False))
         model.run_ = None

@@ -188,7 +188,7 @@ def cvb0(
     """
     _checks.positive_int(iterations, "iterations")
     kernels = _kernels()
-    from scirocco.models.lda import _cvb
+    from scirocco.models.lda import _gibbs
 
     table, concentration = _topics(kernels, batch, weights, alpha)
     slabs = _Slabs(table.shape, np.int64, False)
@@ -197,7 +197,9 @@ def cvb0(
 
     def work(first: int, last: int) -> None:
         slab, rest = slabs.take()
-        _cvb.cvb0_documents(texts, table, single, iterations, slab, mixes, bool(keep_documents), first, last)
+        _gibbs.cvb0_documents(
+            texts, table, single, iterations, slab, mixes, bool(keep_documents), first, last
+        )
         slabs.put(slab, rest)
 
     _share(work, batch, iterations, num_threads)

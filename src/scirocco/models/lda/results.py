@@ -12,9 +12,9 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.models.lda import prediction
 from scirocco.models.lda.alignment import align, aligned_rhat, topic_distance
 from scirocco.models.lda.coherence import coherence as _coherence
+from scirocco.models.lda.coherence import to_pyldavis
+from scirocco.models.lda.collapsed_chain import document_lengths
 from scirocco.models.lda.corpus import Corpus, as_corpus
-from scirocco.models.lda.pyldavis import to_pyldavis
-from scirocco.models.lda.remembered import document_lengths
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import normalise
 
