@@ -15,7 +15,7 @@ import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
-from scirocco.models.lda._gibbs import kept
+from scirocco.models.lda._gibbs import Arrays, kept
 
 _VISITS = 2  # that partial sums serve, for each token of the word and at most for each topic
 _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
@@ -23,18 +23,18 @@ _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 
 @kept
 def collapsed_documents(
-    rows: Any,
-    z: Any,
-    begins: Any,
-    table: Any,
-    totals: Any,
-    cumulative: Any,
-    age: Any,
+    rows: Arrays,
+    z: np.ndarray,
+    begins: np.ndarray,
+    table: np.ndarray,
+    totals: np.ndarray,
+    cumulative: np.ndarray,
+    age: np.ndarray,
     ageing: bool,
-    alpha: Any,
+    alpha: np.ndarray,
     beta: float,
     sweeps: int,
-    seed: Any,
+    seed: np.ndarray,
 ) -> int:
     """Sweeps over documents, one after the other; the number of proposals that were refused.
 
@@ -154,7 +154,9 @@ def collapsed_documents(
 
 
 @kept
-def move_counts(table: Any, totals: Any, words: Any, old: Any, new: Any) -> None:
+def move_counts(
+    table: np.ndarray, totals: np.ndarray, words: np.ndarray, old: np.ndarray, new: np.ndarray
+) -> None:
     """Every token leaves its old topic (if it had one) for its new one; `totals` are the sums over words."""
     for i in range(words.size):
         w, before, after = words[i], old[i], new[i]
@@ -168,7 +170,7 @@ def move_counts(table: Any, totals: Any, words: Any, old: Any, new: Any) -> None
 
 
 @kept
-def gather_runs(source: Any, starts: Any, ends: Any, out: Any) -> None:
+def gather_runs(source: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
     """The entries starts[i]..ends[i]-1 of `source`, one run after the other."""
     place = 0
     for i in range(starts.size):
@@ -178,7 +180,7 @@ def gather_runs(source: Any, starts: Any, ends: Any, out: Any) -> None:
 
 
 @kept
-def scatter_runs(values: Any, starts: Any, ends: Any, into: Any) -> None:
+def scatter_runs(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, into: np.ndarray) -> None:
     """The other way round."""
     place = 0
     for i in range(starts.size):
@@ -188,7 +190,7 @@ def scatter_runs(values: Any, starts: Any, ends: Any, into: Any) -> None:
 
 
 @kept
-def rename(topics: Any, names: Any) -> None:
+def rename(topics: np.ndarray, names: np.ndarray) -> None:
     """Topic k becomes names[k], which may be -1, none; a token without a topic stays without."""
     for i in range(topics.size):
         if topics[i] >= 0:
@@ -196,7 +198,7 @@ def rename(topics: Any, names: Any) -> None:
 
 
 @kept
-def pairs_in_documents(topics: Any, begins: Any, pairs: Any) -> None:
+def pairs_in_documents(topics: np.ndarray, begins: np.ndarray, pairs: np.ndarray) -> None:
     """Adds Σ_d n_dk (n_dk - 1) for every topic."""
     counts = np.zeros(pairs.size, np.int64)
     for d in range(begins.size - 1):
@@ -213,7 +215,7 @@ def pairs_in_documents(topics: Any, begins: Any, pairs: Any) -> None:
 
 
 @called
-def _tables(count: int, concentration: float, s0: Any, s1: Any) -> tuple[Any, Any, int]:
+def _tables(count: int, concentration: float, s0: uint64, s1: uint64) -> tuple[Any, Any, int]:
     """Σ_{i<=count} Bernoulli(a/(a + i - 1)): the first guest always opens a table."""
     tables = 1
     for i in range(1, count):
@@ -223,7 +225,14 @@ def _tables(count: int, concentration: float, s0: Any, s1: Any) -> tuple[Any, An
 
 
 @kept
-def document_tables(memory: Any, begins: Any, alpha: Any, seed: Any, tables: Any, lengths: Any) -> None:
+def document_tables(
+    memory: np.ndarray,
+    begins: np.ndarray,
+    alpha: np.ndarray,
+    seed: np.ndarray,
+    tables: np.ndarray,
+    lengths: np.ndarray,
+) -> None:
     """Adds to `tables` those of each topic over all documents; `lengths` become the tokens that have a topic."""
     counts, active = np.zeros(alpha.size, np.int64), np.empty(alpha.size, np.int64)
     for d in range(begins.size - 1):
@@ -246,7 +255,7 @@ def document_tables(memory: Any, begins: Any, alpha: Any, seed: Any, tables: Any
 
 
 @kept
-def word_tables(table: Any, beta: float, seed: Any) -> int:
+def word_tables(table: np.ndarray, beta: float, seed: np.ndarray) -> int:
     """Tables over all words and topics."""
     total = 0
     for w in range(table.shape[0]):

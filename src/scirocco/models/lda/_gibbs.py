@@ -27,6 +27,7 @@ _TINY = 1e-20  # rows below are scaled up, so that products with α stay in the 
 
 
 kept = cached_for(__file__)
+Arrays = tuple[np.ndarray, ...]
 
 
 @called
@@ -36,7 +37,7 @@ def blocks(num_topics: int) -> int:
 
 
 @kept
-def first_bad(weights: Any) -> tuple[int, bool]:
+def first_bad(weights: np.ndarray) -> tuple[int, bool]:
     """The first row with an entry that is negative or not finite (-1: none), and whether rows need `scaled`."""
     small: Any = False
     for w in range(weights.shape[0]):
@@ -51,7 +52,7 @@ def first_bad(weights: Any) -> tuple[int, bool]:
 
 
 @kept
-def scaled(weights: Any) -> Any:
+def scaled(weights: np.ndarray) -> Any:
     """A copy in which tiny rows have the maximum 1, and rows of zeros are ones: such a word says nothing of topics."""
     out = weights.copy()
     for w in range(out.shape[0]):
@@ -63,7 +64,7 @@ def scaled(weights: Any) -> Any:
 
 
 @called
-def _count(z: Any, counts: Any) -> None:
+def _count(z: np.ndarray, counts: np.ndarray) -> None:
     """How many tokens have each topic; those without one are left out."""
     counts[:] = 0.0
     for i in range(z.size):
@@ -74,7 +75,15 @@ def _count(z: Any, counts: Any) -> None:
 
 @called
 def _dense_sweep(
-    tokens: Any, topics: Any, z: Any, counts: Any, partial: Any, slab: Any, mode: int, s0: Any, s1: Any
+    tokens: np.ndarray,
+    topics: Arrays,
+    z: np.ndarray,
+    counts: np.ndarray,
+    partial: np.ndarray,
+    slab: np.ndarray,
+    mode: int,
+    s0: uint64,
+    s1: uint64,
 ) -> tuple[Any, Any]:
     """One sweep over one document, with all K products for every token."""
     weights, alpha = topics
@@ -107,14 +116,14 @@ def _dense_sweep(
 
 @kept
 def dense_documents(
-    texts: Any,
-    topics: Any,
-    z: Any,
-    plan: Any,
-    slab: Any,
-    rest: Any,
-    mixes: Any,
-    seed: Any,
+    texts: Arrays,
+    topics: Arrays,
+    z: np.ndarray,
+    plan: tuple[int, int, bool, bool],
+    slab: np.ndarray,
+    rest: np.ndarray,
+    mixes: np.ndarray,
+    seed: np.ndarray,
     first: int,
     last: int,
 ) -> None:
@@ -137,7 +146,9 @@ def dense_documents(
 
 
 @kept
-def spread(slab: Any, rest: Any, topics: Any, factor: float, out: Any, first: int, last: int) -> None:
+def spread(
+    slab: np.ndarray, rest: np.ndarray, topics: Arrays, factor: float, out: np.ndarray, first: int, last: int
+) -> None:
     """Sums to means: `factor` times the slab and, where there is a `rest`, its share by α_k ω_kw."""
     weights, alpha, cumulative = topics
     for w in range(first, last):
@@ -153,7 +164,7 @@ _reordered = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contrac
 
 
 @called
-def _runs(tokens: Any, begin: int, end: int, words: Any, repeats: Any) -> int:
+def _runs(tokens: np.ndarray, begin: int, end: int, words: np.ndarray, repeats: np.ndarray) -> int:
     """The words of a document and how often each occurs in a row; returns how many there are."""
     num = 0
     for i in range(begin, end):
@@ -166,7 +177,9 @@ def _runs(tokens: Any, begin: int, end: int, words: Any, repeats: Any) -> int:
 
 
 @_reordered
-def _renew(weights: Any, alpha: Any, w: int, repeat: Any, share: Any, mix: Any) -> None:
+def _renew(
+    weights: np.ndarray, alpha: np.ndarray, w: int, repeat: np.float32, share: np.ndarray, mix: np.ndarray
+) -> None:
     """One fixed-point step for the tokens of one word: `share` is γ, `mix` is Σ γ over the document's tokens."""
     total = np.float32(0.0)
     for k in range(share.size):
@@ -182,7 +195,7 @@ def _renew(weights: Any, alpha: Any, w: int, repeat: Any, share: Any, mix: Any) 
 
 
 @_reordered
-def _start(weights: Any, alpha: Any, w: int, share: Any) -> None:
+def _start(weights: np.ndarray, alpha: np.ndarray, w: int, share: np.ndarray) -> None:
     """γ ∝ α_k ω_kw: what a token says on its own."""
     total = np.float32(0.0)
     for k in range(share.size):
@@ -194,12 +207,12 @@ def _start(weights: Any, alpha: Any, w: int, share: Any) -> None:
 
 @kept
 def cvb0_documents(
-    texts: Any,
-    weights: Any,
-    alpha: Any,
+    texts: Arrays,
+    weights: np.ndarray,
+    alpha: np.ndarray,
     iterations: int,
-    slab: Any,
-    mixes: Any,
+    slab: np.ndarray,
+    mixes: np.ndarray,
     keep: bool,
     first: int,
     last: int,
