@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
@@ -65,7 +66,25 @@ class RealRows(NamedTuple):
         return RealRows(self.values[rows])
 
 
-def count_rows(X: Any, width: int | None = None) -> CountRows:
+Rows = CountRows | RealRows
+RowsT = TypeVar("RowsT", CountRows, RealRows)
+
+
+class Sparse(Protocol):
+    """A SciPy sparse matrix or array."""
+
+    def tocsr(self) -> Any:
+        """By rows."""
+
+    def toarray(self) -> np.ndarray:
+        """Dense."""
+
+
+Table = ArrayLike | Sparse
+"""What users hand over: one row for each observation; data frames are array-like."""
+
+
+def count_rows(X: Table, width: int | None = None) -> CountRows:
     """Counts of categories from a SciPy sparse matrix or a table of whole numbers.
 
     `width`: as many categories as the model was fitted with; entries beyond are refused.
@@ -118,7 +137,7 @@ def check_sums(indices: Array, counts: Array) -> None:
         )
 
 
-def real_rows(X: Any, width: int | None = None) -> RealRows:
+def real_rows(X: Table, width: int | None = None) -> RealRows:
     """Real numbers from a table."""
     if hasattr(X, "toarray"):
         X = X.toarray()
@@ -134,7 +153,7 @@ def real_rows(X: Any, width: int | None = None) -> RealRows:
     return RealRows(values)
 
 
-def _table(X: Any, what: str) -> Array:
+def _table(X: Table, what: str) -> Array:
     try:
         table = np.asarray(X)
     except (TypeError, ValueError) as error:

@@ -14,6 +14,10 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
+from scirocco.samplers.schedules import Schedule
+
+StepSize = float | Schedule | Callable[[int], float] | None
+"""A step size as users give it: a number or a schedule; None: the model's own."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
