@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.fits.conventions import Table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -68,20 +68,6 @@ class RealRows(NamedTuple):
 
 Rows = CountRows | RealRows
 RowsT = TypeVar("RowsT", CountRows, RealRows)
-
-
-class Sparse(Protocol):
-    """A SciPy sparse matrix or array."""
-
-    def tocsr(self) -> Any:
-        """By rows."""
-
-    def toarray(self) -> np.ndarray:
-        """Dense."""
-
-
-Table = ArrayLike | Sparse
-"""What users hand over: one row for each observation; data frames are array-like."""
 
 
 def count_rows(X: Table, width: int | None = None) -> CountRows:

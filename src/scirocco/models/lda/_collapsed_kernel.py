@@ -15,7 +15,7 @@ import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
-from scirocco.models.lda._gibbs import Arrays, kept
+from scirocco.models.lda._gibbs import Arrays, Seed, kept
 
 _VISITS = 2  # that partial sums serve, for each token of the word and at most for each topic
 _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
@@ -34,7 +34,7 @@ def collapsed_documents(
     alpha: np.ndarray,
     beta: float,
     sweeps: int,
-    seed: np.ndarray,
+    seed: Seed,
 ) -> int:
     """Sweeps over documents, one after the other; the number of proposals that were refused.
 
@@ -229,7 +229,7 @@ def document_tables(
     memory: np.ndarray,
     begins: np.ndarray,
     alpha: np.ndarray,
-    seed: np.ndarray,
+    seed: Seed,
     tables: np.ndarray,
     lengths: np.ndarray,
 ) -> None:
@@ -255,7 +255,7 @@ def document_tables(
 
 
 @kept
-def word_tables(table: np.ndarray, beta: float, seed: np.ndarray) -> int:
+def word_tables(table: np.ndarray, beta: float, seed: Seed) -> int:
     """Tables over all words and topics."""
     total = 0
     for w in range(table.shape[0]):

@@ -28,6 +28,7 @@ _TINY = 1e-20  # rows below are scaled up, so that products with α stay in the 
 
 kept = cached_for(__file__)
 Arrays = tuple[np.ndarray, ...]
+Seed = tuple[uint64, uint64]
 
 
 @called
@@ -123,7 +124,7 @@ def dense_documents(
     slab: np.ndarray,
     rest: np.ndarray,
     mixes: np.ndarray,
-    seed: np.ndarray,
+    seed: Seed,
     first: int,
     last: int,
 ) -> None:

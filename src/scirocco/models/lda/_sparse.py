@@ -15,7 +15,7 @@ from numba import njit
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
-from scirocco.models.lda._gibbs import BLOCK, UNIT, Arrays, blocks, kept
+from scirocco.models.lda._gibbs import BLOCK, UNIT, Arrays, Seed, blocks, kept
 
 _SHIFT = uint64(3)  # BLOCK = 2³
 _REMEMBERED = 64  # sweeps of a document whose topics are kept, to be counted together
@@ -220,7 +220,7 @@ def sparse_documents(
     slab: np.ndarray,
     rest: np.ndarray,
     mixes: np.ndarray,
-    seed: np.ndarray,
+    seed: Seed,
     first: int,
     last: int,
 ) -> None:

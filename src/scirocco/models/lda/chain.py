@@ -12,6 +12,7 @@ import numpy as np
 from scirocco.models import fits
 from scirocco.models.fits.chains import TopicPurpose
 from scirocco.models.lda.collapsed_chain import CollapsedChain
+from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import (
     Batches,
     CorpusBatches,
@@ -21,11 +22,12 @@ from scirocco.models.lda.document_batches import (
     shortened_growth,
 )
 from scirocco.models.lda.settings import Settings
-from scirocco.models.lda.stochastic_chain import StochasticChain
+from scirocco.models.lda.stochastic_chain import Counting, StochasticChain
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.lda.topics import Arrays
 from scirocco.run.encoding import encode
 from scirocco.run.result import Run
+from scirocco.store import StoredArray
 
 
 class TopicChain:
@@ -43,7 +45,14 @@ class TopicChain:
         What makes the local steps of a chain without memory; None: this process.
     """
 
-    def __init__(self, corpus: Any, settings: Settings, seed: int, chain: int, counting: Any = None):
+    def __init__(
+        self,
+        corpus: Corpus | DocumentStream,
+        settings: Settings,
+        seed: int,
+        chain: int,
+        counting: Counting | None = None,
+    ):
         self.settings = settings
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.step = 0
@@ -55,11 +64,12 @@ class TopicChain:
             self.batches = CorpusBatches(corpus, self.seed, settings.growth)
         self.engine: Any
         if settings.memory == "documents":
+            assert not isinstance(corpus, DocumentStream)
             self.engine = CollapsedChain(corpus, settings)
         else:
             self.engine = StochasticChain(corpus.vocabulary_size, settings, self.seed, counting)
 
-    def take_over(self, corpus: Any, total: int) -> None:
+    def take_over(self, corpus: Corpus, total: int) -> None:
         """Go on with other documents, of a corpus of `total`; only without memory."""
         assert isinstance(self.engine, StochasticChain) and isinstance(self.batches, CorpusBatches)
         self.batches = CorpusBatches(corpus, self.seed, epoch=self.batches.epoch + 1)
@@ -156,7 +166,7 @@ def check_length(
 class Task(NamedTuple):
     """A fit: everything but what happens while it runs."""
 
-    corpus: Any
+    corpus: Corpus | DocumentStream
     settings: Settings
     num_chains: int
     seed: int
@@ -165,9 +175,9 @@ class Task(NamedTuple):
     num_burnin: float
     """Steps (int), or the share of the run (float)."""
     thin: int | None
-    growth_asked: Any = None
+    growth_asked: str | Sequence[tuple[int, int]] | None = None
     """As the user gave it."""
-    counting: Any = None
+    counting: Counting | None = None
     """What makes the local steps, see `stochastic_chain.Here`; no part of what is drawn."""
 
     def with_growth(self, growth: Growth) -> Task:
@@ -224,7 +234,7 @@ def _fit(task: Task) -> fits.Fit:
 
 
 def _chains(task: Task) -> list[TopicChain]:
-    corpora = [task.corpus] * task.num_chains
+    corpora: Sequence[Corpus | DocumentStream] = [task.corpus] * task.num_chains
     if isinstance(task.corpus, DocumentStream):
         corpora = task.corpus.copies(task.num_chains)
     return [
@@ -240,7 +250,7 @@ KIND = fits.Kind("LDA", "a topic model", "lda")
 
 
 def save(
-    draws: Any,
+    draws: np.ndarray | StoredArray,
     stats: dict[str, np.ndarray],
     settings: Settings,
     extra: dict[str, Any],

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco._checks import choice
 from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.lda.corpus import Corpus, as_corpus
-from scirocco.models.lda.readers import read_vocabulary
+from scirocco.models.lda.corpus import Corpus, Documents, as_corpus
+from scirocco.models.lda.readers import Vocabulary, read_vocabulary
 
 MEASURES = ("npmi", "umass")
 _CHUNK_DOCUMENTS = 1 << 13
 
 
-def coherence(top_words: Any, corpus: Any, measure: str = "npmi") -> np.ndarray:
+def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") -> np.ndarray:
     """The mean over pairs of a topic's top words of how they share documents.
 
     With D documents that are not empty, D(v) of them with the word v and D(v, w) with both, p(·) = D(·) / D:
@@ -111,7 +112,7 @@ def shared_documents(words: np.ndarray, corpus: Corpus) -> tuple[np.ndarray, int
     return together, corpus.num_documents - corpus.num_empty
 
 
-def _checked(top_words: Any, num_words: int) -> np.ndarray:
+def _checked(top_words: ArrayLike, num_words: int) -> np.ndarray:
     words = np.asarray(top_words)
     if words.dtype.kind not in "iu":
         raise InvalidTypeError(
@@ -138,7 +139,11 @@ def _checked(top_words: Any, num_words: int) -> np.ndarray:
 
 
 def to_pyldavis(
-    components: Any, doc_topic: Any, doc_lengths: Any, vocabulary: Any, term_frequency: Any
+    components: ArrayLike,
+    doc_topic: ArrayLike,
+    doc_lengths: ArrayLike,
+    vocabulary: Vocabulary,
+    term_frequency: ArrayLike,
 ) -> dict[str, Any]:
     """The keyword arguments of `pyLDAvis.prepare`: topics and documents as rows that sum to 1.
 
@@ -190,7 +195,7 @@ def to_pyldavis(
     }
 
 
-def _matrix(values: Any, name: str) -> np.ndarray:
+def _matrix(values: ArrayLike, name: str) -> np.ndarray:
     array = np.asarray(values, np.float64)
     if array.ndim != 2 or not array.size:
         raise InvalidValueError(f"`{name}` must be a matrix, got shape {array.shape}.")
@@ -198,7 +203,7 @@ def _matrix(values: Any, name: str) -> np.ndarray:
     return array
 
 
-def _vector(values: Any, name: str, length: int, of: str) -> np.ndarray:
+def _vector(values: ArrayLike, name: str, length: int, of: str) -> np.ndarray:
     array = np.asarray(values)
     if array.shape != (length,):
         raise InvalidValueError(

@@ -11,6 +11,7 @@ from scirocco.diffusions import host
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.models.fits.chains import TopicPurpose
 from scirocco.models.lda import local
+from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import CorpusBatches, Delivery
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays, normalise
@@ -38,7 +39,7 @@ class CollapsedChain:
     the cost of one number a topic. Then z of the batch given ω, document by document, in as many threads as there are.
     """
 
-    def __init__(self, corpus: Any, settings: Settings):
+    def __init__(self, corpus: Corpus, settings: Settings):
         self.settings, self.threads = settings, settings.num_threads
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
         lengths = document_lengths(corpus)
@@ -188,7 +189,7 @@ class CollapsedChain:
 
     # -- hyper-parameters ----------------------------------------------------------------------------------------------
 
-    def _learn(self, seed: Any) -> None:
+    def _learn(self, seed: tuple[np.uint64, np.uint64]) -> None:
         if self.settings.learn_alpha:
             self.alpha = draw_alpha(seed, self.memory, self.begins, self.alpha)
         if self.settings.learn_beta:
@@ -240,7 +241,7 @@ class CollapsedChain:
         _kernels().scatter_runs(topics, self.begins[documents], self.begins[documents + 1], self.memory)
 
 
-def document_lengths(corpus: Any) -> np.ndarray:
+def document_lengths(corpus: Corpus) -> np.ndarray:
     """Tokens of every document, counted in pieces."""
     lengths = np.empty(corpus.num_documents, np.int64)
     for begin in range(0, corpus.num_documents, _PIECE):
@@ -278,7 +279,7 @@ def _kernels() -> Any:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def draw_alpha(seed: Any, memory: Array, begins: Array, alpha: Array) -> Array:
+def draw_alpha(seed: tuple[np.uint64, np.uint64], memory: Array, begins: Array, alpha: Array) -> Array:
     """α given the topics of all tokens (`memory`, document d from begins[d] to begins[d + 1]; -1: none)."""
     tables, lengths = np.zeros(alpha.size, np.int64), np.zeros(begins.size - 1, np.int64)
     _kernels().document_tables(memory, begins, alpha, seed, tables, lengths)
@@ -287,7 +288,7 @@ def draw_alpha(seed: Any, memory: Array, begins: Array, alpha: Array) -> Array:
     return np.maximum(rng.standard_gamma(1.0 + tables) / rate, np.finfo(np.float32).tiny)
 
 
-def draw_beta(seed: Any, table: Array, totals: Array, beta: float) -> float:
+def draw_beta(seed: tuple[np.uint64, np.uint64], table: Array, totals: Array, beta: float) -> float:
     """β given the counts of words in topics, (words, topics), and their sums over words."""
     tables = _kernels().word_tables(table, beta, seed)
     rng = _generator(seed, 2)
@@ -295,7 +296,7 @@ def draw_beta(seed: Any, table: Array, totals: Array, beta: float) -> float:
     return float(max(rng.standard_gamma(1.0 + tables) / rate, np.finfo(np.float32).tiny))
 
 
-def _generator(seed: Any, purpose: int) -> np.random.Generator:
+def _generator(seed: tuple[np.uint64, np.uint64], purpose: int) -> np.random.Generator:
     return np.random.default_rng([int(seed[0]), int(seed[1]), purpose])
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.fits.chains import DocumentPurpose
+from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.streams import DocumentStream, Rows
 
 Growth = tuple[tuple[int, int], ...]
@@ -30,7 +31,7 @@ class CorpusBatches:
     documents, stage by stage.
     """
 
-    def __init__(self, corpus: Any, seed: int, growth: Growth = (), epoch: int = 0):
+    def __init__(self, corpus: Corpus, seed: int, growth: Growth = (), epoch: int = 0):
         self.corpus, self.seed, self.growth = corpus, seed, growth
         self.num_documents = self.total = corpus.num_documents
         """Documents at hand, and documents of the corpus that batches speak for."""
@@ -202,7 +203,7 @@ def shortened_growth(growth: Growth, most_steps: float, batch_size: int) -> Grow
     return tuple((size, int(passes * share)) for size, passes in growth if int(passes * share))
 
 
-def check_growth(given: Any, num_documents: int) -> Growth:
+def check_growth(given: object, num_documents: int) -> Growth:
     """Stages as a user gives them."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         raise InvalidTypeError(

@@ -7,20 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.models import fits
-from scirocco.models.fits.conventions import new_names
+from scirocco.models.fits.conventions import StepSize, new_names
 from scirocco.models.lda import chain as chains
 from scirocco.models.lda import prediction, sharded
 from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.corpus import Corpus, as_corpus
+from scirocco.models.lda.corpus import Corpus, Documents, as_corpus
+from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback
+from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
+from scirocco.types import PyTree
 
 _MANY = 1 << 40
 
@@ -112,7 +115,7 @@ class LDA(fits.Conventions, Results):
         self,
         num_topics: int = 100,
         *,
-        alpha: Any = 0.1,
+        alpha: ArrayLike = 0.1,
         beta: float = 0.05,
         sampler: str = "scir",
         memory: str = "auto",
@@ -120,9 +123,9 @@ class LDA(fits.Conventions, Results):
         local: str = "auto",
         sweeps: int | None = None,
         burn_in: int | None = None,
-        growth: Any = "auto",
+        growth: str | Sequence[tuple[int, int]] | None = "auto",
         spare_topics: int | None = None,
-        step_size: Any = None,
+        step_size: StepSize = None,
         refresh_every: int = 5,
         refresh_size: int = 1000,
         options: dict[str, Any] | None = None,
@@ -150,20 +153,20 @@ class LDA(fits.Conventions, Results):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Documents | DocumentStream,
+        y: object = None,
         *,
-        vocabulary: Any = None,
+        vocabulary: Vocabulary = None,
         num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
-        validation: Any = None,
+        validation: Documents | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
-        client: Any = None,
+        client: object = None,
         num_shards: int | None = None,
         steps_per_exchange: int = 1,
     ) -> LDA:
@@ -234,7 +237,12 @@ class LDA(fits.Conventions, Results):
         return self
 
     def partial_fit(
-        self, X: Any, y: Any = None, *, vocabulary: Any = None, total_documents: int | None = None
+        self,
+        X: Documents,
+        y: object = None,
+        *,
+        vocabulary: Vocabulary = None,
+        total_documents: int | None = None,
     ) -> LDA:
         """Go on with some more documents, without memory; `total_documents` is the size of the corpus they come from.
 
@@ -262,7 +270,7 @@ class LDA(fits.Conventions, Results):
         self._settle(corpus.vocabulary, corpus.vocabulary_size, chains[0].settings)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
+    def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
         shares: np.ndarray = self.fit(X, y, **options).transform(X)
         return shares
@@ -305,20 +313,22 @@ class LDA(fits.Conventions, Results):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _keep(self, draws: Any, stats: dict[str, Any]) -> None:
+    def _keep(self, draws: PyTree, stats: dict[str, Any]) -> None:
         self._draws = np.empty((1, 0, 1, 1)) if draws is None else draws["topics"]
         self._stats = {name: np.asarray(value) for name, value in stats.items()}
 
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)
 
-    def _watcher(self, validation: Any, corpus: Corpus | DocumentStream, settings: Settings) -> Callback:
+    def _watcher(
+        self, validation: Documents, corpus: Corpus | DocumentStream, settings: Settings
+    ) -> Callback:
         known = corpus.vocabulary or corpus.vocabulary_size
         seen, hidden = prediction.split(all_rows(as_corpus(validation, known)))
         prediction.check_hidden(hidden)
         how = fold_in(settings.alpha, settings.num_threads, self.seed)
 
-        def watch(report: Any) -> dict[str, float] | None:
+        def watch(report: Report) -> dict[str, float] | None:
             if report.draws is None or not report.draws["topics"].shape[1]:
                 return None
             return {"perplexity": prediction.perplexity(seen, hidden, report.draws["topics"][0, -1:], how)}

@@ -96,7 +96,7 @@ def begin(
     return SGRLDTopics(theta, beta) if method == "sgrld" else SGLDTopics(theta, beta)
 
 
-def check_options(method: str, given: Any) -> tuple[tuple[str, float], ...]:
+def check_options(method: str, given: object) -> tuple[tuple[str, float], ...]:
     """The options of a sampler (None: as they are by default), checked; those of others are refused."""
     if given is not None and not isinstance(given, dict):
         raise InvalidTypeError(f"`options` must be a dict such as {{'friction': 10.0}}, got {given!r}.")

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco._checks import is_number
+from scirocco.data.native.corpus import CorpusSource
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import DocumentPurpose
 from scirocco.models.lda import local
-from scirocco.models.lda.corpus import Corpus
+from scirocco.models.lda.corpus import Corpus, NoWords
 from scirocco.models.lda.streams import Rows
 
 _PIECE = 4096
@@ -36,7 +37,7 @@ def proportions(
     omega: np.ndarray,
     how: FoldIn,
     draw: int,
-    documents: Any = None,
+    documents: np.ndarray | None = None,
     as_counts: bool = False,
 ) -> np.ndarray:
     """E[η_d] = (α + n_d) / (Σα + N_d) for each document, with n_d averaged over Gibbs sweeps given one draw of ω."""
@@ -64,7 +65,7 @@ def proportions(
 
 
 def interval_proportions(
-    corpus: Any, draws: Iterable[np.ndarray], how: FoldIn, tail: float
+    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, tail: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and quantiles of η of all documents, each (documents, topics).
 
@@ -88,7 +89,7 @@ def interval_proportions(
     return mean, low, high
 
 
-def mean_proportions(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
+def mean_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
     """Their mean over the draws."""
     total, number = np.zeros((corpus.num_documents, len(how.alpha))), 0
     for eta in _each(corpus, draws, how):
@@ -97,7 +98,7 @@ def mean_proportions(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> n
     return total / number
 
 
-def _each(corpus: Any, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
+def _each(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
     for number, omega in enumerate(draws):
         out = np.empty((corpus.num_documents, len(omega)), np.float32)
         for begin in range(0, corpus.num_documents, _PIECE):
@@ -124,7 +125,7 @@ def _without_zeros(indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) ->
     return kept[indptr].astype(np.int64), words[keep], counts[keep].astype(np.int32)
 
 
-def check_hidden(hidden: Any) -> None:
+def check_hidden(hidden: Rows) -> None:
     """Refuse documents of which nothing can be scored."""
     if hidden[2].sum() == 0:
         raise InvalidValueError(
@@ -132,7 +133,7 @@ def check_hidden(hidden: Any) -> None:
         )
 
 
-def perplexity(seen: Any, hidden: Any, draws: Iterable[np.ndarray], how: FoldIn) -> float:
+def perplexity(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldIn) -> float:
     """exp(-Σ log p / #words) of the hidden words, p averaged over the draws of ω; η from the seen ones.
 
     `seen` and `hidden` are CSR triples of the same documents.
@@ -164,11 +165,11 @@ DEFAULT_SHARE = 0.01
 class PartSource:
     """Some rows of a corpus, read where they are."""
 
-    def __init__(self, source: Any, rows: np.ndarray):
+    def __init__(self, source: CorpusSource | NoWords, rows: np.ndarray):
         self._source, self._rows = source, rows
         self.num_rows, self.vocabulary_size = len(rows), source.vocabulary_size
 
-    def take_csr(self, indices: Any) -> Rows:
+    def take_csr(self, indices: np.ndarray) -> Rows:
         """Rows by their numbers within the part."""
         found: Rows = self._source.take_csr(self._rows[np.asarray(indices)])
         return found

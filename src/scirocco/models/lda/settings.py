@@ -73,7 +73,7 @@ class Settings:
         return out
 
 
-def check_alpha(alpha: Any, num_topics: int) -> np.ndarray:
+def check_alpha(alpha: object, num_topics: int) -> np.ndarray:
     """α as one number for each topic."""
     try:
         array = np.asarray(alpha, np.float64)
@@ -152,7 +152,7 @@ def _local(given: str) -> str:
     return "gibbs" if jax.default_backend() == "cpu" else "parallel"
 
 
-def _growth(given: Any, size: Size, num_topics: int) -> Growth:
+def _growth(given: object, size: Size, num_topics: int) -> Growth:
     if given is None:
         return ()
     if isinstance(given, str) and given == "auto":
@@ -183,7 +183,7 @@ def _exchange(given: dict[str, Any], with_memory: bool) -> int:
     return number
 
 
-def _spare(given: Any, num_topics: int) -> int:
+def _spare(given: object, num_topics: int) -> int:
     if given is None:
         return round(_SPARE * num_topics)
     return _checks.positive_int(given, "spare_topics", minimum=0)

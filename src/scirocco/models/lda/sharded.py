@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from scirocco.cluster.client import connected
 from scirocco.data.native.corpus import CorpusSource
@@ -54,7 +55,7 @@ def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def counting_on(
-    client: Any,
+    client: object,
     num_shards: int | None,
     corpus: Corpus | DocumentStream,
     settings: Settings,
@@ -119,7 +120,7 @@ class Found(NamedTuple):
         narrow = np.min_scalar_type(int(values.max(initial=0)))
         return cls(words.astype(np.int32), np.packbits(some), values.astype(narrow))
 
-    def unpacked(self, num_topics: int, dtype: Any) -> np.ndarray:
+    def unpacked(self, num_topics: int, dtype: DTypeLike) -> np.ndarray:
         """(words, topics)."""
         out = np.zeros((len(self.words), num_topics), dtype)
         out.ravel()[np.unpackbits(self.bits, count=out.size).view(np.bool_)] = self.values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,10 +19,20 @@ from scirocco.samplers import schedules
 SeedWords = Callable[[int], tuple[int, int]]
 
 
+class Counting(Protocol):
+    """What makes the local step of a batch: `Here`, or workers (`sharded.Shards`)."""
+
+    def prepare(self, delivery: Delivery) -> Any:
+        """Documents in the form that `counts` takes; under `distinct` the words that they have."""
+
+    def counts(self, batch: Any, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+        """Counts of these words in the topics, (words, topics), float32."""
+
+
 class StochasticChain:
     """The topics of one chain, moved by what batches say; `counting` makes the local step (see `Here`)."""
 
-    def __init__(self, num_words: int, settings: Settings, seed: int, counting: Any = None):
+    def __init__(self, num_words: int, settings: Settings, seed: int, counting: Counting | None = None):
         self.settings = settings
         self.counting = Here(settings) if counting is None else counting
         size, threads = (num_words, settings.num_topics), settings.num_threads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from scirocco.models import fits
 from scirocco.models.lda.alignment import topic_distance
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import TopWords
-from scirocco.store import open_stored
+from scirocco.store import Stored, open_stored
 
 _SIZES = ("table", "topics.theta")
 """Arrays of a chain's state, (words, topics), whose columns sum to the size of a topic in tokens."""
@@ -63,7 +63,7 @@ def token_shares(path: str | os.PathLike[str], model: LDA) -> np.ndarray | None:
     return _shares(open_stored(path), model)
 
 
-def _shares(stored: Any, model: LDA) -> np.ndarray | None:
+def _shares(stored: Stored, model: LDA) -> np.ndarray | None:
     """Shares of the topics in the order of `components_`; None where the state does not say."""
     state = {} if stored.record["configuration"]["sampler"] in _NATURAL else stored.read_state()
     found = next((state[name] for name in _SIZES if name in state), None)
