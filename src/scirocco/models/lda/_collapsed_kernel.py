@@ -211,7 +211,7 @@ def pairs_in_documents(topics: np.ndarray, begins: np.ndarray, pairs: np.ndarray
                 counts[topics[i]] = 0
 
 
-# -- compiled draws of the numbers of tables in Chinese restaurants, for `hyper`
+# -- draws of the numbers of tables in Chinese restaurants, for α and β
 
 
 @called
