@@ -80,7 +80,7 @@ def usual_epochs(num_tokens: int) -> int:
 
 def _check(request: Request, model: LDA) -> None:
     """Refuse before anything is read what cannot work."""
-    from scirocco.models.lda.fitting import check_length
+    from scirocco.models.fits import check_length
     from scirocco.models.lda.settings import Size, resolve
     from scirocco.store import holds_run, refuse_unless_free
 
@@ -92,7 +92,7 @@ def _check(request: Request, model: LDA) -> None:
         raise InvalidValueError("which run should be gone on with? Add --out RUN.")
     if sum(value is not None for value in request.length) > 1:
         raise InvalidValueError("give one of --steps, --epochs and --seconds.")
-    check_length(*request.length, num_documents=1, batch=1)
+    check_length(*request.length, num_rows=1, batch_size=1)
     resolve(model.get_params(), Size(1, 1))
     if request.out is None or (request.resume and holds_run(request.out)):
         return
@@ -129,7 +129,7 @@ def _corpus(request: Request) -> Corpus:
 
 def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
     from scirocco.cli import topics_tables
-    from scirocco.models.lda.holding_out import hold_out
+    from scirocco.models.lda.prediction import hold_out
     from scirocco.models.lda.summary import open_run, summarise
 
     fitted, held = hold_out(corpus, request.held_out, request.seed)

@@ -11,12 +11,14 @@ all clusters lies together, and [a].
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import called, inlined
+from scirocco.diffusions.host._cir import factors
+from scirocco.diffusions.host._gamma import gamma
+from scirocco.diffusions.host._random import called, inlined, stream
+from scirocco.models.dp._common import Arrays, moved
 
 TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double
 _SMALL = 1e-100
@@ -26,7 +28,7 @@ LONG = (
 
 
 @inlined
-def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
+def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray) -> None:
     """Multiply weights[k], k < num, by the probability of a row in each cluster; up to a common factor."""
     indptr, indices, counts = data
     totals, table, prior = clusters[1], clusters[2], clusters[3][0]
@@ -58,7 +60,7 @@ def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
 
 
 @inlined
-def settle_at(num: int, weights: Any, above: Any, below: Any) -> None:
+def settle_at(num: int, weights: np.ndarray, above: np.ndarray, below: np.ndarray) -> None:
     highest = 0.0
     for k in range(num):
         weights[uint64(k)] *= above[uint64(k)] / below[uint64(k)]
@@ -71,7 +73,7 @@ def settle_at(num: int, weights: Any, above: Any, below: Any) -> None:
 
 @called
 def weigh_by_logarithms(
-    row: int, length: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
+    row: int, length: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
 ) -> None:
     """For long rows, in which a cluster may be behind by more than a double can tell and come first in the end."""
     indptr, indices, counts = data
@@ -107,7 +109,7 @@ def weigh_by_logarithms(
 
 
 @inlined
-def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
+def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
     """A row joins a cluster (sign 1) or leaves it (-1)."""
     indptr, indices, counts = data
     clusters[0][k] += sign
@@ -117,7 +119,7 @@ def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
 
 
 @called
-def copy(source: Any, k: int, target: Any, slot: int) -> None:
+def copy(source: Arrays, k: int, target: Arrays, slot: int) -> None:
     """Cluster k of `source` becomes cluster `slot` of `target`."""
     target[0][slot], target[1][slot] = source[0][k], source[1][k]
     for w in range(source[2].shape[0]):
@@ -125,7 +127,7 @@ def copy(source: Any, k: int, target: Any, slot: int) -> None:
 
 
 @called
-def clear(clusters: Any, k: int) -> None:
+def clear(clusters: Arrays, k: int) -> None:
     """A free slot."""
     clusters[0][k] = clusters[1][k] = 0
     for w in range(clusters[2].shape[0]):
@@ -133,7 +135,7 @@ def clear(clusters: Any, k: int) -> None:
 
 
 @called
-def clear_first(clusters: Any, num: int) -> None:
+def clear_first(clusters: Arrays, num: int) -> None:
     """Slots k < num free."""
     clusters[0][:num] = 0
     clusters[1][:num] = 0
@@ -143,7 +145,7 @@ def clear_first(clusters: Any, num: int) -> None:
 
 
 @called
-def evidence(clusters: Any, k: int) -> float:
+def evidence(clusters: Arrays, k: int) -> float:
     """log of the probability of all rows of a cluster (but for the coefficients)."""
     table, prior = clusters[2], clusters[3][0]
     whole, total = prior * table.shape[0], 0.0
@@ -151,3 +153,99 @@ def evidence(clusters: Any, k: int) -> float:
         if table[w, k]:
             total += math.lgamma(prior + table[w, k]) - math.lgamma(prior)
     return total + math.lgamma(whole) - math.lgamma(whole + clusters[1][k])
+
+
+# -- compiled moves and densities of the probabilities θ_k of categories, kept as gamma numbers not yet divided
+#
+# `parameters` are those numbers, (categories, clusters), and the probabilities made of them.
+
+
+_FLOOR = 1e-300
+
+
+@called
+def advance(
+    parameters: Arrays,
+    clusters: Arrays,
+    scale: float,
+    reference: Arrays,
+    reference_scale: float,
+    num: int,
+    method: int,
+    step: float,
+    seed: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """The numbers of clusters k < num, in the categories `first` to `last`: shapes are a + scale * S_wk."""
+    gammas, shares, table, prior = parameters[0], parameters[1], clusters[2], clusters[3][0]
+    totals, others = clusters[1], reference[2]
+    plain = factors(max(step, 1e-300), 1.0)
+    for w in range(first, last):
+        s0, s1 = stream(seed[0], seed[1], uint64(w))
+        for k in range(num):
+            shape, wanted = prior + scale * table[w, k], prior + reference_scale * others[w, k]
+            pull = scale * totals[k] * shares[w, k]
+            s0, s1, gammas[w, k] = moved(s0, s1, gammas[w, k], shape, wanted, pull, method, step, plain)
+
+
+@called
+def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
+    """Sums over categories drawn anew, ~ Gamma(Va + n_k): nothing of θ, but of the present n_k."""
+    gammas, totals, prior = parameters[0], clusters[1], clusters[3][0]
+    for k in range(num):
+        s0, s1 = stream(seed[0], seed[1], uint64(gammas.shape[0] + k))
+        total = 0.0
+        for w in range(gammas.shape[0]):
+            total += gammas[w, k]
+        s0, s1, wanted = gamma(s0, s1, prior * gammas.shape[0] + totals[k])
+        if total > 0.0:
+            for w in range(gammas.shape[0]):
+                gammas[w, k] *= wanted / total
+
+
+@called
+def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
+    """A component from the prior."""
+    gammas, prior = parameters[0], clusters[3][0]
+    s0, s1 = stream(seed[0], seed[1], uint64(k))
+    for w in range(gammas.shape[0]):
+        s0, s1, gammas[w, k] = gamma(s0, s1, prior)
+
+
+@called
+def settle(parameters: Arrays, first: int, last: int) -> None:
+    """Probabilities of the clusters `first` to `last`."""
+    gammas, shares = parameters[0], parameters[1]
+    totals = np.zeros(last)
+    for w in range(gammas.shape[0]):
+        for k in range(first, last):
+            totals[uint64(k)] += gammas[uint64(w), uint64(k)]
+    for k in range(first, last):
+        totals[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
+    for w in range(gammas.shape[0]):
+        for k in range(first, last):
+            shares[uint64(w), uint64(k)] = gammas[uint64(w), uint64(k)] * totals[uint64(k)]
+    for k in range(first, last):
+        if totals[k] == 0.0 or totals[k] == np.inf:  # all underflowed: flat
+            for w in range(gammas.shape[0]):
+                shares[w, k] = 1.0 / gammas.shape[0]
+
+
+@called
+def density_by_logarithms(
+    row: int, data: Arrays, parameters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
+) -> None:
+    """Multiply weights[k], k < num, by f(x | θ_k), up to a factor: for long rows, and where products have become 0."""
+    indptr, indices, counts = data
+    shares, logs, highest = parameters[1], space[0], -np.inf
+    for k in range(num):
+        logs[k] = 0.0
+    for entry in range(indptr[row], indptr[row + 1]):
+        for k in range(num):
+            logs[k] += counts[entry] * math.log(max(shares[indices[entry], k], _FLOOR))
+    for k in range(num):
+        if weights[k] > 0.0:
+            highest = max(highest, logs[k])
+    for k in range(num):
+        weights[k] *= math.exp(min(0.0, logs[k] - highest))

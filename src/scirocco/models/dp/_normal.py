@@ -14,19 +14,21 @@ logarithm of the constant and a' + ½), then [κ, a] and b. All clusters of one 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import called, inlined
+from scirocco.diffusions.host._cir import factors, transition
+from scirocco.diffusions.host._gamma import gamma
+from scirocco.diffusions.host._random import called, inlined, normal, stream
+from scirocco.models.dp._common import GIBBS, Arrays
 
 _TOGETHER = 8  # factors that are multiplied before a logarithm is taken
 _HALF_LOG_PI = 0.5 * math.log(math.pi)
 
 
 @inlined
-def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
+def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray) -> None:
     """Multiply weights[k], k < num, by the density of a row in each cluster; up to a common factor."""
     values = data[0]
     means, rates, constants = clusters[3], clusters[4], clusters[5]
@@ -52,7 +54,7 @@ def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
 
 
 @called
-def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
+def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
     """A row joins a cluster (sign 1) or leaves it (-1)."""
     values = data[0]
     clusters[0][k] += sign
@@ -67,7 +69,7 @@ def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
 
 
 @called
-def follow(clusters: Any, k: int) -> None:
+def follow(clusters: Arrays, k: int) -> None:
     """What follows from the sums of a cluster."""
     sizes, sums, squares, means, rates, constants, prior, scale = clusters
     kappa, shape = prior[0] + sizes[k], prior[1] + 0.5 * sizes[k]
@@ -90,7 +92,7 @@ def _rate(scale: float, square: float, kappa: float, mean: float) -> float:
 
 
 @called
-def copy(source: Any, k: int, target: Any, slot: int) -> None:
+def copy(source: Arrays, k: int, target: Arrays, slot: int) -> None:
     """Cluster k of `source` becomes cluster `slot` of `target`."""
     target[0][slot] = source[0][k]
     for d in range(source[1].shape[0]):
@@ -99,7 +101,7 @@ def copy(source: Any, k: int, target: Any, slot: int) -> None:
 
 
 @called
-def clear(clusters: Any, k: int) -> None:
+def clear(clusters: Arrays, k: int) -> None:
     """A free slot."""
     clusters[0][k] = 0
     for d in range(clusters[1].shape[0]):
@@ -108,7 +110,7 @@ def clear(clusters: Any, k: int) -> None:
 
 
 @called
-def evidence(clusters: Any, k: int) -> float:
+def evidence(clusters: Arrays, k: int) -> float:
     """log of the density of all rows of a cluster."""
     sizes, sums, squares, prior, scale = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]
     kappa, shape = prior[0] + sizes[k], prior[1] + 0.5 * sizes[k]
@@ -123,3 +125,107 @@ def evidence(clusters: Any, k: int) -> float:
         rate = _rate(scale[d], squares[d, k], kappa, sums[d, k] / kappa)
         total += prior[1] * math.log(scale[d]) - shape * math.log(rate)
     return total
+
+
+# -- compiled moves and densities of means and precisions of clusters, the exact diffusions of a normal-gamma law
+#
+# `parameters` are means μ of centred rows, precisions τ, both (coordinates, clusters), and Σ_d ½ log(τ_d/2π).
+
+
+@called
+def advance(
+    parameters: Arrays,
+    clusters: Arrays,
+    scale: float,
+    reference: Arrays,
+    reference_scale: float,
+    num: int,
+    method: int,
+    step: float,
+    seed: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Coordinates `first` to `last` of clusters k < num, whose sums are scale times those of `clusters`.
+
+    With κ', μ', a', b' as in `_normal`: bτ follows a CIR process to Gamma(a'), μ an Ornstein-Uhlenbeck process to
+    N(μ', 1/(κ'τ)), both of unit rate over the time `step`; GIBBS draws from the limits.
+    """
+    means, precisions = parameters[0], parameters[1]
+    sizes, sums, squares, prior, rates = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]
+    ratio, length = factors(max(step, 1e-300), 1.0)
+    stays = 0.0 if method == GIBBS else math.exp(-step)
+    for d in range(first, last):
+        s0, s1 = stream(seed[0], seed[1], uint64(d))
+        for k in range(num):
+            kappa, shape = prior[0] + scale * sizes[k], prior[1] + 0.5 * scale * sizes[k]
+            mean = scale * sums[d, k] / kappa
+            rate = rates[d] + max(0.0, 0.5 * (scale * squares[d, k] - kappa * mean * mean))
+            if method == GIBBS:
+                s0, s1, g = gamma(s0, s1, shape)
+            else:
+                s0, s1, g = transition(s0, s1, precisions[d, k] * rate, shape, ratio, length)
+            precision = max(g / rate, 1e-300)
+            s0, s1, z = normal(s0, s1)
+            spread = math.sqrt((1.0 - stays * stays) / (kappa * precision))
+            # the old mean belongs to the old precision: what is standard normal of it is carried over
+            away = 0.0
+            if stays > 0.0:
+                away = (means[d, k] - mean) * math.sqrt(precisions[d, k] / precision)
+            means[d, k] = mean + away * stays + spread * z
+            precisions[d, k] = precision
+
+
+@called
+def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
+    """Nothing is left over in these parameters."""
+
+
+@called
+def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
+    """A component from the prior."""
+    means, precisions = parameters[0], parameters[1]
+    prior, rates = clusters[6], clusters[7]
+    s0, s1 = stream(seed[0], seed[1], uint64(k))
+    for d in range(means.shape[0]):
+        s0, s1, g = gamma(s0, s1, prior[1])
+        s0, s1, z = normal(s0, s1)
+        precisions[d, k] = max(g / rates[d], 1e-300)
+        means[d, k] = z / math.sqrt(prior[0] * precisions[d, k])
+
+
+@called
+def settle(parameters: Arrays, first: int, last: int) -> None:
+    """Constants of the clusters `first` to `last`."""
+    precisions, constants = parameters[1], parameters[2]
+    for k in range(first, last):
+        total = 0.0
+        for d in range(precisions.shape[0]):
+            total += 0.5 * math.log(precisions[d, k] / (2.0 * math.pi))
+        constants[k] = total
+
+
+@called
+def density(
+    row: int, data: Arrays, parameters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
+) -> None:
+    """Multiply weights[k], k < num, by f(x | μ_k, τ_k); up to a common factor."""
+    values = data[0]
+    means, precisions, constants = parameters
+    logs, highest, total = space[1], -np.inf, 0.0
+    for k in range(num):
+        logs[uint64(k)] = 0.0
+    for d in range(values.shape[1]):
+        x = values[uint64(row), uint64(d)]
+        for k in range(num):
+            away = x - means[uint64(d), uint64(k)]
+            logs[uint64(k)] += precisions[uint64(d), uint64(k)] * (away * away)
+    for k in range(num):
+        logs[k] = constants[k] - 0.5 * logs[k]
+        if weights[k] > 0.0:
+            highest = max(highest, logs[k])
+    for k in range(num):
+        if weights[k] > 0.0:
+            weights[k] *= math.exp(min(0.0, logs[k] - highest))
+            total += weights[k]
+    space[0, 0] = total

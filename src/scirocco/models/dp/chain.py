@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
+from scirocco.data.arrays import ArraySource
 from scirocco.errors import SciroccoWarning
+from scirocco.models import fits
 from scirocco.models.dp.collapsed import SETTLED, Collapsed
 from scirocco.models.dp.compiled import order_kernels
-from scirocco.models.dp.settings import Settings
+from scirocco.models.dp.families import Family, Gaussian, GaussianFamily, Multinomial, MultinomialFamily
+from scirocco.models.dp.rows import Array, CountRows, RealRows, Rows
+from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.models.dp.slices import Slices
+from scirocco.models.fits.chains import MixturePurpose
+from scirocco.run.encoding import decode, encode
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    from scirocco.models.dp.sharded import Shards
 
-_STREAMS = 16  # purposes of random numbers, in a step; slices use the first seven
-_DRAW, _ROWS, _REFRESH = 8, 9, 10
+_STREAMS = 16  # purposes of random numbers in a step, see `MixturePurpose`
 _CHUNK = 16  # neighbours that stay together in batches: their labels are a line of a processor's cache
 _MANY_ROWS = 4096
 
@@ -39,14 +48,20 @@ class MixtureChain:
     """
 
     def __init__(
-        self, rows: Any, family: Any, settings: Settings, seed: int, chain: int, labelling: Any = None
+        self,
+        rows: Rows,
+        family: Family[Any],
+        settings: Settings,
+        seed: int,
+        chain: int,
+        labelling: Shards | None = None,
     ):
         self.family, self.settings = family, settings
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.step = 0
         self.num_rows: int = rows.num_rows
-        rng = np.random.default_rng([self.seed, _ROWS])
-        self.engine: Any
+        rng = np.random.default_rng([self.seed, MixturePurpose.ROWS])
+        self.engine: Collapsed | Slices
         if settings.sampler == "collapsed":
             self.engine = Collapsed(rows, family, settings, rng)
         else:
@@ -64,13 +79,13 @@ class MixtureChain:
         steps_a_pass = -(-num // self.settings.batch_size)
         number, place = divmod(self.step, steps_a_pass)
         begin, end = place * num // steps_a_pass, (place + 1) * num // steps_a_pass
-        batch = self._rows(begin, end - begin, number, _ROWS)
+        batch = self._rows(begin, end - begin, number, MixturePurpose.ROWS)
         if isinstance(self.engine, Collapsed):
             self.engine.step(batch, self._words(0), passes=number, pass_ended=place == steps_a_pass - 1)
             return
         refresh = None
         if self.settings.sampler == "scir_cv" and self.step % self.settings.refresh_every == 0:
-            refresh = self._rows(0, self.settings.refresh_size, self.step, _REFRESH)
+            refresh = self._rows(0, self.settings.refresh_size, self.step, MixturePurpose.REFRESH)
         self.engine.step(batch, self._words, refresh, self.step)
 
     def _rows(self, first: int, count: int, order: int, purpose: int) -> Array:
@@ -92,7 +107,7 @@ class MixtureChain:
 
     def kept(self) -> tuple[dict[str, Array], dict[str, float]]:
         """A posterior draw: clusters by falling weight, then empty places; and numbers that go with it."""
-        rng = np.random.default_rng(list(self._words(_DRAW)))
+        rng = np.random.default_rng(list(self._words(MixturePurpose.DRAW)))
         weights, rest, parameters = self.engine.draw(rng)
         capacity = self.settings.keep_clusters
         order = np.argsort(-weights, kind="stable")[:capacity]
@@ -119,12 +134,12 @@ class MixtureChain:
                 stacklevel=2,
             )
 
-    def take_in(self, rows: Any) -> None:
+    def take_in(self, rows: Rows) -> None:
         """Further rows, without labels: one pass over them, and over as many that were there."""
         assert isinstance(self.engine, Collapsed)
         before, self.num_rows = self.num_rows, self.num_rows + rows.num_rows
         self.engine.take_in(rows)
-        rng = np.random.default_rng(list(self._words(_REFRESH)))
+        rng = np.random.default_rng(list(self._words(MixturePurpose.REFRESH)))
         fresh = before + rng.permutation(rows.num_rows)
         size = self.settings.batch_size
         for first in range(0, len(fresh), size):
@@ -144,7 +159,89 @@ class MixtureChain:
         self.step = int(state["steps"][0])
 
 
-def _padded(values: Array, capacity: int, dtype: Any) -> Array:
+def _padded(values: Array, capacity: int, dtype: type[np.floating]) -> Array:
     out = np.zeros((capacity, *values.shape[1:]), dtype)
     out[: len(values)] = values
     return out
+
+
+# -- A mixture on disk: what a store holds besides draws
+
+
+_LARGE = 2**30
+KIND = fits.Kind("DPMixture", "a Dirichlet-process mixture", "dp")
+_BASES = {"Multinomial": Multinomial, "Gaussian": Gaussian}
+
+
+def spec(family: Family[Any], settings: Settings) -> fits.Spec:
+    """What one draw leaves."""
+    num = settings.keep_clusters
+    parameters = {name: (num, *shape) for name, shape in family.shapes().items()}
+    stats = dict.fromkeys(("num_clusters", "concentration", "passes"), ())
+    shapes = {"weights": (num,), "rest": (), **parameters}
+    return fits.Spec(
+        {name: jax.ShapeDtypeStruct(shape, family.dtype) for name, shape in shapes.items()},
+        {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in stats.items()},
+    )
+
+
+def warn_if_large(fit: fits.Fit) -> None:
+    """Draws that are kept in memory hold room for many clusters."""
+    each = sum(np.dtype(leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in fit.spec.draws.values())
+    total = each * fit.num_samples * fit.num_chains
+    if total > _LARGE:
+        warnings.warn(
+            f"the draws will take {total / 2**30:.1f} GiB of memory: {fit.num_chains} × {fit.num_samples} of "
+            f"{each / 2**20:.0f} MiB. Give fewer `keep_clusters` or `num_samples`, or a `store`.",
+            SciroccoWarning,
+            stacklevel=3,
+        )
+
+
+def fingerprint(family: Family[Any], rows: Rows) -> str:
+    """Of the data."""
+    if isinstance(rows, RealRows):
+        return ArraySource({"values": rows.values}).fingerprint()
+    parts = [ArraySource({"part": part}).fingerprint() for part in rows.data]
+    return "-".join([str(family.width), *parts])
+
+
+def extra(params: dict[str, Any], family: Family[Any], judges: Rows) -> dict[str, Any]:
+    """What is needed to come back: arguments, the base measure, rows by which clusters are compared."""
+    arrays = {name: encode(value) for name, value in judges._asdict().items()}
+    return {
+        "params": {name: _written(value) for name, value in params.items()},
+        "family": family.as_json(),
+        "judges": arrays,
+    }
+
+
+def opened(written: dict[str, Any]) -> tuple[dict[str, Any], Family[Any], Rows]:
+    """Arguments, family and rows again."""
+    params = {name: _read(value, name) for name, value in written["params"].items()}
+    kind = {**written["family"]}
+    name = kind.pop("kind")
+    arrays = {key: decode(value, key) for key, value in written["judges"].items()}
+    if name == "multinomial":
+        parts: Any = [np.asarray(arrays[key]) for key in ("indptr", "indices", "counts")]
+        rows: Any = CountRows(parts[0], parts[1], parts[2], int(arrays["width"]))
+        return params, MultinomialFamily(**kind), rows
+    known: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in kind.items()}
+    return params, GaussianFamily(**known), RealRows(np.asarray(arrays["values"]))
+
+
+def _written(value: object) -> Any:
+    """`encode`, which does not know base measures or priors."""
+    if type(value).__name__ in _BASES and dataclasses.is_dataclass(value):
+        fields = dataclasses.asdict(value)  # type: ignore[arg-type]
+        return {"base": type(value).__name__, "fields": {name: encode(part) for name, part in fields.items()}}
+    if isinstance(value, np.generic):
+        value = value.item()
+    return encode(tuple(value) if isinstance(value, Gamma) else value)
+
+
+def _read(written: object, name: str) -> Any:
+    if isinstance(written, dict) and "base" in written:
+        fields = {key: decode(value, key) for key, value in written["fields"].items()}
+        return _BASES[written["base"]](**fields)
+    return decode(written, name)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.models import fits
-from scirocco.models.dp import prediction, saved, sharded
+from scirocco.models.dp import chain as chains
+from scirocco.models.dp import prediction, sharded
 from scirocco.models.dp import settings as given
 from scirocco.models.dp.chain import MixtureChain
+from scirocco.models.dp.families import Family, Gaussian, Multinomial
 from scirocco.models.dp.results import Results
+from scirocco.models.dp.rows import Rows, Table
 from scirocco.models.dp.settings import Settings
-from scirocco.run.progress import Callback
+from scirocco.models.fits.conventions import StepSize, new_names
+from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
 
 _DEFAULT_EPOCHS = 100  # at least; few rows have more, up to so many labels drawn, and at most a thousand
@@ -61,10 +65,12 @@ class DPMixture(fits.Conventions, Results):
         "collapsed": proposals a pass to split or merge whole clusters.
     keep_clusters
         The clusters that a draw keeps, the largest first. It does not bound the chain.
-    num_draws
-        Posterior draws kept in each chain.
-    discard
-        The share of a run that is burn-in.
+    num_samples
+        Posterior draws kept in each chain; a short run gives fewer.
+    num_burnin
+        The burn-in, from which no draw is kept: a number of steps (int), or a share of the run (float below 1).
+    thin
+        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
     num_chains, seed, num_threads
         Independent chains; the same seed gives the same draws whatever `num_threads` is.
 
@@ -92,29 +98,33 @@ class DPMixture(fits.Conventions, Results):
     """
 
     run_: Run | None
-    _training: Any
+    _training: Rows
     """Rows of the last fit."""
     _online: list[MixtureChain]
     """Chains of `partial_fit`."""
     _latest: list[list[Any]]
 
+    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+
+    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
-        base: Any = "multinomial",
+        base: str | Multinomial | Gaussian = "multinomial",
         *,
         sampler: str = "collapsed",
-        concentration: Any = (1.0, 1.0),
+        concentration: float | tuple[float, float] = (1.0, 1.0),
         batch_size: int = 1000,
         counts: str = "auto",
-        step_size: Any = None,
-        stick_step_size: Any = None,
+        step_size: StepSize = None,
+        stick_step_size: StepSize = None,
         refresh_every: int = 5,
         refresh_size: int = 5000,
         initial_clusters: int | None = None,
         split_merge: int = 5,
         keep_clusters: int = 100,
-        num_draws: int = 50,
-        discard: float = 0.5,
+        num_samples: int = 50,
+        num_burnin: float = 0.5,
+        thin: int | None = None,
         num_chains: int = 1,
         seed: int = 0,
         num_threads: int | None = None,
@@ -128,7 +138,8 @@ class DPMixture(fits.Conventions, Results):
             split_merge,
             keep_clusters,
         )
-        self.num_draws, self.discard, self.num_chains = num_draws, discard, num_chains
+        self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
+        self.num_chains = num_chains
         self.seed, self.num_threads = seed, num_threads
 
     @classmethod
@@ -138,19 +149,19 @@ class DPMixture(fits.Conventions, Results):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Table,
+        y: object = None,
         *,
         num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
-        validation: Any = None,
+        validation: Table | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
-        client: Any = None,
+        client: object = None,
         num_shards: int | None = None,
     ) -> DPMixture:
         """Draw clusters given rows.
@@ -163,7 +174,8 @@ class DPMixture(fits.Conventions, Results):
         y
             Ignored.
         num_steps, num_epochs, max_seconds
-            One of them; a hundred passes by default, up to a thousand if rows are few.
+            One of them: the length of the run, burn-in included. By default `num_samples` times `thin` steps after the
+            burn-in if `thin` is given, else a hundred passes, up to a thousand if rows are few.
         validation
             Rows to score while the chains run: the mean of their `log_predictive` given the latest draw is shown and
             kept in `run_.scores`.
@@ -188,10 +200,11 @@ class DPMixture(fits.Conventions, Results):
             num_rows=rows.num_rows,
             batch_size=settings.batch_size,
             default_epochs=min(1000, max(_DEFAULT_EPOCHS, _DEFAULT_LABELS // rows.num_rows)),
+            planned_steps=fits.planned_steps(*self._draws_wanted()),
         )
         fit = self._fit(family, everything, rows, settings, length)
         if store is None:
-            saved.warn_if_large(fit)
+            chains.warn_if_large(fit)
         watch = () if validation is None else (_watcher(family, family.rows(validation)),)
         judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
         with sharded.labelling_on(client, num_shards, rows, family, settings.sampler, store) as labelling:
@@ -202,7 +215,7 @@ class DPMixture(fits.Conventions, Results):
                 overwrite=overwrite,
                 callbacks=(*callbacks, *watch),
                 progress=progress,
-                extra=saved.extra(self.get_params(), family, judges),
+                extra=chains.extra(self.get_params(), family, judges),
             )
         if run.draws is None:
             if run.status == "interrupted":
@@ -214,23 +227,23 @@ class DPMixture(fits.Conventions, Results):
         self.__dict__.pop("_online", None)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
+    def fit_predict(self, X: Table, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `predict` of the same rows."""
         labels: np.ndarray = self.fit(X, y, **options).predict(X)
         return labels
 
-    def partial_fit(self, X: Any, y: Any = None) -> DPMixture:
+    def partial_fit(self, X: Table, y: object = None) -> DPMixture:
         """Go on with some more rows; with sampler="collapsed".
 
         The rows join those of earlier calls, which are remembered (and copied once a call): what is drawn tends to the
         posterior of all of them. A call draws each of its own labels once, and as many of the others; the first makes
         twenty passes, and settles a base measure that follows the data. After a call the clusters as they are then join
-        the last `num_draws` draws. `fit` begins anew, and so does the first call after it.
+        the last `num_samples` draws. `fit` begins anew, and so does the first call after it.
         """
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
         online: list[MixtureChain] | None = getattr(self, "_online", None)
-        family: Any = self._family if online is not None else given.base(self.base).resolve(X)
+        family: Family[Any] = self._family if online is not None else given.base(self.base).resolve(X)
         new = family.rows(X)
         if online is not None and not family.informative(new).size:
             return self
@@ -245,7 +258,7 @@ class DPMixture(fits.Conventions, Results):
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
             self._judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
-        kept = _checks.positive_int(self.num_draws, "num_draws")
+        kept = _checks.positive_int(self.num_samples, "num_samples")
         for chain, latest in zip(online, self._latest, strict=True):
             latest.append(chain.kept())
             del latest[:-kept]
@@ -257,11 +270,16 @@ class DPMixture(fits.Conventions, Results):
         self._settle(draws, stats, family, self._judges)
         return self
 
-    def chain(self, X: Any, chain: int = 0) -> MixtureChain:
+    def chain(self, X: Table, chain: int = 0) -> MixtureChain:
         """A chain of these settings, for those who drive it themselves; its rows are in a random order."""
         family = given.base(self.base).resolve(X)
         rows = self._shuffled(family, family.rows(X))
         return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
+
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ's container: clusters by falling weight, so cluster k is not the same in all draws."""
+        self._check_fitted()
+        return fits.to_arviz(chains.KIND, self.run_, self._draws, self._stats)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
@@ -269,15 +287,15 @@ class DPMixture(fits.Conventions, Results):
         """Write the fitted model: draws as a Zarr group, settings, the base measure; never pickles, never code."""
         self._check_fitted()
         configuration = {"sampler": self.sampler, "family": self._family.as_json()}
-        extra = saved.extra(self.get_params(), self._family, self._judges)
-        fits.save(saved.KIND, self._draws, self._stats, configuration, extra, path, overwrite)
+        extra = chains.extra(self.get_params(), self._family, self._judges)
+        fits.save(chains.KIND, self._draws, self._stats, configuration, extra, path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DPMixture:
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
-        loaded = fits.load(saved.KIND, path)
-        params, family, judges = saved.opened(loaded.extra)
-        model = cls(**params)
+        loaded = fits.load(chains.KIND, path)
+        params, family, judges = chains.opened(loaded.extra)
+        model = cls(**new_names(params, cls._renamed, warn=False))
         model.run_ = None
         model._settle(loaded.draws, loaded.stats, family, judges)
         return model
@@ -285,33 +303,39 @@ class DPMixture(fits.Conventions, Results):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _fit(
-        self, family: Any, everything: Any, rows: Any, settings: Settings, length: fits.Length
+        self, family: Family[Any], everything: Rows, rows: Rows, settings: Settings, length: fits.Length
     ) -> fits.Fit:
+        num_samples, num_burnin, thin = self._draws_wanted()
         return fits.Fit(
-            saved.KIND,
+            chains.KIND,
             {**settings.as_json(), "family": family.as_json()},
-            lambda: saved.fingerprint(family, everything),
+            lambda: chains.fingerprint(family, everything),
             rows.num_rows,
-            saved.spec(family, settings),
+            chains.spec(family, settings),
             lambda: self._chains(rows, family, settings),
             _checks.positive_int(self.num_chains, "num_chains"),
-            _checks.positive_int(self.num_draws, "num_draws"),
+            num_samples,
             _checks.positive_int(self.seed, "seed", minimum=0),
             length,
-            fits.check_discard(self.discard),
+            num_burnin,
+            thin,
             capacity=8,
         )
 
+    def _draws_wanted(self) -> tuple[int, float, int | None]:
+        """`num_samples`, `num_burnin` and `thin`, checked."""
+        return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
+
     def _chains(
-        self, rows: Any, family: Any, settings: Settings, labelling: Any = None
+        self, rows: Rows, family: Family[Any], settings: Settings, labelling: sharded.Shards | None = None
     ) -> list[MixtureChain]:
         number = _checks.positive_int(self.num_chains, "num_chains")
         return [MixtureChain(rows, family, settings, self.seed, chain, labelling) for chain in range(number)]
 
-    def _settings(self, family: Any, rows: Any) -> Settings:
+    def _settings(self, family: Family[Any], rows: Rows) -> Settings:
         return given.resolve(self.get_params(), family.kind, rows.num_rows)
 
-    def _shuffled(self, family: Any, rows: Any) -> Any:
+    def _shuffled(self, family: Family[Any], rows: Rows) -> Rows:
         """The rows that say something, in a random order."""
         chosen = family.informative(rows)
         if not chosen.size:
@@ -322,8 +346,8 @@ class DPMixture(fits.Conventions, Results):
         return rows.take(chosen[rng.permutation(chosen.size)])
 
 
-def _watcher(family: Any, rows: Any) -> Callback:
-    def watch(report: Any) -> dict[str, float] | None:
+def _watcher(family: Family[Any], rows: Rows) -> Callback:
+    def watch(report: Report) -> dict[str, float] | None:
         if report.draws is None or not report.draws["rest"].shape[1]:
             return None
         draw = {name: np.asarray(values[0, -1]) for name, values in report.draws.items()}

@@ -19,19 +19,24 @@ size.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
-from scirocco.models.dp import concentration
 from scirocco.models.dp.compiled import collapsed_kernels, row_kernels
 from scirocco.models.dp.compiled import slice_kernels as kernels
-from scirocco.models.dp.settings import Settings
-from scirocco.models.dp.step_sizes import StepSizes
+from scirocco.models.dp.families import Family
+from scirocco.models.dp.rows import Array, Rows
+from scirocco.models.dp.settings import Gamma, Settings, first_concentration
+from scirocco.samplers.schedules import Schedule
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    from scirocco.models.dp.sharded import Shards
 
 _METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
@@ -56,14 +61,19 @@ class Slices:
     """
 
     def __init__(
-        self, rows: Any, family: Any, settings: Settings, rng: np.random.Generator, labelling: Any = None
+        self,
+        rows: Rows,
+        family: Family[Any],
+        settings: Settings,
+        rng: np.random.Generator,
+        labelling: Shards | None = None,
     ):
         self.family, self.settings, self._labelling = family, settings, labelling
         self.data = family.kernel_data(rows)
         self.keeps = settings.counts == "kept"
-        self.alpha = concentration.start(settings.concentration)
+        self.alpha = first_concentration(settings.concentration)
         prior = settings.concentration
-        self._prior = np.array(prior if isinstance(prior, concentration.Gamma) else (0.0, 1.0))
+        self._prior = np.array(prior if isinstance(prior, Gamma) else (0.0, 1.0))
         self._steps = [
             None if schedule is None else StepSizes(schedule)
             for schedule in (settings.stick_step_size, settings.step_size)
@@ -110,7 +120,9 @@ class Slices:
                     new[..., : old.shape[-1]] = old
         self.sticks[:capacity], self.weights[:capacity] = before[3:]
 
-    def step(self, batch: Array, words: Any, refresh: Array | None, step_number: int) -> None:
+    def step(
+        self, batch: Array, words: Callable[[int], tuple[int, int]], refresh: Array | None, step_number: int
+    ) -> None:
         """One step; `words(purpose)` are seeds, `refresh` the rows of a new reference of SCIR-CV, if it is time."""
         seeds = np.array([words(purpose) for purpose in range(7)], np.uint64)
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
@@ -144,7 +156,12 @@ class Slices:
         self._label(batch, bounds, known, seeds[6])
 
     def _move_components(
-        self, scale: float, reference: Any, reference_scale: float, how: tuple[int, float], seed: Array
+        self,
+        scale: float,
+        reference: tuple[Array, ...],
+        reference_scale: float,
+        how: tuple[int, float],
+        seed: Array,
     ) -> None:
         """Parameters given labels."""
         num, coordinates = self.num, self.family.width
@@ -225,3 +242,26 @@ class Slices:
         for name, some in parts.items():
             for place, part in enumerate(some):
                 part[...] = state[f"{name}{place}"]
+
+
+# -- step sizes on the host
+
+
+_AHEAD = 1024
+
+
+class StepSizes:
+    """Numbers of a schedule, many at a time: a call of one costs as much as a whole step of a chain."""
+
+    def __init__(self, schedule: Schedule):
+        self.schedule = schedule
+        self._first, self._known = -1, np.empty(0)
+
+    def __call__(self, step: int) -> float:
+        """The step size of a step."""
+        block, place = divmod(step, _AHEAD)
+        if block != self._first:
+            numbers = jnp.arange(block * _AHEAD, (block + 1) * _AHEAD)
+            values: Any = jax.vmap(self.schedule)(numbers)
+            self._first, self._known = block, np.asarray(values, np.float64)
+        return float(self._known[place])

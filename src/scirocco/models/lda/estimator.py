@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.models import fits
-from scirocco.models.lda import fitting, prediction, saved, sharded
+from scirocco.models.fits.conventions import StepSize, new_names
+from scirocco.models.lda import chain as chains
+from scirocco.models.lda import prediction, sharded
 from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.corpus import Corpus, as_corpus
+from scirocco.models.lda.corpus import Corpus, Documents, as_corpus
+from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback
+from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
+from scirocco.types import PyTree
 
 _MANY = 1 << 40
 
@@ -64,7 +69,7 @@ class LDA(fits.Conventions, Results):
     step_size
         h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the sampler's own unit; not
         used with memory. By default SCIR's schedule, and for the others as long a step as the corpus allows
-        (`scirocco.models.lda.steps`).
+        (`scirocco.models.lda.stochastic_chain`).
     refresh_every, refresh_size
         SCIR-CV: steps between two references, and documents for each.
     options
@@ -72,10 +77,13 @@ class LDA(fits.Conventions, Results):
     learn_alpha, learn_beta
         With memory: draw α (one for each topic) and β as well, given Gamma(1, 1) priors; `alpha` and `beta` are where
         they begin.
-    num_draws
-        Posterior draws kept in each chain.
-    discard
-        The share of a run that is burn-in.
+    num_samples
+        Posterior draws kept in each chain; a short run gives fewer.
+    num_burnin
+        The burn-in, from which no draw is kept: a number of steps (int), or a share of the run (float below 1). The
+        growth, and one pass after it, always belong to it.
+    thin
+        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
     num_chains, seed, num_threads
         Independent chains; the same seed gives the same draws whatever `num_threads` is.
 
@@ -100,11 +108,14 @@ class LDA(fits.Conventions, Results):
     ((2, 4), True)
     """
 
+    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+
+    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         num_topics: int = 100,
         *,
-        alpha: Any = 0.1,
+        alpha: ArrayLike = 0.1,
         beta: float = 0.05,
         sampler: str = "scir",
         memory: str = "auto",
@@ -112,16 +123,17 @@ class LDA(fits.Conventions, Results):
         local: str = "auto",
         sweeps: int | None = None,
         burn_in: int | None = None,
-        growth: Any = "auto",
+        growth: str | Sequence[tuple[int, int]] | None = "auto",
         spare_topics: int | None = None,
-        step_size: Any = None,
+        step_size: StepSize = None,
         refresh_every: int = 5,
         refresh_size: int = 1000,
         options: dict[str, Any] | None = None,
         learn_alpha: bool = False,
         learn_beta: bool = False,
-        num_draws: int = 20,
-        discard: float = 0.5,
+        num_samples: int = 20,
+        num_burnin: float = 0.5,
+        thin: int | None = None,
         num_chains: int = 1,
         seed: int = 0,
         num_threads: int | None = None,
@@ -131,8 +143,8 @@ class LDA(fits.Conventions, Results):
         self.sweeps, self.burn_in, self.growth, self.spare_topics = sweeps, burn_in, growth, spare_topics
         self.step_size, self.refresh_every, self.refresh_size = step_size, refresh_every, refresh_size
         self.options, self.learn_alpha, self.learn_beta = options, learn_alpha, learn_beta
-        self.num_draws, self.discard, self.num_chains = num_draws, discard, num_chains
-        self.seed, self.num_threads = seed, num_threads
+        self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
+        self.num_chains, self.seed, self.num_threads = num_chains, seed, num_threads
 
     @classmethod
     def preset(cls, name: str, num_topics: int = 100, **changes: Any) -> LDA:
@@ -141,20 +153,20 @@ class LDA(fits.Conventions, Results):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Documents | DocumentStream,
+        y: object = None,
         *,
-        vocabulary: Any = None,
+        vocabulary: Vocabulary = None,
         num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
-        validation: Any = None,
+        validation: Documents | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
-        client: Any = None,
+        client: object = None,
         num_shards: int | None = None,
         steps_per_exchange: int = 1,
     ) -> LDA:
@@ -170,7 +182,8 @@ class LDA(fits.Conventions, Results):
         vocabulary
             The words in the order of their ids.
         num_steps, num_epochs, max_seconds
-            One of them; twenty passes by default. Passes are over all documents, after the growth.
+            One of them: the length of the run, burn-in included. Passes (epochs) are over all documents, after the
+            growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is given, else 20 passes.
         validation
             Documents to score while the chains run: their perplexity is shown and kept in `run_.scores`.
         store, resume, overwrite, callbacks, progress
@@ -192,23 +205,23 @@ class LDA(fits.Conventions, Results):
         corpus = X if isinstance(X, DocumentStream) else as_corpus(X, vocabulary)
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
-        length = fitting.check_length(
-            num_steps, num_epochs, max_seconds, corpus.num_documents, settings.batch_size, settings.growth
+        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
+        length = chains.check_length(
+            num_steps, num_epochs, max_seconds, corpus.num_documents, settings, wanted
         )
-        task = fitting.Task(
+        task = chains.Task(
             corpus,
             settings,
             _checks.positive_int(self.num_chains, "num_chains"),
-            _checks.positive_int(self.num_draws, "num_draws"),
             _checks.positive_int(self.seed, "seed", minimum=0),
             length,
-            fits.check_discard(self.discard),
+            *wanted,
             self.growth,
         )
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
-            self.run_ = fitting.fit(
+            self.run_ = chains.fit(
                 task._replace(counting=counting),
                 store=store,
                 resume=resume,
@@ -224,12 +237,17 @@ class LDA(fits.Conventions, Results):
         return self
 
     def partial_fit(
-        self, X: Any, y: Any = None, *, vocabulary: Any = None, total_documents: int | None = None
+        self,
+        X: Documents,
+        y: object = None,
+        *,
+        vocabulary: Vocabulary = None,
+        total_documents: int | None = None,
     ) -> LDA:
         """Go on with some more documents, without memory; `total_documents` is the size of the corpus they come from.
 
         Documents are seen once, in batches of at most `batch_size`. After each call the topics as they are then join
-        the last `num_draws` draws. `fit` begins anew, and so does the first call after it.
+        the last `num_samples` draws. `fit` begins anew, and so does the first call after it.
         """
         known = self._known() if hasattr(self, "n_features_in_") else vocabulary
         corpus = as_corpus(X, known)
@@ -241,7 +259,7 @@ class LDA(fits.Conventions, Results):
         chains: list[TopicChain] = self._online
         self._seen += corpus.num_documents
         total = max(self._seen, total_documents or 0)
-        kept = _checks.positive_int(self.num_draws, "num_draws")
+        kept = _checks.positive_int(self.num_samples, "num_samples")
         for chain, latest in zip(chains, self._latest, strict=True):
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
@@ -252,23 +270,34 @@ class LDA(fits.Conventions, Results):
         self._settle(corpus.vocabulary, corpus.vocabulary_size, chains[0].settings)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
+    def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
         shares: np.ndarray = self.fit(X, y, **options).transform(X)
         return shares
+
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ's container; the topics of all chains in the order of the first."""
+        self._check_fitted()
+        shape = self._draws.shape
+        draws = {"topics": np.stack([self._draw(n) for n in range(self._num_draws)]).reshape(shape)}
+        stats = dict(self._stats)
+        if "alpha" in stats:
+            stats["alpha"] = self._aligned(stats["alpha"])
+        return fits.to_arviz(chains.KIND, self.run_, draws, stats)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model: draws as a Zarr group, settings and vocabulary; never pickles, never code."""
         self._check_fitted()
-        saved.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
+        chains.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LDA:
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
-        loaded = saved.load(path)
-        model = cls(**{name: decode(value, name) for name, value in loaded.extra["params"].items()})
+        loaded = chains.load(path)
+        params = {name: decode(value, name) for name, value in loaded.extra["params"].items()}
+        model = cls(**new_names(params, cls._renamed, warn=False))
         model.run_ = None
         model._keep({"topics": loaded.draws}, loaded.stats)
         words = tuple(loaded.extra["vocabulary"]) if loaded.extra["vocabulary"] else None
@@ -284,20 +313,22 @@ class LDA(fits.Conventions, Results):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _keep(self, draws: Any, stats: dict[str, Any]) -> None:
+    def _keep(self, draws: PyTree, stats: dict[str, Any]) -> None:
         self._draws = np.empty((1, 0, 1, 1)) if draws is None else draws["topics"]
         self._stats = {name: np.asarray(value) for name, value in stats.items()}
 
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)
 
-    def _watcher(self, validation: Any, corpus: Corpus | DocumentStream, settings: Settings) -> Callback:
+    def _watcher(
+        self, validation: Documents, corpus: Corpus | DocumentStream, settings: Settings
+    ) -> Callback:
         known = corpus.vocabulary or corpus.vocabulary_size
         seen, hidden = prediction.split(all_rows(as_corpus(validation, known)))
         prediction.check_hidden(hidden)
         how = fold_in(settings.alpha, settings.num_threads, self.seed)
 
-        def watch(report: Any) -> dict[str, float] | None:
+        def watch(report: Report) -> dict[str, float] | None:
             if report.draws is None or not report.draws["topics"].shape[1]:
                 return None
             return {"perplexity": prediction.perplexity(seen, hidden, report.draws["topics"][0, -1:], how)}
