@@ -7,7 +7,17 @@ import importlib
 from typing import Any
 
 # `_interrupt` comes first: the others import JAX, which takes seconds
-from scirocco import _interrupt, data, diffusions, errors, reducers, simplex, transforms  # noqa: F401
+from scirocco import (  # noqa: F401
+    _interrupt,
+    data,
+    diffusions,
+    errors,
+    estimators,
+    reducers,
+    samplers,
+    simplex,
+    transforms,
+)
 from scirocco._version import __version__
 from scirocco.estimators import (
     SAGA,
@@ -85,6 +95,7 @@ __all__ = [
     "diffusions",
     "empirical_fisher",
     "errors",
+    "estimators",
     "from_numpyro",
     "load",
     "models",
@@ -92,6 +103,7 @@ __all__ = [
     "report",
     "resume",
     "sample",
+    "samplers",
     "schedules",
     "sgmcmc",
     "simplex",

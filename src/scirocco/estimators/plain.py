@@ -9,8 +9,15 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import SAMPLING, AllRows, Batching, batching
 from scirocco.data.unequal import StratifiedRows, WeightedRows
 from scirocco.errors import InvalidTypeError
-from scirocco.estimators import noise as _noise
-from scirocco.estimators.base import Context, Estimate, Estimator, Summand, estimate_from_rows, full_sum
+from scirocco.estimators.base import (
+    Context,
+    Estimate,
+    Estimator,
+    Summand,
+    estimate_from_rows,
+    full_sum,
+    none_at_all,
+)
 from scirocco.types import Params, PyTree
 
 
@@ -46,7 +53,7 @@ class Full(Estimator):
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
         """The sum itself."""
-        return Estimate(total, _noise.none_at_all(total, position, kind)), memory
+        return Estimate(total, none_at_all(total, position, kind)), memory
 
 
 @pytree_dataclass

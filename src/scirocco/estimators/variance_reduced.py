@@ -18,14 +18,15 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import SAMPLING, Batch, Batching, batching
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.estimators import noise as _noise
 from scirocco.estimators.base import (
     Context,
     Estimate,
     Estimator,
     Prepared,
     Summand,
+    covariance,
     full_sum,
+    none_at_all,
     weighted_sum,
 )
 from scirocco.estimators.mode import find_mode
@@ -59,7 +60,7 @@ def _centred_estimate(
     here, there = summand.each(position, batch.rows, key), summand.each(memory.centre, batch.rows, key)
     differences = _tree.subtract(here, there)
     total = _tree.add(memory.total, weighted_sum(differences, batch))
-    return Estimate(total, _noise.covariance(differences, batch, kind))
+    return Estimate(total, covariance(differences, batch, kind))
 
 
 @pytree_dataclass
@@ -244,7 +245,7 @@ class SVRG(Estimator):
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
         """The centre moves here, where the estimate is exact."""
-        noise = None if kind == "none" else _noise.none_at_all(total, position, kind)
+        noise = None if kind == "none" else none_at_all(total, position, kind)
         return Estimate(total, noise), CentredMemory(position, total)
 
 
@@ -320,7 +321,7 @@ class SAGA(Estimator):
         old = jax.tree.map(lambda table: table[batch.index], memory.table)
         change = _tree.subtract(new, old)
         total = _tree.add(memory.total, weighted_sum(change, batch))
-        covariance = None if noise == "none" else _noise.covariance(change, batch, noise)
+        spread = None if noise == "none" else covariance(change, batch, noise)
         assert batch.index is not None
         if self.sampling == "with_replacement":
             once = _first_occurrence(batch.index)
@@ -328,7 +329,7 @@ class SAGA(Estimator):
         # `add`, not `set`: the compiler copies the whole table for the latter
         table = jax.tree.map(lambda t, v: t.at[batch.index].add(v), memory.table, change)
         learnt = jax.tree.map(lambda v: v.sum(axis=0), change)
-        return Estimate(total, covariance), TableMemory(table, _tree.add(memory.total, learnt))
+        return Estimate(total, spread), TableMemory(table, _tree.add(memory.total, learnt))
 
 
 def _first_occurrence(index: Array) -> Array:

@@ -113,13 +113,13 @@ class InTurn(Scheme):
         return drive, (*memory[:place], updated, *memory[place + 1 :])
 
     def move(  # type: ignore[override]
-        self, model: BlockModel, parts: Parts, state: KernelState, draws: Draws
+        self, model: BlockModel, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, tuple[PyTree, ...]]:
         """Move every block; what drives the first block is estimated after the last."""
         sampler: Blocks = parts.sampler  # type: ignore[assignment]
         moved, drive, memory = state.sampler, state.gradient, state.memory
         units = (model.constrain, model.unconstrain)
-        count, number = len(sampler.names), state.number + 1
+        count = len(sampler.names)
         for index in range(count):
             moved = sampler.step_block(index, moved, drive, draws.noise[index], state.number, units)
             following = (index + 1) % count

@@ -233,8 +233,9 @@ def start_chain(
 
 def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
     """One step, and what a reader wants to know of it."""
-    moved, gradient, memory = parts.scheme.move(model, parts, state, draws)
-    state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
+    number = state.number + 1
+    moved, gradient, memory = parts.scheme.move(model, parts, state, number, draws)
+    state = KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
     return state, inform(model, parts, state)
 
 

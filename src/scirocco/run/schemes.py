@@ -76,9 +76,9 @@ class Scheme(abc.ABC):
 
     @abc.abstractmethod
     def move(
-        self, model: Posterior, parts: Parts, state: KernelState, draws: Draws
+        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
-        """One step: the sampler's state, what drives the next step, and the memory."""
+        """Step number `number`: the sampler's state after it, what drives the next step, and the memory."""
 
 
 @jax.tree_util.register_static
@@ -153,13 +153,13 @@ class Together(Scheme):
         return as_gradient(target, position, drive, estimate)._replace(curvature=curvature), updated
 
     def move(
-        self, model: Posterior, parts: Parts, state: KernelState, draws: Draws
+        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
         """The move, the estimate where it leads, and whether the sampler goes there."""
-        sampler, number = parts.sampler, state.number
-        proposal = sampler.step(state.sampler, state.gradient, draws.noise, number)
-        there, memory = self.evaluate(model, parts, proposal.position, state.memory, number + 1, *draws[1:])
-        moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, draws.noise, number)
+        sampler, noise = parts.sampler, draws.noise
+        proposal = sampler.step(state.sampler, state.gradient, noise, state.number)
+        there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
+        moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
         return moved, gradient, memory
 
 

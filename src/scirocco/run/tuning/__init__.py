@@ -1,9 +1,8 @@
 """Step sizes and other settings chosen by trying many: successive halving with the Stein discrepancy as the judge."""
 
 from scirocco.run.tuning.candidates import WIDTH, check_over
-from scirocco.run.tuning.choice import METHODS, METRICS, NUM_STEPS, Choice, tune_prepared
-from scirocco.run.tuning.race import Arena
-from scirocco.run.tuning.record import Trial, Tuning
+from scirocco.run.tuning.choice import METHODS, METRICS, NUM_STEPS, Choice, Tuning, tune_prepared
+from scirocco.run.tuning.race import Arena, Trial
 
 __all__ = [
     "METHODS",
