@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from scirocco._random import SeedPurpose
 from scirocco.data import ArraySource
+from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
 from scirocco.types import PyTree, Rows
-
-_TAG = 0x5A4D  # rows and chains of one seed share no random numbers
 
 
 class RowsOf:
@@ -109,7 +109,7 @@ class RowsOf:
 @lru_cache(maxsize=1)
 def order(num_rows: int, seed: int) -> np.ndarray:
     """All row numbers in a uniformly random order, the same for the same seed."""
-    return np.random.default_rng([seed, _TAG]).permutation(num_rows)
+    return shuffled_numbers(num_rows, seed, SeedPurpose.DEALT_ORDER)
 
 
 def held(source: Any) -> Any:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from scirocco._random import SeedPurpose
 from scirocco.types import Array, Key
 
 ROUNDS = 32
@@ -31,6 +33,13 @@ def random_order(words: Array, positions: Array, length: int | Array) -> Array:
         return jnp.where(coin == 1, partner, x)
 
     return jax.lax.fori_loop(0, ROUNDS, swap_or_not, positions.astype(jnp.uint32)).astype(jnp.int32)
+
+
+def shuffled_numbers(length: int, seed: int, purpose: SeedPurpose) -> np.ndarray:
+    """A uniformly random order of 0..length-1, written down, on the host; one for each seed and purpose."""
+    order = np.arange(length)
+    np.random.default_rng([seed, int(purpose)]).shuffle(order)
+    return order
 
 
 def epoch_words(key: Key, epoch: Array, count: int) -> Array:

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from scirocco._random import SeedPurpose
 from scirocco.data.batching import Batching, Blocks
 from scirocco.data.devices import Devices
 from scirocco.data.passes import Summand, full_sum
-from scirocco.data.shuffle import random_order, uniform_index
+from scirocco.data.shuffle import random_order, shuffled_numbers, uniform_index
 from scirocco.data.spread import AnyRows, Layout, OwnRows, SpreadRows, SumOverDevices, local_batching
 from scirocco.data.tables import ENDLESS, Feed, Segment, Table, WholeFeed
 from scirocco.types import Array, Key, Params, PyTree, Rows
@@ -73,8 +74,7 @@ def spread_over(source: Any, batching: Batching, devices: Devices, seed: int) ->
     places, num_rows = devices.num_row_places, batching.num_rows
     inner = local_batching(batching, places)
     layout = Layout(num_rows, places, inner.size - 1 if isinstance(inner, Blocks) else 0)
-    order = np.arange(num_rows)
-    np.random.default_rng([seed, 0x5C1]).shuffle(order)
+    order = shuffled_numbers(num_rows, seed, SeedPurpose.RESIDENT_ORDER)
     held: dict[int, list[np.ndarray]] = {}
 
     def stretch(place: int) -> list[np.ndarray]:

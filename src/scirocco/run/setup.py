@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from scirocco import _tree
+from scirocco._random import Purpose, key_for
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -42,7 +43,6 @@ from scirocco.types import Data, Key, Params, PyTree
 
 T = TypeVar("T")
 _ROWS = 256
-_TAG = 0xFFFFFFFC  # a run's key is folded with chain numbers elsewhere: far from this
 
 
 class Problem(NamedTuple):
@@ -285,5 +285,5 @@ def place(model: Posterior, table: Table, params: Params, key: Key) -> Params:
 
 @partial(jax.jit, static_argnums=0)
 def _about_as_large(model: Posterior, factor: float, position: Params, rows: PyTree, key: Key) -> Params:
-    own = jax.random.fold_in(key, _TAG) if model.takes_key else None
+    own = key_for(key, Purpose.START) if model.takes_key else None
     return model.spread(position, _tree.scale(factor, model.summand.total(position, rows, None, own)))

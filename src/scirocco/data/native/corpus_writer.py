@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
+from scirocco._random import SeedPurpose
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.data.native.header import ArrayEntry, Header
 from scirocco.data.native.npy import ArrayFileWriter
 from scirocco.data.native.partial import PartialFolder
+from scirocco.data.shuffle import shuffled_numbers
 
 _WRITE_ROWS = 1 << 16
-_SEED_TAG = 0xC0
 
 
 def write_corpus(
@@ -44,9 +45,11 @@ def write_corpus(
     """
     seed = _checks.positive_int(seed, "seed", minimum=0)
     corpus = CorpusSource(matrix)
-    order = np.arange(corpus.num_rows)
-    if shuffle:
-        np.random.default_rng([seed, _SEED_TAG]).shuffle(order)
+    order = (
+        shuffled_numbers(corpus.num_rows, seed, SeedPurpose.CORPUS_ORDER)
+        if shuffle
+        else np.arange(corpus.num_rows)
+    )
     partial = PartialFolder(path, overwrite=overwrite)
     try:
         entries = _write_arrays(partial.path, corpus, order)
