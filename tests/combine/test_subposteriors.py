@@ -24,7 +24,7 @@ from scirocco.cluster.travel import for_workers, opened
 from scirocco.combine.divide import subposteriors
 from scirocco.combine.fractions import fractionate
 from scirocco.combine.shards import deal
-from scirocco.data.mapped import MappedSource
+from scirocco.data.sources import MappedSource
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.store import open_stored
 

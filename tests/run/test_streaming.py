@@ -11,7 +11,7 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco.data import ArraySource, as_source, mapped, streams, system
+from scirocco.data import ArraySource, as_source, sources, streams
 from scirocco.data.batching import Blocks, IndependentRows
 from scirocco.data.superbatches import ShuffledBlocks
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
@@ -252,8 +252,8 @@ def test_the_memory_of_a_container_is_respected(monkeypatch, tmp_path):
                 "/sys/fs/cgroup/memory.max": "4000\n",
             }[self.path]
 
-    monkeypatch.setattr(system, "Path", Fake)
-    assert system.available_memory() == 4_000
+    monkeypatch.setattr(sources, "Path", Fake)
+    assert sources.available_memory() == 4_000
 
 
 # -- passes in bounded memory ----------------------------------------------------------------------------------------
@@ -305,9 +305,9 @@ def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, mon
     maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in DATA}
     assert isinstance(as_source(maps), ArraySource), "small ones are used from memory"
     whole = draw(maps, SAMPLERS["SGLD"], SAME["with"])
-    monkeypatch.setattr(mapped, "available_memory", lambda: 100)
+    monkeypatch.setattr(sources, "available_memory", lambda: 100)
     source = as_source(maps)
-    assert isinstance(source, mapped.MappedSource)
+    assert isinstance(source, sources.MappedSource)
     before = source.stamp()
     run = draw(maps, SAMPLERS["SGLD"], SAME["with"])
     helpers.assert_equal(run.draws, whole.draws)

@@ -11,7 +11,7 @@ import numpy as np
 from scirocco.cluster.pickling import dumped
 from scirocco.cluster.rows import RowsOf, held
 from scirocco.data import ArraySource, FolderSource, FolderWriter
-from scirocco.data.mapped import MappedSource
+from scirocco.data.sources import MappedSource
 from scirocco.errors import InvalidTypeError
 from scirocco.types import PyTree
 

@@ -16,10 +16,9 @@ import numpy as np
 from scirocco import _tree
 from scirocco.data.arrays import check_finite
 from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
-from scirocco.data.passes import Summand
+from scirocco.data.sources import available_memory
 from scirocco.data.superbatches import ScatteredRows, Scheme, ShuffledBlocks, Superbatch
-from scirocco.data.system import available_memory
-from scirocco.data.tables import Feed, Segment, Table, size_of_row, to_device
+from scirocco.data.tables import Feed, Segment, Summand, Table, size_of_row, to_device
 from scirocco.errors import DataChangedError
 from scirocco.types import Key, Params, PyTree, Rows
 

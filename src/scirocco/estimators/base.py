@@ -14,8 +14,7 @@ import jax.numpy as jnp
 
 from scirocco import _tree
 from scirocco.data.batching import Batch, Batching
-from scirocco.data.passes import Summand, full_sum, rows_per_chunk
-from scirocco.data.tables import Table
+from scirocco.data.tables import Summand, Table, full_sum, rows_per_chunk
 from scirocco.estimators import noise as _noise
 from scirocco.types import Array, Data, Key, Params, PyTree
 

@@ -19,7 +19,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _tree
 from scirocco._random import Purpose, key_for
 from scirocco.data import Resident, Table
-from scirocco.data.passes import Probed, full_sum
+from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.model import Model

@@ -17,8 +17,7 @@ pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster
 
 from scirocco import schedules
 from scirocco.cluster.local import local as local_cluster
-from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.diffusions import host
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.remote import Workers, opened, spread_over

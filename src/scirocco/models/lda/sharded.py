@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco.cluster.client import connected
-from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.remote import Workers, folder_for, opened, refuse_shards_alone, spread_over
 from scirocco.models.lda import counting, local
