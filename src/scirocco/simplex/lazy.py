@@ -294,6 +294,6 @@ class LazySCIR:
 def _kernels() -> ModuleType:
     """The compiled part, imported when it is first needed."""
     _extras.require("numba", "LazySCIR")
-    from scirocco.diffusions.host import _columns
+    from scirocco.diffusions.host import _kernels
 
-    return _columns
+    return _kernels

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from scirocco.diffusions.host._cir import factors, transition
-from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import inlined, normal
+from scirocco.diffusions.host._variates import factors, gamma, transition
 
 GIBBS, SCIR, SCIR_CV, SGRLD = 0, 1, 2, 3
 

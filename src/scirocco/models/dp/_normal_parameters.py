@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._cir import factors, transition
-from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import called, normal, stream
+from scirocco.diffusions.host._variates import factors, gamma, transition
 from scirocco.models.dp._gammas import GIBBS
 
 
