@@ -30,7 +30,7 @@ import numpy as np
 
 import scirocco as sc
 from scirocco import cluster
-from scirocco.cluster.local import num_cores
+from scirocco.cluster.client import num_cores
 
 NUM_SHARDS, NUM_ROWS, DIMENSION, BATCH = 4, 100_000, 50, 500
 BAR = 1.6

@@ -19,8 +19,8 @@ import helpers
 import scirocco as sc
 import sharding
 from scirocco import cluster
+from scirocco.cluster.pickling import for_workers, opened
 from scirocco.cluster.rows import RowsOf
-from scirocco.cluster.travel import for_workers, opened
 from scirocco.combine.divide import subposteriors
 from scirocco.combine.fractions import fractionate
 from scirocco.combine.shards import deal

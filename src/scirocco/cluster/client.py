@@ -3,14 +3,132 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 from collections.abc import Iterator
 from typing import Any
+
+import jax
 
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco._version import __version__
-from scirocco.cluster.local import Local
 from scirocco.errors import InvalidTypeError, InvalidValueError
+
+_HOST = "127.0.0.1"
+
+
+class Local:
+    """Worker processes on this machine, and a client of them: what `local` starts.
+
+    `with cluster.local(4) as client:` ends them with the block; otherwise `close()` does, or the end of the program.
+
+    Attributes
+    ----------
+    client
+        A `distributed.Client`.
+    cluster
+        The `distributed.LocalCluster`.
+    """
+
+    def __init__(self, cluster: Any, client: Any):
+        self.cluster, self.client = cluster, client
+
+    def __enter__(self) -> Any:
+        return self.client
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers; what they were doing is lost."""
+        self.client.close()
+        self.cluster.close()
+
+    def __repr__(self) -> str:
+        return f"Local({self.cluster.scheduler_address!r}, workers={len(self.cluster.workers)})"
+
+
+def local(num_workers: int | None = None, threads_per_worker: int = 1, **options: Any) -> Local:
+    """Start worker processes on this machine.
+
+    They listen on the loopback address alone, without a dashboard. A worker that dies is replaced. Each has as many
+    threads for its arithmetic as tasks at a time, so that workers do not fight for cores, and takes memory of a GPU as
+    it needs it. JAX runs in the precision that it has here.
+
+    A script that calls this needs `if __name__ == "__main__":` around what it does, because every worker imports it.
+
+    Parameters
+    ----------
+    num_workers
+        Processes; by default one for every `threads_per_worker` cores that this process may use.
+    threads_per_worker
+        Tasks that a worker runs at a time.
+    options
+        Further arguments of `distributed.LocalCluster`.
+
+    Returns
+    -------
+    Local
+        In a `with` statement its `distributed.Client`.
+
+    Examples
+    --------
+    >>> from scirocco import cluster
+    >>> with cluster.local(2) as client:  # doctest: +SKIP
+    ...     client.submit(sum, [1, 2]).result()
+    3
+    """
+    threads = _checks.positive_int(threads_per_worker, "threads_per_worker")
+    if num_workers is None:
+        num_workers = max(1, num_cores() // threads)
+    num_workers = _checks.positive_int(num_workers, "num_workers")
+    if options.get("processes", True) is not True:
+        raise InvalidValueError(
+            "scirocco's tasks need worker processes (a killed one is replaced, and each has an XLA of its own): leave "
+            f"`processes` out, got {options['processes']!r}."
+        )
+    distributed = require("distributed", "a cluster on this machine")
+    environment = _environment(threads) | dict(options.pop("env", None) or {})
+    settings = {
+        "host": _HOST,
+        "dashboard_address": None,
+        # Dask serves a few pages about itself even so: on this machine alone, at a port that is free
+        "scheduler_kwargs": {"dashboard": False, "dashboard_address": f"{_HOST}:0"},
+        "memory_limit": 0,  # draws go to the disk; Dask would count JAX's memory, and pause or kill the worker
+        "processes": True,
+        "silence_logs": logging.CRITICAL,  # errors of tasks are raised here: Dask would print each a second time
+    }
+    cluster = distributed.LocalCluster(
+        n_workers=num_workers, threads_per_worker=threads, env=environment, **(settings | options)
+    )
+    try:
+        return Local(cluster, distributed.Client(cluster, set_as_default=False))
+    except BaseException:
+        cluster.close()
+        raise
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """What a worker must know before it imports JAX."""
+    found = {
+        "NPROC": str(
+            threads
+        ),  # the threads of XLA's pools on a CPU; by default every worker has one for each core
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "JAX_ENABLE_X64": str(int(jax.config.read("jax_enable_x64"))),
+    }
+    return found | {
+        name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    }
+
 
 _PROTOCOLS = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://", "inproc://")
 _CONNECT_SECONDS = 10

@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.cluster import connected, run_tasks
-from scirocco.cluster.travel import for_workers
+from scirocco.cluster.pickling import for_workers
 from scirocco.combine.fractions import fractionate
 from scirocco.combine.shard_result import Subposteriors, open_run
 from scirocco.combine.shard_task import Settings, Shard, draw
@@ -80,7 +80,7 @@ def subposteriors(
         Deal the rows at random, so that the shards are alike; False: in stretches, which is right only for rows that
         are in random order. Data folders that were shuffled when they were written are read in stretches.
     client
-        A `distributed.Client`, the address of a Dask scheduler, or a `scirocco.cluster.local(...)`: the shards are
+        A `distributed.Client`, the address of a Dask scheduler, or a `scirocco.cluster.client(...)`: the shards are
         drawn by its workers. None: in this process, one after the other, with the same result. Workers and client must
         see the same files: arrays in memory are written once for the workers, and draws come back as files.
     progress

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from scirocco import _tree
 from scirocco.cluster import connected, run_tasks
-from scirocco.cluster.travel import for_workers, opened
+from scirocco.cluster.pickling import for_workers, opened
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.run import family, records, resuming

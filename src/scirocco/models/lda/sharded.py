@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco.cluster.client import connected
+from scirocco.cluster.rounds import Workers, folder_for, opened, refuse_shards_alone, spread_over
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.errors import InvalidValueError
-from scirocco.models.fits.remote import Workers, folder_for, opened, refuse_shards_alone, spread_over
 from scirocco.models.lda import counting, local
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.settings import Settings

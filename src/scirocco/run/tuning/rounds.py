@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._random import Purpose, key_for
-from scirocco.cluster.worker import check_wanted
+from scirocco.cluster.tasks import check_wanted
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.run.tuning import reward
