@@ -26,9 +26,13 @@ _LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one lies bey
 
 
 @contextlib.contextmanager
-def writing(path: str, *, sync: bool) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` when the block ends well, and vanishes when it does not."""
-    tmp = path + TMP
+def writing(path: str, *, sync: bool, many_writers: bool = False) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    A run's folder has one writer, whose leavings are known by their names; with `many_writers` every process writes
+    under a name of its own, and the last one stands.
+    """
+    tmp = f"{path}.{os.getpid()}{TMP}" if many_writers else path + TMP
     try:
         with open(tmp, "w+b") as file:
             yield file
