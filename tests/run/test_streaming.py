@@ -262,7 +262,7 @@ def test_the_memory_of_a_container_is_respected(monkeypatch, tmp_path):
 def test_a_pass_sums_all_rows_whatever_its_pieces(monkeypatch):
     monkeypatch.setattr(streams, "_PASS_BYTES", 256 * 20)
     data = helpers.make_data(num_rows=1_000)
-    table = streams.Streamed(Rows(data), Blocks(1_000, 10), automatic=True)
+    table = streams.Streamed(as_source(Rows(data)), Blocks(1_000, 10), automatic=True)
     position = jax.tree.map(jnp.asarray, helpers.make_params())
     exact = helpers.MODEL.summand.total(position, jax.tree.map(jnp.asarray, data))
     helpers.assert_close(table.sum(helpers.MODEL.summand, position), exact, rtol=1e-4)
@@ -273,7 +273,7 @@ def test_a_pass_sums_all_rows_whatever_its_pieces(monkeypatch):
 
 
 def test_a_streamed_feed_allocates_its_buffers_once():
-    table = streams.Streamed(Rows(DATA, True), Blocks(NUM_ROWS, BATCH), automatic=True)
+    table = streams.Streamed(as_source(Rows(DATA, True)), Blocks(NUM_ROWS, BATCH), automatic=True)
     feed = table.feed(jax.random.key(0))
     group = table.scheme.group
     feed.at(0)
@@ -285,7 +285,8 @@ def test_a_streamed_feed_allocates_its_buffers_once():
     assert len(feed._buffers) == streams._BUFFERS
     assert isinstance(table.scheme, ShuffledBlocks)
     assert isinstance(
-        streams.Streamed(Rows(DATA), Blocks(NUM_ROWS, BATCH), automatic=True).batching, IndependentRows
+        streams.Streamed(as_source(Rows(DATA)), Blocks(NUM_ROWS, BATCH), automatic=True).batching,
+        IndependentRows,
     )
 
 

@@ -10,8 +10,8 @@ import functools
 import inspect
 import os
 import pickle
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.cluster.rows import RowsOf, held
 from scirocco.data import ArraySource, FolderSource, FolderWriter
+from scirocco.data.arrays import RowSource
 from scirocco.data.sources import MappedSource
 from scirocco.errors import InvalidTypeError, WorkerError
 from scirocco.types import PyTree
@@ -164,7 +165,7 @@ class Mapped(NamedTuple):
 class Part(NamedTuple):
     """A stretch of what has to be opened first; see `RowsOf`."""
 
-    source: Any
+    source: Mapped | Part
     start: int
     stop: int
     seed: int | None
@@ -174,12 +175,16 @@ class Part(NamedTuple):
         return RowsOf(self.source.open(), self.start, self.stop, self.seed)
 
 
-def opened(rows: Any) -> Any:
+Travelling: TypeAlias = RowSource | Written | Mapped | Part
+"""Rows in a form that can be sent: a source that is little more than a path, or what opens to one."""
+
+
+def opened(rows: Travelling) -> RowSource:
     """The source to sample from, here or on a worker."""
     return rows.open() if isinstance(rows, (Written, Mapped, Part)) else held(rows)
 
 
-def for_workers(sources: list[Any], folder: str) -> list[Any]:
+def for_workers(sources: Sequence[RowSource], folder: str) -> list[Travelling]:
     """The shards in a form that can travel; what is in memory is written below `folder`, once."""
     parts_of = {id(source.source) if isinstance(source, RowsOf) else None for source in sources}
     if len(parts_of) == 1 and None not in parts_of and _in_memory(sources[0]):
@@ -192,11 +197,11 @@ def for_workers(sources: list[Any], folder: str) -> list[Any]:
     ]
 
 
-def _in_memory(source: Any) -> bool:
+def _in_memory(source: RowSource) -> bool:
     return isinstance(source.source if isinstance(source, RowsOf) else source, ArraySource)
 
 
-def _write(sources: list[Any], folder: str) -> list[Any]:
+def _write(sources: Sequence[RowSource], folder: str) -> list[Travelling]:
     """Sources of one form, one after the other in one new data folder."""
     spec, tree = jax.tree.flatten(sources[0].row_spec)
     names = [f"array{number:03d}" for number in range(len(spec))]
@@ -217,17 +222,19 @@ def _write(sources: list[Any], folder: str) -> list[Any]:
     ]
 
 
-def _portable(source: Any, title: str) -> Any:
+def _portable(source: RowSource, title: str) -> Travelling:
     if isinstance(source, RowsOf):
         inner = _portable(source.source, title)
-        return source if inner is source.source else Part(inner, source.start, source.stop, source.seed)
+        if isinstance(inner, (Mapped, Part)):
+            return Part(inner, source.start, source.stop, source.seed)
+        return source
     if isinstance(source, MappedSource):
         return _by_files(source)
     _refuse_large(source, title)
     return source
 
 
-def _by_files(source: MappedSource) -> Any:
+def _by_files(source: MappedSource) -> Mapped:
     leaves, tree = jax.tree.flatten(source.arrays)
     files = []
     for leaf in leaves:
@@ -244,12 +251,12 @@ def _by_files(source: MappedSource) -> Any:
     return Mapped(jax.tree.unflatten(tree, range(len(leaves))), tuple(files))
 
 
-def _refuse_large(source: Any, title: str) -> None:
+def _refuse_large(source: RowSource, title: str) -> None:
     """Sources travel as paths; one that takes its rows along would be sent through the scheduler."""
-    pickled = dumped(source, title)
+    pickled = dumped(source.given, title)
     if len(pickled) > _MOST_PICKLED:
         raise InvalidTypeError(
-            f"{title} is a {type(source).__name__} whose pickle has {len(pickled) / 2**20:.0f} MB: it takes its "
+            f"{title} is a {type(source.given).__name__} whose pickle has {len(pickled) / 2**20:.0f} MB: it takes its "
             "rows along. Workers read rows from a disk: write a data folder (sc.data.write, sc.data.write_corpus) and "
             "pass its path."
         )

@@ -14,6 +14,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco._random import SeedPurpose
+from scirocco.data.arrays import RowSource
 from scirocco.data.native.folder import check_buffers, check_indices, check_stretch
 from scirocco.data.native.header import (
     ArrayEntry,
@@ -47,7 +48,7 @@ class _Held:
         return self.array[run_entries(starts, lengths)]
 
 
-class CorpusSource:
+class CorpusSource(RowSource):
     """Rows of a sparse matrix of counts: documents × vocabulary.
 
     A row is padded to the longest document: `index`, the numbers of its distinct words, and `count`, how often
@@ -75,6 +76,7 @@ class CorpusSource:
 
     checked = True
     """Every count is known to be finite."""
+    fills = True
 
     def __init__(self, matrix_or_folder: Any, *, map_limit: int = MAP_LIMIT):
         self.map_limit = map_limit
@@ -90,10 +92,10 @@ class CorpusSource:
             raise InvalidValueError(
                 f"{path} holds plain {self.header.kind}, not a corpus. Use sc.data.open(path)."
             )
-        self.num_rows: int = self.header.num_rows
+        self.num_rows = self.header.num_rows
         self.vocabulary_size: int = self.header.extra["vocabulary_size"]
         self.longest_row: int = self.header.extra["longest_row"]
-        self.shuffled: bool = self.header.shuffled
+        self.shuffled = self.header.shuffled
         self._digest = self.header.digest
         self._files: dict[str, ArrayFile] = open_arrays(path, self.header, self.map_limit)
         self._parts: dict[str, Any] = dict(self._files)
