@@ -26,6 +26,16 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Params, PyTree
 
+__all__ = [
+    "MomentResult",
+    "MomentState",
+    "Moments",
+    "Predictive",
+    "Reducer",
+    "Reducing",
+    "Trace",
+]
+
 
 @runtime_checkable
 class Reducer(Protocol):

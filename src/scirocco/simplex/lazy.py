@@ -62,7 +62,7 @@ class LazySCIR:
     Examples
     --------
     >>> import numpy as np
-    >>> from scirocco.simplex.lazy import LazySCIR
+    >>> from scirocco.simplex import LazySCIR
     >>> lazy = LazySCIR(0.1, np.full((1000, 3), 0.1), seed=1)
     >>> for batch in ([3, 14, 15], [9, 26, 5]):
     ...     theta = lazy.read(batch)  # at the present time
