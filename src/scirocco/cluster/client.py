@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco._version import __version__
+from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
+
+if TYPE_CHECKING:
+    from distributed import Client, LocalCluster
 
 _HOST = "127.0.0.1"
 
@@ -31,10 +35,10 @@ class Local:
         The `distributed.LocalCluster`.
     """
 
-    def __init__(self, cluster: Any, client: Any):
+    def __init__(self, cluster: LocalCluster, client: Client):
         self.cluster, self.client = cluster, client
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Client:
         return self.client
 
     def __exit__(self, *_: object) -> None:
@@ -81,7 +85,7 @@ def local(num_workers: int | None = None, threads_per_worker: int = 1, **options
     """
     threads = _checks.positive_int(threads_per_worker, "threads_per_worker")
     if num_workers is None:
-        num_workers = max(1, num_cores() // threads)
+        num_workers = max(1, available_cores() // threads)
     num_workers = _checks.positive_int(num_workers, "num_workers")
     if options.get("processes", True) is not True:
         raise InvalidValueError(
@@ -109,13 +113,6 @@ def local(num_workers: int | None = None, threads_per_worker: int = 1, **options
         raise
 
 
-def num_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _environment(threads: int) -> dict[str, str]:
     """What a worker must know before it imports JAX."""
     found = {
@@ -135,7 +132,9 @@ _CONNECT_SECONDS = 10
 _WORKER_SECONDS = 30.0
 
 
-def as_client(client: Any, purpose: str, *, wait: float = _WORKER_SECONDS) -> Any:
+def as_client(
+    client: Client | Local | str | None, purpose: str, *, wait: float = _WORKER_SECONDS
+) -> Client | None:
     """A connected Dask client with at least one worker, or None for work in this process.
 
     Parameters
@@ -185,17 +184,17 @@ def as_client(client: Any, purpose: str, *, wait: float = _WORKER_SECONDS) -> An
 
 
 @contextlib.contextmanager
-def connected(client: Any, purpose: str) -> Iterator[Any]:
+def connected(client: Client | Local | str | None, purpose: str) -> Iterator[Any]:
     """`as_client` for a block; a client that was made from an address is closed at its end."""
     found = as_client(client, purpose)
     try:
         yield found
     finally:
-        if isinstance(client, str):
+        if isinstance(client, str) and found is not None:
             found.close()
 
 
-def _connect(distributed: Any, address: str, purpose: str) -> Any:
+def _connect(distributed: ModuleType, address: str, purpose: str) -> Client:
     if not address.startswith(_PROTOCOLS):
         raise InvalidValueError(
             f"`client` of {purpose} must be the address of a scheduler, such as 'tcp://127.0.0.1:8786'; got "
@@ -210,7 +209,7 @@ def _connect(distributed: Any, address: str, purpose: str) -> Any:
         ) from error
 
 
-def _with_workers(client: Any, purpose: str, wait: float) -> Any:
+def _with_workers(client: Client, purpose: str, wait: float) -> Client:
     if client.status != "running":
         raise InvalidValueError(
             f"`client` of {purpose} is {client.status}: its connection has ended. Make a new one."
@@ -218,7 +217,7 @@ def _with_workers(client: Any, purpose: str, wait: float) -> Any:
     if client.nthreads():
         _check_versions(client)
         return client
-    address = client.scheduler.address
+    address = address_of(client)
     start = f"Start one with `dask worker {address}`"
     if wait > 0:
         _checks.warn(f"the cluster at {address} has no workers yet; waiting {wait:g} s for one. {start}.")
@@ -230,7 +229,13 @@ def _with_workers(client: Any, purpose: str, wait: float) -> Any:
     return client
 
 
-def _check_versions(client: Any) -> None:
+def address_of(client: Client) -> str:
+    """Of the scheduler that a client is connected to."""
+    scheduler: Any = client.scheduler
+    return scheduler.address
+
+
+def _check_versions(client: Client) -> None:
     """Workers without this library die when they are given a task, and do not say why: they are asked first."""
 
     def version() -> str:  # inside, so that it is sent as code and not by its name

@@ -34,12 +34,12 @@ class Parcel(NamedTuple):
     nodes: tuple[str, ...]
 
 
-def packed(thing: Any, what: str) -> Parcel:
+def packed(thing: object, what: str) -> Parcel:
     """Anything as bytes; functions and classes of `__main__` are sent as code."""
     return Parcel(dumped(thing, what), tuple(sorted(_nodes(jax.tree.structure(_looked_into(thing))))))
 
 
-def dumped(thing: Any, what: str) -> bytes:
+def dumped(thing: object, what: str) -> bytes:
     """The pickle, or an error that says which part has none."""
     try:
         return require("cloudpickle", "tasks on a cluster").dumps(thing)
@@ -73,11 +73,11 @@ def unpacked(parcel: Parcel) -> Any:
     return thing
 
 
-def _looked_into(thing: Any) -> Any:
+def _looked_into(thing: object) -> object:
     return (thing.args, thing.keywords) if isinstance(thing, functools.partial) else thing
 
 
-def _nodes(tree: Any) -> set[str]:
+def _nodes(tree: jax.tree_util.PyTreeDef) -> set[str]:
     node = tree.node_data()
     if node is None:
         return set()
@@ -89,7 +89,7 @@ def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _culprit(thing: Any, name: str, depth: int = 0) -> tuple[str, Any]:
+def _culprit(thing: object, name: str, depth: int = 0) -> tuple[str, object]:
     """The innermost part that cannot be pickled, and the way to it."""
     for inner, part in _parts(thing) if depth < _DEEPEST else ():
         if not _can_be_pickled(part):
@@ -97,7 +97,7 @@ def _culprit(thing: Any, name: str, depth: int = 0) -> tuple[str, Any]:
     return name, thing
 
 
-def _can_be_pickled(part: Any) -> bool:
+def _can_be_pickled(part: object) -> bool:
     try:
         require("cloudpickle", "tasks on a cluster").dumps(part)
     except Exception:  # whatever the classes of users raise
@@ -105,7 +105,7 @@ def _can_be_pickled(part: Any) -> bool:
     return True
 
 
-def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
+def _parts(thing: object) -> Iterator[tuple[str, object]]:
     """What a pickle of it would hold, by name, as far as that can be told from outside."""
     if isinstance(thing, functools.partial):
         yield from thing.keywords.items()
@@ -115,7 +115,7 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
         yield from named.nonlocals.items()
         yield from named.globals.items() if thing.__module__ == "__main__" else ()
         yield from ((p.name, p.default) for p in inspect.signature(thing).parameters.values())
-    elif hasattr(thing, "_fields"):
+    elif isinstance(thing, tuple) and hasattr(thing, "_fields"):
         yield from zip(thing._fields, thing, strict=True)
     elif isinstance(thing, dict):
         yield from ((repr(key), value) for key, value in thing.items())

@@ -14,12 +14,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco.cluster.client import address_of
 from scirocco.cluster.pickling import Parcel, packed, unpacked
 from scirocco.errors import InvalidValueError, SciroccoError, WorkerError
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Tell = Callable[[int], None]
 
@@ -134,7 +138,7 @@ def run_tasks(
     function: Callable[[Job, Tell], Result],
     jobs: Sequence[Job],
     *,
-    client: Any = None,
+    client: Client | None = None,
     names: Sequence[str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> list[Result]:
@@ -209,7 +213,7 @@ def named(error: BaseException, title: str) -> BaseException:
 class _Tasks:
     """The jobs of one call on a cluster."""
 
-    def __init__(self, client: Any, titles: list[str], heard: OnProgress):
+    def __init__(self, client: Client, titles: list[str], heard: OnProgress):
         self.client, self.titles, self.heard = client, titles, heard
         self.run_id = f"scirocco-{uuid.uuid4().hex}"
         self.words: queue.SimpleQueue[_Word] = queue.SimpleQueue()
@@ -217,8 +221,8 @@ class _Tasks:
         self.waited = False
         """Whether the user knows that the jobs wait."""
 
-    def run(self, function: Any, jobs: list[Any]) -> list[Any]:
-        results: dict[int, Any] = {}
+    def run(self, function: Callable[[Job, Tell], Result], jobs: list[Job]) -> list[Result]:
+        results: dict[int, Result] = {}
         with self._listening():
             try:
                 self._submit(function, jobs)
@@ -243,7 +247,7 @@ class _Tasks:
             with contextlib.suppress(Exception):  # the connection may be gone
                 self.client.unsubscribe_topic(self.run_id)
 
-    def _submit(self, function: Any, jobs: list[Any]) -> None:
+    def _submit(self, function: Callable[[Job, Tell], Any], jobs: list[Job]) -> None:
         task = packed(function, "the task")
         parcels = [packed(job, title) for job, title in zip(jobs, self.titles, strict=True)]
         for number, parcel in enumerate(parcels):
@@ -265,7 +269,7 @@ class _Tasks:
 
     def _warned(self, silent: float) -> bool:
         """Say why nothing is heard of the jobs, where it is not that they work."""
-        cluster = f"the cluster at {self.client.scheduler.address}"
+        cluster = f"the cluster at {address_of(self.client)}"
         if not self.client.nthreads():
             _checks.warn(f"{cluster} has no workers left; the jobs wait for new ones and go on there.")
             return True

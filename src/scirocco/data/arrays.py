@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -143,7 +144,7 @@ def _names(data: Data, leaves: list[Any]) -> list[str]:
 
 
 def _is_iterator(node: Any) -> bool:
-    return hasattr(node, "__next__")
+    return isinstance(node, Iterator)
 
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:

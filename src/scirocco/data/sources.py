@@ -188,9 +188,11 @@ class MappedSource(RowSource):
 
 def _file(leaf: Any) -> Any:
     """The file behind a map, or behind a view of one."""
-    while leaf is not None and getattr(leaf, "filename", None) is None:
-        leaf = getattr(leaf, "base", None)
-    return getattr(leaf, "filename", None)
+    while isinstance(leaf, np.ndarray):
+        if isinstance(leaf, np.memmap) and leaf.filename is not None:
+            return leaf.filename
+        leaf = leaf.base
+    return None
 
 
 def worth_streaming(data: Data) -> bool:

@@ -226,7 +226,7 @@ _FILE_NAME = re.compile(r"state-\d{1,18}\.npz")
 _BLOCK = 1 << 20
 
 
-def is_state_file(name: Any) -> bool:
+def is_state_file(name: object) -> bool:
     """True for names that `write_state` gives (and so never for a way out of the folder)."""
     return isinstance(name, str) and _FILE_NAME.fullmatch(name) is not None
 

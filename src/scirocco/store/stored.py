@@ -7,9 +7,11 @@ import math
 import operator
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from types import EllipsisType
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
@@ -41,14 +43,14 @@ class LazyArray(abc.ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("a stored array cannot be used without a copy: it is on the disk.")
         values = self[...]
         return values if dtype is None else values.astype(dtype, copy=False)
 
     @abc.abstractmethod
-    def __getitem__(self, index: Any) -> Any: ...
+    def __getitem__(self, index: Index) -> Any: ...
 
     def blocks(self, num_draws: int) -> Iterator[np.ndarray]:
         """All draws in order, `num_draws` at a time (fewer in the last), for sums that need not hold them all."""
@@ -58,6 +60,9 @@ class LazyArray(abc.ABC):
 
 
 _ATTEMPTS = 20
+
+Index: TypeAlias = int | slice | EllipsisType | tuple[int | slice | EllipsisType, ...]
+"""What a stored array can be indexed with."""
 
 
 class StoredArray(LazyArray):
@@ -91,7 +96,7 @@ class StoredArray(LazyArray):
     def __repr__(self) -> str:
         return f"StoredArray({self.name!r}, shape={self.shape}, dtype={self.dtype}, in {self._root!r})"
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         chain, draw, *rest = full_index(index, self.shape)
         if not isinstance(draw, slice):
             number, within = divmod(draw, self._group.chunk_draws)
@@ -126,13 +131,13 @@ class StoredArray(LazyArray):
         )
         return zarr_format.read_chunk(path, self._group.chunk_shape(self._column), self._column.dtype, rescue)
 
-    def _native(self, values: Any) -> Any:
+    def _native(self, values: np.ndarray) -> Any:
         return values.astype(self.dtype, copy=False)
 
 
-def full_index(index: Any, shape: tuple[int, ...]) -> list[Any]:
+def full_index(index: Index, shape: tuple[int, ...]) -> list[Any]:
     """One whole number (>= 0) or slice for every axis."""
-    parts = list(index) if isinstance(index, tuple) else [index]
+    parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
     dots = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...').")
@@ -144,7 +149,7 @@ def full_index(index: Any, shape: tuple[int, ...]) -> list[Any]:
     return [_axis_index(part, axis, shape[axis]) for axis, part in enumerate(parts)]
 
 
-def _axis_index(part: Any, axis: int, length: int) -> Any:
+def _axis_index(part: SupportsIndex | slice, axis: int, length: int) -> int | slice:
     if isinstance(part, slice):
         return part
     try:
@@ -246,7 +251,7 @@ class JoinedArray(LazyArray):
     def __repr__(self) -> str:
         return f"JoinedArray(shape={self.shape}, dtype={self.dtype}, of {len(self._parts)} runs)"
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         chain, draw, *rest = full_index(index, self.shape)
         if isinstance(draw, slice):
             draw = _within(draw, self.shape[1])

@@ -160,7 +160,7 @@ class ZarrTable:
         self.path, self.label = path, path.name
         with reading(path):
             node = zarr.open(str(path), mode="r")
-            self.single = hasattr(node, "shape")
+            self.single = isinstance(node, zarr.Array)
             self._arrays: dict[str, Any] = {"data": node} if self.single else dict(sorted(node.arrays()))
         self.names = list(self._arrays)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -264,7 +264,7 @@ def write_folder(
 
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
-    if isinstance(leaf, (Mapping, np.ma.MaskedArray)) or hasattr(leaf, "__next__"):
+    if isinstance(leaf, (Mapping, np.ma.MaskedArray, Iterator)):
         problem = {True: "holds a dict: names are flat"}.get(isinstance(leaf, Mapping))
         problem = problem or f"is a {type(leaf).__name__}: fill in or drop what is missing, and pass an array"
         raise InvalidTypeError(f"array `{name}` {problem}.")
