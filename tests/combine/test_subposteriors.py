@@ -177,7 +177,7 @@ def test_a_source_that_takes_its_rows_along_is_refused(tmp_path):
             return "heavy"
 
     with pytest.raises(InvalidTypeError, match="Heavy whose pickle has 19 MB"):
-        for_workers([RowsOf(Heavy(), 0, 3)], str(tmp_path))
+        for_workers([RowsOf(sc.data.as_source(Heavy()), 0, 3)], str(tmp_path))
 
 
 # -- one process, several processes, stores ------------------------------------------------------------------
