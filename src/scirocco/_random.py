@@ -40,6 +40,7 @@ class SeedPurpose(enum.IntEnum):
     CORPUS_ORDER = 0xC0
     RESIDENT_ORDER = 0x5C1
     DEALT_ORDER = 0x5A4D
+    SHARD_SEED = 0x5EED
     FOLDER_ORDER = 0xDA7A
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks, _tree
+from scirocco._random import SeedPurpose
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers
 from scirocco.combine.fractions import fractionate
@@ -25,8 +26,6 @@ from scirocco.run.joining import in_memory
 from scirocco.run.shared_bar import SharedBar
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Params
-
-_SHARD_SEED = 0x5EED
 
 
 def subposteriors(
@@ -175,7 +174,7 @@ def _run_shards(
 
 def shard_seed(seed: int, number: int) -> int:
     """The seed of a shard's chains."""
-    return int(np.random.SeedSequence([seed, number, _SHARD_SEED]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, number, int(SeedPurpose.SHARD_SEED)]).generate_state(1)[0])
 
 
 def _page(
