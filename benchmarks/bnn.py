@@ -33,7 +33,7 @@ import numpy as np
 
 import scirocco as sc
 from scirocco.data.arrays import ArraySource
-from scirocco.datasets.mnist import mnist
+from scirocco.datasets import mnist
 from scirocco.models.network.density import Rows
 from scirocco.models.network.estimator import BNN
 

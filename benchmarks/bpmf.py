@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import scirocco as sc
-from scirocco.datasets.movielens import movielens100k
+from scirocco.datasets import movielens100k
 from scirocco.models.factorisation import BPMF
 from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
 from scirocco.models.factorisation.precisions import WithPrecisions

@@ -30,7 +30,7 @@ import numpy as np
 
 import scirocco as sc
 from scirocco import cluster
-from scirocco.cluster.local import num_cores
+from scirocco.diffusions.host._threads import available_cores
 
 NUM_SHARDS, NUM_ROWS, DIMENSION, BATCH = 4, 100_000, 50, 500
 BAR = 1.6
@@ -134,7 +134,7 @@ def main() -> None:
     options = parser.parse_args()
     data = make_data()
     num_samples = num_samples_for(data, 1.0 if options.quick else options.seconds)
-    print(f"{num_cores()} cores, {NUM_SHARDS} shards of {num_samples:,} steps", flush=True)
+    print(f"{available_cores()} cores, {NUM_SHARDS} shards of {num_samples:,} steps", flush=True)
     found: dict[int, list[Measured]] = {count: [] for count in options.workers}
     for _ in range(options.repeats):
         for count in options.workers:

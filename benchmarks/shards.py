@@ -32,9 +32,8 @@ import lda_corpus
 import numpy as np
 
 from scirocco.cluster import local as local_cluster
-from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
-from scirocco.models.fits.remote import Workers
+from scirocco.cluster.rounds import Workers
+from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.models.lda import LDA, as_corpus
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.settings import Size, resolve

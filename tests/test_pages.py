@@ -1,6 +1,5 @@
-"""The pages: code runs, links lead somewhere, every page is in the contents and every public name in the reference."""
+"""The pages: code runs, links lead somewhere, every page is in the contents."""
 
-import importlib
 import pathlib
 import re
 import sys
@@ -12,17 +11,10 @@ DOCS = ROOT / "docs"
 sys.path[:0] = [str(ROOT / "tools"), str(DOCS / "_ext")]
 
 from page_blocks import LANGUAGES, blocks, check_examples, run_shell  # noqa: E402
-from public_names import names  # noqa: E402
 
 GUIDES = sorted(DOCS.glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
 REFERENCE = sorted((DOCS / "api").glob("*.md"))
-MODULES = """
-scirocco scirocco.analysis scirocco.bridges scirocco.cluster scirocco.combine scirocco.data scirocco.datasets
-scirocco.diffusions scirocco.diffusions.host scirocco.errors scirocco.estimators scirocco.experiments scirocco.model
-scirocco.models scirocco.models.dp scirocco.models.lda scirocco.reducers scirocco.report scirocco.run scirocco.samplers
-scirocco.samplers.schedules scirocco.sgmcmc scirocco.simplex scirocco.simplex.theory scirocco.transforms
-""".split()
 LINK = re.compile(r"(?<!`)\]\((?P<target>[^)\s]+)\)")
 SHOWN = {"", "text", "toml", "r", "json"}
 """What cannot be run here, or is not code; all else is `python` or `sh`, and runs or says why not."""
@@ -130,47 +122,3 @@ def test_links_lead_somewhere(page):
         assert aim.exists(), f"{name_of(page)}: no {link['target']}"
         if anchor and aim.suffix == ".md":
             assert anchor in anchors(aim), f"{name_of(page)}: {name_of(aim)} has no heading #{anchor}"
-
-
-# ------------------------------------------------------------------------------------------------- reference
-
-
-def documented():
-    """(module, name) of everything that the reference shows."""
-    for page in REFERENCE:
-        for block in blocks(page.read_text(encoding="utf-8")):
-            if block.language == "{names}":
-                module, listed, _ = names(block.code)
-                yield from ((module, name) for name in listed)
-
-
-def public(module):
-    """The public names of a module: `__all__`, or what is defined there without an underscore."""
-    if hasattr(module, "__all__"):
-        return [name for name in module.__all__ if not name.startswith("_")]
-    own = (
-        name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__
-    )
-    return [name for name in own if not name.startswith("_")]
-
-
-def test_every_public_name_is_in_the_reference():
-    listed = [(module, name) for module, name in documented()]
-    assert len(listed) == len(set(listed)), "a name stands twice in the reference"
-    shown = {id(getattr(importlib.import_module(module), name)) for module, name in listed}
-    missing = []
-    for path in MODULES:
-        module = importlib.import_module(path)
-        for name in public(module):
-            value = getattr(module, name)
-            if not isinstance(value, type(sys)) and id(value) not in shown:
-                missing.append(f"{path}.{name}")
-    assert not missing, f"not in docs/api: {', '.join(missing)}"
-
-
-def test_every_module_of_the_front_door_is_looked_at():
-    front = importlib.import_module("scirocco")
-    modules = {
-        getattr(front, name).__name__ for name in front.__all__ if isinstance(getattr(front, name), type(sys))
-    }
-    assert modules <= set(MODULES)

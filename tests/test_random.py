@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from scirocco._random import normal, threefry
+from scirocco._random import Purpose, SeedPurpose, key_for, normal, threefry
 
 SIZE = 200_000
 
@@ -52,3 +52,17 @@ def test_neighbouring_keys_are_unrelated(seed):
 def test_another_generator_goes_through_jax(seed):
     key = jax.random.key(seed, impl="rbg")
     np.testing.assert_array_equal(normal(key, 7, jnp.float32), jax.random.normal(key, (7,)))
+
+
+@pytest.mark.parametrize("purposes", [Purpose, SeedPurpose])
+def test_no_two_purposes_share_a_number(purposes):
+    """An `IntEnum` takes a number that is used twice for another name of the first, without a word."""
+    assert len(purposes.__members__) == len({int(member) for member in purposes})
+    assert all(0 <= int(member) < 2**32 for member in purposes)
+
+
+def test_keys_of_purposes_differ_from_each_other_and_from_those_of_chains(seed):
+    key = jax.random.key(seed)
+    keys = [key_for(key, purpose) for purpose in Purpose]
+    keys += [jax.random.fold_in(key, chain) for chain in range(64)]
+    assert len({tuple(np.asarray(jax.random.key_data(one))) for one in keys}) == len(keys)

@@ -20,18 +20,19 @@ def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
+def positive_int(value: object, name: str, *, minimum: int = 1) -> int:
     """Return `value` as an int that is at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        whole = isinstance(value, (float, np.floating)) and math.isfinite(value) and float(value).is_integer()
-        hint = f" Write {int(value)}." if whole else ""
+        hint = ""
+        if isinstance(value, (float, np.floating)) and math.isfinite(value) and float(value).is_integer():
+            hint = f" Write {int(value)}."
         raise InvalidTypeError(f"`{name}` must be a whole number (int), got {value!r}.{hint}")
     if value < minimum:
         raise InvalidValueError(f"`{name}` must be at least {minimum}, got {value}.")
     return int(value)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """True for a real scalar: Python, NumPy or a concrete JAX one; False for bool, str, None."""
     if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
         return False
@@ -49,13 +50,13 @@ def as_float(value: Any) -> Any:
         return value
 
 
-def positive(value: Any, name: str, owner: str = "", *, allow_zero: bool = False) -> None:
+def positive(value: object, name: str, owner: str = "", *, allow_zero: bool = False) -> None:
     """Check that a concrete scalar is finite and > 0 (>= 0 with `allow_zero`); tracers pass."""
     of = f" of {owner}" if owner else ""
     if not is_number(value):
         raise InvalidTypeError(f"`{name}`{of} must be a number, got {value!r} ({type(value).__name__}).")
     try:
-        number = float(value)
+        number = float(value)  # type: ignore[arg-type]
     except Exception:  # a tracer: its value is not known yet, nothing to check
         return
     if not math.isfinite(number) or number < 0 or (number == 0 and not allow_zero):
@@ -63,7 +64,7 @@ def positive(value: Any, name: str, owner: str = "", *, allow_zero: bool = False
         raise InvalidValueError(f"`{name}`{of} must be finite and {sign}, got {value}.")
 
 
-def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
+def choice(value: object, name: str, options: tuple[str, ...]) -> str:
     """Return `value` if it is one of `options`."""
     if value not in options:
         listed = ", ".join(repr(option) for option in options)

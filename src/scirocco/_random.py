@@ -8,6 +8,8 @@ quantile function: half the time to run, a third of the time to compile. Other g
 
 from __future__ import annotations
 
+import enum
+
 import jax
 import jax.numpy as jnp
 
@@ -15,6 +17,36 @@ from scirocco.types import Array, Key
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+
+
+class Purpose(enum.IntEnum):
+    """What a key that is derived from a run's key is for.
+
+    The run's key is folded with chain numbers, counted from 0, for the chains themselves; purposes count down from
+    2³² - 1, so that they never meet. A number that has been used never changes: the draws depend on it.
+    """
+
+    MODE_CLIMB = 0xFFFFFFFF
+    MODE_ROWS = 0xFFFFFFFE
+    PILOT = 0xFFFFFFFD
+    START = 0xFFFFFFFC
+    REWARD_ROWS = 0xFFFFFFFB
+    TUNING = 0xFFFFFFFA
+
+
+class SeedPurpose(enum.IntEnum):
+    """What a NumPy generator that is made from a seed is for: `numpy.random.default_rng([seed, purpose])`."""
+
+    CORPUS_ORDER = 0xC0
+    RESIDENT_ORDER = 0x5C1
+    DEALT_ORDER = 0x5A4D
+    SHARD_SEED = 0x5EED
+    FOLDER_ORDER = 0xDA7A
+
+
+def key_for(key: Key, purpose: Purpose) -> Key:
+    """A key of its own for one purpose of a run."""
+    return jax.random.fold_in(key, int(purpose))
 
 
 def normal(key: Key, size: int, dtype: jnp.dtype) -> Array:

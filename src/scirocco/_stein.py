@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from scirocco.types import Array, ArrayLike
 
 KERNELS = ("imq", "gaussian")
+Rows: TypeAlias = Array | np.ndarray
 
 
-def stein_kernel(xp: ModuleType, x: Any, s: Any, y: Any, t: Any, c: Any, kernel: str = "imq") -> Any:
+def stein_kernel(
+    xp: ModuleType, x: Rows, s: Rows, y: Rows, t: Rows, c: ArrayLike, kernel: str = "imq"
+) -> Any:
     r"""k₀(x_i, y_j) for all pairs of rows, where s and t are ∇ log p at x and y.
 
     .. math:: k_0(x, y) = s·t k + s·∇_y k + t·∇_x k + \operatorname{tr} ∇_x ∇_y k
@@ -24,7 +31,7 @@ def stein_kernel(xp: ModuleType, x: Any, s: Any, y: Any, t: Any, c: Any, kernel:
     def product(left: list[Any], right: list[Any]) -> Any:
         return xp.concatenate(left, axis=1) @ xp.concatenate(right, axis=1).T
 
-    def rows(a: Any, b: Any) -> Any:
+    def rows(a: Rows, b: Rows) -> Any:
         return (a * b).sum(axis=1)[:, None]
 
     both = s @ t.T

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 
 from scirocco._random import normal
 from scirocco.errors import InvalidValueError
-from scirocco.types import Array, Key, PyTree
+from scirocco.types import Array, ArrayLike, Key, PyTree
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
         children = [(jax.tree_util.GetAttrKey(name), getattr(node, name)) for name in data]
         return children, tuple(getattr(node, name) for name in meta)
 
-    def unflatten(aux: tuple[Any, ...], children: Any) -> T:
+    def unflatten(aux: tuple[Any, ...], children: Iterable[Any]) -> T:
         node = object.__new__(cls)
         for name, value in (*zip(data, children, strict=True), *zip(meta, aux, strict=True)):
             object.__setattr__(node, name, value)
@@ -65,7 +66,7 @@ def rebuilt(node: T, **fields: Any) -> T:
     return copy
 
 
-def leaf_names(tree: PyTree, is_leaf: Any = None) -> list[str]:
+def leaf_names(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> list[str]:
     """A readable name for each leaf: `beta`, `layers[0].weight`, or `params` for a bare array."""
     paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf)[0]
     return [_path_name(path) for path, _ in paths]
@@ -122,7 +123,7 @@ def subtract(a: PyTree, b: PyTree) -> PyTree:
     return jax.tree.map(jnp.subtract, a, b)
 
 
-def scale(factor: Any, tree: PyTree) -> PyTree:
+def scale(factor: ArrayLike, tree: PyTree) -> PyTree:
     """Leafwise factor * leaf, in the leaf's own precision."""
     return jax.tree.map(lambda leaf: (factor * leaf).astype(leaf.dtype), tree)
 
@@ -153,7 +154,9 @@ def put(tree: dict[str, Any], names: tuple[str, ...], part: PyTree) -> dict[str,
     return {**tree, **({names[0]: part} if len(names) == 1 else part)}
 
 
-def broadcast_prefix(prefix: PyTree, tree: PyTree, name: str, is_leaf: Any = None, hint: str = "") -> PyTree:
+def broadcast_prefix(
+    prefix: PyTree, tree: PyTree, name: str, is_leaf: Callable[[Any], bool] | None = None, hint: str = ""
+) -> PyTree:
     """Repeat the leaves of `prefix` so that they match `tree` leaf by leaf.
 
     A single leaf (a number, a schedule) serves every parameter; a dict serves the parameters it names.

@@ -7,6 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
+__all__ = [
+    "BadStartError",
+    "DataChangedError",
+    "DivergenceError",
+    "InvalidTypeError",
+    "InvalidValueError",
+    "MissingDataError",
+    "MissingExtraError",
+    "NotFittedError",
+    "SciroccoError",
+    "SciroccoWarning",
+    "StoreError",
+    "WorkerError",
+]
+
 
 class SciroccoError(Exception):
     """Root of all errors that scirocco raises on purpose."""

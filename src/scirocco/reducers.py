@@ -26,6 +26,16 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Params, PyTree
 
+__all__ = [
+    "MomentResult",
+    "MomentState",
+    "Moments",
+    "Predictive",
+    "Reducer",
+    "Reducing",
+    "Trace",
+]
+
 
 @runtime_checkable
 class Reducer(Protocol):
@@ -157,7 +167,7 @@ class Trace:
         _check_function(self.function, "Trace")
 
 
-def _check_function(function: Any, owner: str, optional: bool = False) -> None:
+def _check_function(function: object, owner: str, optional: bool = False) -> None:
     if not callable(function) and not (optional and function is None):
         raise InvalidTypeError(f"{owner} needs a function of the parameters, got {function!r}.")
 
@@ -216,13 +226,15 @@ class Reducing:
         return {name: jax.vmap(r.result)(states[name]) for name, r in self.reducers.items()}
 
 
-def _mapped(function: Any, axis: int) -> Any:
+def _mapped(function: Callable[..., PyTree], axis: int) -> Callable[..., PyTree]:
     over_draws = jax.vmap(function)
     return jax.vmap(over_draws) if axis else over_draws
 
 
-def _update(reducers: Any, states: Any, draws: PyTree, count: Array) -> Any:
-    def one(number: Array, states: Any) -> Any:
+def _update(
+    reducers: dict[str, Reducer], states: dict[str, PyTree], draws: PyTree, count: Array
+) -> dict[str, PyTree]:
+    def one(number: Array, states: dict[str, PyTree]) -> dict[str, PyTree]:
         params = jax.tree.map(lambda leaf: leaf[number], draws)
         return {name: reducer.update(states[name], params) for name, reducer in reducers.items()}
 

@@ -15,6 +15,17 @@ import jax.numpy as jnp
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array
 
+__all__ = [
+    "Bounded",
+    "Ordered",
+    "Transform",
+    "above",
+    "below",
+    "interval",
+    "ordered",
+    "positive",
+]
+
 
 class Transform(abc.ABC):
     """A smooth, increasing or triangular map from the real line to a constrained set; shapes are kept."""

@@ -76,9 +76,9 @@ def _nothing_runs(client):
 
 
 def _num_running():
-    from scirocco.cluster import worker
+    from scirocco.cluster import tasks
 
-    return sum(worker._running.values())
+    return sum(tasks._running.values())
 
 
 _num_running.__module__ = "__main__"  # pickled by value: workers cannot import test files

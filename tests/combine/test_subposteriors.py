@@ -19,12 +19,12 @@ import helpers
 import scirocco as sc
 import sharding
 from scirocco import cluster
+from scirocco.cluster.pickling import for_workers, opened
 from scirocco.cluster.rows import RowsOf
-from scirocco.cluster.travel import for_workers, opened
 from scirocco.combine.divide import subposteriors
 from scirocco.combine.fractions import fractionate
 from scirocco.combine.shards import deal
-from scirocco.data.mapped import MappedSource
+from scirocco.data.sources import MappedSource
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.store import open_stored
 
@@ -177,7 +177,7 @@ def test_a_source_that_takes_its_rows_along_is_refused(tmp_path):
             return "heavy"
 
     with pytest.raises(InvalidTypeError, match="Heavy whose pickle has 19 MB"):
-        for_workers([RowsOf(Heavy(), 0, 3)], str(tmp_path))
+        for_workers([RowsOf(sc.data.as_source(Heavy()), 0, 3)], str(tmp_path))
 
 
 # -- one process, several processes, stores ------------------------------------------------------------------

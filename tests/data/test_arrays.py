@@ -183,3 +183,49 @@ def test_large_arrays_that_may_not_be_written_can_be_used(monkeypatch):
     array = np.asarray(jnp.arange(64.0))
     assert not array.flags.writeable
     np.testing.assert_array_equal(tables.to_device(array), array)
+
+
+class Own:
+    """The five names that a source needs."""
+
+    num_rows, row_spec = 5, jax.ShapeDtypeStruct((), np.float32)
+
+    def take(self, indices):
+        return np.arange(5, dtype=np.float32)[indices]
+
+    def read(self, start, stop):
+        return np.arange(start, stop, dtype=np.float32)
+
+    def fingerprint(self):
+        return "own"
+
+
+class Fuller(Own):
+    """With what is optional."""
+
+    shuffled = checked = True
+
+    def take(self, indices, out=None):
+        return np.take(np.arange(5, dtype=np.float32), indices, out=out)
+
+    def read(self, start, stop, out=None):
+        return self.take(np.arange(start, stop), out=out)
+
+    def stamp(self):
+        return "stamped"
+
+
+def test_a_users_class_answers_what_it_leaves_out():
+    plain, full = as_source(Own()), as_source(Fuller())
+    assert (plain.shuffled, plain.checked, plain.fills, plain.scatters, plain.stamp()) == (
+        *(False, False, False, False),
+        "own",
+    )
+    assert (full.shuffled, full.checked, full.fills, full.scatters, full.stamp()) == (
+        *(True, True, True, False),
+        "stamped",
+    )
+    assert isinstance(plain.given, Own) and as_source(plain) is plain
+    out = np.empty(2, np.float32)
+    full.take(np.array([3, 1]), out=out)
+    assert out.tolist() == [3.0, 1.0] and plain.read(1, 3).tolist() == [1.0, 2.0]

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from scirocco.data.formats import columns as columns_module
-from scirocco.data.formats import csv_reader, readers
+from scirocco.data.formats import conversion, readers
 from scirocco.data.formats.conversion import convert
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SciroccoWarning
@@ -103,7 +102,7 @@ FORMATS = {
 def small_chunks(monkeypatch):
     """Many chunks also for small files."""
     monkeypatch.setattr(readers, "CHUNK_BYTES", 2000)
-    monkeypatch.setattr(csv_reader, "_CHUNK_VALUES", 400)
+    monkeypatch.setattr(readers, "_CHUNK_VALUES", 400)
 
 
 # --------------------------------------------------------------------------------------------- round trips
@@ -258,13 +257,13 @@ def test_the_index_of_pandas_is_no_data(tmp_path):
     ],
 )
 def test_which_columns_are_chosen(columns, groups):
-    plan = columns_module.Plan(columns, ["a1", "a2", "b", "odd[x]"], "f.csv")
+    plan = conversion.ColumnPlan(columns, ["a1", "a2", "b", "odd[x]"], "f.csv")
     assert plan.columns == groups
     assert sorted(plan.wanted) == sorted(name for group in groups.values() for name in group)
 
 
 def test_columns_of_different_types_are_promoted():
-    plan = columns_module.Plan({"x": ["a", "b"]}, ["a", "b"], "f.csv")
+    plan = conversion.ColumnPlan({"x": ["a", "b"]}, ["a", "b"], "f.csv")
     made = plan.arrays({"a": np.array([1, 2]), "b": np.array([0.5, 1.5], np.float32)})["x"]
     np.testing.assert_array_equal(made, [[1, 0.5], [2, 1.5]])
     assert made.dtype == np.float64

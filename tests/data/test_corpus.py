@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource, describe_folder, open_folder, write_folder
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
 

@@ -14,7 +14,7 @@ import pytest
 import scipy.stats
 
 from scirocco.data.native.folder import FolderSource, FolderWriter, describe_folder, open_folder, write_folder
-from scirocco.data.native.scatter import RowShuffle
+from scirocco.data.shuffle import RowShuffle
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
 
 N = 1000

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from scirocco import errors
+from scirocco.datasets.classification import MNIST, mnist
 from scirocco.datasets.files import state
-from scirocco.datasets.mnist import ENTRY, mnist
 from shared_data import data_folder
 
 TRAINING = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -33,4 +33,4 @@ def test_labels(digits):
 def test_no_file(tmp_path):
     with pytest.raises(errors.InvalidValueError, match="the data set `mnist` is not where it was looked for"):
         mnist(tmp_path)
-    assert state(ENTRY, tmp_path) == "no"
+    assert state(MNIST, tmp_path) == "no"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scirocco import errors
-from scirocco.datasets.movielens import ENTRY, movielens100k
+from scirocco.datasets.visits import MOVIELENS, movielens100k
 from shared_data import data_folder
 
 
@@ -41,4 +41,4 @@ def test_no_file(tmp_path):
         errors.InvalidValueError, match="the data set `movielens100k` is not where it was looked for"
     ):
         movielens100k(tmp_path)
-    assert "may not be redistributed" in ENTRY.licence
+    assert "may not be redistributed" in MOVIELENS.licence

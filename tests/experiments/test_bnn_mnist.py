@@ -10,7 +10,7 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco.datasets.mnist import Digits
+from scirocco.datasets import Digits
 from scirocco.errors import InvalidValueError
 from scirocco.experiments import Settings, reproduce
 from scirocco.experiments import bnn_mnist as bnn

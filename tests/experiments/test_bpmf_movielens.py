@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import helpers
-from scirocco.datasets.movielens import MovieLens
+from scirocco.datasets import MovieLens
 from scirocco.errors import InvalidValueError
 from scirocco.experiments import bpmf_movielens as bpmf
 from scirocco.experiments import bpmf_movielens_chains as chains

@@ -15,7 +15,7 @@ from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.report import columns
-from scirocco.store.lazy import LazyArray
+from scirocco.store.stored import LazyArray
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 

@@ -11,7 +11,7 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco.data import ArraySource, as_source, mapped, streams, system
+from scirocco.data import ArraySource, as_source, sources, streams
 from scirocco.data.batching import Blocks, IndependentRows
 from scirocco.data.superbatches import ShuffledBlocks
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
@@ -252,8 +252,8 @@ def test_the_memory_of_a_container_is_respected(monkeypatch, tmp_path):
                 "/sys/fs/cgroup/memory.max": "4000\n",
             }[self.path]
 
-    monkeypatch.setattr(system, "Path", Fake)
-    assert system.available_memory() == 4_000
+    monkeypatch.setattr(sources, "Path", Fake)
+    assert sources.available_memory() == 4_000
 
 
 # -- passes in bounded memory ----------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_the_memory_of_a_container_is_respected(monkeypatch, tmp_path):
 def test_a_pass_sums_all_rows_whatever_its_pieces(monkeypatch):
     monkeypatch.setattr(streams, "_PASS_BYTES", 256 * 20)
     data = helpers.make_data(num_rows=1_000)
-    table = streams.Streamed(Rows(data), Blocks(1_000, 10), automatic=True)
+    table = streams.Streamed(as_source(Rows(data)), Blocks(1_000, 10), automatic=True)
     position = jax.tree.map(jnp.asarray, helpers.make_params())
     exact = helpers.MODEL.summand.total(position, jax.tree.map(jnp.asarray, data))
     helpers.assert_close(table.sum(helpers.MODEL.summand, position), exact, rtol=1e-4)
@@ -273,7 +273,7 @@ def test_a_pass_sums_all_rows_whatever_its_pieces(monkeypatch):
 
 
 def test_a_streamed_feed_allocates_its_buffers_once():
-    table = streams.Streamed(Rows(DATA, True), Blocks(NUM_ROWS, BATCH), automatic=True)
+    table = streams.Streamed(as_source(Rows(DATA, True)), Blocks(NUM_ROWS, BATCH), automatic=True)
     feed = table.feed(jax.random.key(0))
     group = table.scheme.group
     feed.at(0)
@@ -285,7 +285,8 @@ def test_a_streamed_feed_allocates_its_buffers_once():
     assert len(feed._buffers) == streams._BUFFERS
     assert isinstance(table.scheme, ShuffledBlocks)
     assert isinstance(
-        streams.Streamed(Rows(DATA), Blocks(NUM_ROWS, BATCH), automatic=True).batching, IndependentRows
+        streams.Streamed(as_source(Rows(DATA)), Blocks(NUM_ROWS, BATCH), automatic=True).batching,
+        IndependentRows,
     )
 
 
@@ -305,9 +306,9 @@ def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, mon
     maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in DATA}
     assert isinstance(as_source(maps), ArraySource), "small ones are used from memory"
     whole = draw(maps, SAMPLERS["SGLD"], SAME["with"])
-    monkeypatch.setattr(mapped, "available_memory", lambda: 100)
+    monkeypatch.setattr(sources, "available_memory", lambda: 100)
     source = as_source(maps)
-    assert isinstance(source, mapped.MappedSource)
+    assert isinstance(source, sources.MappedSource)
     before = source.stamp()
     run = draw(maps, SAMPLERS["SGLD"], SAME["with"])
     helpers.assert_equal(run.draws, whole.draws)

@@ -310,7 +310,7 @@ def test_a_default_argument_is_not_a_key():
 
 def test_passes_over_large_vocabularies_stay_small():
     """The sum over 600,000 rows with 5,000 words, compiled and not run: a few hundred megabytes at most."""
-    from scirocco.data.passes import full_sum
+    from scirocco.data.tables import full_sum
 
     for model in (
         sc.CountModel(0.1, lambda omega, z: jax.nn.one_hot(z, 5_000)),

@@ -17,8 +17,7 @@ from jax.sharding import AxisType
 
 import scirocco as sc
 from scirocco.data.batching import batching
-from scirocco.data.devices import as_devices
-from scirocco.data.spread_table import spread_over
+from scirocco.data.devices import as_devices, spread_over
 
 ROWS = CHAINS = BOTH = None
 """Meshes, where there are four devices: see the end."""

@@ -242,3 +242,14 @@ def test_what_replaces_committed_draws_is_on_the_disk_first(tmp_path, monkeypatc
         if number == 2:
             assert events.index(("sync", chunk)) < events.index(("name", chunk))
     store.close()
+
+
+def test_many_writers_of_one_file_use_names_of_their_own(tmp_path):
+    path = str(tmp_path / "shared.json")
+    with files.writing(path, sync=False, many_writers=True) as file:
+        file.write(b"new")
+        assert os.listdir(tmp_path) == [f"shared.json.{os.getpid()}.tmp"]
+    with pytest.raises(ZeroDivisionError), files.writing(path, sync=False, many_writers=True) as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == ["shared.json"] and (tmp_path / "shared.json").read_bytes() == b"new"

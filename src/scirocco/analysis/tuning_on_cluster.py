@@ -12,7 +12,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.cluster import connected, run_tasks
-from scirocco.cluster.travel import for_workers, opened
+from scirocco.cluster.pickling import for_workers, opened
 from scirocco.errors import InvalidValueError
 from scirocco.run import family
 from scirocco.run.tuning import Trial, Tuning

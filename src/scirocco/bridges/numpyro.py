@@ -95,7 +95,7 @@ def from_numpyro(
     require("numpyro", PURPOSE)
     if not callable(model):
         raise InvalidTypeError(f"`model` must be a NumPyro model, a function; got {model!r}.")
-    source = as_source(data)
+    source: Any = as_source(data)
     reader = Reader(model, model_args, model_kwargs, seed)
     params, supports = find_latents(reader, source, plate, init_strategy)
     finished = _as_model(reader, source, supports)

@@ -3,21 +3,136 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import jax
 
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco._version import __version__
-from scirocco.cluster.local import Local
+from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
+
+if TYPE_CHECKING:
+    from distributed import Client, LocalCluster
+
+_HOST = "127.0.0.1"
+
+
+class Local:
+    """Worker processes on this machine, and a client of them: what `local` starts.
+
+    `with cluster.local(4) as client:` ends them with the block; otherwise `close()` does, or the end of the program.
+
+    Attributes
+    ----------
+    client
+        A `distributed.Client`.
+    cluster
+        The `distributed.LocalCluster`.
+    """
+
+    def __init__(self, cluster: LocalCluster, client: Client):
+        self.cluster, self.client = cluster, client
+
+    def __enter__(self) -> Client:
+        return self.client
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers; what they were doing is lost."""
+        self.client.close()
+        self.cluster.close()
+
+    def __repr__(self) -> str:
+        return f"Local({self.cluster.scheduler_address!r}, workers={len(self.cluster.workers)})"
+
+
+def local(num_workers: int | None = None, threads_per_worker: int = 1, **options: Any) -> Local:
+    """Start worker processes on this machine.
+
+    They listen on the loopback address alone, without a dashboard. A worker that dies is replaced. Each has as many
+    threads for its arithmetic as tasks at a time, so that workers do not fight for cores, and takes memory of a GPU as
+    it needs it. JAX runs in the precision that it has here.
+
+    A script that calls this needs `if __name__ == "__main__":` around what it does, because every worker imports it.
+
+    Parameters
+    ----------
+    num_workers
+        Processes; by default one for every `threads_per_worker` cores that this process may use.
+    threads_per_worker
+        Tasks that a worker runs at a time.
+    options
+        Further arguments of `distributed.LocalCluster`.
+
+    Returns
+    -------
+    Local
+        In a `with` statement its `distributed.Client`.
+
+    Examples
+    --------
+    >>> from scirocco import cluster
+    >>> with cluster.local(2) as client:  # doctest: +SKIP
+    ...     client.submit(sum, [1, 2]).result()
+    3
+    """
+    threads = _checks.positive_int(threads_per_worker, "threads_per_worker")
+    if num_workers is None:
+        num_workers = max(1, available_cores() // threads)
+    num_workers = _checks.positive_int(num_workers, "num_workers")
+    if options.get("processes", True) is not True:
+        raise InvalidValueError(
+            "scirocco's tasks need worker processes (a killed one is replaced, and each has an XLA of its own): leave "
+            f"`processes` out, got {options['processes']!r}."
+        )
+    distributed = require("distributed", "a cluster on this machine")
+    environment = _environment(threads) | dict(options.pop("env", None) or {})
+    settings = {
+        "host": _HOST,
+        "dashboard_address": None,
+        # Dask serves a few pages about itself even so: on this machine alone, at a port that is free
+        "scheduler_kwargs": {"dashboard": False, "dashboard_address": f"{_HOST}:0"},
+        "memory_limit": 0,  # draws go to the disk; Dask would count JAX's memory, and pause or kill the worker
+        "processes": True,
+        "silence_logs": logging.CRITICAL,  # errors of tasks are raised here: Dask would print each a second time
+    }
+    cluster = distributed.LocalCluster(
+        n_workers=num_workers, threads_per_worker=threads, env=environment, **(settings | options)
+    )
+    try:
+        return Local(cluster, distributed.Client(cluster, set_as_default=False))
+    except BaseException:
+        cluster.close()
+        raise
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """What a worker must know before it imports JAX."""
+    found = {
+        "NPROC": str(
+            threads
+        ),  # the threads of XLA's pools on a CPU; by default every worker has one for each core
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "JAX_ENABLE_X64": str(int(jax.config.read("jax_enable_x64"))),
+    }
+    return found | {
+        name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    }
+
 
 _PROTOCOLS = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://", "inproc://")
 _CONNECT_SECONDS = 10
 _WORKER_SECONDS = 30.0
 
 
-def as_client(client: Any, purpose: str, *, wait: float = _WORKER_SECONDS) -> Any:
+def as_client(client: object, purpose: str, *, wait: float = _WORKER_SECONDS) -> Client | None:
     """A connected Dask client with at least one worker, or None for work in this process.
 
     Parameters
@@ -67,17 +182,17 @@ def as_client(client: Any, purpose: str, *, wait: float = _WORKER_SECONDS) -> An
 
 
 @contextlib.contextmanager
-def connected(client: Any, purpose: str) -> Iterator[Any]:
+def connected(client: object, purpose: str) -> Iterator[Any]:
     """`as_client` for a block; a client that was made from an address is closed at its end."""
     found = as_client(client, purpose)
     try:
         yield found
     finally:
-        if isinstance(client, str):
+        if isinstance(client, str) and found is not None:
             found.close()
 
 
-def _connect(distributed: Any, address: str, purpose: str) -> Any:
+def _connect(distributed: ModuleType, address: str, purpose: str) -> Client:
     if not address.startswith(_PROTOCOLS):
         raise InvalidValueError(
             f"`client` of {purpose} must be the address of a scheduler, such as 'tcp://127.0.0.1:8786'; got "
@@ -92,7 +207,7 @@ def _connect(distributed: Any, address: str, purpose: str) -> Any:
         ) from error
 
 
-def _with_workers(client: Any, purpose: str, wait: float) -> Any:
+def _with_workers(client: Client, purpose: str, wait: float) -> Client:
     if client.status != "running":
         raise InvalidValueError(
             f"`client` of {purpose} is {client.status}: its connection has ended. Make a new one."
@@ -100,7 +215,7 @@ def _with_workers(client: Any, purpose: str, wait: float) -> Any:
     if client.nthreads():
         _check_versions(client)
         return client
-    address = client.scheduler.address
+    address = address_of(client)
     start = f"Start one with `dask worker {address}`"
     if wait > 0:
         _checks.warn(f"the cluster at {address} has no workers yet; waiting {wait:g} s for one. {start}.")
@@ -112,7 +227,13 @@ def _with_workers(client: Any, purpose: str, wait: float) -> Any:
     return client
 
 
-def _check_versions(client: Any) -> None:
+def address_of(client: Client) -> str:
+    """Of the scheduler that a client is connected to."""
+    scheduler: Any = client.scheduler
+    return scheduler.address
+
+
+def _check_versions(client: Client) -> None:
     """Workers without this library die when they are given a task, and do not say why: they are asked first."""
 
     def version() -> str:  # inside, so that it is sent as code and not by its name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
@@ -11,14 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco.data import ArraySource
+from scirocco._random import SeedPurpose
+from scirocco.data.arrays import ArraySource, RowSource
+from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
 from scirocco.types import PyTree, Rows
 
-_TAG = 0x5A4D  # rows and chains of one seed share no random numbers
 
-
-class RowsOf:
+class RowsOf(RowSource):
     """Some rows of another source: the stretch `start`..`stop - 1`, or as many rows drawn at random.
 
     Parameters
@@ -39,14 +38,14 @@ class RowsOf:
     array([4., 5., 6.], dtype=float32)
     """
 
-    def __init__(self, source: Any, start: int, stop: int, seed: int | None = None):
+    fills = True
+
+    def __init__(self, source: RowSource, start: int, stop: int, seed: int | None = None):
         self.source, self.start, self.stop, self.seed = source, start, stop, seed
         self.num_rows = stop - start
-        self.checked = bool(getattr(source, "checked", False))
-        self.shuffled = seed is None and bool(getattr(source, "shuffled", False))
-        self._fills = all("out" in inspect.signature(f).parameters for f in (source.take, source.read))
-        if seed is None and hasattr(source, "scatter"):  # the fast way of a data folder
-            self.places, self.scatter = source.places, self._scatter
+        self.checked = source.checked
+        self.shuffled = seed is None and source.shuffled
+        self.scatters = seed is None and source.scatters  # the fast way of a data folder
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RowsOf, (self.source, self.start, self.stop, self.seed)
@@ -81,13 +80,18 @@ class RowsOf:
     def _ask(self, call: Callable[..., Rows], arguments: tuple[Any, ...], out: Rows | None) -> Rows:
         if out is None:
             return call(*arguments)
-        if self._fills:
+        if self.source.fills:
             return call(*arguments, out=out)
         for to, values in zip(jax.tree.leaves(out), jax.tree.leaves(call(*arguments)), strict=True):
             np.copyto(to, values, casting="same_kind")
         return out
 
-    def _scatter(self, starts: list[int], slots: list[list[int]], run: int, places: Any) -> None:
+    def places(self, out: Rows, run: int) -> Any:
+        """As the source has them."""
+        return self.source.places(out, run)
+
+    def scatter(self, starts: list[int], slots: list[list[int]], run: int, places: Any) -> None:
+        """As the source does, from the first row of these on."""
         self.source.scatter([self.start + start for start in starts], slots, run, places)
 
     def fingerprint(self) -> str:
@@ -96,7 +100,7 @@ class RowsOf:
 
     def stamp(self) -> str:
         """What the source looks at to notice that its files change."""
-        return self._marked(getattr(self.source, "stamp", self.source.fingerprint)())
+        return self._marked(self.source.stamp())
 
     def _marked(self, mark: str) -> str:
         words = f"{mark} {self.start} {self.stop} {self.seed}"
@@ -109,10 +113,10 @@ class RowsOf:
 @lru_cache(maxsize=1)
 def order(num_rows: int, seed: int) -> np.ndarray:
     """All row numbers in a uniformly random order, the same for the same seed."""
-    return np.random.default_rng([seed, _TAG]).permutation(num_rows)
+    return shuffled_numbers(num_rows, seed, SeedPurpose.DEALT_ORDER)
 
 
-def held(source: Any) -> Any:
+def held(source: RowSource) -> RowSource:
     """The source to sample from in this process: rows that are in memory become arrays of their own."""
     if isinstance(source, RowsOf) and isinstance(source.source, ArraySource):
         return ArraySource(source.read(0, source.num_rows))

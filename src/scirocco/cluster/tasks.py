@@ -6,19 +6,117 @@ of a worker cannot be ended from outside: jobs that are no longer wanted end at 
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import functools
 import queue
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.cluster import worker
-from scirocco.cluster.pickling import packed
-from scirocco.cluster.worker import Tell, Ticket
+from scirocco.cluster.client import address_of
+from scirocco.cluster.pickling import Parcel, packed, unpacked
 from scirocco.errors import InvalidValueError, SciroccoError, WorkerError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Tell = Callable[[int], None]
+
+_TELL_SECONDS = 0.5
+_stopped: set[str] = set()
+_running: collections.Counter[str] = collections.Counter()
+_lock = threading.Lock()
+
+
+class _Thread(threading.local):
+    """What a thread of a worker does now."""
+
+    check: Callable[[], None] | None = None
+    """Ends the job if it is no longer wanted."""
+
+
+_thread = _Thread()
+
+
+class Cancelled(SciroccoError):
+    """A job was told to end."""
+
+
+class Ticket(NamedTuple):
+    """Which call a job belongs to, and its number there."""
+
+    run_id: str
+    number: int
+    key: str
+    """Dask's name for it."""
+
+
+@functools.lru_cache(maxsize=4)
+def _loaded(function: Parcel) -> Callable[[Any, Tell], Any]:
+    """The function of a call, once for all its jobs: what JAX compiled for the first serves the others."""
+    return unpacked(function)
+
+
+def work(function: Parcel, job: Parcel, ticket: Ticket) -> Any:
+    """Do a job; Dask calls this in a thread of the worker."""
+    place = require("distributed", "tasks").get_worker()
+    log, tasks = place.log_event, place.state.tasks
+    told, last, unsaid = -_TELL_SECONDS, 0, False
+
+    def check() -> None:
+        # the task of a client that has died is taken back by the scheduler, and nobody else can end it
+        task = tasks.get(ticket.key)
+        if ticket.run_id in _stopped or task is None or task.state == "cancelled":
+            raise Cancelled("the job was cancelled.")
+
+    def tell(step: int) -> None:
+        nonlocal told, last, unsaid
+        check()
+        now, last, unsaid = time.monotonic(), int(step), True
+        if now - told >= _TELL_SECONDS:
+            told, unsaid = now, False
+            log(ticket.run_id, [ticket.number, last])
+
+    _count(ticket.run_id, 1)
+    _thread.check = check
+    try:
+        check()
+        result = _loaded(function)(unpacked(job), tell)
+        if unsaid:
+            log(ticket.run_id, [ticket.number, last])
+        return result
+    finally:
+        _thread.check = None
+        _count(ticket.run_id, -1)
+
+
+def check_wanted() -> None:
+    """End the job that this thread works on if it is no longer wanted; for long work that is not told step by step."""
+    if _thread.check is not None:
+        _thread.check()
+
+
+def _count(run_id: str, change: int) -> None:
+    with _lock:  # a worker may have several threads
+        _running[run_id] += change
+        if not _running[run_id]:
+            del _running[run_id]
+
+
+def stop(run_id: str) -> None:
+    """End the jobs of a call, at their next word."""
+    _stopped.add(run_id)
+
+
+def num_running(run_id: str) -> int:
+    """Jobs of a call that this worker runs now."""
+    return _running.get(run_id, 0)
+
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -40,7 +138,7 @@ def run_tasks(
     function: Callable[[Job, Tell], Result],
     jobs: Sequence[Job],
     *,
-    client: Any = None,
+    client: Client | None = None,
     names: Sequence[str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> list[Result]:
@@ -86,11 +184,13 @@ def run_tasks(
         raise InvalidValueError(f"there are {len(jobs)} jobs, and {len(titles)} names for them.")
     heard = on_progress or (lambda number, step: None)
     if client is None:
-        return [_here(function, job, n, titles[n], heard) for n, job in enumerate(jobs)]
+        return [_run_here(function, job, n, titles[n], heard) for n, job in enumerate(jobs)]
     return _Tasks(client, titles, heard).run(function, jobs)
 
 
-def _here(function: Any, job: Any, number: int, title: str, heard: OnProgress) -> Any:
+def _run_here(
+    function: Callable[[Job, Tell], Result], job: Job, number: int, title: str, heard: OnProgress
+) -> Result:
     try:
         return function(job, lambda step: heard(number, int(step)))
     except Exception as error:
@@ -113,7 +213,7 @@ def named(error: BaseException, title: str) -> BaseException:
 class _Tasks:
     """The jobs of one call on a cluster."""
 
-    def __init__(self, client: Any, titles: list[str], heard: OnProgress):
+    def __init__(self, client: Client, titles: list[str], heard: OnProgress):
         self.client, self.titles, self.heard = client, titles, heard
         self.run_id = f"scirocco-{uuid.uuid4().hex}"
         self.words: queue.SimpleQueue[_Word] = queue.SimpleQueue()
@@ -121,8 +221,8 @@ class _Tasks:
         self.waited = False
         """Whether the user knows that the jobs wait."""
 
-    def run(self, function: Any, jobs: list[Any]) -> list[Any]:
-        results: dict[int, Any] = {}
+    def run(self, function: Callable[[Job, Tell], Result], jobs: list[Job]) -> list[Result]:
+        results: dict[int, Result] = {}
         with self._listening():
             try:
                 self._submit(function, jobs)
@@ -147,13 +247,13 @@ class _Tasks:
             with contextlib.suppress(Exception):  # the connection may be gone
                 self.client.unsubscribe_topic(self.run_id)
 
-    def _submit(self, function: Any, jobs: list[Any]) -> None:
+    def _submit(self, function: Callable[[Job, Tell], Any], jobs: list[Job]) -> None:
         task = packed(function, "the task")
         parcels = [packed(job, title) for job, title in zip(jobs, self.titles, strict=True)]
         for number, parcel in enumerate(parcels):
             key = f"{self.titles[number].replace(' ', '-')}-{self.run_id}"
             ticket = Ticket(self.run_id, number, key)
-            future = self.client.submit(worker.work, task, parcel, ticket, key=key, pure=False, retries=0)
+            future = self.client.submit(work, task, parcel, ticket, key=key, pure=False, retries=0)
             self.pending[number] = future
             future.add_done_callback(lambda _, number=number: self.words.put(_Word(number, None)))
 
@@ -169,13 +269,13 @@ class _Tasks:
 
     def _warned(self, silent: float) -> bool:
         """Say why nothing is heard of the jobs, where it is not that they work."""
-        cluster = f"the cluster at {self.client.scheduler.address}"
+        cluster = f"the cluster at {address_of(self.client)}"
         if not self.client.nthreads():
             _checks.warn(f"{cluster} has no workers left; the jobs wait for new ones and go on there.")
             return True
         if self.waited or silent < _SILENT_SECONDS:
             return False
-        if any(self.client.run(worker.num_running, self.run_id, on_error="ignore").values()):
+        if any(self.client.run(num_running, self.run_id, on_error="ignore").values()):
             return False
         self.waited = True
         _checks.warn(f"all threads of {cluster} are busy with other work; the jobs wait.")
@@ -216,11 +316,11 @@ class _Tasks:
     def _stop(self) -> None:
         """Cancel what waits, and wait until what runs has ended at its next word."""
         with contextlib.suppress(Exception):  # the reason for stopping is what the user should see
-            self.client.run(worker.stop, self.run_id, on_error="ignore")
+            self.client.run(stop, self.run_id, on_error="ignore")
             self.client.cancel(list(self.pending.values()))
             end = time.monotonic() + _END_SECONDS
             while time.monotonic() < end:
-                left = self.client.run(worker.num_running, self.run_id, on_error="ignore")
+                left = self.client.run(num_running, self.run_id, on_error="ignore")
                 if not any(left.values()):
                     return
                 time.sleep(0.1)

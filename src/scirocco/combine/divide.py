@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks, _tree
+from scirocco._random import SeedPurpose
 from scirocco.cluster import connected, run_tasks
-from scirocco.cluster.travel import for_workers
+from scirocco.cluster.pickling import for_workers
 from scirocco.combine.fractions import fractionate
 from scirocco.combine.shard_result import Subposteriors, open_run
 from scirocco.combine.shard_task import Settings, Shard, draw
@@ -25,8 +26,6 @@ from scirocco.run.loading import in_memory
 from scirocco.run.progress import SharedBar
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Params
-
-_SHARD_SEED = 0x5EED
 
 
 def subposteriors(
@@ -80,7 +79,7 @@ def subposteriors(
         Deal the rows at random, so that the shards are alike; False: in stretches, which is right only for rows that
         are in random order. Data folders that were shuffled when they were written are read in stretches.
     client
-        A `distributed.Client`, the address of a Dask scheduler, or a `scirocco.cluster.local(...)`: the shards are
+        A `distributed.Client`, the address of a Dask scheduler, or a `scirocco.cluster.client(...)`: the shards are
         drawn by its workers. None: in this process, one after the other, with the same result. Workers and client must
         see the same files: arrays in memory are written once for the workers, and draws come back as files.
     progress
@@ -175,7 +174,7 @@ def _run_shards(
 
 def shard_seed(seed: int, number: int) -> int:
     """The seed of a shard's chains."""
-    return int(np.random.SeedSequence([seed, number, _SHARD_SEED]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, number, int(SeedPurpose.SHARD_SEED)]).generate_state(1)[0])
 
 
 def _page(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from scirocco.cluster.travel import opened
+from scirocco.cluster.pickling import opened
 from scirocco.model import Posterior
 from scirocco.run import Run, family, sample
 from scirocco.run.family import SHARDS

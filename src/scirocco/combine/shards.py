@@ -44,7 +44,7 @@ def deal(data: Data, num_shards: int | None, seed: int, shuffle: bool) -> Dealt:
         raise InvalidValueError(f"num_shards={count} is more than the {source.num_rows} rows of the data.")
     stretches = [bounds(source.num_rows, count, number) for number in range(count)]
     # neighbouring rows of a folder that was shuffled when it was written are as good as random ones
-    own = seed if shuffle and not getattr(source, "shuffled", False) else None
+    own = seed if shuffle and not source.shuffled else None
     parts: list[Any] = [RowsOf(source, start, stop, own) for start, stop in stretches]
     return Dealt(parts, [stop - start for start, stop in stretches], [source.fingerprint()])
 

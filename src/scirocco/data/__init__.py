@@ -1,19 +1,16 @@
 """Where rows come from: arrays, folders on disk, or a class of your own; and how batches of them are drawn."""
 
 from scirocco.data.arrays import ArraySource, standardise
-from scirocco.data.devices import Devices, as_devices
+from scirocco.data.devices import Devices, Spread, as_devices, spread_over
 from scirocco.data.formats.conversion import convert
-from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource, FolderWriter
 from scirocco.data.native.folder import describe_folder as describe
 from scirocco.data.native.folder import open_folder as open
 from scirocco.data.native.folder import write_folder as write
-from scirocco.data.passes import Probed
 from scirocco.data.sources import Source, as_source
-from scirocco.data.spread_table import Spread, spread_over
 from scirocco.data.streams import Streamed
-from scirocco.data.tables import Resident, Table, to_device
+from scirocco.data.tables import Probed, Resident, Table, to_device
 
 __all__ = [
     "ArraySource",

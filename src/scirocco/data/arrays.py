@@ -6,7 +6,9 @@ sampling is looked at here, and the message names the array.
 
 from __future__ import annotations
 
+import abc
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -20,7 +22,55 @@ _WILD_SCALE = 1e3
 _SCALE_PROBE_ROWS = 10_000
 
 
-class ArraySource:
+class RowSource(abc.ABC):
+    """A source as the rest of the library sees it; `as_source` makes one of whatever users pass."""
+
+    num_rows: int
+    shuffled: bool = False
+    """Whether neighbouring rows are as good as random ones."""
+    checked: bool = False
+    """Whether it is known that there are no NaN and infinities."""
+    fills: bool = False
+    """Whether `take` and `read` have an argument `out`, arrays to fill instead of new ones."""
+    scatters: bool = False
+    """Whether there are `places` and `scatter`."""
+
+    @property
+    @abc.abstractmethod
+    def row_spec(self) -> PyTree:
+        """Shape and dtype of one row."""
+
+    @abc.abstractmethod
+    def take(self, indices: np.ndarray) -> Rows:
+        """The rows with these numbers, in this order."""
+
+    @abc.abstractmethod
+    def read(self, start: int, stop: int) -> Rows:
+        """A contiguous stretch of rows."""
+
+    @abc.abstractmethod
+    def fingerprint(self) -> str:
+        """A short string that changes when the data change."""
+
+    def stamp(self) -> str:
+        """What is compared to notice that the data change during a run."""
+        return self.fingerprint()
+
+    def places(self, out: Rows, run: int) -> Any:
+        """The slots of `run` rows in the arrays `out`, for `scatter`."""
+        raise NotImplementedError
+
+    def scatter(self, starts: list[int], slots: list[list[int]], run: int, places: Any) -> None:
+        """Windows of neighbouring rows into the arrays that `places` belong to, shuffled on the way."""
+        raise NotImplementedError
+
+    @property
+    def given(self) -> Any:
+        """What the user passed, for messages and pickles."""
+        return self
+
+
+class ArraySource(RowSource):
     """Rows held in memory.
 
     The protocol of a source: `num_rows`, `row_spec`, `take(indices)`, `read(start, stop)` and `fingerprint()`.
@@ -94,7 +144,7 @@ def _names(data: Data, leaves: list[Any]) -> list[str]:
 
 
 def _is_iterator(node: Any) -> bool:
-    return hasattr(node, "__next__")
+    return isinstance(node, Iterator)
 
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:

@@ -29,8 +29,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks
+from scirocco._random import SeedPurpose
 from scirocco._tree import pytree_dataclass, static
-from scirocco.data.shuffle import epoch_words, random_order, scale_word, uniform_index
+from scirocco.data.shuffle import epoch_words, random_order, scale_word, shuffled_numbers, uniform_index
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, Data, Key, Rows
 
@@ -132,8 +133,7 @@ class Blocks(Batching):
 
     def arrange(self, data: Data, seed: int) -> Data:
         """Shuffled rows, with the first n - 1 repeated at the end so that a window never wraps around."""
-        order = np.arange(self.num_rows)
-        np.random.default_rng([seed, 0x5C1]).shuffle(order)
+        order = shuffled_numbers(self.num_rows, seed, SeedPurpose.RESIDENT_ORDER)
         order = np.concatenate([order, order[: self.size - 1]])
         return jax.tree.map(lambda leaf: _take_aligned(np.asarray(leaf), order), data)
 

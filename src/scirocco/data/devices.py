@@ -1,9 +1,11 @@
-"""What a mesh of devices is used for: some of its axes carry chains, the others rows of the data."""
+"""A mesh of devices, and all rows spread over it: some of its axes carry chains, the others rows of the data."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from scirocco._random import SeedPurpose
+from scirocco.data.batching import Batching, Blocks
+from scirocco.data.shuffle import random_order, shuffled_numbers, uniform_index
+from scirocco.data.spread import AnyRows, Layout, OwnRows, SpreadRows, SumOverDevices, local_batching
+from scirocco.data.tables import ENDLESS, Feed, Segment, Summand, Table, WholeFeed, full_sum
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.types import PyTree
+from scirocco.types import Array, Key, Params, PyTree, Rows
 
 CHAIN_AXES = ("chain", "chains")
 
@@ -101,3 +108,122 @@ def as_devices(mesh: Any) -> Devices | None:
     chain_axes = tuple(axis for axis in mesh.axis_names if axis in CHAIN_AXES)
     row_axes = tuple(axis for axis in mesh.axis_names if axis not in CHAIN_AXES)
     return Devices(automatic, chain_axes, row_axes)
+
+
+class Spread(Table):
+    """Rows in the memory of several devices, a stretch each.
+
+    Sums run on all devices and end in one `psum`. What needs only some rows brings them to all devices.
+    """
+
+    streamed = False
+    whole = False
+
+    def __init__(self, devices: Devices, data: SpreadRows, batching: AnyRows, own: OwnRows):
+        self.devices, self.data, self.batching, self.own = devices, data, batching, own
+        self.layout, self.num_rows = batching.layout, batching.num_rows
+        self.row_spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data.rows)
+
+    def feed(self, key: Key) -> Feed:
+        """Batches gathered from all devices."""
+        return WholeFeed(Segment(self.data, self.batching, 0, ENDLESS))
+
+    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+        """Every device over its rows, then one sum of sums."""
+        return _sum(summand, self.devices, self.layout.length, position, self.data, key)
+
+    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+        """Of no use here: estimators that keep a value for every row are refused."""
+        raise NotImplementedError("values of single rows are not kept across devices")
+
+    def spread_rows(self, count: int) -> Rows:
+        """Every k-th row."""
+        index = np.arange(count) * max(1, self.num_rows // count)
+        return _rows_at(self.devices, self.layout, self.data.rows, index)
+
+    def random_rows(self, count: int, key: Key, replace: bool = True) -> Rows:
+        """A gather across devices."""
+        count = min(self.num_rows, count)
+        if count == self.num_rows:
+            index: Any = jnp.arange(self.num_rows)
+        elif replace:
+            index = uniform_index(key, (count,), self.num_rows)
+        else:
+            words = jax.random.bits(key, (2,), jnp.uint32)
+            index = random_order(words, jnp.arange(count), self.num_rows)
+        return _rows_at(self.devices, self.layout, self.data.rows, np.asarray(index))
+
+    def with_batches_of(self, size: int) -> Table:
+        """The same rows in smaller batches."""
+        return Spread(self.devices, self.data, AnyRows(self.num_rows, size, self.layout), self.own)
+
+
+def spread_over(source: Any, batching: Batching, devices: Devices, seed: int) -> Spread:
+    """The rows of a source, shuffled and spread over the devices that share rows; each process reads its own."""
+    places, num_rows = devices.num_row_places, batching.num_rows
+    inner = local_batching(batching, places)
+    layout = Layout(num_rows, places, inner.size - 1 if isinstance(inner, Blocks) else 0)
+    order = shuffled_numbers(num_rows, seed, SeedPurpose.RESIDENT_ORDER)
+    held: dict[int, list[np.ndarray]] = {}
+
+    def stretch(place: int) -> list[np.ndarray]:
+        if place not in held:
+            rows = source.take(layout.numbers(place, order))
+            held[place] = [_canonical(leaf) for leaf in jax.tree.leaves(rows)]
+        return held[place]
+
+    leaves, treedef = jax.tree.flatten(source.row_spec)
+
+    def column(number: int) -> Callable[[int], np.ndarray]:
+        return lambda place: stretch(place)[number]
+
+    arrays = [_place(devices, layout, spec.shape, column(number)) for number, spec in enumerate(leaves)]
+    valid = _place(devices, layout, (), layout.valid) if layout.filled else None
+    data = SpreadRows(jax.tree.unflatten(treedef, arrays), valid)
+    own = OwnRows(inner.num_rows, inner.size, inner, devices.row_axes)
+    return Spread(devices, data, AnyRows(num_rows, batching.size, layout), own)
+
+
+def _canonical(leaf: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
+
+
+def _place(
+    devices: Devices, layout: Layout, shape: tuple[int, ...], stretch: Callable[[int], np.ndarray]
+) -> jax.Array:
+    """An array whose stretches lie on their devices; only those of this process are made."""
+
+    def piece(index: Any) -> np.ndarray:
+        return stretch((index[0].start or 0) // layout.stretch)
+
+    size = layout.stretch * layout.num_places
+    return jax.make_array_from_callback((size, *shape), devices.over_rows(), piece)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _sum(
+    summand: Summand, devices: Devices, length: int, position: Params, data: SpreadRows, key: Key | None
+) -> PyTree:
+    over_rows, same = PartitionSpec(devices.row_axes), PartitionSpec()
+
+    def own(position: Params, data: SpreadRows, key: Key | None) -> PyTree:
+        return full_sum(SumOverDevices(summand, devices.row_axes), position, data, length, key=key)
+
+    mapped = jax.shard_map(
+        own, mesh=devices.mesh, in_specs=(same, over_rows, same), out_specs=same, check_vma=False
+    )
+    return mapped(position, data, key)
+
+
+def _rows_at(devices: Devices, layout: Layout, rows: Rows, index: np.ndarray) -> Rows:
+    places: Any = layout.places(np.asarray(index, np.int32))  # type: ignore[arg-type]
+    return _gathered(devices, rows, places)
+
+
+@partial(jax.jit, static_argnums=0)
+def _gathered(devices: Devices, rows: Rows, places: Array) -> Rows:
+    def one(leaf: Array) -> Array:
+        found = leaf.at[places].get(mode="promise_in_bounds")
+        return jax.lax.with_sharding_constraint(found, devices.everywhere())
+
+    return jax.tree.map(one, rows)

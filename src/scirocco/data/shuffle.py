@@ -1,16 +1,24 @@
-"""A random permutation that can be asked for one entry at a time, in O(1) time and memory.
+"""Random orders of rows: asked for one entry at a time, written down, or made of a stream of rows.
 
-The swap-or-not shuffle (Hoang, Morris & Rogaway 2012): in every round an index x is paired with K - x mod m for a
-random K, and a hash bit of the pair decides whether the two swap. Every round is a permutation of 0..m-1 for any m,
-so the whole is one. After r rounds an index is uniform up to 2^-r. No table, no sort, nothing to checkpoint: a batch
-without replacement costs O(n), never O(N), and the order of an epoch follows from its key alone.
+`random_order` needs O(1) time and memory for an entry. It is the swap-or-not shuffle (Hoang, Morris & Rogaway 2012): in
+every round an index x is paired with K - x mod m for a random K, and a hash bit of the pair decides whether the two
+swap. Every round is a permutation of 0..m-1 for any m, so the whole is one. After r rounds an index is uniform up to
+2^-r. No table, no sort, nothing to checkpoint: a batch without replacement costs O(n), never O(N), and the order of an
+epoch follows from its key alone. `shuffled_numbers` is a permutation on the host; `RowShuffle` puts a stream of rows,
+of unknown number, into random order in bounded memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from scirocco._random import SeedPurpose
+from scirocco.data.native.npy import as_bytes
 from scirocco.types import Array, Key
 
 ROUNDS = 32
@@ -31,6 +39,13 @@ def random_order(words: Array, positions: Array, length: int | Array) -> Array:
         return jnp.where(coin == 1, partner, x)
 
     return jax.lax.fori_loop(0, ROUNDS, swap_or_not, positions.astype(jnp.uint32)).astype(jnp.int32)
+
+
+def shuffled_numbers(length: int, seed: int, purpose: SeedPurpose) -> np.ndarray:
+    """A uniformly random order of 0..length-1, written down, on the host; one for each seed and purpose."""
+    order = np.arange(length)
+    np.random.default_rng([seed, int(purpose)]).shuffle(order)
+    return order
 
 
 def epoch_words(key: Key, epoch: Array, count: int) -> Array:
@@ -78,3 +93,118 @@ def _mix(x: Array) -> Array:
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)
+
+
+_NUM_BUCKETS = 256
+_PIECE = 4 << 20
+_INDEX_BYTES = 16
+
+
+class RowShuffle:
+    """Shuffle rows in one pass over the source.
+
+    Every row goes to one of 256 buckets, chosen uniformly and independently; then each bucket is loaded, shuffled and
+    handed on. That is the same as sorting the rows by independent uniform numbers, whose leading digit is the bucket:
+    every permutation is exactly equally likely. The number of rows need not be known beforehand. When all of them
+    fit the memory budget there is one bucket, in memory, and nothing is written; a bucket that turns out too large
+    for the budget is shuffled in the same way, through buckets of its own.
+
+    The order depends only on the seed, the memory budget, and the rows' number and dtypes, not on how the source
+    cuts them into chunks.
+
+    Parameters
+    ----------
+    record
+        One row of all arrays, as a structured dtype.
+    folder
+        Where the bucket files go; they are deleted as they are used.
+    rng, memory
+        The generator, and the budget in bytes.
+    """
+
+    def __init__(
+        self,
+        record: np.dtype,
+        folder: Path,
+        rng: np.random.Generator,
+        memory: int,
+        *,
+        num_buckets: int = _NUM_BUCKETS,
+        prefix: str = "bucket",
+    ):
+        self.record, self.folder, self.rng, self.memory = record, folder, rng, memory
+        self.num_buckets, self.prefix = num_buckets, prefix
+        # Half of the budget for the rows and their order; the rest is for what the reader and the writer hold.
+        self.capacity = max(1, memory // 2 // (record.itemsize + _INDEX_BYTES))
+        self.filled = 0
+        self.counts = np.zeros(num_buckets, np.int64)
+        self._rows: np.ndarray | None = None
+
+    def add(self, chunk: Mapping[str, np.ndarray]) -> None:
+        """Take in some rows."""
+        length, start = len(next(iter(chunk.values()))), 0
+        while start < length:
+            if self.filled == self.capacity:
+                self._spill()
+            if self._rows is None:
+                self._rows = np.empty(
+                    self.capacity, self.record
+                )  # the system commits pages when they are touched
+            count = min(length - start, self.capacity - self.filled)
+            for name, array in chunk.items():
+                self._rows[name][self.filled : self.filled + count] = array[start : start + count]
+            self.filled, start = self.filled + count, start + count
+
+    def drain(self) -> Iterator[np.ndarray]:
+        """All rows in random order, as pieces of a structured array."""
+        if not self.counts.any():
+            if self._rows is not None:
+                yield from self._shuffled(self._rows[: self.filled])
+            return
+        self._spill()
+        self._rows = None
+        for bucket in range(self.num_buckets):
+            path = self._path(bucket)
+            if not self.counts[bucket]:
+                continue
+            if self.counts[bucket] <= self.capacity:
+                yield from self._shuffled(np.fromfile(path, self.record))
+            else:
+                yield from self._split_again(bucket)
+            path.unlink()
+
+    def _spill(self) -> None:
+        """Send the rows held to their buckets."""
+        if self._rows is None or not self.filled:
+            return
+        choice = self.rng.integers(0, self.num_buckets, self.filled).astype(np.uint8)
+        order = np.argsort(choice, kind="stable")
+        ends = np.cumsum(np.bincount(choice, minlength=self.num_buckets))
+        for bucket, end in enumerate(ends):
+            start = ends[bucket - 1] if bucket else 0
+            if end > start:
+                with open(self._path(bucket), "ab") as file:
+                    file.write(as_bytes(self._rows[order[start:end]]))
+                self.counts[bucket] += end - start
+        self.filled = 0
+
+    def _split_again(self, bucket: int) -> Iterator[np.ndarray]:
+        inner = RowShuffle(
+            *(self.record, self.folder, self.rng, self.memory),
+            num_buckets=self.num_buckets,
+            prefix=self._path(bucket).name,
+        )
+        step = max(1, _PIECE // self.record.itemsize)
+        with open(self._path(bucket), "rb") as file:
+            while len(rows := np.fromfile(file, self.record, step)):
+                inner.add({name: rows[name] for name in self.record.names or ()})
+        yield from inner.drain()
+
+    def _shuffled(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        order = self.rng.permutation(len(rows))
+        step = max(1, _PIECE // self.record.itemsize)
+        for start in range(0, len(order), step):
+            yield rows[order[start : start + step]]
+
+    def _path(self, bucket: int) -> Path:
+        return self.folder / f"{self.prefix}-{bucket}"

@@ -1,7 +1,9 @@
-"""What counts as data: arrays, a native folder, or anything that can be asked for rows."""
+"""What counts as data: arrays, a native folder, memory maps, or anything that can be asked for rows."""
 
 from __future__ import annotations
 
+import inspect
+import os
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,8 +11,7 @@ import jax
 import numpy as np
 
 from scirocco import _tree
-from scirocco.data.arrays import ArraySource, from_arrays
-from scirocco.data.mapped import MappedSource, worth_streaming
+from scirocco.data.arrays import ArraySource, RowSource, as_arrays, from_arrays
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
 
@@ -43,7 +44,7 @@ class Source(Protocol):
         """A short string that changes when the data change; asked for every few seconds, so it should be cheap."""
 
 
-def as_source(data: Data) -> Any:
+def as_source(data: Data) -> RowSource:
     """The user's data as a source, checked: arrays are wrapped, a path is opened, a source is tried on two rows."""
     if isinstance(data, ArraySource):
         return data
@@ -52,9 +53,12 @@ def as_source(data: Data) -> Any:
 
         return open_folder(data)
     if worth_streaming(data):
-        return _try_out(MappedSource(data))
+        mapped = MappedSource(data)
+        _try_out(mapped)
+        return mapped
     if isinstance(data, Source):
-        return _try_out(data)
+        _try_out(data)
+        return data if isinstance(data, RowSource) else UserSource(data)
     if hasattr(data, "take") and hasattr(data, "read"):
         missing = [name for name in _NAMES if not hasattr(data, name)]
         raise InvalidTypeError(
@@ -64,7 +68,57 @@ def as_source(data: Data) -> Any:
     return from_arrays(data)
 
 
-def _try_out(source: Source) -> Source:
+class UserSource(RowSource):
+    """A class of the user's own; what it leaves out of the optional names has the usual answer."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.num_rows = int(source.num_rows)
+        self.shuffled = bool(getattr(source, "shuffled", False))
+        self.checked = bool(getattr(source, "checked", False))
+        self.fills = all("out" in inspect.signature(call).parameters for call in (source.take, source.read))
+        self.scatters = hasattr(source, "scatter")
+
+    @property
+    def given(self) -> Source:
+        """The user's object."""
+        return self.source
+
+    @property
+    def row_spec(self) -> PyTree:
+        """Shape and dtype of one row."""
+        return self.source.row_spec
+
+    def take(self, indices: np.ndarray, **out: Rows) -> Rows:
+        """The rows with these numbers, in this order."""
+        return self.source.take(indices, **out)
+
+    def read(self, start: int, stop: int, **out: Rows) -> Rows:
+        """A contiguous stretch of rows."""
+        return self.source.read(start, stop, **out)
+
+    def places(self, out: Rows, run: int) -> Any:
+        """As the user's class has it."""
+        return self._extra.places(out, run)
+
+    def scatter(self, starts: list[int], slots: list[list[int]], run: int, places: Any) -> None:
+        """As the user's class has it."""
+        self._extra.scatter(starts, slots, run, places)
+
+    def fingerprint(self) -> str:
+        """As the user's class has it."""
+        return self.source.fingerprint()
+
+    def stamp(self) -> str:
+        """As the user's class has it, or the fingerprint."""
+        return self._extra.stamp() if hasattr(self.source, "stamp") else self.source.fingerprint()
+
+    @property
+    def _extra(self) -> Any:
+        return self.source
+
+
+def _try_out(source: Source) -> None:
     """Two rows, to see that they are what `row_spec` says."""
     name = type(source).__name__
     if not isinstance(source.num_rows, (int, np.integer)) or source.num_rows < 0:
@@ -79,7 +133,6 @@ def _try_out(source: Source) -> Source:
         (f"take({list(range(count))})", source.take(np.arange(count))),
     ):
         _compare(name, call, rows, source.row_spec, count)
-    return source
 
 
 def _compare(name: str, call: str, rows: Rows, spec: PyTree, count: int) -> None:
@@ -98,3 +151,67 @@ def _compare(name: str, call: str, rows: Rows, spec: PyTree, count: int) -> None
             )
         if want[1].kind not in "fiub":
             raise InvalidTypeError(f"`{leaf}` of {name} has dtype {want[1]}; real numbers are needed.")
+
+
+_SHARE = 0.25
+
+
+class MappedSource(RowSource):
+    """Rows of memory-mapped arrays, read when they are needed; in the user's order, so not known to be shuffled."""
+
+    def __init__(self, arrays: PyTree):
+        self.arrays = as_arrays(arrays)
+        self.num_rows: int = jax.tree.leaves(self.arrays)[0].shape[0]
+
+    @property
+    def row_spec(self) -> PyTree:
+        """Shape and dtype of one row."""
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self.arrays)
+
+    def take(self, indices: np.ndarray) -> Rows:
+        """The rows with these numbers, in this order."""
+        return jax.tree.map(lambda leaf: np.take(leaf, indices, axis=0), self.arrays)
+
+    def read(self, start: int, stop: int) -> Rows:
+        """A contiguous stretch of rows."""
+        return jax.tree.map(lambda leaf: np.array(leaf[start:stop]), self.arrays)
+
+    def fingerprint(self) -> str:
+        """Of shapes, dtypes and a sample of the rows."""
+        return ArraySource(self.arrays).fingerprint()
+
+    def stamp(self) -> str:
+        """Sizes and times of change of the files."""
+        files = sorted({str(name) for leaf in jax.tree.leaves(self.arrays) if (name := _file(leaf))})
+        return repr([(name, (status := os.stat(name)).st_size, status.st_mtime_ns) for name in files])
+
+
+def _file(leaf: Any) -> Any:
+    """The file behind a map, or behind a view of one."""
+    while isinstance(leaf, np.ndarray):
+        if isinstance(leaf, np.memmap) and leaf.filename is not None:
+            return leaf.filename
+        leaf = leaf.base
+    return None
+
+
+def worth_streaming(data: Data) -> bool:
+    """Whether all arrays are memory maps, and too large to be copied: more than a quarter of the free memory."""
+    leaves = jax.tree.leaves(data)
+    if not leaves or not all(isinstance(leaf, np.memmap) for leaf in leaves):
+        return False
+    return _tree.nbytes(data) > _SHARE * available_memory()
+
+
+def available_memory() -> int:
+    """Bytes that the system could give to the page cache, within the limits of a container."""
+    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
+    for path, name in (("/proc/meminfo", "MemAvailable:"), ("/sys/fs/cgroup/memory.max", "")):
+        try:
+            text = Path(path).read_text()
+        except OSError:
+            continue
+        words = text.partition(name)[2].split() if name else text.split()
+        if words and words[0].isdigit():
+            room = min(room, int(words[0]) * (1024 if name else 1))
+    return room

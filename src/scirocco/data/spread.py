@@ -22,7 +22,7 @@ import numpy as np
 
 from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import AllRows, Batch, Batching, Blocks, IndependentRows, gather
-from scirocco.data.passes import Summand
+from scirocco.data.tables import Summand
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,12 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco.data.arrays import check_finite
+from scirocco.data.arrays import RowSource, check_finite
 from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
-from scirocco.data.passes import Summand
+from scirocco.data.sources import available_memory
 from scirocco.data.superbatches import ScatteredRows, Scheme, ShuffledBlocks, Superbatch
-from scirocco.data.system import available_memory
-from scirocco.data.tables import Feed, Segment, Table, size_of_row, to_device
+from scirocco.data.tables import Feed, Segment, Summand, Table, size_of_row, to_device
 from scirocco.errors import DataChangedError
 from scirocco.types import Key, Params, PyTree, Rows
 
@@ -42,7 +40,7 @@ class Streamed(Table):
     streamed = True
     whole = False
 
-    def __init__(self, source: Any, batching: Batching, automatic: bool, wants_index: bool = False):
+    def __init__(self, source: RowSource, batching: Batching, automatic: bool, wants_index: bool = False):
         self.source = source
         self.num_rows = source.num_rows
         self.reader = _Reader(source, wants_index)
@@ -142,17 +140,16 @@ def _own(key: Key | None, number: int) -> Key | None:
 class _Reader:
     """Fills preallocated arrays from any source, in the precision that JAX runs in."""
 
-    def __init__(self, source: Any, wants_index: bool):
+    def __init__(self, source: RowSource, wants_index: bool):
         self.source, self.wants_index = source, wants_index
         self.spec = jax.tree.map(
             lambda s: jax.ShapeDtypeStruct(s.shape, jax.dtypes.canonicalize_dtype(s.dtype)), source.row_spec
         )
         same = jax.tree.map(lambda a, b: a.dtype == b.dtype, self.spec, source.row_spec)
-        fills = all("out" in inspect.signature(f).parameters for f in (source.take, source.read))
-        self._direct = fills and all(jax.tree.leaves(same))
-        self.scatters = self._direct and hasattr(source, "scatter")
+        self._direct = source.fills and all(jax.tree.leaves(same))
+        self.scatters = self._direct and source.scatters
         self._places: dict[int, tuple[Any, Any]] = {}  # of the buffers of a feed, which are few and stay
-        self._check = not getattr(source, "checked", False)
+        self._check = not source.checked
 
     def buffer(self, num_rows: int) -> Rows:
         """Room for rows, where JAX can use them without a copy."""
@@ -161,7 +158,7 @@ class _Reader:
     def take(self, index: np.ndarray, out: Rows) -> None:
         """Scattered rows into `out`."""
         if self._direct:
-            self.source.take(index, out=out)
+            self.source.take(index, out=out)  # type: ignore[call-arg]
         else:
             self._copy(out, self.source.take(index), "take")
 
@@ -169,21 +166,20 @@ class _Reader:
         """Neighbouring rows into `out` from row `offset` on."""
         part = jax.tree.map(lambda leaf: leaf[offset : offset + stop - start], out)
         if self._direct:
-            self.source.read(start, stop, out=part)
+            self.source.read(start, stop, out=part)  # type: ignore[call-arg]
         else:
             self._copy(part, self.source.read(start, stop), "read")
 
     def _copy(self, out: Rows, rows: Rows, call: str) -> None:
         """Into the buffers, in JAX's precision; rows of another form than at first are refused."""
         got, wanted = _tree.leaf_names(rows), _tree.leaf_names(out)
+        who = f"`{call}` of {type(self.source.given).__name__}"
         if got != wanted:
-            raise DataChangedError(
-                f"`{call}` of {type(self.source).__name__} returned {got} instead of {wanted}."
-            )
+            raise DataChangedError(f"{who} returned {got} instead of {wanted}.")
         for name, to, values in zip(wanted, jax.tree.leaves(out), jax.tree.leaves(rows), strict=True):
             if np.shape(values) != to.shape:
                 raise DataChangedError(
-                    f"`{call}` of {type(self.source).__name__} returned `{name}` with shape {np.shape(values)} where "
+                    f"{who} returned `{name}` with shape {np.shape(values)} where "
                     f"{to.shape} was asked for: has the source shrunk or changed?"
                 )
             np.copyto(to, values, casting="same_kind")
@@ -274,10 +270,10 @@ class _SuperbatchFeed(Feed):
         self._reader.forget(self._buffers)
 
 
-def choose(source: Any, spec: PyTree, batching: Batching, automatic: bool) -> tuple[Scheme, str]:
+def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool) -> tuple[Scheme, str]:
     """The scheme for a source, and why; the reason also goes to the log `scirocco`."""
     row_bytes = size_of_row(spec)
-    shuffled = bool(getattr(source, "shuffled", False))
+    shuffled = source.shuffled
     room = available_memory()
     nbytes = row_bytes * source.num_rows
     fits = nbytes <= _CACHE_SHARE * room

@@ -7,13 +7,19 @@ with its sha256, once for each state of the file. What is not found, and has a p
 (covertype, movielens100k, mnist; needs the extra `data`), is fetched from there into the cache, with checksums.
 """
 
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from scirocco.datasets import corpora
+from scirocco.datasets.classification import COVERTYPE, MNIST, Covertype, Digits, covertype, mnist
 from scirocco.datasets.corpora import acl_abstracts, ap, kos, newsgroups20, wikipedia
-from scirocco.datasets.covertype import Covertype, covertype
-from scirocco.datasets.files import Dataset, Entry, state
-from scirocco.datasets.loading import ENTRIES, load
-from scirocco.datasets.mnist import Digits, mnist
-from scirocco.datasets.movielens import MovieLens, movielens100k
-from scirocco.datasets.msweb import Visits, msweb
+from scirocco.datasets.files import Dataset, Entry, Folder, state
+from scirocco.datasets.visits import MOVIELENS, MSWEB, MovieLens, Visits, movielens100k, msweb
+from scirocco.errors import InvalidValueError
 
 __all__ = [
     "ENTRIES",
@@ -35,3 +41,49 @@ __all__ = [
     "state",
     "wikipedia",
 ]
+
+ENTRIES: dict[str, Entry] = {
+    **corpora.ENTRIES,
+    **{entry.name: entry for entry in (MSWEB, COVERTYPE, MOVIELENS, MNIST)},
+}
+"""What is known of each data set, by its name."""
+
+_LOADERS: dict[str, Callable[..., Any]] = {
+    **{f.__name__: f for f in (wikipedia, acl_abstracts, newsgroups20, ap, kos)},
+    "msweb": msweb,
+    "covertype": covertype,
+    "movielens100k": movielens100k,
+    "mnist": mnist,
+}
+_told: set[str] = set()
+
+
+def load(name: str, folder: Folder = None, **options: Any) -> Any:
+    """A data set by its name; its licence is printed the first time.
+
+    Parameters
+    ----------
+    name
+        One of `sc.datasets.ENTRIES`: "covertype", "movielens100k", "mnist", "wikipedia", ...
+    folder
+        Where to look. Default: see `scirocco.datasets`; what is not found there is downloaded from its public source,
+        where that is known.
+    options
+        Those of the data set's own function, e.g. `raw=True` for covertype.
+
+    Examples
+    --------
+    >>> from scirocco import datasets
+    >>> data = datasets.load("covertype")              # doctest: +SKIP
+    >>> data.X.shape                                   # doctest: +SKIP
+    (581012, 54)
+    """
+    if name not in _LOADERS:
+        close = difflib.get_close_matches(str(name), _LOADERS, n=1, cutoff=0.4)
+        hint = f" Did you mean `{close[0]}`?" if close else ""
+        raise InvalidValueError(f"there is no data set `{name}`.{hint} There are {', '.join(_LOADERS)}.")
+    found = _LOADERS[name](folder, **options)
+    if name not in _told:
+        _told.add(name)
+        print(f"{name}: {ENTRIES[name].licence}", file=sys.stderr)
+    return found

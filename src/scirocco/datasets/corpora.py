@@ -165,12 +165,8 @@ def _corpus(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str, ..
         )
     if not keep.all():
         matrix, found = matrix[keep], {name: array[keep] for name, array in found.items()}
-    return Dataset(matrix, words, _source(entry, counts), found)
+    return Dataset(matrix, words, entry.source(counts), found)
 
 
 def _read_words(path: Path) -> tuple[str, ...]:
     return tuple(path.read_text("utf-8").split())
-
-
-def _source(entry: Entry, path: Path) -> str:
-    return f"{entry.name}: {entry.origin}. Licence: {entry.licence} Read from {path}."

@@ -16,6 +16,7 @@ import numpy as np
 
 from scirocco.datasets.originals import Recipe, obtain
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingDataError
+from scirocco.store.files import writing
 
 VARIABLE = "SCIROCCO_DATA"
 _PIECE = 1 << 20
@@ -52,6 +53,10 @@ class Entry:
     def some(self, *names: str) -> Entry:
         """With these of its files only."""
         return dataclasses.replace(self, files=tuple(file for file in self.files if file.name in names))
+
+    def source(self, path: Path) -> str:
+        """Where it comes from and its licence, in words."""
+        return f"{self.name}: {self.origin}. Licence: {self.licence} Read from {path}."
 
 
 @dataclass(frozen=True)
@@ -205,11 +210,7 @@ def _remembered() -> dict[str, Any]:
 def _remember(checked: dict[str, Any]) -> None:
     """By one rename; a cache that cannot be written only costs the next check."""
     folder = cache_folder()
-    partial = folder / f"{_MEMORY}.{os.getpid()}.tmp"
-    try:
+    with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(checked), "utf-8")
-        os.replace(partial, folder / _MEMORY)
-    except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+        with writing(str(folder / _MEMORY), sync=False, many_writers=True) as file:
+            file.write(json.dumps(checked).encode())

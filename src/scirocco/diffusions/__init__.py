@@ -4,10 +4,7 @@ Everything here is plain JAX: it compiles, vectorises and runs on accelerators. 
 transitions as compiled, multi-threaded CPU kernels for loops on the host.
 """
 
-from scirocco.diffusions.cox_ingersoll_ross import cir
-from scirocco.diffusions.gammas import gamma
-from scirocco.diffusions.gaussian import log_normal, ornstein_uhlenbeck
-from scirocco.diffusions.poissons import poisson
-from scirocco.diffusions.transformed import beta_pair, generalised_gamma
+from scirocco.diffusions.processes import beta_pair, cir, generalised_gamma, log_normal, ornstein_uhlenbeck
+from scirocco.diffusions.variates import gamma, poisson
 
 __all__ = ["beta_pair", "cir", "gamma", "generalised_gamma", "log_normal", "ornstein_uhlenbeck", "poisson"]

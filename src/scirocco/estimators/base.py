@@ -15,8 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco.data.batching import Batch, Batching
-from scirocco.data.passes import Summand, full_sum, rows_per_chunk
-from scirocco.data.tables import Table
+from scirocco.data.tables import Summand, Table, full_sum, rows_per_chunk
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior, WithValue
 from scirocco.types import Array, Data, Key, Params, PyTree

@@ -17,6 +17,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._extras import require
+from scirocco._random import Purpose, key_for
 from scirocco.data.batching import Batch, Batching
 from scirocco.data.tables import Table
 from scirocco.errors import BadStartError, InvalidValueError
@@ -27,10 +28,6 @@ LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 _MIN_STEPS, _MAX_STEPS = 400, 1_000
 _BATCH = 500
 _HESSIAN_ROWS = 8_192
-_CLIMB_TAG, _VISIT_TAG = (
-    0xFFFFFFFF,
-    0xFFFFFFFE,
-)  # a run's key is folded with chain numbers elsewhere: far from these
 
 
 class Mode(NamedTuple):
@@ -55,7 +52,7 @@ def find_mode(
 ) -> Mode:
     """A posterior mode near `position` (unconstrained coordinates)."""
     climbed, rate, passes = approach_mode(model, table, position, key, optimizer, num_steps)
-    rows = table.random_rows(_HESSIAN_ROWS, jax.random.fold_in(key, _VISIT_TAG))
+    rows = table.random_rows(_HESSIAN_ROWS, key_for(key, Purpose.MODE_ROWS))
     here = look(model, table, climbed)
     if not math.isfinite(float(here.log_density)):
         raise InvalidValueError(
@@ -96,7 +93,7 @@ def approach_mode(
     size = table.batching.size
     steps = num_steps or int(np.clip(num_rows // size, _MIN_STEPS, _MAX_STEPS))
     rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
-    key = jax.random.fold_in(key, _CLIMB_TAG)
+    key = key_for(key, Purpose.MODE_CLIMB)
     feed, number, carry = table.feed(key), 0, None
     while number < steps:
         segment = feed.at(number)

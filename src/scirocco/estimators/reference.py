@@ -11,8 +11,7 @@ import jax.numpy as jnp
 from scirocco import _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import AllRows, Batching
-from scirocco.data.passes import full_sum
-from scirocco.data.tables import Table, random_rows
+from scirocco.data.tables import Table, full_sum, random_rows
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand
 from scirocco.model import Posterior

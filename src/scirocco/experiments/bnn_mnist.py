@@ -33,7 +33,7 @@ from scirocco._extras import require
 from scirocco._tree import pytree_dataclass
 from scirocco.analysis import scores
 from scirocco.data.arrays import ArraySource
-from scirocco.datasets.mnist import Digits, mnist
+from scirocco.datasets import Digits, mnist
 from scirocco.estimators import ControlVariates, Minibatch
 from scirocco.experiments.base import Experiment, Outcome, Settings
 from scirocco.experiments.bnn_mnist_claims import METHODS, judge, notes

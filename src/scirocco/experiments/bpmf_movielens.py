@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco.datasets.movielens import movielens100k
+from scirocco.datasets import movielens100k
 from scirocco.estimators import ControlVariates, Estimator, Minibatch
 from scirocco.experiments.base import Experiment, Outcome, Settings
 from scirocco.experiments.bpmf_movielens_chains import THIN, Problem, chain, last, problem, scores, start

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.datasets.movielens import MovieLens
+from scirocco.datasets import MovieLens
 from scirocco.estimators import ControlVariates, Estimator
 from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
 from scirocco.models.factorisation.precisions import WithPrecisions

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
+from scirocco._random import Purpose, key_for
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.model.base import Posterior, RowSource, SomeRows
 from scirocco.model.checks import (
@@ -28,7 +29,6 @@ from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 SPACES = ("simplex", "positive")
 PLACING_ROWS = 256
 """Rows from which the size of the counts is guessed where a chain starts."""
-_PLACING_TAG = 0xFFFFFFFC  # a run's key is folded with chain numbers elsewhere: far from this
 NEGATIVE_COUNTS = (
     "the counts are negative, NaN or infinite at the starting point for some rows. `counts` must return numbers >= 0: "
     "is there a division by a component of omega that is 0?"
@@ -330,7 +330,7 @@ class CountSum:
 
 @partial(jax.jit, static_argnums=0)
 def _about_as_large(model: CountModel, factor: float, position: Params, rows: Rows, key: Key) -> Params:
-    own = jax.random.fold_in(key, _PLACING_TAG) if model.takes_key else None
+    own = key_for(key, Purpose.START) if model.takes_key else None
     return model.spread(position, _tree.scale(factor, model.summand.total(position, rows, None, own)))
 
 

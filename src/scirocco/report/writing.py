@@ -12,6 +12,7 @@ from scirocco.report import chains, clusters, coefficients, curves, facts, topic
 from scirocco.report.markup import Html, tag
 from scirocco.report.page import Section, render
 from scirocco.report.subjects import Subject, subject_of
+from scirocco.store.files import writing
 
 
 def html(what: Any, *, documents: Any = None, names: Any = None, diagnosis: Diagnosis | None = None) -> str:
@@ -131,9 +132,5 @@ def _target(path: str | os.PathLike[str]) -> Path:
 
 def _replace(target: Path, text: str) -> None:
     """All of it or nothing: a reader never sees half a page."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8", errors="replace")  # names of folders may be any bytes
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with writing(str(target), sync=False, many_writers=True) as file:
+        file.write(text.encode("utf-8", "replace"))  # names of folders may be any bytes

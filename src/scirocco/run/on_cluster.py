@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 
 from scirocco import _checks, _tree
 from scirocco.cluster import connected, run_tasks
-from scirocco.cluster.travel import for_workers, opened
-from scirocco.data import Source
+from scirocco.cluster.pickling import for_workers, opened
+from scirocco.data.arrays import RowSource
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoError
 from scirocco.model import Posterior
 from scirocco.run import family, matching, records
@@ -48,7 +48,7 @@ def sample_on(client: Any, request: Request) -> Run:
         for path in there:
             matching.check(path, plan.num_samples, method)
         plain = request._replace(
-            source=cast(Source, None),
+            source=cast(RowSource, None),
             params=_tree.on_host(request.params),
             store=None,
             overwrite=False,
@@ -69,7 +69,7 @@ def sample_on(client: Any, request: Request) -> Run:
         return _with_origin(run, request, shared.request.ready)
 
 
-def _rows(source: Source, link: Any, place: str) -> Any:
+def _rows(source: RowSource, link: Any, place: str) -> Any:
     return source if link is None else for_workers([source], place)[0]
 
 
@@ -101,7 +101,7 @@ def resume_on(
     client: Any,
     path: str,
     model: Posterior,
-    source: Source,
+    source: RowSource,
     num_samples: int | None,
     method: Method,
     progress: bool,

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
+from scirocco._random import Purpose, key_for
 from scirocco.data import Resident, Table
-from scirocco.data.passes import Probed, full_sum
+from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.model import Model, without_value
@@ -34,7 +35,6 @@ _POINTS = 8
 _AFFORDABLE = 10**8
 """Rows × parameters up to which curvature is taken from all rows."""
 _TABLE_NUMBERS = 1 << 24
-_TAG = 0xFFFFFFFD  # a run's key is folded with chain numbers elsewhere: far from this
 
 
 def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key) -> Scales:
@@ -79,7 +79,7 @@ def scales_at(
             f"`factor` of Preconditioned is for {factor.shape[0]} parameters; there are {_tree.size(position)}."
         )
     rows = _rows(table, position)
-    points, keys = _POINTS, jax.random.split(jax.random.fold_in(key, _TAG), 3)
+    points, keys = _POINTS, jax.random.split(key_for(key, Purpose.PILOT), 3)
     if not table.whole:
         feed = table.feed(keys[2])
         segment = feed.at(0)

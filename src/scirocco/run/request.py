@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from scirocco import _tree
-from scirocco.data import Devices, Source
+from scirocco.data import Devices
+from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
 from scirocco.model import Model, Posterior
@@ -33,7 +34,7 @@ class Request(NamedTuple):
     """What was asked for, checked."""
 
     model: Posterior
-    source: Source
+    source: RowSource
     params: Params
     """None for a run that is resumed, where its store knows them."""
     sampler: Sampler
@@ -77,7 +78,7 @@ def carry_out(request: Request) -> Run:
 def resume_here(
     path: str | os.PathLike[str],
     model: Posterior,
-    source: Source,
+    source: RowSource,
     num_samples: int | None,
     method: matching.Method,
     callbacks: tuple[Callback, ...] = (),

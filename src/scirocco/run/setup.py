@@ -11,13 +11,13 @@ from scirocco.data import (
     ArraySource,
     Devices,
     Resident,
-    Source,
     Streamed,
     Table,
     as_source,
     spread_over,
     to_device,
 )
+from scirocco.data.arrays import RowSource
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, measure_counts
 from scirocco.model import Model, Posterior
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
     """Model, data and method, composed and arranged, before any parameter is known."""
 
     model: Posterior
-    source: Source
+    source: RowSource
     parts: Parts
     """For streamed data without rows: each segment brings its own."""
     table: Table
@@ -91,7 +91,7 @@ def compose(
 
 def _spread(
     model: Posterior,
-    source: Source,
+    source: RowSource,
     sampler: Sampler,
     estimator: Estimator,
     scheme: Scheme,

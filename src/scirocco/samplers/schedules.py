@@ -18,6 +18,21 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array, ArrayLike, Params, PyTree
 
+__all__ = [
+    "Constant",
+    "Custom",
+    "Cyclical",
+    "Polynomial",
+    "Schedule",
+    "check_positive_along",
+    "constant",
+    "cyclical",
+    "is_schedule",
+    "normalise",
+    "polynomial",
+    "step_sizes",
+]
+
 AUTOMATIC = "auto"
 """In place of a step size: find one by trying many."""
 

@@ -73,7 +73,7 @@ def compose(
     if logPrior is not None and not callable(logPrior):
         raise InvalidTypeError(f"`logPrior` must be a function of params or None, got {logPrior!r}.")
     params = _named_arrays(params, "params", "{'theta': 0.0}")
-    data = as_source(_named_arrays(dataset, "dataset", "{'X': X, 'y': y}"))
+    data: Any = as_source(_named_arrays(dataset, "dataset", "{'X': X, 'y': y}"))
     size = batch_size(minibatchSize, data.num_rows)
     model = Model.from_total(logLik, logPrior)
     _check_sum(model, params, data)

@@ -1,8 +1,8 @@
 """Samplers on the probability simplex and on (0, ∞), driven by counts; their theory."""
 
 from scirocco.simplex import theory
-from scirocco.simplex.scir import SCIR, GammaState
+from scirocco.simplex.lazy import LazySCIR
+from scirocco.simplex.scir import SCIR, GammaState, SimplexSGRLD
 from scirocco.simplex.scir_cv import SCIRCV
-from scirocco.simplex.sgrld import SimplexSGRLD
 
-__all__ = ["SCIR", "SCIRCV", "GammaState", "SimplexSGRLD", "theory"]
+__all__ = ["SCIR", "SCIRCV", "GammaState", "LazySCIR", "SimplexSGRLD", "theory"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks, _extras
 from scirocco.diffusions.host import _arguments as arguments
-from scirocco.diffusions.host._arguments import Array
+from scirocco.diffusions.host._arguments import Array, Seed
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
@@ -62,7 +62,7 @@ class LazySCIR:
     Examples
     --------
     >>> import numpy as np
-    >>> from scirocco.simplex.lazy import LazySCIR
+    >>> from scirocco.simplex import LazySCIR
     >>> lazy = LazySCIR(0.1, np.full((1000, 3), 0.1), seed=1)
     >>> for batch in ([3, 14, 15], [9, 26, 5]):
     ...     theta = lazy.read(batch)  # at the present time
@@ -76,10 +76,10 @@ class LazySCIR:
 
     def __init__(
         self,
-        concentration: Any,
-        theta: Any,
+        concentration: ArrayLike,
+        theta: ArrayLike,
         *,
-        seed: int | tuple[int, int] = 0,
+        seed: Seed = 0,
         num_threads: int | None = None,
     ):
         start = arguments.as_real(theta, "theta")
@@ -110,7 +110,7 @@ class LazySCIR:
         self._last = np.empty(0, np.int64)
         self._excess = self._sum_excess()
 
-    def read(self, columns: Any) -> Array:
+    def read(self, columns: ArrayLike) -> Array:
         """Columns at the present time, n × K: overdue ones are drawn now, the others are returned as they are.
 
         Parameters
@@ -125,7 +125,7 @@ class LazySCIR:
         """
         return self._read(self._checked(columns))
 
-    def advance(self, columns: Any, shapes: Any, time: float) -> None:
+    def advance(self, columns: ArrayLike, shapes: ArrayLike, time: float) -> None:
         """The next stretch of time, in which these columns have their own shapes and all others the concentration.
 
         Columns that have not been read since they became overdue are brought to the present first. Entries whose shape
@@ -260,7 +260,7 @@ class LazySCIR:
         run_blocks(work, blocks, 1 if few else self.num_threads)
         return gone.sum(axis=0), came.sum(axis=0)
 
-    def _checked(self, columns: Any) -> Array:
+    def _checked(self, columns: ArrayLike) -> Array:
         """`columns` as different whole numbers in range, in time proportional to how many they are."""
         array = np.asarray(columns)
         if array.size == 0 and array.ndim == 1:
@@ -294,6 +294,6 @@ class LazySCIR:
 def _kernels() -> ModuleType:
     """The compiled part, imported when it is first needed."""
     _extras.require("numba", "LazySCIR")
-    from scirocco.diffusions.host import _columns
+    from scirocco.diffusions.host import _kernels
 
-    return _columns
+    return _kernels

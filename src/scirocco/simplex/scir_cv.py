@@ -19,6 +19,8 @@ from scirocco.types import Array, Key, Params, PyTree
 _REFRESH_STEPS = 20
 _MARGIN = 2.0
 
+Numbers = Array | np.ndarray
+
 
 class ControlledState(NamedTuple):
     """The gamma variables, and how many of them the control variate has steadied in the last step."""
@@ -159,7 +161,9 @@ def controlled(
     return jnp.where(rate > 0.0, step / jnp.where(rate > 0.0, rate, 1.0), step), rate, used
 
 
-def control_is_stable(parametrization: int, reference: Any, variance: Any, step: Any, xp: Any = jnp) -> Any:
+def control_is_stable(
+    parametrization: int, reference: Numbers, variance: Numbers, step: Numbers | float, xp: Any = jnp
+) -> Any:
     """Whether a component's second moment contracts well under control, by a Poisson model of its count in a batch.
 
     E[e^(-2b̂h)] < 1, with a margin: in parametrisation 2 b̂ is about its count over m, less 1/(a - 1); in 1 a step

@@ -1,10 +1,9 @@
 """A run on the disk: draws as a Zarr group that xarray and ArviZ open, and all that is needed to go on."""
 
 from scirocco.store.folder import holds_run, refuse_unless_free
-from scirocco.store.joined import JoinedArray
 from scirocco.store.layout import Variable
 from scirocco.store.store import Store
-from scirocco.store.stored import Stored, StoredArray, open_stored
+from scirocco.store.stored import JoinedArray, Stored, StoredArray, open_stored
 
 __all__ = [
     "JoinedArray",

@@ -26,9 +26,13 @@ _LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one lies bey
 
 
 @contextlib.contextmanager
-def writing(path: str, *, sync: bool) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` when the block ends well, and vanishes when it does not."""
-    tmp = path + TMP
+def writing(path: str, *, sync: bool, many_writers: bool = False) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    A run's folder has one writer, whose leavings are known by their names; with `many_writers` every process writes
+    under a name of its own, and the last one stands.
+    """
+    tmp = f"{path}.{os.getpid()}{TMP}" if many_writers else path + TMP
     try:
         with open(tmp, "w+b") as file:
             yield file
@@ -52,7 +56,7 @@ def _replace(tmp: str, path: str) -> None:
     os.replace(tmp, path)
 
 
-def write_file(path: str, data: Any, *, sync: bool) -> None:
+def write_file(path: str, data: bytes | memoryview, *, sync: bool) -> None:
     """Write bytes (or a contiguous array) as one whole file."""
     with writing(path, sync=sync) as file:
         file.write(data)
@@ -95,7 +99,7 @@ class Unsynced:
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
 
-    def write(self, path: str, data: Any) -> None:
+    def write(self, path: str, data: bytes | memoryview) -> None:
         """Write a whole file now; one that takes the place of another is on the disk before it does so."""
         # A rename may reach the disk before the new bytes do; the old file may hold committed draws.
         write_file(path, data, sync=os.path.exists(path))
@@ -115,7 +119,7 @@ class Unsynced:
 # ------------------------------------------------------------------------------------------------- documents
 
 
-def plain_json(value: Any, name: str) -> Any:
+def plain_json(value: object, name: str) -> Any:
     """`value` as JSON gives it back (tuples become lists, keys become strings)."""
     try:
         return json.loads(json.dumps(value))
@@ -126,11 +130,11 @@ def plain_json(value: Any, name: str) -> Any:
         ) from error
 
 
-def _checksum(content: Any) -> int:
+def _checksum(content: object) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 
-def write_document(path: str, content: Any) -> None:
+def write_document(path: str, content: dict[str, Any]) -> None:
     """Write plain JSON with its checksum; on return it is on the disk under its name."""
     text = json.dumps({"crc32": _checksum(content), "content": content}, indent=1)
     write_file(path, text.encode(), sync=True)

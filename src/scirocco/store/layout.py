@@ -161,7 +161,7 @@ def from_json(content: Any, path: str) -> dict[str, Group]:
     return out
 
 
-def _group_from_json(name: Any, entry: dict[str, Any]) -> Group:
+def _group_from_json(name: str, entry: dict[str, Any]) -> Group:
     if not _GROUP_NAME.fullmatch(name) or name.casefold() == INNER:
         raise ValueError(f"a group named {name!r}")
     num_chains, chunk_draws = int(entry["num_chains"]), int(entry["chunk_draws"])

@@ -19,7 +19,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.errors import InvalidValueError, StoreError
-from scirocco.store import files, folder, layout, state_file, zarr_format
+from scirocco.store import files, folder, layout, zarr_format
 from scirocco.store.folder import Commit, Header
 from scirocco.store.layout import INNER, Variable
 from scirocco.store.writer import GroupWriter
@@ -105,7 +105,7 @@ class Store:
         try:
             header = folder.read_header(root)
             store = cls(root, header, lock, folder.read_commit(root, header))
-            store._take_up()
+            store._restore()
         except BaseException:
             lock.release()
             raise
@@ -119,7 +119,7 @@ class Store:
             chains = np.arange(group.num_chains, dtype="<i8")
             self._unsynced.write(group.coordinate_path(self.path, "chain", 0), chains.data)
 
-    def _take_up(self) -> None:
+    def _restore(self) -> None:
         commit = self._last()
         for name, group in self._header.groups.items():
             for column in group.columns if commit.draws[name] else ():
@@ -160,13 +160,13 @@ class Store:
         """
         self._need_open()
         progress = files.plain_json(progress, "progress")
-        arrays, dtypes = state_file.prepare(state)
+        arrays, dtypes = folder.prepare(state)
         number = self._commit.number + 1 if self._commit else 1
         with self._or_fail():
             for writer in self._writers.values():
                 writer.flush()
             self._unsynced.settle()
-            entry = state_file.write_state(os.path.join(self.path, INNER), number, arrays, dtypes)
+            entry = folder.write_state(os.path.join(self.path, INNER), number, arrays, dtypes)
             draws = {name: writer.num_draws for name, writer in self._writers.items()}
             old = self._commit
             commit = Commit(number, draws, entry, progress)
@@ -226,9 +226,7 @@ class Store:
 
     def read_state(self) -> dict[str, np.ndarray]:
         """The arrays that the last commit was given."""
-        return state_file.read_state(
-            os.path.join(self.path, INNER), self._last().state, folder.rescue(self.path)
-        )
+        return folder.read_state(os.path.join(self.path, INNER), self._last().state, folder.rescue(self.path))
 
     def _last(self) -> Commit:
         if self._commit is None:

@@ -1,20 +1,68 @@
-"""Reading a stored run: the arrays stay on the disk, and a part of one costs only that part."""
+"""Reading stored runs: the arrays stay on the disk, and a part of one costs only that part."""
 
 from __future__ import annotations
 
+import abc
+import math
 import operator
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from types import EllipsisType
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
-from scirocco.store import files, folder, state_file, zarr_format
+from scirocco.store import files, folder, zarr_format
 from scirocco.store.layout import Column, Group
-from scirocco.store.lazy import LazyArray
+
+
+class LazyArray(abc.ABC):
+    """An array with axes (chain, draw, ...) that is read when it is asked for."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, were all of it read."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("a stored array cannot be used without a copy: it is on the disk.")
+        values = self[...]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    @abc.abstractmethod
+    def __getitem__(self, index: Index) -> Any: ...
+
+    def blocks(self, num_draws: int) -> Iterator[np.ndarray]:
+        """All draws in order, `num_draws` at a time (fewer in the last), for sums that need not hold them all."""
+        num_draws = _checks.positive_int(num_draws, "num_draws")
+        for start in range(0, self.shape[1], num_draws):
+            yield self[:, start : start + num_draws]
+
 
 _ATTEMPTS = 20
+
+Index: TypeAlias = int | slice | EllipsisType | tuple[int | slice | EllipsisType, ...]
+"""What a stored array can be indexed with."""
 
 
 class StoredArray(LazyArray):
@@ -48,7 +96,7 @@ class StoredArray(LazyArray):
     def __repr__(self) -> str:
         return f"StoredArray({self.name!r}, shape={self.shape}, dtype={self.dtype}, in {self._root!r})"
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         chain, draw, *rest = full_index(index, self.shape)
         if not isinstance(draw, slice):
             number, within = divmod(draw, self._group.chunk_draws)
@@ -83,13 +131,13 @@ class StoredArray(LazyArray):
         )
         return zarr_format.read_chunk(path, self._group.chunk_shape(self._column), self._column.dtype, rescue)
 
-    def _native(self, values: Any) -> Any:
+    def _native(self, values: np.ndarray) -> Any:
         return values.astype(self.dtype, copy=False)
 
 
-def full_index(index: Any, shape: tuple[int, ...]) -> list[Any]:
+def full_index(index: Index, shape: tuple[int, ...]) -> list[Any]:
     """One whole number (>= 0) or slice for every axis."""
-    parts = list(index) if isinstance(index, tuple) else [index]
+    parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
     dots = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...').")
@@ -101,7 +149,7 @@ def full_index(index: Any, shape: tuple[int, ...]) -> list[Any]:
     return [_axis_index(part, axis, shape[axis]) for axis, part in enumerate(parts)]
 
 
-def _axis_index(part: Any, axis: int, length: int) -> Any:
+def _axis_index(part: SupportsIndex | slice, axis: int, length: int) -> int | slice:
     if isinstance(part, slice):
         return part
     try:
@@ -163,7 +211,7 @@ class Stored:
         for _ in range(_ATTEMPTS):
             try:
                 folder_path = os.path.join(self.path, folder.INNER)
-                return state_file.read_state(folder_path, commit.state, folder.rescue(self.path))
+                return folder.read_state(folder_path, commit.state, folder.rescue(self.path))
             except StoreError:  # perhaps a newer commit has replaced it meanwhile
                 newer = folder.read_commit(self.path, self._header)
                 if newer.number == commit.number:
@@ -184,3 +232,45 @@ class Stored:
 def open_stored(path: str | os.PathLike[str]) -> Stored:
     """Open a run for reading: `Stored.open`."""
     return Stored.open(path)
+
+
+class JoinedArray(LazyArray):
+    """The draws of one variable in several runs, axes (chain, draw, ...), read when they are asked for.
+
+    Where the runs have different numbers of draws, those that all have. Indexed as `StoredArray` is.
+    """
+
+    def __init__(self, parts: Sequence[StoredArray]):
+        if len({part.shape[2:] for part in parts}) != 1:
+            raise StoreError(f"{parts[0].name!r} has different shapes in the runs that are to be joined.")
+        self._parts = tuple(parts)
+        chains, draws = sum(part.shape[0] for part in parts), min(part.shape[1] for part in parts)
+        self.shape = (chains, draws, *parts[0].shape[2:])
+        self.dtype = parts[0].dtype
+
+    def __repr__(self) -> str:
+        return f"JoinedArray(shape={self.shape}, dtype={self.dtype}, of {len(self._parts)} runs)"
+
+    def __getitem__(self, index: Index) -> Any:
+        chain, draw, *rest = full_index(index, self.shape)
+        if isinstance(draw, slice):
+            draw = _within(draw, self.shape[1])
+        if not isinstance(chain, slice):
+            part, number = self._places()[chain]
+            return part[(number, draw, *rest)]
+        chosen = self._places()[chain]
+        if not chosen:
+            return self._parts[0][(slice(0, 0), draw, *rest)]
+        return np.stack([part[(number, draw, *rest)] for part, number in chosen])
+
+    def _places(self) -> list[tuple[StoredArray, int]]:
+        """For each chain the array it is in, and its number there."""
+        return [(part, number) for part in self._parts for number in range(part.shape[0])]
+
+
+def _within(part: slice, length: int) -> slice:
+    """The same draws of an array that may have more of them than `length`."""
+    chosen = range(length)[part]
+    if not chosen:
+        return slice(0, 0)
+    return slice(chosen.start, chosen.stop if chosen.stop >= 0 else None, chosen.step)

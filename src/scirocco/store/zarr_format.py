@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from scirocco.errors import InvalidTypeError, StoreError
 
@@ -24,7 +25,7 @@ _MAX_NODE_BYTES = 150  # file systems allow 255, and `.tmp` or a dimension's suf
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
 
 
-def stored_dtype(dtype: Any, name: str) -> np.dtype:
+def stored_dtype(dtype: DTypeLike, name: str) -> np.dtype:
     """The little-endian type under which values of `dtype` are stored without loss: bfloat16 as float32."""
     try:
         dtype = np.dtype(dtype)
@@ -138,7 +139,7 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def is_node_name(name: Any) -> bool:
+def is_node_name(name: object) -> bool:
     """True for what `node_names` may give; a document from elsewhere could name a way out of the folder."""
     return (
         isinstance(name, str)

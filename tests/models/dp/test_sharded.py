@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)")
 pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster`)")
 
-from scirocco.cluster.local import local as local_cluster
+from scirocco.cluster.client import local as local_cluster
 from scirocco.errors import InvalidValueError
 from scirocco.models.dp import DPMixture, Gaussian, Multinomial
 from scirocco.models.dp.compiled import row_kernels

@@ -12,7 +12,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from scirocco.data import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.data.native.corpus import write_corpus
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda.corpus import as_corpus
 from scirocco.models.lda.streams import DocumentStream

@@ -16,12 +16,11 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster`)")
 
 from scirocco import schedules
-from scirocco.cluster.local import local as local_cluster
-from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.cluster.client import local as local_cluster
+from scirocco.cluster.rounds import Workers, opened, spread_over
+from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.diffusions import host
 from scirocco.errors import InvalidValueError
-from scirocco.models.fits.remote import Workers, opened, spread_over
 from scirocco.models.lda import LDA, DocumentStream
 from scirocco.models.lda.document_batches import Delivery
 from scirocco.models.lda.settings import Size, resolve

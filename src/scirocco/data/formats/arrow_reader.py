@@ -125,7 +125,7 @@ def _batches(file: Path, wanted: list[str]) -> Iterator[Any]:
 
 
 def _record_batches(reader: Any) -> Iterator[Any]:
-    if hasattr(reader, "num_record_batches"):
+    if isinstance(reader, require("pyarrow.ipc", "reading Arrow files").RecordBatchFileReader):
         return (reader.get_batch(i) for i in range(reader.num_record_batches))
     return iter(reader)
 

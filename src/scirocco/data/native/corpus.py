@@ -11,11 +11,23 @@ from typing import Any
 import jax
 import numpy as np
 
+from scirocco import _checks
 from scirocco._extras import require
+from scirocco._random import SeedPurpose
+from scirocco.data.arrays import RowSource
 from scirocco.data.native.folder import check_buffers, check_indices, check_stretch
-from scirocco.data.native.header import Header, open_arrays, read_header, stamp, verify_arrays
-from scirocco.data.native.npy import MAP_LIMIT, ArrayFile, run_entries
+from scirocco.data.native.header import (
+    ArrayEntry,
+    Header,
+    PartialFolder,
+    open_arrays,
+    read_header,
+    stamp,
+    verify_arrays,
+)
+from scirocco.data.native.npy import MAP_LIMIT, ArrayFile, ArrayFileWriter, run_entries
 from scirocco.data.native.precision import check_kind, stored_dtype, to_stored
+from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
 from scirocco.types import PyTree, Rows
 
@@ -36,7 +48,7 @@ class _Held:
         return self.array[run_entries(starts, lengths)]
 
 
-class CorpusSource:
+class CorpusSource(RowSource):
     """Rows of a sparse matrix of counts: documents × vocabulary.
 
     A row is padded to the longest document: `index`, the numbers of its distinct words, and `count`, how often
@@ -64,6 +76,7 @@ class CorpusSource:
 
     checked = True
     """Every count is known to be finite."""
+    fills = True
 
     def __init__(self, matrix_or_folder: Any, *, map_limit: int = MAP_LIMIT):
         self.map_limit = map_limit
@@ -79,10 +92,10 @@ class CorpusSource:
             raise InvalidValueError(
                 f"{path} holds plain {self.header.kind}, not a corpus. Use sc.data.open(path)."
             )
-        self.num_rows: int = self.header.num_rows
+        self.num_rows = self.header.num_rows
         self.vocabulary_size: int = self.header.extra["vocabulary_size"]
         self.longest_row: int = self.header.extra["longest_row"]
-        self.shuffled: bool = self.header.shuffled
+        self.shuffled = self.header.shuffled
         self._digest = self.header.digest
         self._files: dict[str, ArrayFile] = open_arrays(path, self.header, self.map_limit)
         self._parts: dict[str, Any] = dict(self._files)
@@ -240,3 +253,69 @@ def _checked(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
 
 def _document(rows: Any, bad: np.ndarray) -> str:
     return f"document {int(np.searchsorted(rows.indptr, np.argmax(bad), side='right')) - 1} (counted from 0)"
+
+
+_WRITE_ROWS = 1 << 16
+
+
+def write_corpus(
+    path: str | os.PathLike[str],
+    matrix: Any,
+    *,
+    shuffle: bool = True,
+    seed: int = 0,
+    overwrite: bool = False,
+    source: str = "a matrix in memory",
+) -> CorpusSource:
+    """Write a sparse matrix of counts (documents × vocabulary) as a data folder.
+
+    Parameters
+    ----------
+    path
+        The folder to make.
+    matrix
+        A SciPy sparse matrix or array. Duplicates in a row are summed and zeros dropped.
+    shuffle, seed
+        Whether to store the documents in a uniformly random order, and its seed.
+    overwrite
+        Replace an existing data folder.
+    source
+        Where the matrix comes from, for the header.
+    """
+    seed = _checks.positive_int(seed, "seed", minimum=0)
+    corpus = CorpusSource(matrix)
+    order = (
+        shuffled_numbers(corpus.num_rows, seed, SeedPurpose.CORPUS_ORDER)
+        if shuffle
+        else np.arange(corpus.num_rows)
+    )
+    partial = PartialFolder(path, overwrite=overwrite)
+    try:
+        entries = _write_arrays(partial.path, corpus, order)
+        extra = {"vocabulary_size": corpus.vocabulary_size, "longest_row": corpus.longest_row}
+        header = Header(
+            *("corpus", corpus.num_rows, bool(shuffle), seed if shuffle else None, entries),
+            source=source,
+            extra=extra,
+        )
+        partial.finish(header)
+    except BaseException:
+        partial.abandon()
+        raise
+    return CorpusSource(path)
+
+
+def _write_arrays(folder: Path, corpus: CorpusSource, order: np.ndarray) -> dict[str, ArrayEntry]:
+    parts = corpus._parts
+    files = {name: ArrayFileWriter(folder / f"{name}.npy", part.dtype, ()) for name, part in parts.items()}
+    files["indptr"].append(np.zeros(1, np.int64))
+    for start in range(0, len(order), _WRITE_ROWS):
+        indptr, words, counts = corpus.take_csr(order[start : start + _WRITE_ROWS])
+        files["indptr"].append(indptr[1:] + files["indices"].rows)
+        files["indices"].append(words)
+        files["counts"].append(counts)
+    entries = {}
+    for name, file in files.items():
+        size, crc = file.finish()
+        entries[name] = ArrayEntry(f"{name}.npy", file.dtype.str, file.rows, (), size, crc)
+    return entries

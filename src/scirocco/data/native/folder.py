@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from scirocco.data.arrays import RowSource
 from scirocco.data.native.header import open_arrays, read_header, stamp, verify_arrays
 from scirocco.data.native.npy import MAP_LIMIT, ArrayFile
 from scirocco.data.native.writer import DEFAULT_MEMORY, FolderWriter
@@ -22,7 +23,7 @@ __all__ = ["FolderSource", "FolderWriter", "describe_folder", "open_folder", "wr
 _WRITE_BYTES = 16 << 20
 
 
-class FolderSource:
+class FolderSource(RowSource):
     """Rows in a data folder, which may be larger than memory.
 
     Rows are read straight from the files, so that the process stays small whatever the size of the data; only
@@ -50,6 +51,8 @@ class FolderSource:
 
     checked = True
     """Every value was looked at when the folder was written: there are no NaN or infinities."""
+    fills = True
+    scatters = True
 
     def __init__(self, path: str | os.PathLike[str], *, map_limit: int = MAP_LIMIT):
         self.map_limit = map_limit
@@ -59,7 +62,9 @@ class FolderSource:
             raise InvalidValueError(
                 f"{self.path} holds a {self.header.kind}, not plain rows. Open it with sc.data.open(path)."
             )
-        self.num_rows: int = self.header.num_rows
+        self.num_rows = self.header.num_rows
+        self.shuffled = self.header.shuffled
+        """Whether the rows were put into random order when they were written."""
         self._digest = self.header.digest
         self._files = open_arrays(self.path, self.header, map_limit)
 
@@ -72,11 +77,6 @@ class FolderSource:
     def nbytes(self) -> int:
         """Bytes of all rows."""
         return sum(file.nbytes for file in self._files.values())
-
-    @property
-    def shuffled(self) -> bool:
-        """Whether the rows were put into random order when they were written."""
-        return self.header.shuffled
 
     def take(self, indices: Any, out: Rows | None = None) -> Rows:
         """The rows with these numbers, in this order.
@@ -264,7 +264,7 @@ def write_folder(
 
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
-    if isinstance(leaf, (Mapping, np.ma.MaskedArray)) or hasattr(leaf, "__next__"):
+    if isinstance(leaf, (Mapping, np.ma.MaskedArray, Iterator)):
         problem = {True: "holds a dict: names are flat"}.get(isinstance(leaf, Mapping))
         problem = problem or f"is a {type(leaf).__name__}: fill in or drop what is missing, and pass an array"
         raise InvalidTypeError(f"array `{name}` {problem}.")

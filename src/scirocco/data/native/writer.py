@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
-from scirocco.data.native.header import ArrayEntry, Header
+from scirocco._random import SeedPurpose
+from scirocco.data.native.header import ArrayEntry, Header, PartialFolder
 from scirocco.data.native.npy import ArrayFileWriter
-from scirocco.data.native.partial import PartialFolder
 from scirocco.data.native.precision import check_kind, check_precision, stored_dtype, to_stored
-from scirocco.data.native.scatter import RowShuffle
+from scirocco.data.shuffle import RowShuffle
 from scirocco.errors import InvalidValueError
 
 DEFAULT_MEMORY = 1 << 30
 _MOST_ARRAYS = 200
-_SEED_TAG = 0xDA7A
 
 
 class FolderWriter:
@@ -165,7 +164,7 @@ class FolderWriter:
             self._files[name] = ArrayFileWriter(path, dtype, array.shape[1:])
             fields.append((f"f{i}", dtype, array.shape[1:]))
         if self.shuffle:
-            rng = np.random.default_rng([self.seed, _SEED_TAG])
+            rng = np.random.default_rng([self.seed, int(SeedPurpose.FOLDER_ORDER)])
             self._shuffler = RowShuffle(np.dtype(fields), self._partial.path, rng, self.memory)
 
     def _check_chunk(self, chunk: Mapping[str, np.ndarray]) -> None:

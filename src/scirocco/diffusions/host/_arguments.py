@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Words = tuple[np.uint64, np.uint64]
+Seed: TypeAlias = int | tuple[int, int]
+"""A non-negative int below 2¹²⁸, or a pair of ints below 2⁶⁴."""
 
 _WORD = 1 << 64
 
@@ -22,21 +25,23 @@ class Operand(NamedTuple):
     value: float
 
 
-def seed_words(seed: Any, purpose: int) -> Words:
+def seed_words(seed: Seed, purpose: int) -> Words:
     """Two words from a non-negative int below 2¹²⁸ or a pair of ints below 2⁶⁴; other numbers for another purpose."""
-    pair = isinstance(seed, (tuple, list, np.ndarray)) and len(seed) == 2
-    parts = [*seed] if pair else [seed]
+    parts: list[Any] = [seed]
+    if isinstance(seed, (tuple, list, np.ndarray)) and len(seed) == 2:
+        parts = [*seed]
+    pair = len(parts) == 2
     for part in parts:
         if isinstance(part, (bool, np.bool_)) or not isinstance(part, (int, np.integer)):
             raise InvalidTypeError(f"`seed` must be a non-negative int or a pair of them, got {seed!r}.")
         if part < 0 or part >= (_WORD if pair else _WORD**2):
             limit = "each word of `seed` must be in [0, 2**64)" if pair else "`seed` must be in [0, 2**128)"
             raise InvalidValueError(f"{limit}, got {seed!r}. Take it modulo the limit.")
-    low, high = (int(parts[0]), int(parts[1])) if pair else (int(seed) % _WORD, int(seed) // _WORD)
+    low, high = (int(parts[0]), int(parts[1])) if pair else reversed(divmod(int(parts[0]), _WORD))
     return np.uint64(low), np.uint64((high + purpose * 0x9E3779B97F4A7C15) % _WORD)
 
 
-def as_real(value: Any, name: str) -> Array:
+def as_real(value: ArrayLike, name: str) -> Array:
     """`value` as a float32 or float64 array; whole numbers become float64."""
     array = np.asarray(value)
     if array.dtype.kind in "iu":
@@ -78,7 +83,7 @@ def common_shape(**arrays: Array) -> tuple[int, ...]:
         ) from None
 
 
-def operand(array: Array, shape: tuple[int, ...], dtype: Any, out: Array) -> Operand:
+def operand(array: Array, shape: tuple[int, ...], dtype: DTypeLike, out: Array) -> Operand:
     """How a kernel reads `array`, broadcast to `shape`. One repeated number is not expanded; other broadcasts are."""
     repeated = all(step == 0 or length == 1 for step, length in zip(array.strides, array.shape, strict=True))
     if repeated and array.size:
@@ -92,7 +97,7 @@ def operand(array: Array, shape: tuple[int, ...], dtype: Any, out: Array) -> Ope
     return Operand(full.reshape(-1), True, 1.0)
 
 
-def output(out: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+def output(out: Array | None, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """A new array, or `out` if it is fit to be written."""
     if out is None:
         return np.empty(shape, dtype)

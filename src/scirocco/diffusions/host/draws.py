@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from scirocco import _extras
 from scirocco.diffusions.host import _arguments as arguments
-from scirocco.diffusions.host._arguments import Array
+from scirocco.diffusions.host._arguments import Array, Seed
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
@@ -22,11 +22,11 @@ _SHORTEST = 1e-300  # so is one over it
 
 
 def cir(
-    seed: int | tuple[int, int],
-    theta: Any,
-    shape: Any,
-    time: Any,
-    rate: Any = 1.0,
+    seed: Seed,
+    theta: ArrayLike,
+    shape: ArrayLike,
+    time: ArrayLike,
+    rate: ArrayLike = 1.0,
     *,
     out: Array | None = None,
     num_threads: int | None = None,
@@ -98,12 +98,12 @@ def cir(
 
 
 def gamma(
-    seed: int | tuple[int, int],
-    shape: Any,
+    seed: Seed,
+    shape: ArrayLike,
     *,
     out: Array | None = None,
     num_threads: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Independent gamma numbers of scale 1, on the CPU.
 
@@ -152,8 +152,8 @@ def gamma(
 
 
 def poisson(
-    seed: int | tuple[int, int],
-    mean: Any,
+    seed: Seed,
+    mean: ArrayLike,
     *,
     out: Array | None = None,
     num_threads: int | None = None,

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._cir import factors, transition
-from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import cached_for, inlined, normal, stream
+from scirocco.diffusions.host._variates import factors, gamma, transition
 
 _ROUNDS = 5
 _LEAST = 5  # bits of half a number: networks of fewer make few of the permutations

@@ -15,9 +15,8 @@ import math
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._cir import factors
-from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import called, inlined, stream
+from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.models.dp._common import Arrays, moved
 
 TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double

@@ -18,9 +18,8 @@ import math
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._cir import factors, transition
-from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import called, inlined, normal, stream
+from scirocco.diffusions.host._variates import factors, gamma, transition
 from scirocco.models.dp._common import GIBBS, Arrays
 
 _TOGETHER = 8  # factors that are multiplied before a logarithm is taken

@@ -11,9 +11,8 @@ import math
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._cir import factors
-from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import stream, uniform
+from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.models.dp._common import GIBBS, Arrays, kept, moved
 from scirocco.models.dp._families import (
     advance,

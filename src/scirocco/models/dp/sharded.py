@@ -21,14 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco.cluster.client import connected
-from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.cluster.rounds import Workers, folder_for, opened, refuse_shards_alone, spread_over
+from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource, write_folder
 from scirocco.errors import InvalidValueError
 from scirocco.models.dp.compiled import row_kernels, slice_kernels
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.rows import Array, CountRows, Rows
-from scirocco.models.fits.remote import Workers, folder_for, opened, refuse_shards_alone, spread_over
 
 
 @contextlib.contextmanager

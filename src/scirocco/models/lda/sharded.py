@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from scirocco.cluster.client import connected
-from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.native.corpus_writer import write_corpus
+from scirocco.cluster.rounds import Workers, folder_for, opened, refuse_shards_alone, spread_over
+from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.errors import InvalidValueError
-from scirocco.models.fits.remote import Workers, folder_for, opened, refuse_shards_alone, spread_over
 from scirocco.models.lda import local, stochastic_chain
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import Delivery

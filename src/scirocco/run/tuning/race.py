@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco.cluster.worker import check_wanted
+from scirocco._random import Purpose, key_for
+from scirocco.cluster.tasks import check_wanted
 from scirocco.data import Table
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
@@ -36,7 +37,6 @@ _MOST_STEPS = 20.0
 """Times as many steps for the smallest batches as for the largest, at most."""
 _PAIR_WORK = 3e10
 """Pairs of draws × parameters that a round may cost."""
-_TAG = 0xFFFFFFFA  # a run's key is folded with chain numbers elsewhere: far from this
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Race:
         key: Key,
     ):
         self.model, self.judge = model, judge
-        self.key = jax.random.fold_in(key, _TAG)
+        self.key = key_for(key, Purpose.TUNING)
         self.lanes: list[Lanes] = []
         self.entries: list[Entry] = []
         self.numbers: list[list[int]] = []

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from scirocco._random import Purpose, key_for
 from scirocco._stein import stein_kernel
 from scirocco.data import Table
 from scirocco.model import Model
@@ -24,7 +25,6 @@ _ROWS = 16_384
 _BLOCK = 1_024
 _EXACT = 2_048
 """Up to so many rows in all, gradients are exact."""
-_TAG = 0xFFFFFFFB  # a run's key is folded with chain numbers elsewhere: far from this
 _PAIRS = 2_048
 
 
@@ -50,7 +50,7 @@ def make_judge(
     """One pass for the exact gradient at the centre, and some rows."""
     gradient = model.combine(centre, table.sum(model.summand, centre))
     exact = table.num_rows <= _EXACT
-    rows = table.random_rows(_EXACT if exact else _ROWS, jax.random.fold_in(key, _TAG), False)
+    rows = table.random_rows(_EXACT if exact else _ROWS, key_for(key, Purpose.REWARD_ROWS), False)
     block = table.num_rows if exact else _BLOCK
     if not exact:  # blocks go round the end, or rows near it would count less
         rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[: block - 1]]), rows)

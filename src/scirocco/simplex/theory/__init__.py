@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from scirocco.simplex.theory import papers
 from scirocco.simplex.theory.counts import Counts, variance_of_estimate
-from scirocco.simplex.theory.generating import conditional_mgf, mgf
 from scirocco.simplex.theory.recursions import Moments, conditional_variance, inflation, moments, stationary
-from scirocco.simplex.theory.steps import Transition, rates, transition
+from scirocco.simplex.theory.steps import Transition, conditional_mgf, mgf, rates, transition
 
 __all__ = [
     "Counts",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco._checks import positive, positive_int
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -101,7 +102,7 @@ class Counts:
         return cls(np.array([float(concentration) + float(count)]), np.ones(1))
 
     @classmethod
-    def from_values(cls, values: Any, probabilities: Any) -> Counts:
+    def from_values(cls, values: ArrayLike, probabilities: ArrayLike) -> Counts:
         """Any finite law.
 
         Parameters
@@ -159,13 +160,13 @@ class Counts:
         """
         return float(np.sum(self.probabilities * function(self.values)))
 
-    def log_mgf(self, s: Any) -> Any:
+    def log_mgf(self, s: ArrayLike) -> Any:
         """log E[exp(s â)] for each s, real or complex, without overflow."""
         exponents = np.multiply.outer(np.asarray(s), self.values)
         largest = exponents.real.max(axis=-1, keepdims=True)
         return np.log(np.exp(exponents - largest) @ self.probabilities) + largest[..., 0]
 
-    def mgf(self, s: Any) -> Any:
+    def mgf(self, s: ArrayLike) -> Any:
         """The moment generating function E[exp(s â)], of a number or an array s, real or complex.
 
         Examples
@@ -176,7 +177,7 @@ class Counts:
         return np.exp(self.log_mgf(s))
 
 
-def variance_of_estimate(count: Any, num_rows: int, batch_size: int, replace: bool = False) -> Any:
+def variance_of_estimate(count: ArrayLike, num_rows: int, batch_size: int, replace: bool = False) -> Any:
     """Var(â) = (N²/n) p (1-p) (N-n)/(N-1) with p = count/N; the last factor only without replacement.
 
     Parameters
@@ -205,7 +206,7 @@ def variance_of_estimate(count: Any, num_rows: int, batch_size: int, replace: bo
     return found if np.ndim(count) else float(found)
 
 
-def _whole(count: Any, num_rows: Any, batch_size: Any, *, replace: bool) -> tuple[int, int, int]:
+def _whole(count: int, num_rows: int, batch_size: int, *, replace: bool) -> tuple[int, int, int]:
     count = positive_int(count, "count", minimum=0)
     num_rows = positive_int(num_rows, "num_rows")
     batch_size = positive_int(batch_size, "batch_size")
@@ -219,7 +220,7 @@ def _whole(count: Any, num_rows: Any, batch_size: Any, *, replace: bool) -> tupl
     return count, num_rows, batch_size
 
 
-def _vector(values: Any, name: str) -> np.ndarray:
+def _vector(values: ArrayLike, name: str) -> np.ndarray:
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:

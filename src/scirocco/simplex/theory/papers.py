@@ -16,9 +16,8 @@ All of it is for one step size. The derivations were gone through again; what ca
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco.errors import InvalidValueError
 from scirocco.simplex.theory.counts import Counts
@@ -26,7 +25,7 @@ from scirocco.simplex.theory.recursions import Moments, exact_moments
 from scirocco.simplex.theory.steps import Times, check_process, rates, transition
 
 
-def scir(theta0: float, counts: Counts, step_size: float, num_steps: Any) -> Moments:
+def scir(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
     """Corollary 4.2 of the SCIR paper, (26): Var[θ_M] + (1 - e^(-2Mh)) (1 - e^(-h))/(1 + e^(-h)) Var(â); exact.
 
     Parameters
@@ -49,7 +48,7 @@ def scir(theta0: float, counts: Counts, step_size: float, num_steps: Any) -> Mom
     return _moments(mean, variance + inherited * counts.variance)
 
 
-def scir_cv_1(theta0: float, counts: Counts, step_size: float, num_steps: Any) -> Moments:
+def scir_cv_1(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
     """(8) and (9) for parametrisation (i): the mean, and E[Var(θ_M | batches)] under the name of the variance.
 
     (8)  θ₀e^(-Mh) + (1 - e^(-Mh)) (a-1) E[â/(â-1)]
@@ -83,7 +82,7 @@ def scir_cv_1(theta0: float, counts: Counts, step_size: float, num_steps: Any) -
     return _moments(mean, 2 * inverse * (theta0 * c1 + c3 * level) + c2 * square)
 
 
-def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_steps: Any) -> Moments:
+def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
     """(10) and (11): (8) and (9) expanded about a, in σ²(a) = Var(â)/(a-1)².
 
     (10)  E[θ_M] + (1 - e^(-Mh)) σ²(a)
@@ -113,7 +112,7 @@ def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_s
     return _moments(mean + gone * ratio, variance + (variance + gone**2 + c2) * ratio + 2 * c3 * ratio**2)
 
 
-def scir_cv_2(theta0: float, counts: Counts, step_size: float, num_steps: Any) -> Moments:
+def scir_cv_2(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
     """(20) and (21) for parametrisation (ii): the mean, and E[Var(θ_M | batches)] under the name of the variance.
 
     With q₁ = E[e^(-hb̂)], q₂ = E[e^(-2hb̂)], written as e^(-t) M(t) and e^(-2t) M(2t) in the paper, t = -h/(a-1):
@@ -192,7 +191,7 @@ def _constants_1(h: float, powers: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _setting(
-    process: str, theta0: Any, counts: Any, step_size: Any, num_steps: Any
+    process: str, theta0: float, counts: Counts, step_size: ArrayLike, num_steps: ArrayLike
 ) -> tuple[float, np.ndarray]:
     """Check the arguments; h, and the numbers of steps as floats."""
     check_process(process, counts, theta0)
@@ -217,7 +216,7 @@ def _relative_variance(counts: Counts) -> float:
     return counts.variance / (_interior(counts) - 1) ** 2
 
 
-def _moments(mean: Any, variance: Any) -> Moments:
+def _moments(mean: np.ndarray | float, variance: np.ndarray | float) -> Moments:
     if np.ndim(mean):
         return Moments(mean, variance)
     return Moments(float(mean), float(variance))

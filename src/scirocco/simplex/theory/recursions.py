@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco._checks import positive
 from scirocco.simplex.theory.counts import Counts
@@ -66,7 +67,12 @@ class _Step(NamedTuple):
 
 
 def moments(
-    process: str, theta0: float, counts: Counts, step_size: Any, num_steps: Any, parametrization: int = 2
+    process: str,
+    theta0: float,
+    counts: Counts,
+    step_size: ArrayLike,
+    num_steps: ArrayLike,
+    parametrization: int = 2,
 ) -> Moments:
     """Mean and variance of θ after M steps from θ₀, exact for independent batches.
 
@@ -115,7 +121,12 @@ def moments(
 
 
 def conditional_variance(
-    process: str, theta0: float, counts: Counts, step_size: Any, num_steps: Any, parametrization: int = 2
+    process: str,
+    theta0: float,
+    counts: Counts,
+    step_size: ArrayLike,
+    num_steps: ArrayLike,
+    parametrization: int = 2,
 ) -> Any:
     """E[Var(θ_M | batches)]: the part of the variance that is left when the batches are known.
 

@@ -1,4 +1,8 @@
-"""The Cox–Ingersoll–Ross process: exact transitions, for arrays of any shape."""
+"""Exact transitions of the Cox–Ingersoll–Ross and the Ornstein–Uhlenbeck process, for arrays of any shape.
+
+Powers of a CIR process have generalised gamma laws, a ratio of two a Beta law; the exponential of an Ornstein–Uhlenbeck
+process has a log-normal law.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from scirocco import _random
 from scirocco._random import key_words
-from scirocco.diffusions import poissons
-from scirocco.diffusions._words import normal_quantile, uniforms
-from scirocco.diffusions.gammas import accepted_gamma, nan_unless, with_boost
+from scirocco.diffusions._rounds import normal_quantile, uniforms
+from scirocco.diffusions.variates import accepted_gamma, nan_unless, poisson_counts, with_boost
 from scirocco.types import Array, ArrayLike, Key
 
 _BASE_SLOT = 0
@@ -140,9 +144,153 @@ def _draw(key: Key, theta: Array, at: _Transition) -> _Drawn:
     # One uniform makes the normal where there is one, and the Poisson variable elsewhere.
     first, boost = uniforms(words, index, _BASE_SLOT, theta.dtype)
     by_normal = at.alpha >= 0.5
-    number = poissons.counts(words, index, jnp.where(by_normal, 0.0, mean), first)
+    number = poisson_counts(words, index, jnp.where(by_normal, 0.0, mean), first)
     rest = jnp.where(by_normal, at.alpha - 0.5, at.alpha + number)
     rest = nan_unless((mean >= 0.0) & (at.alpha > 0.0), rest)
     z = normal_quantile(first)
     square = z * (jnp.sqrt(2.0 * mean) + 0.5 * z)
     return _Drawn(by_normal, square, accepted_gamma(words, index, rest), rest, boost)
+
+
+@jax.jit
+def generalised_gamma(
+    key: Key, x: ArrayLike, shape: ArrayLike, time: ArrayLike, power: ArrayLike = 1.0, rate: ArrayLike = 1.0
+) -> Array:
+    r"""An exact transition whose stationary density is ∝ x^(pa - 1) exp(-b x^p): x = θ^(1/p) for a CIR process θ.
+
+    p = 1 is the gamma law, p = 2 and b = ¼ the one behind the Langevin view of SCIR (supplement A.2), a = 1 Weibull's.
+
+    Parameters
+    ----------
+    key
+        A JAX key.
+    x
+        ≥ 0.
+    shape, rate
+        a > 0 and b of the CIR process x^p.
+    time
+        t > 0.
+    power
+        p > 0.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = sc.diffusions.generalised_gamma(jax.random.key(0), jnp.ones(100_000), shape=1.5, time=40.0, power=2.0)
+    >>> bool(abs((x**2).mean() - 1.5) < 0.03)
+    True
+    """
+    x = jnp.asarray(x)
+    x = x.astype(jnp.result_type(x, jnp.float32))
+    p = jnp.asarray(power, x.dtype)
+    return jnp.exp(cir(key, p * jnp.log(x), shape, time, rate, log=True) / p)
+
+
+@partial(jax.jit, static_argnames="log")
+def beta_pair(key: Key, pair: ArrayLike, shapes: ArrayLike, time: ArrayLike, *, log: bool = False) -> Array:
+    r"""An exact transition of two CIR processes (θ₁, θ₂); x = θ₁ / (θ₁ + θ₂) then has the stationary law Beta(a₁, a₂).
+
+    The pair is the state: x alone is not a Markov process with a known transition.
+
+    Parameters
+    ----------
+    key
+        A JAX key.
+    pair
+        θ₁ and θ₂ along the last axis, ≥ 0 (their logarithms with `log`).
+    shapes
+        a₁ and a₂ along the last axis, > 0.
+    time
+        t > 0.
+    log
+        Take and return logarithms; x is then `jax.nn.sigmoid(pair[..., 0] - pair[..., 1])`, which never divides by 0.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> pair = sc.diffusions.beta_pair(jax.random.key(0), jnp.ones((100_000, 2)), jnp.array([2.0, 6.0]), time=40.0)
+    >>> bool(abs((pair[:, 0] / pair.sum(axis=1)).mean() - 0.25) < 0.01)
+    True
+    """
+    return cir(key, pair, shapes, time, log=log)
+
+
+@jax.jit
+def ornstein_uhlenbeck(
+    key: Key,
+    x: ArrayLike,
+    mean: ArrayLike,
+    time: ArrayLike,
+    rate: ArrayLike = 1.0,
+    variance: ArrayLike = 1.0,
+) -> Array:
+    r"""An exact transition of dx = b(m - x) dt + √(2bv) dW over the time t; its stationary law is N(m, v).
+
+    .. math::
+        x' = m + (x - m) e^{-bt} + \sqrt{v (1 - e^{-2bt})}\,ξ
+
+    With a normal posterior N(m, v), an unbiased estimate of m from a minibatch in its place gives a sampler without
+    discretisation error, as SCIR is for gamma laws.
+
+    Parameters
+    ----------
+    key
+        A JAX key.
+    x
+        Where the process is.
+    mean, variance
+        m, and v > 0.
+    time, rate
+        t > 0 and b > 0.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = sc.diffusions.ornstein_uhlenbeck(jax.random.key(0), jnp.zeros(100_000), mean=2.0, time=30.0)
+    >>> bool(abs(x.mean() - 2.0) < 0.02)
+    True
+    """
+    x = jnp.asarray(x)
+    x = x.astype(jnp.result_type(x, jnp.float32))
+    m, t, b, v = (jnp.asarray(value, x.dtype) for value in (mean, time, rate, variance))
+    noise = jnp.sqrt(v * -jnp.expm1(-2.0 * b * t))
+    full = jnp.broadcast_shapes(x.shape, m.shape, noise.shape)
+    size = 1
+    for length in full:
+        size *= length
+    xi = _random.normal(key, size, x.dtype).reshape(full)
+    return m + (x - m) * jnp.exp(-b * t) + noise * xi
+
+
+@jax.jit
+def log_normal(
+    key: Key,
+    x: ArrayLike,
+    mean: ArrayLike,
+    time: ArrayLike,
+    rate: ArrayLike = 1.0,
+    variance: ArrayLike = 1.0,
+) -> Array:
+    """An exact transition whose stationary law is log-normal: x = e^y, where y is Ornstein–Uhlenbeck with law N(m, v).
+
+    (The process that the SCIR paper, section 3.3, calls geometric Brownian motion; that one has no stationary law.)
+
+    Parameters
+    ----------
+    key
+        A JAX key.
+    x
+        > 0.
+    mean, variance
+        m and v of log x.
+    time, rate
+        t > 0 and b > 0.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = sc.diffusions.log_normal(jax.random.key(0), jnp.ones(100_000), mean=1.0, time=30.0, variance=0.25)
+    >>> bool(abs(jnp.log(x).mean() - 1.0) < 0.02)
+    True
+    """
+    return jnp.exp(ornstein_uhlenbeck(key, jnp.log(jnp.asarray(x)), mean, time, rate, variance))

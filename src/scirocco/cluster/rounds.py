@@ -11,13 +11,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco.cluster.client import address_of
 from scirocco.errors import InvalidValueError, WorkerError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Common = TypeVar("Common")
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 
 log = logging.getLogger("scirocco")
 _ATTEMPTS = 5
@@ -38,12 +46,14 @@ class Workers:
         Tasks of a round; None: one for each thread of the workers.
     """
 
-    def __init__(self, client: Any, num_shards: int | None):
+    def __init__(self, client: Client, num_shards: int | None):
         self.client = client
         given = None if num_shards is None else _checks.positive_int(num_shards, "num_shards")
         self.num_shards = given or sum(client.nthreads().values())
 
-    def each(self, function: Callable[[Any, Any], Any], common: Any, jobs: Sequence[Any]) -> list[Any]:
+    def each(
+        self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]
+    ) -> list[Result]:
         """`function(common, job)` for every job, in order."""
         attempt = 1
         while True:
@@ -54,7 +64,7 @@ class Workers:
                     raise
                 if attempt == _ATTEMPTS:
                     raise WorkerError(
-                        f"the cluster at {self.client.scheduler.address} lost workers in {_ATTEMPTS} attempts at one "
+                        f"the cluster at {address_of(self.client)} lost workers in {_ATTEMPTS} attempts at one "
                         f"step ({error}). Look at their logs: a worker that runs out of memory needs more shards "
                         "(`num_shards`), or a smaller `batch_size`."
                     ) from error
@@ -70,13 +80,15 @@ class Workers:
         while not (found := self.client.nthreads()):
             if time.monotonic() > end:
                 raise WorkerError(
-                    f"the cluster at {self.client.scheduler.address} has had no worker for {_WAIT_SECONDS:g} s. Start "
+                    f"the cluster at {address_of(self.client)} has had no worker for {_WAIT_SECONDS:g} s. Start "
                     "one, and fit again; with a `store` and resume=True the fit goes on from its last commit."
                 )
             time.sleep(_LOOK_SECONDS)
         return [address for address, num in sorted(found.items()) for _ in range(num)]
 
-    def _round(self, function: Callable[[Any, Any], Any], common: Any, jobs: Sequence[Any]) -> list[Any]:
+    def _round(
+        self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]
+    ) -> list[Result]:
         slots = self._slots()
         futures: list[Any] = []
         # To one worker, from which the others fetch it: with broadcast=True a dying one held a step up for minutes.
@@ -87,7 +99,7 @@ class Workers:
             ):  # a shard always on the same worker, where its files are in memory
                 where = {"workers": slots[number % len(slots)], "allow_other_workers": True}
                 futures.append(self.client.submit(function, shared, job, pure=False, **where))
-            found: list[Any] = self.client.gather(futures)
+            found: list[Result] = self.client.gather(futures)
             return found
         except BaseException:  # an error of one task, or Ctrl-C: the others are not to go on
             self.client.cancel(futures, force=True)
