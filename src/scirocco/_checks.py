@@ -12,12 +12,12 @@ import numpy as np
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 
 
-def warn(message: str) -> None:
-    """A `SciroccoWarning` that points at the line of the user's code, however deep in the library it arises."""
+def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
+    """A warning that points at the line of the user's code, however deep in the library it arises."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "scirocco":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, SciroccoWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def positive_int(value: Any, name: str, *, minimum: int = 1) -> int:

@@ -1,7 +1,7 @@
 """What models with chains of their own share: how long a fit is, its chains, its store, going on with it, saving it."""
 
 from scirocco.models.fits.chains import Chain, HostChains, Spec
-from scirocco.models.fits.conventions import Conventions
+from scirocco.models.fits.conventions import Conventions, renamed_arguments
 from scirocco.models.fits.drive import run_fit
 from scirocco.models.fits.fit import Fit
 from scirocco.models.fits.length import Length, check_discard, check_length
@@ -20,6 +20,7 @@ __all__ = [
     "check_length",
     "load",
     "need_draws",
+    "renamed_arguments",
     "run_fit",
     "save",
 ]

@@ -2,19 +2,74 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
 import sys
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 import numpy as np
 
-from scirocco.errors import InvalidValueError, NotFittedError
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def renamed_arguments(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: keyword arguments given under an old name are passed under the new one, with a `FutureWarning`.
+
+    Parameters
+    ----------
+    renamed
+        New names by the old ones, such as `{"num_draws": "num_samples"}`.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            given: Any = new_names(kwargs, renamed)
+            return function(*args, **given)
+
+        return wrapper
+
+    return decorate
+
+
+def new_names(given: Mapping[str, Any], renamed: Mapping[str, str], *, warn: bool = True) -> dict[str, Any]:
+    """Arguments under their new names; without `warn` for those of a stored fit, which nobody can change."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        new = renamed.get(name, name)
+        if new in found or (new != name and new in given):
+            raise InvalidTypeError(f"`{name}` is the old name of `{new}`: give `{new}` alone.")
+        if new != name and warn:
+            _warn_of_old_name(name, new)
+        found[new] = value
+    return found
+
+
+def _warn_of_old_name(old: str, new: str) -> None:
+    _checks.warn(f"`{old}` is now `{new}`; the old name will be removed in the next version.", FutureWarning)
 
 
 class Conventions:
-    """Parameters are the constructor's arguments, kept under their own names and checked when they are used."""
+    """Parameters are the constructor's arguments, kept under their own names and checked when they are used.
+
+    A model that renames arguments says so in `_renamed`, and puts `@renamed_arguments(_renamed)` on its constructor:
+    `set_params` and attributes then know the old names too.
+    """
+
+    _renamed: ClassVar[Mapping[str, str]] = {}
+    """New names of arguments by the old ones, which work for one version."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for old, new in vars(cls).get("_renamed", {}).items():
+            setattr(cls, old, _old_attribute(old, new))
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -26,6 +81,7 @@ class Conventions:
 
     def set_params(self, **params: Any) -> Self:
         """Change some of them."""
+        params = new_names(params, self._renamed)
         for name, value in params.items():
             if name not in self._names():
                 kind = type(self).__name__
@@ -60,6 +116,20 @@ class Conventions:
         )
         tags.input_tags.sparse = True
         return tags
+
+
+def _old_attribute(old: str, new: str) -> property:
+    """An attribute under its old name."""
+
+    def read(model: Conventions) -> Any:
+        _warn_of_old_name(old, new)
+        return getattr(model, new)
+
+    def write(model: Conventions, value: Any) -> None:
+        _warn_of_old_name(old, new)
+        setattr(model, new, value)
+
+    return property(read, write)
 
 
 def not_fitted(message: str) -> Exception:
