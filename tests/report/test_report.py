@@ -13,6 +13,7 @@ import scirocco as sc
 from report.reading import Page, made_run, noise
 from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding
+from scirocco.drawing.charts import envelope
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.report import columns
 from scirocco.store.lazy import LazyArray
@@ -273,7 +274,7 @@ def test_ranks_of_equal_draws_are_shared(seed):
 
 def test_a_thinned_trace_keeps_every_extreme(seed):
     values = noise(seed, 10_007)
-    places, kept = columns.envelope(values, 150)
+    places, kept = envelope(values, 150)
     assert len(kept) == 300 and np.all(np.diff(places) >= 0)
     assert (kept.min(), kept.max()) == (values.min(), values.max())
     np.testing.assert_array_equal(values[places.astype(int)], kept)

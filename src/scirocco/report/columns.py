@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any, NamedTuple
 
@@ -133,16 +132,3 @@ def rank_counts(values: Array, num_bins: int) -> Array:
     pooled = np.concatenate([[0], below.sum(axis=0)])
     edges = np.linspace(0, values.size, num_bins + 1)
     return np.stack([np.diff(np.interp(edges, pooled, np.concatenate([[0], chain]))) for chain in below])
-
-
-def envelope(values: Array, num_bins: int) -> tuple[Array, Array]:
-    """A line through few points that shows every extreme: of each bin its least and its greatest value in order."""
-    length = len(values)
-    if length <= 2 * num_bins:
-        return np.arange(length, dtype=float), values
-    edges = np.linspace(0, length, num_bins + 1).astype(int)
-    places: list[int] = []
-    for start, end in itertools.pairwise(edges):
-        part = np.nan_to_num(values[start:end])
-        places += sorted((start + int(part.argmin()), start + int(part.argmax())))
-    return np.asarray(places, float), values[places]

@@ -17,6 +17,7 @@ from scirocco.models.dp import settings as given
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.results import Results
 from scirocco.models.dp.settings import Settings
+from scirocco.models.view import View
 from scirocco.run.progress import Callback
 from scirocco.run.result import Run
 
@@ -262,6 +263,12 @@ class DPMixture(fits.Conventions, Results):
         family = given.base(self.base).resolve(X)
         rows = self._shuffled(family, family.rows(X))
         return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`."""
+        from scirocco.models.dp import view
+
+        return view.view(self, run, options.get("names"))
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,12 @@ from scirocco.models.factorisation import prediction
 from scirocco.models.factorisation.density import Law
 from scirocco.models.factorisation.ratings import Triples, check_ids, check_lengths, check_ratings
 from scirocco.models.fits.intervals import tails_of
+from scirocco.models.view import View, own_run, with_draws
 from scirocco.run import Run
 
 _OF = ("rating", "mean")
+_PAIRS = 8
+"""Pairs of user and item in a report."""
 
 
 class Recommendation(NamedTuple):
@@ -93,6 +96,29 @@ class Results:
         error = values - self.predict(users, items)
         spread = values - values.mean()
         return float(1 - (error @ error) / (spread @ spread)) if spread.any() else float("nan")
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`: what does not change when factors rotate."""
+        run = own_run(self, run)
+        drawn = run.draws
+        draws: dict[str, np.ndarray] = {}
+        if "rating_precision" in drawn:
+            draws["rating precision"] = np.asarray(drawn["rating_precision"])
+        of = ("user factors", "item factors", "user biases", "item biases")
+        precisions = np.asarray(drawn["precisions"])
+        draws |= {f"precision of {name}": precisions[:, :, k] for k, name in enumerate(of)}
+        users = np.linspace(0, self.num_users_ - 1, min(_PAIRS, self.num_users_)).astype(int)
+        items = np.linspace(0, self.num_items_ - 1, len(users)).astype(int)
+        for user, item in zip(users.tolist(), items.tolist(), strict=True):
+            left, right = (np.asarray(drawn[name][:, :, k]) for name, k in (("users", user), ("items", item)))
+            biases = np.asarray(drawn["user_bias"][:, :, user]) + np.asarray(drawn["item_bias"][:, :, item])
+            rating = np.sum(left * right, axis=-1, dtype=np.float64) + biases + self.offset_
+            draws[f"rating of item {item} by user {user}"] = rating
+        about = (
+            "Factors may rotate and change sign along a chain. Judged and charted are what that does not change: the "
+            f"precisions, and the expected ratings of {len(users)} pairs spread over users and items."
+        )
+        return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
 
     # -- inside -----------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs import features
 from scirocco.models.mixture import density, relabelling
 from scirocco.models.mixture.columns import Columns
+from scirocco.models.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.types import Array, Params
 
@@ -124,6 +125,21 @@ class Results:
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`."""
         return float(self.score_samples(X).mean())
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`: components in one order, in the units of the columns."""
+        run = own_run(self, run)
+        found = self.relabelled_
+        names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
+        draws: dict[str, np.ndarray] = {"weight": found["weights"]}
+        for place, name in enumerate(names):
+            draws[f"mean of {name}"] = found["means"][..., place]
+            draws[f"sd of {name}"] = found["scales"][..., place]
+        about = (
+            "Judged and charted in the units of the columns, with the components of all draws in one order: the "
+            "number in brackets is the component."
+        )
+        return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
 
     def _thinned(self) -> tuple[Params, np.ndarray]:
         self._check_fitted()

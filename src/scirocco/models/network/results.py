@@ -8,11 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from scirocco import _tree
 from scirocco.analysis import scores as rating
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.network.density import Prior, Probabilities
 from scirocco.models.network.inputs import Form, checked_inputs, checked_labels
+from scirocco.models.view import View, own_run, with_draws
 from scirocco.run.result import Run
 from scirocco.types import Array, Params, PyTree
 
@@ -99,6 +101,27 @@ class Results:
             shape = jax.tree.leaves(draws)[0].shape[:2]
             self._precisions = jax.tree.map(lambda *each: np.reshape(each, shape), *found)
         return self._precisions
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`: precision and size of each array of weights."""
+        run = own_run(self, run)
+        draws: dict[str, np.ndarray] = {}
+        precisions = dict(
+            zip(_tree.leaf_names(self.precisions_), jax.tree.leaves(self.precisions_), strict=True)
+        )
+        for name, leaf in zip(_tree.leaf_names(run.draws), jax.tree.leaves(run.draws), strict=True):
+            squares = [
+                np.mean(np.square(np.asarray(leaf[:, k], np.float64)), axis=tuple(range(1, leaf.ndim - 1)))
+                for k in range(leaf.shape[1])
+            ]
+            draws[f"size of {name}"] = np.sqrt(np.stack(squares, axis=1))
+            if name in precisions:
+                draws[f"precision of {name}"] = np.asarray(precisions[name])
+        about = (
+            "Hidden units have no order and weights no meaning of their own. Judged and charted are the precision of "
+            "each array of weights, and its size: the root of the mean of their squares."
+        )
+        return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.models.inputs import Features, features
 from scirocco.models.regression.inference import THIN, Method
 from scirocco.models.regression.priors import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
+from scirocco.models.view import View
 from scirocco.run import Run, sample
 from scirocco.run.progress import Callback
 
@@ -219,6 +220,12 @@ class Regression(fits.Conventions):
     def _check_fitted(self) -> None:
         if not hasattr(self, "_draws"):
             raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`: coefficients by name."""
+        from scirocco.models.regression import view
+
+        return view.view(self, run)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from scirocco.report.markup import Html, join, tag
+from scirocco.drawing.markup import Html, join, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -35,17 +36,17 @@ class Frame:
     logs: str = ""
     """Axes with a logarithmic scale: "x", "y" or "xy"."""
 
-    def across(self, values: Any) -> Array:
+    def across(self, values: ArrayLike) -> Array:
         """Horizontal places of values."""
         return self.left + _shares(values, self.x, "x" in self.logs) * (WIDTH - self.left - self.right)
 
-    def down(self, values: Any) -> Array:
+    def down(self, values: ArrayLike) -> Array:
         """Vertical places of values."""
         low = self.height - self.bottom
         return low - _shares(values, self.y, "y" in self.logs) * (low - self.top)
 
 
-def _shares(values: Any, ends: tuple[float, float], logarithmic: bool) -> Array:
+def _shares(values: ArrayLike, ends: tuple[float, float], logarithmic: bool) -> Array:
     low, high = ends
     array = np.asarray(values, np.float64)
     if logarithmic:
@@ -56,7 +57,7 @@ def _shares(values: Any, ends: tuple[float, float], logarithmic: bool) -> Array:
     return shares
 
 
-def log_extent(*values: Any, margin: float = 0.06) -> tuple[float, float]:
+def log_extent(*values: ArrayLike, margin: float = 0.06) -> tuple[float, float]:
     """Ends of a logarithmic axis that holds all finite values above 0."""
     flat = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in values])
     flat = flat[np.isfinite(flat) & (flat > 0)]
@@ -67,7 +68,7 @@ def log_extent(*values: Any, margin: float = 0.06) -> tuple[float, float]:
     return math.exp(low - room), math.exp(high + room)
 
 
-def extent(*values: Any, margin: float = 0.04) -> tuple[float, float]:
+def extent(*values: ArrayLike, margin: float = 0.04) -> tuple[float, float]:
     """Ends of an axis that holds all finite values."""
     flat = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in values])
     flat = flat[np.abs(flat) < 1e300]  # finite, and so are sums and differences
@@ -98,7 +99,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [value for value in found if low <= value <= high]
 
 
-def figure(frame: Frame, parts: Sequence[Html], label: str, caption: Any = None) -> Html:
+def figure(frame: Frame, parts: Sequence[Html], label: str, caption: object = None) -> Html:
     """A chart with what it shows in words, for those who do not see it."""
     box = f"0 0 {WIDTH} {frame.height}"
     drawn = tag("svg", *parts, viewBox=box, role="img", aria_label=label)
@@ -127,7 +128,7 @@ def axes(frame: Frame, x_label: str = "", y_ticks: bool = True) -> Html:
     return join(parts)
 
 
-def line(frame: Frame, xs: Any, ys: Any, class_: str) -> Html:
+def line(frame: Frame, xs: ArrayLike, ys: ArrayLike, class_: str) -> Html:
     """A line, broken where values are not finite."""
     px, py = frame.across(xs), frame.down(ys)
     path, pen = [], "M"
@@ -145,7 +146,7 @@ def level(frame: Frame, value: float, class_: str = "level") -> Html:
     return tag("path", d=f"M{frame.left} {short(frame.down(value))}H{WIDTH - frame.right}", class_=class_)
 
 
-def bars(frame: Frame, edges: Any, heights: Any, class_: str) -> Html:
+def bars(frame: Frame, edges: ArrayLike, heights: ArrayLike, class_: str) -> Html:
     """A histogram from 0 up."""
     px, py, zero = frame.across(edges).tolist(), frame.down(heights).tolist(), short(frame.down(0.0))
     path = [
@@ -161,14 +162,14 @@ def band(frame: Frame, low: float, high: float) -> Html:
     return tag("path", d=f"M{frame.left} {top}H{WIDTH - frame.right}V{end}H{frame.left}z", class_="band")
 
 
-def dots(frame: Frame, xs: Any, ys: Any, class_: str = "dot", radius: float = 2.5) -> Html:
+def dots(frame: Frame, xs: ArrayLike, ys: ArrayLike, class_: str = "dot", radius: float = 2.5) -> Html:
     """Circles at finite values."""
     places = zip(frame.across(xs).tolist(), frame.down(ys).tolist(), strict=True)
     kept = [(x, y) for x, y in places if math.isfinite(x) and math.isfinite(y)]
     return join(tag("circle", cx=short(x), cy=short(y), r=radius, class_=class_) for x, y in kept)
 
 
-def text(x: Any, y: Any, words: str, anchor: str) -> Html:
+def text(x: object, y: SupportsFloat, words: str, anchor: str) -> Html:
     """Words at a place; `anchor` is start, middle or end."""
     return tag("text", words, x=x, y=short(y), text_anchor=anchor)
 
@@ -184,6 +185,6 @@ def _tick(value: float, ends: tuple[float, float], logarithmic: bool = False) ->
     return f"{0.0 if abs(value) < 1e-9 * largest else value:.{digits}g}"
 
 
-def short(value: Any) -> str:
+def short(value: SupportsFloat) -> str:
     """One decimal at most: a tenth of a pixel on a phone."""
     return f"{float(value):.1f}".removesuffix(".0")

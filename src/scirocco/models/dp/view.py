@@ -1,26 +1,69 @@
-"""Sections about clusters: how many, their weights, their profiles."""
+"""Clusters in a report: how many, their weights, their profiles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from scirocco.drawing import svg
+from scirocco.drawing.charts import forest, scores
+from scirocco.drawing.markup import (
+    Html,
+    Section,
+    choice,
+    interval_cell,
+    join,
+    number,
+    paragraph,
+    search,
+    tag,
+)
 from scirocco.errors import InvalidValueError
-from scirocco.report import curves, svg
-from scirocco.report.charts import forest
-from scirocco.report.markup import Html, join, number, paragraph, tag
-from scirocco.report.page import Section
-from scirocco.report.subjects import Subject
-from scirocco.report.tables import choice, interval_cell, search
+from scirocco.models.dp.estimator import DPMixture
+from scirocco.models.view import View, run_behind, size_of, with_draws
+from scirocco.run import Run
+
+Profile = tuple[list[str], list[Html], tuple[str, str, str]]
+"""Names of columns, the rows of a table, and its headings."""
 
 _INTERVAL, _MOST_CLUSTERS, _MOST_COLUMNS, _FOREST = 0.9, 60, 12, 30
+_BY_SIZE = 4
 
 
-def sections(subject: Subject, names: Any) -> list[Section]:
-    """Everything about clusters."""
-    model = subject.model
+def view(model: DPMixture, run: Run | None, names: Sequence[object] | None = None) -> View:
+    """Clusters, judged by what is the same however they are numbered."""
+    draws, stats = model.draws_, model.stats_
+    if run is None:
+        run = model.run_ or run_behind(
+            "DPMixture", draws, stats, model.sampler, model.seed, "fitted bit by bit"
+        )
+    weights = draws["weights"]
+    kept = min(_BY_SIZE, weights.shape[2])
+    largest = np.asarray(weights[:, :, :kept])
+    told = {
+        "number of clusters": stats["num_clusters"],
+        "concentration": stats["concentration"],
+        "largest weight": largest[:, :, 0],
+        **{f"weight of cluster {k + 1} by size": largest[:, :, k] for k in range(1, kept)},
+    }
+    about = (
+        "Judged by what does not depend on how clusters are numbered: their number, the concentration and the largest "
+        "weights. A number that is the same in all draws is left out."
+    )
+    return View(
+        run,
+        f"A mixture of {len(model.weights_)} clusters",
+        size_of(run, "columns", model.n_features_in_),
+        with_draws(run, told),
+        about,
+        sections=lambda seen: _sections(model, run, names),
+        shows_scores=True,
+    )
+
+
+def _sections(model: DPMixture, run: Run, names: Sequence[object] | None) -> list[Section]:
     listed = model.summary(_INTERVAL)
     columns = _names(names, model.n_features_in_)
     found = [
@@ -28,11 +71,11 @@ def sections(subject: Subject, names: Any) -> list[Section]:
         _weights(listed),
         _profiles(model, listed[:_MOST_CLUSTERS], columns, len(listed)),
     ]
-    scored = curves.scores(subject.run)
+    scored = scores(run.scores)
     return found if scored is None else [*found, Section("scores", "Scores", scored)]
 
 
-def _names(names: Any, width: int) -> list[str]:
+def _names(names: Sequence[object] | None, width: int) -> list[str]:
     if names is None:
         return [f"column {k}" for k in range(width)]
     given = [str(name) for name in names]
@@ -41,7 +84,7 @@ def _names(names: Any, width: int) -> list[str]:
     return given
 
 
-def _numbers(model: Any) -> Section:
+def _numbers(model: DPMixture) -> Section:
     found = np.asarray(model.num_clusters()).ravel()
     low, high = model.num_clusters(_INTERVAL)
     words = (
@@ -73,7 +116,7 @@ def _weights(listed: Sequence[dict[str, Any]]) -> Section:
     return Section("weights", "Weights", join([paragraph(words), tag("div", chart, class_="charts")]))
 
 
-def _profiles(model: Any, listed: Sequence[dict[str, Any]], columns: list[str], total: int) -> Section:
+def _profiles(model: DPMixture, listed: Sequence[dict[str, Any]], columns: list[str], total: int) -> Section:
     counts = model.base_ == "multinomial"
     make = _counted(model, columns) if counts else _real(model, columns)
     cards = [_card(row, place, make(row["label"])) for place, row in enumerate(listed)]
@@ -96,7 +139,7 @@ def _profiles(model: Any, listed: Sequence[dict[str, Any]], columns: list[str], 
     return Section("profiles", "Profiles", join([paragraph(words), controls, deck]))
 
 
-def _card(row: dict[str, Any], place: int, made: tuple[list[str], list[Html], tuple[str, str, str]]) -> Html:
+def _card(row: dict[str, Any], place: int, made: Profile) -> Html:
     names, rows, heads = made
     label = row["label"]
     head = [tag("th", text, scope="col", class_="num" if k == 1 else None) for k, text in enumerate(heads)]
@@ -119,13 +162,13 @@ def _card(row: dict[str, Any], place: int, made: tuple[list[str], list[Html], tu
     )
 
 
-def _counted(model: Any, columns: list[str]) -> Any:
+def _counted(model: DPMixture, columns: list[str]) -> Callable[[int], Profile]:
     components, weights = np.asarray(model.components_), np.asarray(model.weights_)
     everywhere = np.maximum(weights @ components / weights.sum(), 1e-300)
     order = np.argsort(-components, axis=1, kind="stable")[:, :_MOST_COLUMNS]
     low, high = model.intervals(_INTERVAL, order)["components"]
 
-    def make(label: int) -> tuple[list[str], list[Html], tuple[str, str, str]]:
+    def make(label: int) -> Profile:
         rows, largest = [], float(np.nan_to_num(high[label]).max())
         for k, a, b in zip(order[label], low[label], high[label], strict=True):
             share = float(components[label, k])
@@ -138,7 +181,7 @@ def _counted(model: Any, columns: list[str]) -> Any:
     return make
 
 
-def _real(model: Any, columns: list[str]) -> Any:
+def _real(model: DPMixture, columns: list[str]) -> Callable[[int], Profile]:
     means, sds = np.asarray(model.means_), 1 / np.sqrt(np.asarray(model.precisions_))
     weights = np.asarray(model.weights_) / np.sum(model.weights_)
     middle = weights @ means
@@ -148,7 +191,7 @@ def _real(model: Any, columns: list[str]) -> Any:
     low, high = model.intervals(_INTERVAL, order)["means"]
     start, end = (means - sds).min(axis=0), (means + sds).max(axis=0)
 
-    def make(label: int) -> tuple[list[str], list[Html], tuple[str, str, str]]:
+    def make(label: int) -> Profile:
         rows = []
         for k, a, b in zip(order[label], low[label], high[label], strict=True):
             mean, sd = means[label, k], sds[label, k]

@@ -1,14 +1,16 @@
-"""What was run: the configuration, the data, the versions, the time it took."""
+"""What was run (configuration, data, versions, time), and whether it can be trusted, in words."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
-from scirocco.report.markup import Html, join, number, paragraph, shorten, tag
-from scirocco.report.page import Section
-from scirocco.report.subjects import method
-from scirocco.report.tables import facts
+from scirocco.analysis import diagnose
+from scirocco.analysis.diagnosis.report import LABELS, Diagnosis, Finding
+from scirocco.drawing.markup import Html, Section, facts, join, number, paragraph, shorten, tag
+from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.report.subjects import method_of
 from scirocco.run import Run
 from scirocco.run.records import plain
 
@@ -25,7 +27,7 @@ _TITLES = {
 }
 
 
-def section(run: Run) -> Section:
+def what_was_run(run: Run) -> Section:
     """The first section of every report."""
     known = run.configuration
     rows = [("Method", _method(run)), ("Draws", _draws(run)), ("Status", run.status)]
@@ -48,7 +50,7 @@ def section(run: Run) -> Section:
 
 def _method(run: Run) -> str:
     estimator = run.configuration.get("estimator")
-    name = method(run)
+    name = method_of(run)
     name = f"{name[:1].upper()}{name[1:]}" if isinstance(run.configuration.get("sampler"), dict) else name
     return f"{name} with {estimator['name']}" if isinstance(estimator, dict) else name
 
@@ -79,7 +81,7 @@ def _details(title: str, tree: dict[str, Any]) -> Html:
     return tag("details", tag("summary", title), facts(_flat(plain(tree)), title)) if tree else Html()
 
 
-def _flat(tree: Any, place: str = "") -> Iterator[tuple[str, str]]:
+def _flat(tree: object, place: str = "") -> Iterator[tuple[str, str]]:
     """Leaves of nested settings: sampler · step_size · start."""
     if isinstance(tree, dict) and tree:
         for name, value in tree.items():
@@ -90,7 +92,7 @@ def _flat(tree: Any, place: str = "") -> Iterator[tuple[str, str]]:
         yield place, _text(tree)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, float):
         return number(value, 6)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -102,3 +104,53 @@ def _text(value: Any) -> str:
 
 def _words(name: str) -> str:
     return name.replace("_", " ").capitalize()
+
+
+# -- the diagnosis ---------------------------------------------------------------------------------------------------
+
+
+def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "") -> Section:
+    """From `sc.analysis.diagnose`; with `given` from an earlier one. `about` says what was looked at."""
+    found: Diagnosis | None = given
+    parts = [paragraph(about)] if about else []
+    if found is None:
+        try:
+            found = diagnose(run)
+        except InvalidValueError as error:
+            parts.append(paragraph("Nothing could be judged.", class_="verdict bad"))
+            parts.append(paragraph(str(error)))
+        except SciroccoError as error:
+            parts.append(paragraph("The diagnosis failed.", class_="verdict bad"))
+            parts.append(paragraph(str(error)))
+    if found is not None:
+        parts += [_verdict(found), *map(_finding, found.findings), _measures(found), _missing(found)]
+    return Section("diagnosis", "Diagnosis", join(parts))
+
+
+def _verdict(found: Diagnosis) -> Html:
+    words = f"{found.verdict[0].upper()}{found.verdict[1:]}."
+    return paragraph(words, class_="verdict" if found.ok else "verdict bad")
+
+
+def _finding(finding: Finding) -> Html:
+    title = f"{finding.words[0].upper()}{finding.words[1:]}"
+    advice = paragraph(tag("strong", "What to do: "), finding.advice)
+    return tag("div", tag("h3", title), paragraph(finding.evidence), advice, class_="finding")
+
+
+def _measures(found: Diagnosis) -> Html:
+    rows = []
+    for name, (words, form) in LABELS.items():
+        value = found.measures.get(name)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            continue
+        place = found.measures.get(f"{name}_parameter")
+        rows.append((words.strip(), form.format(value) + (f" ({place})" if place else "")))
+    return join([tag("h3", "Measured"), facts(rows, "Measured")]) if rows else Html()
+
+
+def _missing(found: Diagnosis) -> Html:
+    if not found.missing:
+        return Html()
+    reasons = [tag("li", reason) for reason in found.missing]
+    return join([tag("h3", "What could not be judged"), tag("ul", *reasons)])

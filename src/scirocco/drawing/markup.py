@@ -1,21 +1,95 @@
-"""Tables that can be sorted and searched, and without a script are still tables."""
+"""Markup that cannot be broken by what is put into it (text is escaped unless it is `Html`), sections, tables."""
 
 from __future__ import annotations
 
+import html
+import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import NamedTuple, SupportsFloat
 
-from scirocco.report.markup import Html, join, tag
+_VOID = frozenset({"input", "meta", "link", "br", "hr"})
 
 
-def facts(rows: Iterable[tuple[str, Any]], label: str) -> Html:
+class Html(str):
+    """Text that is markup already, and is not escaped again."""
+
+
+def escape(content: object) -> Html:
+    """Text as markup."""
+    return content if isinstance(content, Html) else Html(html.escape(str(content)))
+
+
+def join(parts: Iterable[object], between: str = "") -> Html:
+    """Pieces of text and markup, one after the other."""
+    return Html(between.join(escape(part) for part in parts))
+
+
+def tag(element: str, /, *content: object, **attributes: object) -> Html:
+    """An element. `class_` is class, `aria_label` is aria-label; None and False leave an attribute out.
+
+    Examples
+    --------
+    >>> tag("p", "a < b", class_="note", hidden=None)
+    '<p class="note">a &lt; b</p>'
+    """
+    written = []
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        word = key.rstrip("_").replace("_", "-")
+        written.append(f" {word}" if value is True else f' {word}="{html.escape(str(value))}"')
+    opening = f"<{element}{''.join(written)}>"
+    return Html(opening if element in _VOID else f"{opening}{join(content)}</{element}>")
+
+
+def number(value: SupportsFloat, digits: int = 4) -> str:
+    """As `run.summary()` rounds it; a dash for what is not known."""
+    value = float(value)
+    if math.isnan(value):
+        return "–"
+    return f"{float(f'{value:.{digits}g}'):.{max(digits, 6)}g}"
+
+
+def count(value: SupportsFloat) -> str:
+    """A whole number; a dash for what is not known."""
+    value = float(value)
+    return f"{value:.0f}" if math.isfinite(value) else "–"
+
+
+def paragraph(*content: object, class_: str | None = None) -> Html:
+    """A paragraph."""
+    return tag("p", *content, class_=class_)
+
+
+def shorten(text: str, most: int) -> str:
+    """With an ellipsis in the middle, since names often differ at their end."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+
+
+class Section(NamedTuple):
+    """A part of a report, with a place in its table of contents."""
+
+    name: str
+    """The id of the element."""
+    title: str
+    content: Html
+
+
+# -- tables: they can be sorted and searched, and without a script are still tables -----------------------------------
+
+
+def facts(rows: Iterable[tuple[str, object]], label: str) -> Html:
     """Names on the left, what they are on the right."""
     body = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in rows]
     return tag("table", tag("tbody", *body), class_="facts", aria_label=label)
 
 
 def sortable(
-    name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], label: str, texts: Sequence[int] = (0,)
+    name: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    label: str,
+    texts: Sequence[int] = (0,),
 ) -> Html:
     """The first column names a row; columns in `texts` are words, the others numbers. A click on a heading sorts."""
     kinds = [None if place in texts else "num" for place in range(len(columns))]
