@@ -59,7 +59,7 @@ def topics(path: pathlib.Path, keep: pathlib.Path) -> None:
     data = sc.datasets.wikipedia()
     documents = data.matrix[:20_000]
     if not (keep / "topics").exists():
-        lda = sc.models.LDA(50, num_chains=1, num_draws=100, seed=1)
+        lda = sc.models.LDA(50, num_chains=1, num_samples=100, seed=1)
         lda.fit(
             documents,
             vocabulary=data.vocabulary,

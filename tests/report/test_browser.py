@@ -70,7 +70,7 @@ def files(tmp_path_factory):
     ]
     model = model_of(folder / "lda", np.swapaxes(draws, 0, 1), ("sun", "moon", "star", "sea"))
     rows = np.concatenate([rng.poisson([6, 6, 0], (60, 3)), rng.poisson([0, 6, 6], (30, 3))])
-    mixture = sc.models.DPMixture("multinomial", num_draws=25).fit(rows, num_epochs=50, progress=False)
+    mixture = sc.models.DPMixture("multinomial", num_samples=25).fit(rows, num_epochs=50, progress=False)
     return {
         "run": report.write(run, folder / "run.html"),
         "topics": report.write(model, folder / "topics.html"),

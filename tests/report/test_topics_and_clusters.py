@@ -83,14 +83,14 @@ def test_words_are_ordered_by_their_certainty(topics):
 
 def test_a_fit_shows_its_perplexity(tmp_path, seed):
     counts = np.random.default_rng(seed).poisson(1.0, (60, 6)) + 1
-    model = sc.models.LDA(2, num_draws=4, seed=seed)
+    model = sc.models.LDA(2, num_samples=4, seed=seed)
     model.fit(counts[:40], num_epochs=8, validation=counts[40:], progress=False, store=tmp_path / "fit")
     from_model, from_store = Page(report.html(model)), Page(report.html(tmp_path / "fit"))
     assert from_model.sections["perplexity"] == from_store.sections["perplexity"]
     assert "held out" in from_model.sections["perplexity"]
     assert "Shares of the tokens" in from_store.sections["prevalence"]
     assert "three topics" in from_model.sections["map"]
-    bit_by_bit = sc.models.LDA(2, num_draws=4).partial_fit(counts)
+    bit_by_bit = sc.models.LDA(2, num_samples=4).partial_fit(counts)
     assert "fitted bit by bit" in Page(report.html(bit_by_bit)).sections["what"]
 
 
@@ -110,7 +110,7 @@ def test_clusters_are_those_of_the_model(tmp_path, seed, base):
         rows = np.concatenate([rng.normal(-5, 1, (40, 3)), rng.normal(5, 1, (40, 3))])
     else:
         rows = np.concatenate([rng.poisson([6, 6, 0], (40, 3)), rng.poisson([0, 6, 6], (40, 3))])
-    model = sc.models.DPMixture(base, num_draws=25, seed=seed)
+    model = sc.models.DPMixture(base, num_samples=25, seed=seed)
     model.fit(rows, num_epochs=50, progress=False, store=tmp_path / "dp")
     page = Page(report.html(model, names=["<i>a", "b", "c"]))
     assert list(page.sections)[:5] == ["what", "diagnosis", "number", "weights", "profiles"]

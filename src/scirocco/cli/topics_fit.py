@@ -80,7 +80,7 @@ def usual_epochs(num_tokens: int) -> int:
 
 def _check(request: Request, model: LDA) -> None:
     """Refuse before anything is read what cannot work."""
-    from scirocco.models.lda.fitting import check_length
+    from scirocco.models.fits import check_length
     from scirocco.models.lda.settings import Size, resolve
     from scirocco.store import holds_run, refuse_unless_free
 
@@ -92,7 +92,7 @@ def _check(request: Request, model: LDA) -> None:
         raise InvalidValueError("which run should be gone on with? Add --out RUN.")
     if sum(value is not None for value in request.length) > 1:
         raise InvalidValueError("give one of --steps, --epochs and --seconds.")
-    check_length(*request.length, num_documents=1, batch=1)
+    check_length(*request.length, num_rows=1, batch_size=1)
     resolve(model.get_params(), Size(1, 1))
     if request.out is None or (request.resume and holds_run(request.out)):
         return

@@ -14,7 +14,7 @@ from partitions import furthest, law_of_num_clusters
 from scirocco.models.dp import settings
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.collapsed import Collapsed
-from scirocco.models.dp.multinomial import MultinomialFamily
+from scirocco.models.dp.families import MultinomialFamily
 from scirocco.models.dp.rows import count_rows
 
 NUM_ROWS, EVENTS, CATEGORIES, A = 6, 3, 4, 0.8

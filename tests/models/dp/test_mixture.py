@@ -16,7 +16,7 @@ import partitions
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.dp import DPMixture, Gamma, Gaussian, Multinomial
-from scirocco.models.dp.intervals import ends, weighted_quantiles
+from scirocco.models.dp.prediction import ends, weighted_quantiles
 
 
 def clustered(rng: np.random.Generator, kind: str, num_rows: int = 600, num_clusters: int = 4) -> Any:
@@ -189,7 +189,14 @@ def names(options: dict[str, Any]) -> str:
 @pytest.mark.parametrize("options", KINDS, ids=names)
 def test_gone_on_with_is_as_never_stopped(options: dict[str, Any], tmp_path: Any, seed: int) -> None:
     X, _ = clustered(np.random.default_rng(seed), options.get("base", "multinomial"), 150)
-    made = {"batch_size": 40, "num_draws": 20, "num_chains": 2, "seed": seed, "keep_clusters": 40, **options}
+    made = {
+        "batch_size": 40,
+        "num_samples": 20,
+        "num_chains": 2,
+        "seed": seed,
+        "keep_clusters": 40,
+        **options,
+    }
     whole = DPMixture(**made).fit(X, num_steps=80, progress=False)
 
     def stop(report: Any) -> None:
@@ -255,7 +262,7 @@ def test_saved_and_loaded(fitted: Any, tmp_path: Any) -> None:
 
 def test_rows_that_come_later(seed: int) -> None:
     X, labels = clustered(np.random.default_rng(seed), "multinomial", 900)
-    mixture = DPMixture(seed=seed, batch_size=100, num_draws=5)
+    mixture = DPMixture(seed=seed, batch_size=100, num_samples=5)
     for part in np.split(np.arange(900), [300, 500, 700]):
         mixture.partial_fit(X[part])
     for _ in range(5):
@@ -463,7 +470,7 @@ def test_rows_that_say_nothing_leave_the_law_of_the_process(seed: int) -> None:
 
 def test_concentration_has_its_posterior(seed: int) -> None:
     """Given the partition: p(α | k, N) ∝ p(α) α^k Γ(α)/Γ(α + N)."""
-    from scirocco.models.dp.concentration import Gamma, given_partition
+    from scirocco.models.dp.settings import Gamma, given_partition
 
     rng, alpha, found = np.random.default_rng(seed), 1.0, []
     for _ in range(20_000):
@@ -515,8 +522,10 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "estimated and exact": ({"counts": "estimated"}, "keeps the counts"),
     "kept and reduced": ({"sampler": "scir_cv", "counts": "kept"}, "scir"),
     "step": ({"sampler": "sgrld", "step_size": -0.1}, "step"),
-    "discard": ({"discard": 1.0}, "discard"),
-    "draws": ({"num_draws": 0}, "num_draws"),
+    "burn-in": ({"num_burnin": 1.0}, "num_burnin"),
+    "negative burn-in": ({"num_burnin": -1}, "num_burnin"),
+    "thin": ({"thin": 0}, "thin"),
+    "draws": ({"num_samples": 0}, "num_samples"),
     "prior of components": ({"base": Multinomial(0.0)}, "concentration"),
     "flat": ({"base": Multinomial(1e12)}, "at most"),
     "threads": ({"num_threads": 0}, "num_threads"),
@@ -586,7 +595,7 @@ def test_clusters_that_are_one_in_the_reference_are_averaged_by_their_weights():
 def test_intervals_of_clusters_hold_what_is_true(seed):
     rng = np.random.default_rng(seed)
     rows = np.concatenate([rng.normal([-5, 0], 1, (60, 2)), rng.normal([5, 0], 1, (30, 2))])
-    model = DPMixture("gaussian", num_draws=60, seed=seed).fit(rows, num_epochs=80, progress=False)
+    model = DPMixture("gaussian", num_samples=60, seed=seed).fit(rows, num_epochs=80, progress=False)
     found = model.intervals(0.99)
     assert set(found) == {"means", "precisions"} and model.base_ == "gaussian"
     low, high = found["means"]

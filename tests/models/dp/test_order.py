@@ -8,7 +8,7 @@ from scipy import stats
 
 pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)")
 
-from scirocco.models.dp._order import rows_at
+from scirocco.models.dp._common import rows_at
 
 
 def order(num_rows: int, seed: int, number: int = 0, chunk: int = 1) -> np.ndarray:

@@ -10,8 +10,7 @@ import pytest
 import partitions
 from scirocco.models.dp import settings
 from scirocco.models.dp.chain import MixtureChain
-from scirocco.models.dp.gaussian import Gaussian
-from scirocco.models.dp.multinomial import Multinomial
+from scirocco.models.dp.families import Gaussian, Multinomial
 
 pytest.importorskip("numba")
 

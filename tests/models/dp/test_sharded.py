@@ -37,7 +37,7 @@ def client():
 
 def draws(kind: str, sampler: str, num_steps: int = 8, options: Any = None, **how: Any) -> Any:
     """Of one fit."""
-    mixture = DPMixture(kind, sampler=sampler, batch_size=600, seed=3, num_draws=3, **options or {})
+    mixture = DPMixture(kind, sampler=sampler, batch_size=600, seed=3, num_samples=3, **options or {})
     run = mixture.fit(ROWS[kind], num_steps=num_steps, progress=False, **how).run_
     assert run is not None
     return run.draws | run.stats

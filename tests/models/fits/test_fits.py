@@ -63,7 +63,7 @@ def make(seed, length=None, num_chains=3, **changes):
         SPEC,
         lambda: [Walk(seed, chain) for chain in range(num_chains)],
         num_chains,
-        num_draws=10,
+        num_samples=10,
         seed=seed,
         length=length or fits.Length(60, None),
         capacity=4,
@@ -148,7 +148,7 @@ def test_the_last_draw_is_at_the_end():
 
 
 def test_draws_are_where_the_plan_says(seed):
-    result = run(make(seed, discard=0.25, first_steps=12))
+    result = run(make(seed, num_burnin=0.25, first_steps=12))
     assert (result.status, result.num_chains, result.num_draws) == ("complete", 3, 10)
     np.testing.assert_array_equal(result.stats["steps"], np.tile(np.arange(24, 61, 4), (3, 1)))
     assert result.draws["recent"].shape == (3, 10, 3) and result.draws["recent"].dtype == np.float32
@@ -257,7 +257,7 @@ def stored(tmp_path_factory):
         ({"num_chains": 2}, "`num_chains` was 3 and is now 2"),
         ({"num_rows": 7}, "`num_rows` was 100 and is now 7"),
         ({"length": fits.Length(61, None)}, "was planned as 60 steps for 10 draws"),
-        ({"discard": 0.1}, "leave num_steps, num_epochs, num_draws and discard"),
+        ({"num_burnin": 0.1}, "leave num_steps, num_epochs, num_samples, num_burnin and thin"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -21,7 +21,7 @@ def covered(sampler, seed):
     shares = rng.dirichlet(np.full(TOPICS, ALPHA), DOCUMENTS)
     X = np.stack([rng.multinomial(LENGTH, share @ truth) for share in shares])
     model = LDA(
-        TOPICS, alpha=ALPHA, beta=BETA, sampler=sampler, seed=seed, num_draws=150, batch_size=DOCUMENTS
+        TOPICS, alpha=ALPHA, beta=BETA, sampler=sampler, seed=seed, num_samples=150, batch_size=DOCUMENTS
     )
     model.fit(X, vocabulary=WORDS, num_epochs=450, progress=False)
     mine, true = linear_sum_assignment(topic_distance(model.components_, truth))

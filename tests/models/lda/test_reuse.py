@@ -49,7 +49,7 @@ def test_a_model_is_not_written_over_what_it_reads(tmp_path):
         ({"num_chains": 3}, {}, "`num_chains` was 1 and is now 3"),
         ({"growth": None}, {}, "`growth_asked`"),
         ({}, {"num_steps": 400}, "was planned as 40 steps"),
-        ({"num_draws": 3}, {"num_steps": 40}, "num_draws and discard as they were"),
+        ({"num_samples": 3}, {"num_steps": 40}, "num_samples, num_burnin and thin as they were"),
     ],
     ids=["seed", "chains", "growth", "length", "draws"],
 )
@@ -73,7 +73,7 @@ def test_the_same_arguments_go_on(growth, tmp_path):
 
 def test_a_time_limit_holds_without_burn_in():
     began = time.perf_counter()
-    model = LDA(2, discard=0.0, **OPTIONS).fit(X, max_seconds=0.3, progress=False)
+    model = LDA(2, num_burnin=0.0, **OPTIONS).fit(X, max_seconds=0.3, progress=False)
     assert model.run_.num_draws >= 1
     assert time.perf_counter() - began < 20
 

@@ -34,7 +34,7 @@ RNG = np.random.default_rng(0)
 SHARES = RNG.dirichlet(np.full(120, 0.05), 6)
 X = np.stack([RNG.multinomial(30, RNG.dirichlet(np.full(6, 0.1)) @ SHARES) for _ in range(200)])
 X[7] = 0  # an empty document
-OPTIONS: dict[str, Any] = {"beta": 0.5, "batch_size": 40, "seed": 1, "num_draws": 2, "sweeps": 6}
+OPTIONS: dict[str, Any] = {"beta": 0.5, "batch_size": 40, "seed": 1, "num_samples": 2, "sweeps": 6}
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def test_nothing_overflows(corpus, sampler, seed):
     rng = np.random.default_rng([seed, 2])
     topics = rng.dirichlet(np.full(num_words, concentration), num_topics)
     X = documents(rng, topics, num_documents, length)
-    model = LDA(num_topics, sampler=sampler, sweeps=4, batch_size=batch_size, discard=0.0, seed=seed)
+    model = LDA(num_topics, sampler=sampler, sweeps=4, batch_size=batch_size, num_burnin=0.0, seed=seed)
     draws = model.fit(X, num_steps=40, progress=False).topics(draws=True)
     assert np.isfinite(draws).all() and (draws >= 0).all()
     np.testing.assert_allclose(draws.sum(axis=-1), 1.0, rtol=1e-4)

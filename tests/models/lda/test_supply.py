@@ -80,7 +80,7 @@ def test_bad_stages(given, error, phrase):
 
 def test_draws_come_after_the_growth():
     """Every token has a topic by then."""
-    model = LDA(2, discard=0.0, growth=[(20, 5), (60, 2)], **OPTIONS).fit(X, num_epochs=3, progress=False)
+    model = LDA(2, num_burnin=0.0, growth=[(20, 5), (60, 2)], **OPTIONS).fit(X, num_epochs=3, progress=False)
     assert model.run_.stats["passes"].min() >= (20 * 5 + 60 * 2 + 120) / 120
 
 
@@ -135,7 +135,7 @@ def test_a_stored_fit_of_a_stream_goes_on(sampler, tmp_path):
 
 
 def test_rhat_sees_chains_that_disagree():
-    model = LDA(2, num_chains=2, num_draws=20, **OPTIONS).fit(X, num_epochs=60, progress=False)
+    model = LDA(2, num_chains=2, num_samples=20, **OPTIONS).fit(X, num_epochs=60, progress=False)
     assert model.rhat(3).max() < 1.3
     model._draws = np.array(model._draws)
     model._draws[1] = 1 / 6

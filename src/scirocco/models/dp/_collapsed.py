@@ -11,8 +11,8 @@ from typing import Any
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
+from scirocco.models.dp._common import kept
 from scirocco.models.dp._families import clear, copy, evidence, move, weigh
-from scirocco.models.dp._order import kept
 
 
 @kept

@@ -12,9 +12,15 @@ import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._random import stream, uniform
-from scirocco.models.dp._counts import LONG, TOGETHER, clear_first, settle_at, weigh_by_logarithms
-from scirocco.models.dp._counts_parameters import density_by_logarithms
-from scirocco.models.dp._order import kept
+from scirocco.models.dp._common import kept
+from scirocco.models.dp._counts import (
+    LONG,
+    TOGETHER,
+    clear_first,
+    density_by_logarithms,
+    settle_at,
+    weigh_by_logarithms,
+)
 from scirocco.models.dp._slices import BLOCK, VECTOR
 
 _SMALL = 1e-200  # below this a product is not to be trusted

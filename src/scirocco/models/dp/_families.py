@@ -6,7 +6,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from scirocco.models.dp import _counts, _counts_parameters, _normal, _normal_parameters
+from scirocco.models.dp import _counts, _normal
 
 _PLAIN: Any = {"nogil": True, "error_model": "numpy"}
 
@@ -14,10 +14,6 @@ _PLAIN: Any = {"nogil": True, "error_model": "numpy"}
 def _of(data: Any) -> Any:
     """CSR arrays are counts, one matrix is real rows."""
     return _counts if len(data) == 3 else _normal
-
-
-def _parameters_of(data: Any) -> Any:
-    return _counts_parameters if len(data) == 3 else _normal_parameters
 
 
 def weigh(row: Any, data: Any, clusters: Any, num: Any, weights: Any, space: Any) -> None:
@@ -114,7 +110,7 @@ def _advance(
     first: Any,
     last: Any,
 ) -> Any:
-    chosen = _parameters_of(data).advance
+    chosen = _of(data).advance
     return (
         lambda data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last: (
             chosen(
@@ -126,17 +122,17 @@ def _advance(
 
 @overload(rescale, jit_options=_PLAIN, strict=False)
 def _rescale(data: Any, parameters: Any, clusters: Any, num: Any, seed: Any) -> Any:
-    chosen = _parameters_of(data).rescale
+    chosen = _of(data).rescale
     return lambda data, parameters, clusters, num, seed: chosen(parameters, clusters, num, seed)
 
 
 @overload(born, jit_options=_PLAIN, strict=False)
 def _born(data: Any, parameters: Any, clusters: Any, k: Any, seed: Any) -> Any:
-    chosen = _parameters_of(data).born
+    chosen = _of(data).born
     return lambda data, parameters, clusters, k, seed: chosen(parameters, clusters, k, seed)
 
 
 @overload(settle, jit_options=_PLAIN, strict=False)
 def _settle(data: Any, parameters: Any, first: Any, last: Any) -> Any:
-    chosen = _parameters_of(data).settle
+    chosen = _of(data).settle
     return lambda data, parameters, first, last: chosen(parameters, first, last)

@@ -9,9 +9,8 @@ from numba import njit
 from numpy import uint64
 
 from scirocco.diffusions.host._random import stream, uniform
-from scirocco.models.dp._normal import clear, move, weigh
-from scirocco.models.dp._normal_parameters import density
-from scirocco.models.dp._order import kept
+from scirocco.models.dp._common import kept
+from scirocco.models.dp._normal import clear, density, move, weigh
 from scirocco.models.dp._slices import BLOCK, VECTOR
 
 _reordered = njit(

@@ -14,6 +14,7 @@ from numpy import uint64
 from scirocco.diffusions.host._cir import factors
 from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import stream, uniform
+from scirocco.models.dp._common import GIBBS, kept, moved
 from scirocco.models.dp._families import (
     advance,
     born,
@@ -22,8 +23,6 @@ from scirocco.models.dp._families import (
     rescale,
     settle,
 )
-from scirocco.models.dp._gammas import GIBBS, moved
-from scirocco.models.dp._order import kept
 
 VECTOR = 8
 BLOCK = 256  # rows with one stream of random numbers: a part of the definition of the draws

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.models.dp import concentration
 from scirocco.models.dp.compiled import collapsed_kernels as kernels
 from scirocco.models.dp.compiled import row_kernels
-from scirocco.models.dp.settings import Settings
+from scirocco.models.dp.settings import Settings, first_concentration, given_partition
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,7 +43,7 @@ class Collapsed:
     def __init__(self, rows: Any, family: Any, settings: Settings, rng: np.random.Generator):
         self.family, self.settings = family, settings
         self.data = family.kernel_data(rows)
-        self.alpha = concentration.start(settings.concentration)
+        self.alpha = first_concentration(settings.concentration)
         initial = min(settings.initial_clusters, rows.num_rows)
         self.labels = rng.integers(0, initial, rows.num_rows).astype(np.int32)
         self._members = np.empty(0, np.int64)
@@ -74,7 +73,7 @@ class Collapsed:
     def step(self, batch: Array, seed: tuple[int, int], *, passes: int, pass_ended: bool) -> None:
         """Draw α, then the labels of a batch of rows; at the end of a pass propose splits and merges."""
         rng = np.random.Generator(np.random.Philox(key=np.array(seed, np.uint64)))
-        self.alpha = concentration.given_partition(
+        self.alpha = given_partition(
             rng, self.alpha, self.settings.concentration, self.num_clusters, int(self.clusters[0].sum())
         )
         words, place = np.empty(2, np.uint64), 0

@@ -39,6 +39,6 @@ def row_kernels(kind: str) -> Any:
 def order_kernels() -> Any:
     """Random orders of rows."""
     _extras.require("numba", "a Dirichlet-process mixture")
-    from scirocco.models.dp import _order
+    from scirocco.models.dp import _common
 
-    return _order
+    return _common

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.models import fits
-from scirocco.models.dp import prediction, saved, sharded
+from scirocco.models.dp import chain as chains
+from scirocco.models.dp import prediction, sharded
 from scirocco.models.dp import settings as given
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.results import Results
 from scirocco.models.dp.settings import Settings
+from scirocco.models.fits.conventions import new_names
 from scirocco.models.view import View
 from scirocco.run.progress import Callback
 from scirocco.run.result import Run
@@ -62,10 +64,12 @@ class DPMixture(fits.Conventions, Results):
         "collapsed": proposals a pass to split or merge whole clusters.
     keep_clusters
         The clusters that a draw keeps, the largest first. It does not bound the chain.
-    num_draws
-        Posterior draws kept in each chain.
-    discard
-        The share of a run that is burn-in.
+    num_samples
+        Posterior draws kept in each chain; a short run gives fewer.
+    num_burnin
+        The burn-in, from which no draw is kept: a number of steps (int), or a share of the run (float below 1).
+    thin
+        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
     num_chains, seed, num_threads
         Independent chains; the same seed gives the same draws whatever `num_threads` is.
 
@@ -99,6 +103,9 @@ class DPMixture(fits.Conventions, Results):
     """Chains of `partial_fit`."""
     _latest: list[list[Any]]
 
+    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+
+    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         base: Any = "multinomial",
@@ -114,8 +121,9 @@ class DPMixture(fits.Conventions, Results):
         initial_clusters: int | None = None,
         split_merge: int = 5,
         keep_clusters: int = 100,
-        num_draws: int = 50,
-        discard: float = 0.5,
+        num_samples: int = 50,
+        num_burnin: float = 0.5,
+        thin: int | None = None,
         num_chains: int = 1,
         seed: int = 0,
         num_threads: int | None = None,
@@ -129,7 +137,8 @@ class DPMixture(fits.Conventions, Results):
             split_merge,
             keep_clusters,
         )
-        self.num_draws, self.discard, self.num_chains = num_draws, discard, num_chains
+        self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
+        self.num_chains = num_chains
         self.seed, self.num_threads = seed, num_threads
 
     @classmethod
@@ -164,7 +173,8 @@ class DPMixture(fits.Conventions, Results):
         y
             Ignored.
         num_steps, num_epochs, max_seconds
-            One of them; a hundred passes by default, up to a thousand if rows are few.
+            One of them: the length of the run, burn-in included. By default `num_samples` times `thin` steps after the
+            burn-in if `thin` is given, else a hundred passes, up to a thousand if rows are few.
         validation
             Rows to score while the chains run: the mean of their `log_predictive` given the latest draw is shown and
             kept in `run_.scores`.
@@ -189,10 +199,11 @@ class DPMixture(fits.Conventions, Results):
             num_rows=rows.num_rows,
             batch_size=settings.batch_size,
             default_epochs=min(1000, max(_DEFAULT_EPOCHS, _DEFAULT_LABELS // rows.num_rows)),
+            planned_steps=fits.planned_steps(*self._draws_wanted()),
         )
         fit = self._fit(family, everything, rows, settings, length)
         if store is None:
-            saved.warn_if_large(fit)
+            chains.warn_if_large(fit)
         watch = () if validation is None else (_watcher(family, family.rows(validation)),)
         judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
         with sharded.labelling_on(client, num_shards, rows, family, settings.sampler, store) as labelling:
@@ -203,7 +214,7 @@ class DPMixture(fits.Conventions, Results):
                 overwrite=overwrite,
                 callbacks=(*callbacks, *watch),
                 progress=progress,
-                extra=saved.extra(self.get_params(), family, judges),
+                extra=chains.extra(self.get_params(), family, judges),
             )
         if run.draws is None:
             if run.status == "interrupted":
@@ -226,7 +237,7 @@ class DPMixture(fits.Conventions, Results):
         The rows join those of earlier calls, which are remembered (and copied once a call): what is drawn tends to the
         posterior of all of them. A call draws each of its own labels once, and as many of the others; the first makes
         twenty passes, and settles a base measure that follows the data. After a call the clusters as they are then join
-        the last `num_draws` draws. `fit` begins anew, and so does the first call after it.
+        the last `num_samples` draws. `fit` begins anew, and so does the first call after it.
         """
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
@@ -246,7 +257,7 @@ class DPMixture(fits.Conventions, Results):
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
             self._judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
-        kept = _checks.positive_int(self.num_draws, "num_draws")
+        kept = _checks.positive_int(self.num_samples, "num_samples")
         for chain, latest in zip(online, self._latest, strict=True):
             latest.append(chain.kept())
             del latest[:-kept]
@@ -270,21 +281,26 @@ class DPMixture(fits.Conventions, Results):
 
         return view.view(self, run, options.get("names"))
 
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ's container: clusters by falling weight, so cluster k is not the same in all draws."""
+        self._check_fitted()
+        return fits.to_arviz(chains.KIND, self.run_, self._draws, self._stats)
+
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model: draws as a Zarr group, settings, the base measure; never pickles, never code."""
         self._check_fitted()
         configuration = {"sampler": self.sampler, "family": self._family.as_json()}
-        extra = saved.extra(self.get_params(), self._family, self._judges)
-        fits.save(saved.KIND, self._draws, self._stats, configuration, extra, path, overwrite)
+        extra = chains.extra(self.get_params(), self._family, self._judges)
+        fits.save(chains.KIND, self._draws, self._stats, configuration, extra, path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DPMixture:
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
-        loaded = fits.load(saved.KIND, path)
-        params, family, judges = saved.opened(loaded.extra)
-        model = cls(**params)
+        loaded = fits.load(chains.KIND, path)
+        params, family, judges = chains.opened(loaded.extra)
+        model = cls(**new_names(params, cls._renamed, warn=False))
         model.run_ = None
         model._settle(loaded.draws, loaded.stats, family, judges)
         return model
@@ -294,20 +310,26 @@ class DPMixture(fits.Conventions, Results):
     def _fit(
         self, family: Any, everything: Any, rows: Any, settings: Settings, length: fits.Length
     ) -> fits.Fit:
+        num_samples, num_burnin, thin = self._draws_wanted()
         return fits.Fit(
-            saved.KIND,
+            chains.KIND,
             {**settings.as_json(), "family": family.as_json()},
-            lambda: saved.fingerprint(family, everything),
+            lambda: chains.fingerprint(family, everything),
             rows.num_rows,
-            saved.spec(family, settings),
+            chains.spec(family, settings),
             lambda: self._chains(rows, family, settings),
             _checks.positive_int(self.num_chains, "num_chains"),
-            _checks.positive_int(self.num_draws, "num_draws"),
+            num_samples,
             _checks.positive_int(self.seed, "seed", minimum=0),
             length,
-            fits.check_discard(self.discard),
+            num_burnin,
+            thin,
             capacity=8,
         )
+
+    def _draws_wanted(self) -> tuple[int, float, int | None]:
+        """`num_samples`, `num_burnin` and `thin`, checked."""
+        return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
 
     def _chains(
         self, rows: Any, family: Any, settings: Settings, labelling: Any = None

@@ -9,8 +9,8 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError, NotFittedError
-from scirocco.models.dp import prediction, reference
-from scirocco.models.dp.intervals import ends
+from scirocco.models.dp import prediction
+from scirocco.models.dp.prediction import ends
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -65,7 +65,7 @@ class Results:
         """Probability that a row is in each cluster, (rows, clusters), averaged over draws.
 
         Given that it is in a cluster that has rows. The clusters are those of a reference draw, see
-        `scirocco.models.dp.reference`.
+        `scirocco.models.dp.prediction`.
         """
         return self._shares(self._rows(X))
 
@@ -75,7 +75,7 @@ class Results:
         for number, translation in enumerate(chosen.translations):
             draw = self._draw(number)
             for part in _parts(rows.num_rows):
-                out[part] += reference.translated(self._family, rows.take(part), draw, translation)
+                out[part] += prediction.translated(self._family, rows.take(part), draw, translation)
         return out / self._count
 
     def predict(self, X: Any) -> Array:
@@ -256,10 +256,10 @@ class Results:
         weights = np.asarray(self._draws["weights"][chain, draw], np.float64)
         return weights[: np.count_nonzero(weights)]
 
-    def _reference(self) -> reference.Reference:
+    def _reference(self) -> prediction.Reference:
         self._check_fitted()
         if not hasattr(self, "_chosen"):
-            self._chosen = reference.choose(self._family, self._judges, self._draw, self._count)
+            self._chosen = prediction.choose(self._family, self._judges, self._draw, self._count)
         return self._chosen
 
     def _rows(self, X: Any) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.dp import concentration
-from scirocco.models.dp.gaussian import Gaussian
-from scirocco.models.dp.multinomial import Multinomial
+from scirocco.models.dp.families import Gaussian, Multinomial
 from scirocco.samplers import schedules
 
 SAMPLERS = ("collapsed", "gibbs", "scir", "scir_cv", "sgrld")
@@ -23,7 +24,7 @@ class Settings:
     """Everything that defines a chain, but for the base measure, the data and the seed."""
 
     sampler: str
-    concentration: concentration.Gamma | float
+    concentration: Gamma | float
     batch_size: int
     counts: str
     """"kept" or "estimated"; "auto" has been resolved."""
@@ -42,7 +43,7 @@ class Settings:
         out = dataclasses.asdict(self)
         del out["num_threads"]
         prior = self.concentration
-        out["concentration"] = list(prior) if isinstance(prior, concentration.Gamma) else prior
+        out["concentration"] = list(prior) if isinstance(prior, Gamma) else prior
         for name in ("step_size", "stick_step_size"):
             out[name] = repr(out[name]) if out[name] is not None else None
         return out
@@ -78,7 +79,7 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
         initial = min(num_rows, 30 if kind == "multinomial" else 10)
     return Settings(
         sampler,
-        concentration.resolve(given["concentration"]),
+        check_concentration(given["concentration"]),
         num_rows if sampler == "gibbs" else batch,
         counts,
         *steps,
@@ -150,3 +151,48 @@ def preset(name: str, sampler: str) -> dict[str, Any]:
     found = dict(PRESETS[name][sampler])
     estimated = {} if sampler == "gibbs" else {"counts": "estimated", "batch_size": 1000}
     return {"base": Multinomial(found.pop("a")), "sampler": sampler, **found, **estimated}
+
+
+# -- the concentration α of the Dirichlet process: fixed, or with a Gamma(b₁, b₂) prior and drawn
+
+
+class Gamma(NamedTuple):
+    """A Gamma prior."""
+
+    shape: float
+    rate: float
+
+
+def check_concentration(given: Any) -> Gamma | float:
+    """A number, or a prior given as `Gamma(shape, rate)` or a pair."""
+    if isinstance(given, (tuple, list)):
+        if len(given) != 2:
+            raise InvalidTypeError(f"`concentration` must be a number or Gamma(shape, rate), got {given!r}.")
+        for value, name in zip(given, ("shape", "rate"), strict=True):
+            _checks.positive(value, f"concentration's {name}")
+        return Gamma(float(given[0]), float(given[1]))
+    _checks.positive(given, "concentration")
+    return float(given)
+
+
+def first_concentration(prior: Gamma | float) -> float:
+    """Where a chain begins."""
+    return prior.shape / prior.rate if isinstance(prior, Gamma) else prior
+
+
+def given_partition(
+    rng: np.random.Generator, alpha: float, prior: Gamma | float, num_clusters: int, num_rows: int
+) -> float:
+    r"""α given a partition of `num_rows` rows into clusters, everything else integrated out (Escobar & West 1995).
+
+    .. math:: p(α | k, N) ∝ p(α) α^k Γ(α)/Γ(α + N);
+
+    η ~ Beta(α + 1, N) makes it a mixture of Gamma(b₁ + k, r) and Gamma(b₁ + k - 1, r) with r = b₂ - log η, odds
+    (b₁ + k - 1) : N r.
+    """
+    if not isinstance(prior, Gamma) or num_rows == 0:
+        return alpha
+    rate = prior.rate - math.log(max(rng.beta(alpha + 1.0, num_rows), 1e-300))
+    first = prior.shape + num_clusters - 1.0
+    whole = rng.random() * (first + num_rows * rate) < first
+    return max(float(rng.standard_gamma(first + whole)) / rate, 1e-10)

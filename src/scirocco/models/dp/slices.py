@@ -21,15 +21,16 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
-from scirocco.models.dp import concentration
 from scirocco.models.dp.compiled import collapsed_kernels, row_kernels
 from scirocco.models.dp.compiled import slice_kernels as kernels
-from scirocco.models.dp.settings import Settings
-from scirocco.models.dp.step_sizes import StepSizes
+from scirocco.models.dp.settings import Gamma, Settings, first_concentration
+from scirocco.samplers.schedules import Schedule
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -61,9 +62,9 @@ class Slices:
         self.family, self.settings, self._labelling = family, settings, labelling
         self.data = family.kernel_data(rows)
         self.keeps = settings.counts == "kept"
-        self.alpha = concentration.start(settings.concentration)
+        self.alpha = first_concentration(settings.concentration)
         prior = settings.concentration
-        self._prior = np.array(prior if isinstance(prior, concentration.Gamma) else (0.0, 1.0))
+        self._prior = np.array(prior if isinstance(prior, Gamma) else (0.0, 1.0))
         self._steps = [
             None if schedule is None else StepSizes(schedule)
             for schedule in (settings.stick_step_size, settings.step_size)
@@ -225,3 +226,26 @@ class Slices:
         for name, some in parts.items():
             for place, part in enumerate(some):
                 part[...] = state[f"{name}{place}"]
+
+
+# -- step sizes on the host
+
+
+_AHEAD = 1024
+
+
+class StepSizes:
+    """Numbers of a schedule, many at a time: a call of one costs as much as a whole step of a chain."""
+
+    def __init__(self, schedule: Schedule):
+        self.schedule = schedule
+        self._first, self._known = -1, np.empty(0)
+
+    def __call__(self, step: int) -> float:
+        """The step size of a step."""
+        block, place = divmod(step, _AHEAD)
+        if block != self._first:
+            numbers = jnp.arange(block * _AHEAD, (block + 1) * _AHEAD)
+            values: Any = jax.vmap(self.schedule)(numbers)
+            self._first, self._known = block, np.asarray(values, np.float64)
+        return float(self._known[place])

@@ -2,10 +2,16 @@
 
 from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.conventions import Conventions, renamed_arguments
-from scirocco.models.fits.drive import run_fit
-from scirocco.models.fits.fit import Fit
-from scirocco.models.fits.length import Length, check_discard, check_length
-from scirocco.models.fits.saved import Kind, Loaded, load, need_draws, save
+from scirocco.models.fits.drive import Fit, run_fit
+from scirocco.models.fits.length import (
+    Length,
+    check_burnin,
+    check_discard,
+    check_draws,
+    check_length,
+    planned_steps,
+)
+from scirocco.models.fits.saved import Kind, Loaded, load, need_draws, save, to_arviz
 
 __all__ = [
     "Chain",
@@ -16,11 +22,15 @@ __all__ = [
     "Length",
     "Loaded",
     "Spec",
+    "check_burnin",
     "check_discard",
+    "check_draws",
     "check_length",
     "load",
     "need_draws",
+    "planned_steps",
     "renamed_arguments",
     "run_fit",
     "save",
+    "to_arviz",
 ]

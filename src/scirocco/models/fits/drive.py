@@ -1,23 +1,121 @@
-"""From a `Fit` to a `Run`: begun or taken up, in memory or with a store."""
+"""From what a model says about a fit to a `Run`: begun or restored, in memory or with a store, by steps or seconds."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from scirocco._version import __version__
 from scirocco.errors import InvalidValueError
-from scirocco.models.fits.chains import HostChains
-from scirocco.models.fits.fit import BY_THE_CLOCK, Fit
-from scirocco.models.fits.timed import Stopwatch, burn_in
+from scirocco.models.fits.chains import Chain, HostChains, Spec
+from scirocco.models.fits.length import Length, spread
+from scirocco.models.fits.saved import Kind, document
 from scirocco.run import records
-from scirocco.run.progress import Bar, Callback, Clock
+from scirocco.run.keeping import Keeping
+from scirocco.run.progress import Bar, Callback, Clock, Report
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, store_groups
 from scirocco.store import Store, holds_run, refuse_unless_free
 
 Path = str | os.PathLike[str]
+
+BY_THE_CLOCK = 1 << 30
+"""Steps of a burn-in that ends by the clock."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit: everything but what happens while it runs.
+
+    Parameters
+    ----------
+    kind
+        What the model is called in records and in messages.
+    configuration
+        The settings that define the chains, as plain JSON, with a name of the method under "sampler". A stored fit is
+        resumed only where all of it is the same.
+    fingerprint
+        Of the data: called once, when the record is written.
+    num_rows
+        Of the data.
+    spec
+        What one draw leaves, see `Spec`.
+    make_chains
+        Makes `num_chains` chains, where they begin.
+    num_chains, num_samples, seed
+        `num_samples` draws are wanted of each chain; a short run gives fewer.
+    length
+        From `check_length`.
+    num_burnin
+        Steps of burn-in (int), or the share of the run that is burn-in (float).
+    thin
+        Steps between two draws; None: draws are spread over what follows the burn-in.
+    first_steps
+        Steps that must pass before the first draw, whatever `num_burnin` is.
+    capacity
+        Draws in a chunk, see `HostChains`.
+    after_clock
+        With `max_seconds`, called with the chains when the burn-in's time is over: ends what should not go on in the
+        part that is kept, and returns the steps that must pass before the first draw.
+    as_stored
+        The same fit with what a stored one had settled on, given the stored configuration.
+    """
+
+    kind: Kind
+    configuration: dict[str, Any]
+    fingerprint: Callable[[], Any]
+    num_rows: int
+    spec: Spec
+    make_chains: Callable[[], Sequence[Chain]]
+    num_chains: int
+    num_samples: int
+    seed: int
+    length: Length
+    num_burnin: float = 0.5
+    thin: int | None = None
+    first_steps: int = 0
+    capacity: int = 1
+    after_clock: Callable[[Sequence[Any]], int] | None = None
+    as_stored: Callable[[dict[str, Any]], Fit] | None = None
+
+    def chains(self) -> HostChains:
+        """The chains where they begin."""
+        return HostChains(self.make_chains(), self.spec, self.capacity)
+
+    def plan(self) -> Plan:
+        """Of the whole run; for a time limit that of its burn-in, as the rest is not known yet."""
+        if self.length.num_steps is None:
+            return self.plan_of(self.num_samples, BY_THE_CLOCK, 1)
+        return self.plan_of(
+            *spread(self.length.num_steps, self.num_samples, self.num_burnin, self.first_steps, self.thin)
+        )
+
+    def plan_of(self, num_samples: int, num_burnin: int, thin: int) -> Plan:
+        """So many draws of the chains of this fit."""
+        keeping = Keeping.checked(False, True, None)
+        return Plan(num_samples, num_burnin, thin, self.num_chains, self.seed, keeping, "threads")
+
+    def record(self, plan: Plan, extra: dict[str, Any]) -> dict[str, Any]:
+        """All that a store must hold; `extra` is what only the model needs."""
+        configuration = {
+            "model": self.kind.name,
+            **self.configuration,
+            "num_rows": int(self.num_rows),
+            "dimension": self.spec.dimension,
+            "data": self.fingerprint(),
+            "num_samples": plan.num_samples,
+            "num_burnin": plan.num_burnin,
+            "thin": plan.thin,
+            "num_chains": plan.num_chains,
+            "seed": plan.seed,
+            "versions": {"scirocco": __version__, "numpy": np.__version__},
+        }
+        return document(self.kind, self.spec.draws, configuration, extra)
 
 
 def run_fit(
@@ -43,7 +141,7 @@ def run_fit(
     """
     clock = Clock()
     if store is not None and resume and holds_run(store):
-        begun = _taken_up(fit, store)
+        begun = _restored(fit, store)
     else:
         begun = _new(fit, store, overwrite, extra or {})
     limit, callbacks = fit.length.max_seconds, tuple(callbacks)
@@ -57,6 +155,22 @@ def run_fit(
     finally:
         bar.close()
         begun.sink.close()
+
+
+class Stopwatch:
+    """A callback that ends a run after so many seconds, but not before a step; or after `most_steps`, if given."""
+
+    def __init__(self, seconds: float, least_steps: int = 0, most_steps: int | None = None):
+        self.seconds, self.least_steps, self.most_steps = seconds, least_steps, most_steps
+        self.elapsed, self.stopped = 0.0, False
+
+    def __call__(self, report: Report) -> None:
+        """Look at the clock."""
+        self.elapsed = report.elapsed
+        late = report.elapsed >= self.seconds and report.step >= self.least_steps
+        if late or (self.most_steps is not None and report.step >= self.most_steps):
+            self.stopped = True
+            report.stop()
 
 
 class Begun(NamedTuple):
@@ -88,7 +202,7 @@ def _sink(fit: Fit, record: dict[str, Any], store: Path | None, overwrite: bool)
     return StoreSink(made, fit.spec.kept())
 
 
-def _taken_up(fit: Fit, path: Path) -> Begun:
+def _restored(fit: Fit, path: Path) -> Begun:
     """A stored fit; refuses other data, other settings or another length."""
     store = Store.open(path)
     try:
@@ -124,14 +238,40 @@ def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
         return
     if fit.plan()[:3] != plan[:3]:
         raise InvalidValueError(
-            f"the run in {path} was planned as {plan.num_steps} steps for {plan.num_samples} draws, and it is gone on "
-            "with as planned: leave num_steps, num_epochs, num_draws and discard as they were, or begin another run."
+            f"the run in {path} was planned as {plan.num_steps} steps for {plan.num_samples} draws, and it is resumed "
+            "as planned: leave num_steps, num_epochs, num_samples, num_burnin and thin as they were, or begin another "
+            "run."
         )
+
+
+def _burn_in(begun: Begun, callbacks: Sequence[Callback], bar: Bar) -> tuple[Plan, Stopwatch]:
+    """Run the burn-in; returns the plan of what is left of the time, and what ends it when the plan takes longer."""
+    fit, chains = begun.fit, begun.chains
+    seconds = fit.length.max_seconds or 0.0
+    if isinstance(fit.num_burnin, int):
+        watch = Stopwatch(seconds, most_steps=fit.num_burnin)
+    else:
+        watch = Stopwatch(seconds * fit.num_burnin)
+    session = Session(chains, fit.plan(), begun.sink, (*callbacks, watch), bar, None)
+    if begun.reached is not None:
+        session.take_up(begun.reached)
+    first = session.step
+    session.drive()
+    if not watch.stopped:
+        if session.status == "interrupted":
+            raise KeyboardInterrupt
+        raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+    rate = (session.step - first) / max(watch.elapsed, 1e-9)
+    left = max(1, int(rate * (seconds - watch.elapsed)))
+    again = fit.after_clock(chains.chains) if fit.after_clock else 0
+    draws = max(1, min(fit.num_samples, (left - again) // (fit.thin or 1)))
+    thin = fit.thin or max(1, (left - again) // draws)
+    return fit.plan_of(draws, again, thin), Stopwatch(seconds - watch.elapsed, again + thin)
 
 
 def _burnt_in(begun: Begun, callbacks: Sequence[Callback], bar: Bar) -> tuple[Begun, Stopwatch]:
     """After a burn-in by the clock; its store gives place to one with the plan that is known now."""
-    plan, watch = burn_in(begun.fit, begun.chains, begun.sink, callbacks, bar, begun.reached)
+    plan, watch = _burn_in(begun, callbacks, bar)
     planned = {"num_samples": plan.num_samples, "num_burnin": plan.num_burnin, "thin": plan.thin}
     record = {**begun.record, "configuration": begun.record["configuration"] | planned}
     begun.sink.close()

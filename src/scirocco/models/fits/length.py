@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
@@ -21,16 +23,17 @@ class Length(NamedTuple):
 
 
 def check_length(
-    num_steps: Any,
-    num_epochs: Any,
-    max_seconds: Any,
+    num_steps: int | None,
+    num_epochs: float | None,
+    max_seconds: float | None,
     *,
     num_rows: int,
     batch_size: int,
     first_steps: int = 0,
     default_epochs: float = _DEFAULT_EPOCHS,
+    planned_steps: int | None = None,
 ) -> Length:
-    """At most one of the three, `default_epochs` passes if none is given; `first_steps` come before the passes.
+    """At most one of the three. If none is given `planned_steps`, or else `default_epochs` passes after `first_steps`.
 
     Examples
     --------
@@ -48,13 +51,33 @@ def check_length(
     if max_seconds is not None:
         _checks.positive(max_seconds, "max_seconds")
         return Length(None, float(max_seconds))
+    if num_epochs is None and planned_steps is not None:
+        return Length(planned_steps, None)
     epochs = default_epochs if num_epochs is None else num_epochs
     _checks.positive(epochs, "num_epochs")
     steps = first_steps + math.ceil(float(epochs) * num_rows / batch_size)
     return Length(max(1, steps), None, num_epochs is None)
 
 
-def check_discard(given: Any) -> float:
+def check_burnin(given: float, name: str = "num_burnin") -> int | float:
+    """A burn-in: a whole number of steps, or a share of the run (a float below 1)."""
+    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+        return _checks.positive_int(given, name, minimum=0)
+    _checks.positive(given, name, allow_zero=True)
+    if float(given) >= 1:
+        raise InvalidValueError(
+            f"`{name}` must be a number of steps (int) or a share of the run below 1, got {given}."
+        )
+    return float(given)
+
+
+def check_draws(num_samples: int, num_burnin: float, thin: int | None) -> tuple[int, float, int | None]:
+    """Which draws of a run are kept."""
+    apart = None if thin is None else _checks.positive_int(thin, "thin")
+    return _checks.positive_int(num_samples, "num_samples"), check_burnin(num_burnin), apart
+
+
+def check_discard(given: float) -> float:
     """The share of a run that is burn-in."""
     _checks.positive(given, "discard", allow_zero=True)
     if float(given) >= 1:
@@ -72,15 +95,52 @@ class Spread(NamedTuple):
     """Steps from one draw to the next."""
 
 
-def spread(num_steps: int, num_draws: int, discard: float, first_steps: int = 0) -> Spread:
+def spread(
+    num_steps: int, num_draws: int, num_burnin: float, first_steps: int = 0, thin: int | None = None
+) -> Spread:
     """Draws spread over the part of the run that is kept, the last at its end; none in the first steps.
+
+    `num_burnin` is a number of steps (int) or a share of the run (float). With `thin` draws lie so many steps apart,
+    and a run that is longer than needed has a longer burn-in.
 
     Examples
     --------
     >>> spread(100, 20, 0.5)
     Spread(num_draws=20, burn_in=60, thin=2)
+    >>> spread(100, 20, 30, thin=3)
+    Spread(num_draws=20, burn_in=40, thin=3)
     """
-    left = max(1, min(int(num_steps * (1.0 - discard)), num_steps - first_steps))
-    draws = max(1, min(num_draws, left))
-    thin = left // draws
-    return Spread(draws, max(0, num_steps - draws * thin), thin)
+    left = min(_steps_after(num_steps, num_burnin), num_steps - first_steps)
+    if left < (thin or 1) and (thin or isinstance(num_burnin, int)):
+        raise InvalidValueError(
+            f"a run of {num_steps} steps has no draw after its burn-in (num_burnin = {num_burnin}"
+            f"{f', thin = {thin}' if thin else ''}): make it longer, or the burn-in shorter."
+        )
+    left = max(1, left)
+    draws = max(1, min(num_draws, left // (thin or 1)))
+    apart = thin or left // draws
+    return Spread(draws, max(0, num_steps - draws * apart), apart)
+
+
+def planned_steps(num_samples: int, num_burnin: float, thin: int | None, first_steps: int = 0) -> int | None:
+    """Steps of a run that keeps `num_samples` draws, each `thin` steps after the last; None where `thin` is open.
+
+    Examples
+    --------
+    >>> planned_steps(100, 50, 2), planned_steps(100, 0.5, 2), planned_steps(100, 50, None)
+    (250, 400, None)
+    """
+    if thin is None:
+        return None
+    kept = num_samples * thin
+    steps = kept + first_steps
+    if isinstance(num_burnin, int):
+        return max(steps, kept + num_burnin)
+    steps = max(steps, int(kept / (1.0 - num_burnin)))
+    while _steps_after(steps, num_burnin) < kept:
+        steps += 1
+    return steps
+
+
+def _steps_after(num_steps: int, num_burnin: float) -> int:
+    return num_steps - num_burnin if isinstance(num_burnin, int) else int(num_steps * (1.0 - num_burnin))

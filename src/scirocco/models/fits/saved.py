@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.fits.chains import Spec
 from scirocco.run import encoding
+from scirocco.run.result import Run
 from scirocco.run.sinks import store_groups
 from scirocco.store import Store, Stored, StoredArray, open_stored
 
@@ -114,6 +116,13 @@ def load(kind: Kind, path: str | os.PathLike[str]) -> Loaded:
         stored.record[kind.key],
         stored.record["configuration"],
     )
+
+
+def to_arviz(kind: Kind, run: Run | None, draws: dict[str, Any], stats: dict[str, np.ndarray]) -> Any:
+    """Draws (chain, draw, ...) as ArviZ's container, with what is known of the run that they come from."""
+    if run is None:  # loaded, or fitted incrementally
+        run = Run(draws, None, stats, {"model": kind.name, "num_rows": 1}, {}, {}, "complete", [])
+    return dataclasses.replace(run, draws=draws, stats=stats).to_arviz()
 
 
 def need_draws(stored: Stored, key: str, leaf: str) -> None:

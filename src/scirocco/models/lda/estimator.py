@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco.models import fits
+from scirocco.models.fits.conventions import new_names
 from scirocco.models.lda import fitting, prediction, saved, sharded
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus, as_corpus
@@ -73,10 +74,13 @@ class LDA(fits.Conventions, Results):
     learn_alpha, learn_beta
         With memory: draw α (one for each topic) and β as well, given Gamma(1, 1) priors; `alpha` and `beta` are where
         they begin.
-    num_draws
-        Posterior draws kept in each chain.
-    discard
-        The share of a run that is burn-in.
+    num_samples
+        Posterior draws kept in each chain; a short run gives fewer.
+    num_burnin
+        The burn-in, from which no draw is kept: a number of steps (int), or a share of the run (float below 1). The
+        growth, and one pass after it, always belong to it.
+    thin
+        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
     num_chains, seed, num_threads
         Independent chains; the same seed gives the same draws whatever `num_threads` is.
 
@@ -101,6 +105,9 @@ class LDA(fits.Conventions, Results):
     ((2, 4), True)
     """
 
+    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+
+    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         num_topics: int = 100,
@@ -121,8 +128,9 @@ class LDA(fits.Conventions, Results):
         options: dict[str, Any] | None = None,
         learn_alpha: bool = False,
         learn_beta: bool = False,
-        num_draws: int = 20,
-        discard: float = 0.5,
+        num_samples: int = 20,
+        num_burnin: float = 0.5,
+        thin: int | None = None,
         num_chains: int = 1,
         seed: int = 0,
         num_threads: int | None = None,
@@ -132,8 +140,8 @@ class LDA(fits.Conventions, Results):
         self.sweeps, self.burn_in, self.growth, self.spare_topics = sweeps, burn_in, growth, spare_topics
         self.step_size, self.refresh_every, self.refresh_size = step_size, refresh_every, refresh_size
         self.options, self.learn_alpha, self.learn_beta = options, learn_alpha, learn_beta
-        self.num_draws, self.discard, self.num_chains = num_draws, discard, num_chains
-        self.seed, self.num_threads = seed, num_threads
+        self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
+        self.num_chains, self.seed, self.num_threads = num_chains, seed, num_threads
 
     @classmethod
     def preset(cls, name: str, num_topics: int = 100, **changes: Any) -> LDA:
@@ -171,7 +179,8 @@ class LDA(fits.Conventions, Results):
         vocabulary
             The words in the order of their ids.
         num_steps, num_epochs, max_seconds
-            One of them; twenty passes by default. Passes are over all documents, after the growth.
+            One of them: the length of the run, burn-in included. Passes (epochs) are over all documents, after the
+            growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is given, else 20 passes.
         validation
             Documents to score while the chains run: their perplexity is shown and kept in `run_.scores`.
         store, resume, overwrite, callbacks, progress
@@ -193,17 +202,17 @@ class LDA(fits.Conventions, Results):
         corpus = X if isinstance(X, DocumentStream) else as_corpus(X, vocabulary)
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
+        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
         length = fitting.check_length(
-            num_steps, num_epochs, max_seconds, corpus.num_documents, settings.batch_size, settings.growth
+            num_steps, num_epochs, max_seconds, corpus.num_documents, settings, wanted
         )
         task = fitting.Task(
             corpus,
             settings,
             _checks.positive_int(self.num_chains, "num_chains"),
-            _checks.positive_int(self.num_draws, "num_draws"),
             _checks.positive_int(self.seed, "seed", minimum=0),
             length,
-            fits.check_discard(self.discard),
+            *wanted,
             self.growth,
         )
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
@@ -230,7 +239,7 @@ class LDA(fits.Conventions, Results):
         """Go on with some more documents, without memory; `total_documents` is the size of the corpus they come from.
 
         Documents are seen once, in batches of at most `batch_size`. After each call the topics as they are then join
-        the last `num_draws` draws. `fit` begins anew, and so does the first call after it.
+        the last `num_samples` draws. `fit` begins anew, and so does the first call after it.
         """
         known = self._known() if hasattr(self, "n_features_in_") else vocabulary
         corpus = as_corpus(X, known)
@@ -242,7 +251,7 @@ class LDA(fits.Conventions, Results):
         chains: list[TopicChain] = self._online
         self._seen += corpus.num_documents
         total = max(self._seen, total_documents or 0)
-        kept = _checks.positive_int(self.num_draws, "num_draws")
+        kept = _checks.positive_int(self.num_samples, "num_samples")
         for chain, latest in zip(chains, self._latest, strict=True):
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
@@ -264,6 +273,16 @@ class LDA(fits.Conventions, Results):
 
         return view.view(self, run, options.get("documents"))
 
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ's container; the topics of all chains in the order of the first."""
+        self._check_fitted()
+        shape = self._draws.shape
+        draws = {"topics": np.stack([self._draw(n) for n in range(self._num_draws)]).reshape(shape)}
+        stats = dict(self._stats)
+        if "alpha" in stats:
+            stats["alpha"] = self._aligned(stats["alpha"])
+        return fits.to_arviz(saved.KIND, self.run_, draws, stats)
+
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -275,7 +294,8 @@ class LDA(fits.Conventions, Results):
     def load(cls, path: str | os.PathLike[str]) -> LDA:
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
         loaded = saved.load(path)
-        model = cls(**{name: decode(value, name) for name, value in loaded.extra["params"].items()})
+        params = {name: decode(value, name) for name, value in loaded.extra["params"].items()}
+        model = cls(**new_names(params, cls._renamed, warn=False))
         model.run_ = None
         model._keep({"topics": loaded.draws}, loaded.stats)
         words = tuple(loaded.extra["vocabulary"]) if loaded.extra["vocabulary"] else None

@@ -17,17 +17,28 @@ from scirocco.run.result import Run
 
 
 def check_length(
-    num_steps: Any,
-    num_epochs: Any,
-    max_seconds: Any,
+    num_steps: int | None,
+    num_epochs: float | None,
+    max_seconds: float | None,
     num_documents: int,
-    batch: int,
-    growth: growing.Growth = (),
+    settings: Settings,
+    wanted: tuple[int, float, int | None],
 ) -> fits.Length:
-    """Exactly one of the three; passes are over all documents, those of the growth come before them."""
-    first = growing.steps(growth, batch)
+    """At most one of the three; passes are over all documents, those of the growth come before them.
+
+    `wanted` is `num_samples`, `num_burnin` and `thin`, which settle the length where it is not given.
+    """
+    batch = settings.batch_size
+    first = growing.steps(settings.growth, batch)
+    before = first + -(-num_documents // batch) if first else 0
     return fits.check_length(
-        num_steps, num_epochs, max_seconds, num_rows=num_documents, batch_size=batch, first_steps=first
+        num_steps,
+        num_epochs,
+        max_seconds,
+        num_rows=num_documents,
+        batch_size=batch,
+        first_steps=first,
+        planned_steps=fits.planned_steps(*wanted, before),
     )
 
 
@@ -37,11 +48,12 @@ class Task(NamedTuple):
     corpus: Any
     settings: Settings
     num_chains: int
-    num_draws: int
     seed: int
     length: fits.Length
-    burn_in: float
-    """The share of the run that is thrown away."""
+    num_samples: int
+    num_burnin: float
+    """Steps (int), or the share of the run (float)."""
+    thin: int | None
     growth_asked: Any = None
     """As the user gave it."""
     counting: Any = None
@@ -89,10 +101,11 @@ def _fit(task: Task) -> fits.Fit:
         fits.Spec.of({"topics": (settings.num_topics, corpus.vocabulary_size)}, stat_shapes(settings)),
         lambda: _chains(task),
         task.num_chains,
-        task.num_draws,
+        task.num_samples,
         task.seed,
         task.length,
-        task.burn_in,
+        task.num_burnin,
+        task.thin,
         # After its growth a chain visits all documents once: tokens of topics that were given up have none until then.
         first_steps=growing_steps + steps_of_a_pass if growing_steps else 0,
         after_clock=end_growth,
