@@ -85,7 +85,7 @@ def test_components_of_a_mixture_are_in_one_order(seed):
 def test_a_factorisation_is_judged_by_its_predictions(seed):
     rng = np.random.default_rng(seed)
     users, items = rng.integers(0, 12, 300), rng.integers(0, 9, 300)
-    model = sc.models.BPMF(2, num_draws=25, batch_size=100)
+    model = sc.models.BPMF(2, num_samples=25, batch_size=100)
     model.fit(users, items, 3 + rng.normal(size=300), num_steps=100, progress=False)
     page = page_of(model)
     assert "may rotate" in page.sections["diagnosis"]
@@ -99,7 +99,7 @@ def test_a_factorisation_is_judged_by_its_predictions(seed):
 def test_a_network_is_judged_by_its_arrays(seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(80, 2)).astype(np.float32)
-    model = sc.models.BNN(hidden=3, estimator=sc.Full(), thin=2, num_draws=25, seed=seed)
+    model = sc.models.BNN(hidden=3, estimator=sc.Full(), thin=2, num_samples=25, seed=seed)
     page = page_of(model.fit(x, x[:, 0] > 0, num_steps=80, progress=False))
     assert "no order" in page.sections["diagnosis"]
     names = names_of(page)

@@ -1,18 +1,67 @@
-"""Modules of Flax and Equinox as pure functions `(params, x) -> logits`."""
+"""Networks as pure functions `(params, x) -> logits`: one with a hidden layer, and modules of other libraries."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
 
+from scirocco import _checks
 from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.network.density import Apply
 from scirocco.types import Array, Params
 
+ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "softmax": jax.nn.softmax,
+    "tanh": jnp.tanh,
+}
 
-def flax(module: Any, example: Any, seed: int) -> tuple[Apply, Params]:
+
+@dataclass(frozen=True)
+class TwoLayers:
+    r"""Logits of :math:`σ(f(x^\top B + b)\,A + a)`, σ the softmax and f the activation; rows are flattened.
+
+    With f = softmax it is the network of Chen, Fox & Guestrin (2014) and of the thesis, (4.6.3), in its names.
+    """
+
+    activation: str
+
+    def __post_init__(self) -> None:
+        _checks.choice(self.activation, "activation", tuple(ACTIVATIONS))
+
+    def __call__(self, params: Params, x: Array) -> Array:
+        """(n, ...) to (n, classes)."""
+        flat = x.reshape(len(x), -1)
+        hidden = ACTIVATIONS[self.activation](flat @ params["B"] + params["b"])
+        return hidden @ params["A"] + params["a"]
+
+    def start(self, width: int, hidden: int, num_classes: int, seed: int) -> dict[str, np.ndarray]:
+        """Weights N(0, 1/inputs), biases 0."""
+        rng = np.random.default_rng([seed, 0xB77])
+        return {
+            "A": _normal(rng, hidden, num_classes),
+            "B": _normal(rng, width, hidden),
+            "a": np.zeros(num_classes, np.float32),
+            "b": np.zeros(hidden, np.float32),
+        }
+
+
+def _normal(rng: np.random.Generator, inputs: int, outputs: int) -> np.ndarray:
+    return (rng.normal(size=(inputs, outputs)) / np.sqrt(inputs)).astype(np.float32)
+
+
+# -- modules of Flax and Equinox ---------------------------------------------------------------------------------------
+
+
+def flax(module: object, example: ArrayLike, seed: int) -> tuple[Apply, Params]:
     """A linen module, initialised at `example`; or an nnx module, with the parameters that it has."""
     linen = require("flax.linen", "BNN.from_flax")
     if isinstance(module, linen.Module):
@@ -24,7 +73,7 @@ def flax(module: Any, example: Any, seed: int) -> tuple[Apply, Params]:
     raise InvalidTypeError(f"BNN.from_flax needs a linen or nnx module, got {module!r}.{hint}")
 
 
-def _linen(module: Any, example: Any, seed: int) -> tuple[Apply, Params]:
+def _linen(module: Any, example: ArrayLike, seed: int) -> tuple[Apply, Params]:
     variables = dict(module.init(jax.random.key(seed), example))
     params = variables.pop("params", None)
     if params is None or variables:
@@ -39,7 +88,7 @@ def _linen(module: Any, example: Any, seed: int) -> tuple[Apply, Params]:
     return apply, params
 
 
-def _nnx(nnx: Any, module: Any) -> tuple[Apply, Params]:
+def _nnx(nnx: ModuleType, module: object) -> tuple[Apply, Params]:
     graph, state, rest = nnx.split(module, nnx.Param, ...)
     if jax.tree.leaves(rest):
         raise InvalidValueError(
@@ -56,7 +105,7 @@ def _nnx(nnx: Any, module: Any) -> tuple[Apply, Params]:
     return apply, pure
 
 
-def equinox(module: Any) -> tuple[Apply, Params]:
+def equinox(module: object) -> tuple[Apply, Params]:
     """Its floating-point arrays are the parameters; what is left stays as it is. A module takes one input."""
     eqx = require("equinox", "BNN.from_equinox")
     if isinstance(module, type) or not callable(module):

@@ -1,6 +1,8 @@
-"""Priors of coefficients. All are scale mixtures of normals, which the set-up before sampling makes use of.
+"""Priors of coefficients, and log likelihoods of many rows at once.
 
-They are functions with their numbers as fields, compared by value: fits with the same numbers share programs.
+Priors are scale mixtures of normals, which the set-up before sampling makes use of: functions with their numbers as
+fields, compared by value. Likelihoods are one matrix product forward and one backward, whatever the batch. All are at
+module level, so that fits of tables of one shape with the same numbers share their compiled programs.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.types import Array, Params
+from scirocco.types import Array, Params, Rows
 
 KINDS = ("laplace", "normal", "horseshoe")
 RESOLUTION = 0.2
@@ -97,7 +99,7 @@ class Horseshoe:
         local = jax.nn.logsumexp(terms + jnp.asarray(_LOG_WEIGHTS, coef.dtype), axis=-1)
         return jnp.sum(local) - jnp.log1p((tau / self.scale) ** 2) + _others(self, params)
 
-    def _variances(self, tau: Any, squares: Any) -> Any:
+    def _variances(self, tau: float | Array, squares: np.ndarray | Array) -> Any:
         plain = tau**2 * squares
         return plain if self.slab is None else plain * self.slab**2 / (plain + self.slab**2)
 
@@ -137,3 +139,35 @@ def _others(prior: Prior, params: Params) -> Array:
         relative = params["noise"] / prior.noise_scale
         total = total - 0.5 * (relative**2 + (NOISE_FLOOR / relative) ** 2)
     return total
+
+
+# -- likelihoods -------------------------------------------------------------------------------------------------------
+
+
+def binary(params: Params, rows: Rows) -> Array:
+    """y η - log(1 + e^η), with η = xᵀβ + b and y in {0, 1}."""
+    eta = _times(rows["x"], params["coef"]) + params.get("intercept", 0.0)
+    return rows["y"] * eta - jnp.logaddexp(0.0, eta)
+
+
+def multinomial(params: Params, rows: Rows) -> Array:
+    """η_y - log Σ_k e^(η_k), with η_k = xᵀβ_k + b_k for every class k."""
+    eta = _times(rows["x"], params["coef"].T) + params.get("intercept", 0.0)
+    chosen = jnp.take_along_axis(eta, rows["y"][:, None], axis=1)[:, 0]
+    return chosen - jax.nn.logsumexp(eta, axis=1)
+
+
+def linear(params: Params, rows: Rows) -> Array:
+    """-(y - xᵀβ - b)² / 2σ² - log σ, up to a constant.
+
+    `one` is what the intercept is multiplied with and `share` what log σ is: 1 for a row of the table. A table of N
+    rows is equivalent to the few rows of its triangular factor (see `approximation.reduced`), with others.
+    """
+    noise = params.get("noise", jnp.ones((), rows["y"].dtype))
+    eta = _times(rows["x"], params["coef"]) + rows["one"] * params.get("intercept", 0.0)
+    return -0.5 * ((rows["y"] - eta) / noise) ** 2 - rows["share"] * jnp.log(noise)
+
+
+def _times(x: Array, coef: Array) -> Array:
+    # accelerators would round the factors of a product to ten bits or so
+    return jnp.matmul(x, coef, precision="highest")
