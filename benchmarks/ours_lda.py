@@ -38,7 +38,7 @@ class Average:
 
     def visit(self, now: float) -> None:
         """After a step, at this time."""
-        if self._chain.supply.growing or now < self._next:
+        if self._chain.batches.growing or now < self._next:
             return
         self._kept = [(then, mean) for then, mean in self._kept if then > (1 - LATEST) * now]
         self._kept.append((now, self._chain.mean()))

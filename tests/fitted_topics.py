@@ -3,7 +3,7 @@
 import numpy as np
 
 from scirocco.models import LDA
-from scirocco.models.lda.saved import save
+from scirocco.models.lda.chain import save
 from scirocco.models.lda.settings import Size, resolve
 
 

@@ -221,8 +221,7 @@ def topics_compare(
 
     Example: scirocco topics compare kos kos-2 --corpus docword.kos.txt.gz
     """
-    from scirocco.models.lda.comparison import compare, same_words
-    from scirocco.models.lda.summary import open_run
+    from scirocco.models.lda.summary import compare, open_run, same_words
     from scirocco.models.lda.texts import open_corpus
 
     one, other = open_run(first).model, open_run(second).model

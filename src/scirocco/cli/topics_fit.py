@@ -129,7 +129,7 @@ def _corpus(request: Request) -> Corpus:
 
 def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
     from scirocco.cli import topics_tables
-    from scirocco.models.lda.holding_out import hold_out
+    from scirocco.models.lda.prediction import hold_out
     from scirocco.models.lda.summary import open_run, summarise
 
     fitted, held = hold_out(corpus, request.held_out, request.seed)

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cosine, jensenshannon
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda import alignment
 from scirocco.models.lda.alignment import align, aligned, aligned_rhat, topic_distance
-from scirocco.models.lda.pyldavis import to_pyldavis
+from scirocco.models.lda.coherence import to_pyldavis
 
 MEASURES = alignment.MEASURES
 

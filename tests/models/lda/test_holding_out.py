@@ -7,7 +7,7 @@ import pytest
 
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda import as_corpus
-from scirocco.models.lda.holding_out import hold_out, part
+from scirocco.models.lda.prediction import hold_out, part
 
 
 def corpus_of(seed, num_documents=300, mean=4.0):

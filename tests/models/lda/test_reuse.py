@@ -12,8 +12,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda import LDA, DocumentStream, as_corpus
 from scirocco.models.lda.chain import TopicChain
+from scirocco.models.lda.document_batches import CorpusBatches
 from scirocco.models.lda.estimator import _size
-from scirocco.models.lda.supply import CorpusSupply
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0], (60, 5)), RNG.poisson([0, 0, 1, 4, 4], (60, 5))])
@@ -95,7 +95,7 @@ def test_every_token_has_a_topic_at_the_first_draw(sampler):
     for batch_size in (7, 30, 64, 100):
         lda = LDA(6, sampler=sampler, batch_size=batch_size, growth=[(20, 3), (100, 2)])
         chain = TopicChain(corpus, lda._settings(_size(corpus)), 3, 0)
-        while chain.supply.growing:
+        while chain.batches.growing:
             chain.advance(1)
         chain.advance(-(-100 // batch_size))
         assert chain.engine.memory.min() >= 0
@@ -103,11 +103,11 @@ def test_every_token_has_a_topic_at_the_first_draw(sampler):
 
 def test_passes_over_few_documents_are_made():
     """A stage that is smaller than a batch has as many visits as it says."""
-    supply = CorpusSupply(as_corpus(X), 3, ((10, 7),))
-    visited = [supply.next(50).documents for _ in range(7)]
-    assert all(len(np.unique(part)) == 10 for part in visited) and not supply.growing
-    supply.next(50)
-    assert supply.passes == (70 + 50) / 120
+    batches = CorpusBatches(as_corpus(X), 3, ((10, 7),))
+    visited = [batches.next(50).documents for _ in range(7)]
+    assert all(len(np.unique(part)) == 10 for part in visited) and not batches.growing
+    batches.next(50)
+    assert batches.passes == (70 + 50) / 120
 
 
 def test_small_beta():
@@ -146,8 +146,8 @@ def test_partial_fit_sees_documents_once():
     model = LDA(2, **{**OPTIONS, "batch_size": 50})
     model.partial_fit(X[:3])
     model.partial_fit(X)
-    supply = model._online[0].supply
-    assert supply.visits == 120 and model._online[0].step == 1 + 3
+    batches = model._online[0].batches
+    assert batches.visits == 120 and model._online[0].step == 1 + 3
 
 
 def test_a_stream_begins_anew_for_every_fit(tmp_path):

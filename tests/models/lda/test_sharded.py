@@ -23,11 +23,10 @@ from scirocco.diffusions import host
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.remote import Workers, opened, spread_over
 from scirocco.models.lda import LDA, DocumentStream
-from scirocco.models.lda.estimated import Estimated
+from scirocco.models.lda.document_batches import Delivery
 from scirocco.models.lda.settings import Size, resolve
 from scirocco.models.lda.sharded import Found, _added
-from scirocco.models.lda.steps import Steps
-from scirocco.models.lda.supply import Delivery
+from scirocco.models.lda.stochastic_chain import Steps, StochasticChain
 from scirocco.simplex import theory
 
 RNG = np.random.default_rng(0)
@@ -236,7 +235,7 @@ def test_stale_counts_have_the_law_of_a_longer_step(seed):
     given = LDA(replicates, beta=beta, batch_size=10, step_size=h, memory="none").get_params()
     settings = resolve(given | {"steps_per_exchange": together}, Size(100, 2))
     model = _Conjugate(seed, replicates)
-    engine = Estimated(2, settings, seed, model)
+    engine = StochasticChain(2, settings, seed, model)
     for number in range(12):
         engine.step(model, number, lambda purpose, number=number: (seed, 8 * number + purpose))
     theta = engine.topics.lazy.catch_up()[0].astype(np.float64)  # type: ignore[attr-defined]

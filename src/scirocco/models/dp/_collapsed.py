@@ -8,21 +8,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
-from scirocco.models.dp._common import kept
+from scirocco.models.dp._common import Arrays, kept
 from scirocco.models.dp._families import clear, copy, evidence, move, weigh
 
 
 @kept
-def begin_words(seed0: Any, seed1: Any, words: Any) -> None:
+def begin_words(seed0: uint64, seed1: uint64, words: np.ndarray) -> None:
     """Start a generator."""
     words[0], words[1] = stream(seed0, seed1, uint64(0))
 
 
 @kept
-def count_all(data: Any, labels: Any, clusters: Any) -> None:
+def count_all(data: Arrays, labels: np.ndarray, clusters: Arrays) -> None:
     """Clusters from labels, once."""
     for row in range(labels.size):
         if labels[row] >= 0:
@@ -30,7 +31,7 @@ def count_all(data: Any, labels: Any, clusters: Any) -> None:
 
 
 @kept
-def clear_all(data: Any, clusters: Any) -> None:
+def clear_all(data: Arrays, clusters: Arrays) -> None:
     """All slots free."""
     for k in range(clusters[0].size):
         clear(data, clusters, k)
@@ -38,17 +39,17 @@ def clear_all(data: Any, clusters: Any) -> None:
 
 @called
 def _allocate(
-    members: Any,
+    members: np.ndarray,
     num: int,
     first: int,
     second: int,
     forced: bool,
-    labels: Any,
-    data: Any,
-    pair: Any,
-    space: Any,
-    s0: Any,
-    s1: Any,
+    labels: np.ndarray,
+    data: Arrays,
+    pair: Arrays,
+    space: np.ndarray,
+    s0: uint64,
+    s1: uint64,
 ) -> tuple[Any, Any, float]:
     """Put rows one by one beside `first` (slot 0) or `second` (slot 1): the log probability of what came out.
 
@@ -79,7 +80,7 @@ def _allocate(
 
 
 @called
-def _members(left: int, right: int, labels: Any, members: Any) -> int:
+def _members(left: int, right: int, labels: np.ndarray, members: np.ndarray) -> int:
     """List the rows of two clusters (or of one, twice) in the order in which they lie, which no label has a part in."""
     num = 0
     for row in range(labels.size):
@@ -90,7 +91,9 @@ def _members(left: int, right: int, labels: Any, members: Any) -> int:
 
 
 @called
-def _one_of(label: int, size: int, labels: Any, members: Any, s0: Any, s1: Any) -> tuple[Any, Any, int]:
+def _one_of(
+    label: int, size: int, labels: np.ndarray, members: np.ndarray, s0: uint64, s1: uint64
+) -> tuple[Any, Any, int]:
     """A row of a cluster, chosen among its `size`."""
     s0, s1, u = uniform(s0, s1)
     left, place = int(u * size), -1
@@ -102,7 +105,7 @@ def _one_of(label: int, size: int, labels: Any, members: Any, s0: Any, s1: Any) 
 
 
 @called
-def _apart(alpha: float, data: Any, pair: Any) -> float:
+def _apart(alpha: float, data: Arrays, pair: Arrays) -> float:
     """log probability of two clusters, but for what all partitions share."""
     return (
         math.log(alpha)
@@ -117,15 +120,15 @@ def _apart(alpha: float, data: Any, pair: Any) -> float:
 def split(
     label: int,
     num_clusters: int,
-    data: Any,
-    labels: Any,
-    members: Any,
-    clusters: Any,
-    pair: Any,
+    data: Arrays,
+    labels: np.ndarray,
+    members: np.ndarray,
+    clusters: Arrays,
+    pair: Arrays,
     alpha: float,
     used: int,
-    space: Any,
-    words: Any,
+    space: np.ndarray,
+    words: np.ndarray,
 ) -> tuple[int, bool]:
     """Propose to split a cluster that was chosen among all; the slots used, and whether it was done.
 
@@ -170,15 +173,15 @@ def merge(
     left: int,
     right: int,
     num_clusters: int,
-    data: Any,
-    labels: Any,
-    members: Any,
-    clusters: Any,
-    pair: Any,
+    data: Arrays,
+    labels: np.ndarray,
+    members: np.ndarray,
+    clusters: Arrays,
+    pair: Arrays,
     alpha: float,
     used: int,
-    space: Any,
-    words: Any,
+    space: np.ndarray,
+    words: np.ndarray,
 ) -> tuple[int, bool]:
     """Propose to merge two clusters that were chosen among all: the reverse of `split`."""
     sizes = clusters[0]

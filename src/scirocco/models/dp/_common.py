@@ -17,10 +17,11 @@ _LEAST = 5  # bits of half a number: networks of fewer make few of the permutati
 
 
 kept = cached_for(__file__)
+Arrays = tuple[np.ndarray, ...]
 
 
 @inlined
-def _shuffled(position: uint64, half: uint64, keys: Any) -> uint64:
+def _shuffled(position: uint64, half: uint64, keys: np.ndarray) -> uint64:
     """A bijection of the numbers of 2 * half bits: a Feistel network, whose rounds need not be invertible."""
     mask = (uint64(1) << half) - uint64(1)
     left, right = position >> half, position & mask
@@ -32,7 +33,7 @@ def _shuffled(position: uint64, half: uint64, keys: Any) -> uint64:
 
 
 @kept
-def rows_at(first: int, num_rows: int, chunk: int, seed0: Any, seed1: Any, out: Any) -> None:
+def rows_at(first: int, num_rows: int, chunk: int, seed0: uint64, seed1: uint64, out: np.ndarray) -> None:
     """Fill `out` with the rows at the positions `first`, `first` + 1, ... of a random order of all rows.
 
     Chunks of neighbours stay together, which are read faster than as many single rows; rows that make no whole chunk
@@ -69,15 +70,15 @@ GIBBS, SCIR, SCIR_CV, SGRLD = 0, 1, 2, 3
 
 @inlined
 def moved(
-    s0: Any,
-    s1: Any,
+    s0: uint64,
+    s1: uint64,
     x: float,
     shape: float,
     reference: float,
     pull: float,
     method: int,
     step: float,
-    plain: Any,
+    plain: tuple[float, float],
 ) -> tuple[Any, Any, float]:
     """x after a step; `plain` are `factors(step, 1.0)`.
 

@@ -11,7 +11,6 @@ all clusters lies together, and [a].
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy import uint64
@@ -19,7 +18,7 @@ from numpy import uint64
 from scirocco.diffusions.host._cir import factors
 from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import called, inlined, stream
-from scirocco.models.dp._common import moved
+from scirocco.models.dp._common import Arrays, moved
 
 TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double
 _SMALL = 1e-100
@@ -29,7 +28,7 @@ LONG = (
 
 
 @inlined
-def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
+def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray) -> None:
     """Multiply weights[k], k < num, by the probability of a row in each cluster; up to a common factor."""
     indptr, indices, counts = data
     totals, table, prior = clusters[1], clusters[2], clusters[3][0]
@@ -61,7 +60,7 @@ def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
 
 
 @inlined
-def settle_at(num: int, weights: Any, above: Any, below: Any) -> None:
+def settle_at(num: int, weights: np.ndarray, above: np.ndarray, below: np.ndarray) -> None:
     highest = 0.0
     for k in range(num):
         weights[uint64(k)] *= above[uint64(k)] / below[uint64(k)]
@@ -74,7 +73,7 @@ def settle_at(num: int, weights: Any, above: Any, below: Any) -> None:
 
 @called
 def weigh_by_logarithms(
-    row: int, length: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
+    row: int, length: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
 ) -> None:
     """For long rows, in which a cluster may be behind by more than a double can tell and come first in the end."""
     indptr, indices, counts = data
@@ -110,7 +109,7 @@ def weigh_by_logarithms(
 
 
 @inlined
-def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
+def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
     """A row joins a cluster (sign 1) or leaves it (-1)."""
     indptr, indices, counts = data
     clusters[0][k] += sign
@@ -120,7 +119,7 @@ def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
 
 
 @called
-def copy(source: Any, k: int, target: Any, slot: int) -> None:
+def copy(source: Arrays, k: int, target: Arrays, slot: int) -> None:
     """Cluster k of `source` becomes cluster `slot` of `target`."""
     target[0][slot], target[1][slot] = source[0][k], source[1][k]
     for w in range(source[2].shape[0]):
@@ -128,7 +127,7 @@ def copy(source: Any, k: int, target: Any, slot: int) -> None:
 
 
 @called
-def clear(clusters: Any, k: int) -> None:
+def clear(clusters: Arrays, k: int) -> None:
     """A free slot."""
     clusters[0][k] = clusters[1][k] = 0
     for w in range(clusters[2].shape[0]):
@@ -136,7 +135,7 @@ def clear(clusters: Any, k: int) -> None:
 
 
 @called
-def clear_first(clusters: Any, num: int) -> None:
+def clear_first(clusters: Arrays, num: int) -> None:
     """Slots k < num free."""
     clusters[0][:num] = 0
     clusters[1][:num] = 0
@@ -146,7 +145,7 @@ def clear_first(clusters: Any, num: int) -> None:
 
 
 @called
-def evidence(clusters: Any, k: int) -> float:
+def evidence(clusters: Arrays, k: int) -> float:
     """log of the probability of all rows of a cluster (but for the coefficients)."""
     table, prior = clusters[2], clusters[3][0]
     whole, total = prior * table.shape[0], 0.0
@@ -166,15 +165,15 @@ _FLOOR = 1e-300
 
 @called
 def advance(
-    parameters: Any,
-    clusters: Any,
+    parameters: Arrays,
+    clusters: Arrays,
     scale: float,
-    reference: Any,
+    reference: Arrays,
     reference_scale: float,
     num: int,
     method: int,
     step: float,
-    seed: Any,
+    seed: np.ndarray,
     first: int,
     last: int,
 ) -> None:
@@ -191,7 +190,7 @@ def advance(
 
 
 @called
-def rescale(parameters: Any, clusters: Any, num: int, seed: Any) -> None:
+def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
     """Sums over categories drawn anew, ~ Gamma(Va + n_k): nothing of θ, but of the present n_k."""
     gammas, totals, prior = parameters[0], clusters[1], clusters[3][0]
     for k in range(num):
@@ -206,7 +205,7 @@ def rescale(parameters: Any, clusters: Any, num: int, seed: Any) -> None:
 
 
 @called
-def born(parameters: Any, clusters: Any, k: int, seed: Any) -> None:
+def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
     """A component from the prior."""
     gammas, prior = parameters[0], clusters[3][0]
     s0, s1 = stream(seed[0], seed[1], uint64(k))
@@ -215,7 +214,7 @@ def born(parameters: Any, clusters: Any, k: int, seed: Any) -> None:
 
 
 @called
-def settle(parameters: Any, first: int, last: int) -> None:
+def settle(parameters: Arrays, first: int, last: int) -> None:
     """Probabilities of the clusters `first` to `last`."""
     gammas, shares = parameters[0], parameters[1]
     totals = np.zeros(last)
@@ -234,7 +233,9 @@ def settle(parameters: Any, first: int, last: int) -> None:
 
 
 @called
-def density_by_logarithms(row: int, data: Any, parameters: Any, num: int, weights: Any, space: Any) -> None:
+def density_by_logarithms(
+    row: int, data: Arrays, parameters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
+) -> None:
     """Multiply weights[k], k < num, by f(x | θ_k), up to a factor: for long rows, and where products have become 0."""
     indptr, indices, counts = data
     shares, logs, highest = parameters[1], space[0], -np.inf

@@ -6,13 +6,11 @@ other threads must see: for a row of three events that takes longer than the ari
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._random import stream, uniform
-from scirocco.models.dp._common import kept
+from scirocco.models.dp._common import Arrays, kept
 from scirocco.models.dp._counts import (
     LONG,
     TOGETHER,
@@ -28,15 +26,15 @@ _SMALL = 1e-200  # below this a product is not to be trusted
 
 @kept
 def sweep(
-    rows: Any,
+    rows: np.ndarray,
     begin: int,
-    data: Any,
-    labels: Any,
-    clusters: Any,
+    data: Arrays,
+    labels: np.ndarray,
+    clusters: Arrays,
     alpha: float,
     used: int,
-    space: Any,
-    words: Any,
+    space: np.ndarray,
+    words: np.ndarray,
 ) -> tuple[int, int]:
     """See `_normal_rows.sweep`."""
     indptr, indices, counts = data
@@ -106,7 +104,7 @@ def sweep(
 
 
 @kept
-def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
+def tally(rows: np.ndarray, data: Arrays, labels: np.ndarray, clusters: Arrays, num: int) -> None:
     """See `_normal_rows.tally`."""
     indptr, indices, counts = data
     sizes, totals, table = clusters[0], clusters[1], clusters[2]
@@ -123,15 +121,15 @@ def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
 
 @kept
 def allocate(
-    rows: Any,
-    data: Any,
-    parameters: Any,
-    components: Any,
-    bounds: Any,
-    before: Any,
-    chosen: Any,
+    rows: np.ndarray,
+    data: Arrays,
+    parameters: Arrays,
+    components: np.ndarray,
+    bounds: np.ndarray,
+    before: np.ndarray,
+    chosen: np.ndarray,
     num: int,
-    seed: Any,
+    seed: np.ndarray,
     first: int,
     last: int,
 ) -> None:

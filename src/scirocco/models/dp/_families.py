@@ -4,111 +4,125 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numba import types
 from numba.extending import overload
 
 from scirocco.models.dp import _counts, _normal
+from scirocco.models.dp._common import Arrays
 
 _PLAIN: Any = {"nogil": True, "error_model": "numpy"}
 
 
-def _of(data: Any) -> Any:
+def _of(data: types.BaseTuple) -> Any:
     """CSR arrays are counts, one matrix is real rows."""
     return _counts if len(data) == 3 else _normal
 
 
-def weigh(row: Any, data: Any, clusters: Any, num: Any, weights: Any, space: Any) -> None:
+def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray) -> None:
     """Multiply weights[k], k < num, by the density of a row in each cluster; up to a common factor."""
 
 
-def move(row: Any, data: Any, clusters: Any, k: Any, sign: Any) -> None:
+def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
     """A row joins a cluster (sign 1) or leaves it (-1)."""
 
 
-def copy(data: Any, source: Any, k: Any, target: Any, slot: Any) -> None:
+def copy(data: Arrays, source: Arrays, k: int, target: Arrays, slot: int) -> None:
     """Cluster k of `source` becomes cluster `slot` of `target`."""
 
 
-def clear(data: Any, clusters: Any, k: Any) -> None:
+def clear(data: Arrays, clusters: Arrays, k: int) -> None:
     """A free slot."""
 
 
-def evidence(data: Any, clusters: Any, k: Any) -> Any:
+def evidence(data: Arrays, clusters: Arrays, k: int) -> Any:
     """log of the density of all rows of a cluster."""
 
 
 def advance(
-    data: Any,
-    parameters: Any,
-    clusters: Any,
-    scale: Any,
-    reference: Any,
-    reference_scale: Any,
-    num: Any,
-    method: Any,
-    step: Any,
-    seed: Any,
-    first: Any,
-    last: Any,
+    data: Arrays,
+    parameters: Arrays,
+    clusters: Arrays,
+    scale: float,
+    reference: Arrays,
+    reference_scale: float,
+    num: int,
+    method: int,
+    step: float,
+    seed: np.ndarray,
+    first: int,
+    last: int,
 ) -> None:
     """A step of the parameters of clusters k < num, in some of their coordinates."""
 
 
-def rescale(data: Any, parameters: Any, clusters: Any, num: Any, seed: Any) -> None:
+def rescale(data: Arrays, parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
     """Draw anew what the parameters do not depend on."""
 
 
-def born(data: Any, parameters: Any, clusters: Any, k: Any, seed: Any) -> None:
+def born(data: Arrays, parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
     """A component from the prior."""
 
 
-def settle(data: Any, parameters: Any, first: Any, last: Any) -> None:
+def settle(data: Arrays, parameters: Arrays, first: int, last: int) -> None:
     """What follows from the parameters of the clusters `first` to `last`."""
 
 
 @overload(weigh, jit_options=_PLAIN, strict=False)
-def _weigh(row: Any, data: Any, clusters: Any, num: Any, weights: Any, space: Any) -> Any:
+def _weigh(
+    row: types.Type,
+    data: types.BaseTuple,
+    clusters: types.Type,
+    num: types.Type,
+    weights: types.Type,
+    space: types.Type,
+) -> Any:
     chosen = _of(data).weigh
     return lambda row, data, clusters, num, weights, space: chosen(row, data, clusters, num, weights, space)
 
 
 @overload(move, jit_options=_PLAIN, strict=False)
-def _move(row: Any, data: Any, clusters: Any, k: Any, sign: Any) -> Any:
+def _move(
+    row: types.Type, data: types.BaseTuple, clusters: types.Type, k: types.Type, sign: types.Type
+) -> Any:
     chosen = _of(data).move
     return lambda row, data, clusters, k, sign: chosen(row, data, clusters, k, sign)
 
 
 @overload(copy, jit_options=_PLAIN, strict=False)
-def _copy(data: Any, source: Any, k: Any, target: Any, slot: Any) -> Any:
+def _copy(
+    data: types.BaseTuple, source: types.Type, k: types.Type, target: types.Type, slot: types.Type
+) -> Any:
     chosen = _of(data).copy
     return lambda data, source, k, target, slot: chosen(source, k, target, slot)
 
 
 @overload(clear, jit_options=_PLAIN, strict=False)
-def _clear(data: Any, clusters: Any, k: Any) -> Any:
+def _clear(data: types.BaseTuple, clusters: types.Type, k: types.Type) -> Any:
     chosen = _of(data).clear
     return lambda data, clusters, k: chosen(clusters, k)
 
 
 @overload(evidence, jit_options=_PLAIN, strict=False)
-def _evidence(data: Any, clusters: Any, k: Any) -> Any:
+def _evidence(data: types.BaseTuple, clusters: types.Type, k: types.Type) -> Any:
     chosen = _of(data).evidence
     return lambda data, clusters, k: chosen(clusters, k)
 
 
 @overload(advance, jit_options=_PLAIN, strict=False)
 def _advance(
-    data: Any,
-    parameters: Any,
-    clusters: Any,
-    scale: Any,
-    reference: Any,
-    reference_scale: Any,
-    num: Any,
-    method: Any,
-    step: Any,
-    seed: Any,
-    first: Any,
-    last: Any,
+    data: types.BaseTuple,
+    parameters: types.Type,
+    clusters: types.Type,
+    scale: types.Type,
+    reference: types.Type,
+    reference_scale: types.Type,
+    num: types.Type,
+    method: types.Type,
+    step: types.Type,
+    seed: types.Type,
+    first: types.Type,
+    last: types.Type,
 ) -> Any:
     chosen = _of(data).advance
     return (
@@ -121,18 +135,22 @@ def _advance(
 
 
 @overload(rescale, jit_options=_PLAIN, strict=False)
-def _rescale(data: Any, parameters: Any, clusters: Any, num: Any, seed: Any) -> Any:
+def _rescale(
+    data: types.BaseTuple, parameters: types.Type, clusters: types.Type, num: types.Type, seed: types.Type
+) -> Any:
     chosen = _of(data).rescale
     return lambda data, parameters, clusters, num, seed: chosen(parameters, clusters, num, seed)
 
 
 @overload(born, jit_options=_PLAIN, strict=False)
-def _born(data: Any, parameters: Any, clusters: Any, k: Any, seed: Any) -> Any:
+def _born(
+    data: types.BaseTuple, parameters: types.Type, clusters: types.Type, k: types.Type, seed: types.Type
+) -> Any:
     chosen = _of(data).born
     return lambda data, parameters, clusters, k, seed: chosen(parameters, clusters, k, seed)
 
 
 @overload(settle, jit_options=_PLAIN, strict=False)
-def _settle(data: Any, parameters: Any, first: Any, last: Any) -> Any:
+def _settle(data: types.BaseTuple, parameters: types.Type, first: types.Type, last: types.Type) -> Any:
     chosen = _of(data).settle
     return lambda data, parameters, first, last: chosen(parameters, first, last)

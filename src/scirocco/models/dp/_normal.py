@@ -14,7 +14,6 @@ logarithm of the constant and a' + ½), then [κ, a] and b. All clusters of one 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy import uint64
@@ -22,14 +21,14 @@ from numpy import uint64
 from scirocco.diffusions.host._cir import factors, transition
 from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import called, inlined, normal, stream
-from scirocco.models.dp._common import GIBBS
+from scirocco.models.dp._common import GIBBS, Arrays
 
 _TOGETHER = 8  # factors that are multiplied before a logarithm is taken
 _HALF_LOG_PI = 0.5 * math.log(math.pi)
 
 
 @inlined
-def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any) -> None:
+def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray) -> None:
     """Multiply weights[k], k < num, by the density of a row in each cluster; up to a common factor."""
     values = data[0]
     means, rates, constants = clusters[3], clusters[4], clusters[5]
@@ -55,7 +54,7 @@ def weigh(row: int, data: Any, clusters: Any, num: int, weights: Any, space: Any
 
 
 @called
-def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
+def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
     """A row joins a cluster (sign 1) or leaves it (-1)."""
     values = data[0]
     clusters[0][k] += sign
@@ -70,7 +69,7 @@ def move(row: int, data: Any, clusters: Any, k: int, sign: int) -> None:
 
 
 @called
-def follow(clusters: Any, k: int) -> None:
+def follow(clusters: Arrays, k: int) -> None:
     """What follows from the sums of a cluster."""
     sizes, sums, squares, means, rates, constants, prior, scale = clusters
     kappa, shape = prior[0] + sizes[k], prior[1] + 0.5 * sizes[k]
@@ -93,7 +92,7 @@ def _rate(scale: float, square: float, kappa: float, mean: float) -> float:
 
 
 @called
-def copy(source: Any, k: int, target: Any, slot: int) -> None:
+def copy(source: Arrays, k: int, target: Arrays, slot: int) -> None:
     """Cluster k of `source` becomes cluster `slot` of `target`."""
     target[0][slot] = source[0][k]
     for d in range(source[1].shape[0]):
@@ -102,7 +101,7 @@ def copy(source: Any, k: int, target: Any, slot: int) -> None:
 
 
 @called
-def clear(clusters: Any, k: int) -> None:
+def clear(clusters: Arrays, k: int) -> None:
     """A free slot."""
     clusters[0][k] = 0
     for d in range(clusters[1].shape[0]):
@@ -111,7 +110,7 @@ def clear(clusters: Any, k: int) -> None:
 
 
 @called
-def evidence(clusters: Any, k: int) -> float:
+def evidence(clusters: Arrays, k: int) -> float:
     """log of the density of all rows of a cluster."""
     sizes, sums, squares, prior, scale = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]
     kappa, shape = prior[0] + sizes[k], prior[1] + 0.5 * sizes[k]
@@ -135,15 +134,15 @@ def evidence(clusters: Any, k: int) -> float:
 
 @called
 def advance(
-    parameters: Any,
-    clusters: Any,
+    parameters: Arrays,
+    clusters: Arrays,
     scale: float,
-    reference: Any,
+    reference: Arrays,
     reference_scale: float,
     num: int,
     method: int,
     step: float,
-    seed: Any,
+    seed: np.ndarray,
     first: int,
     last: int,
 ) -> None:
@@ -178,12 +177,12 @@ def advance(
 
 
 @called
-def rescale(parameters: Any, clusters: Any, num: int, seed: Any) -> None:
+def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
     """Nothing is left over in these parameters."""
 
 
 @called
-def born(parameters: Any, clusters: Any, k: int, seed: Any) -> None:
+def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
     """A component from the prior."""
     means, precisions = parameters[0], parameters[1]
     prior, rates = clusters[6], clusters[7]
@@ -196,7 +195,7 @@ def born(parameters: Any, clusters: Any, k: int, seed: Any) -> None:
 
 
 @called
-def settle(parameters: Any, first: int, last: int) -> None:
+def settle(parameters: Arrays, first: int, last: int) -> None:
     """Constants of the clusters `first` to `last`."""
     precisions, constants = parameters[1], parameters[2]
     for k in range(first, last):
@@ -207,7 +206,9 @@ def settle(parameters: Any, first: int, last: int) -> None:
 
 
 @called
-def density(row: int, data: Any, parameters: Any, num: int, weights: Any, space: Any) -> None:
+def density(
+    row: int, data: Arrays, parameters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
+) -> None:
     """Multiply weights[k], k < num, by f(x | μ_k, τ_k); up to a common factor."""
     values = data[0]
     means, precisions, constants = parameters

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy import uint64
 
 from scirocco.diffusions.host._random import stream, uniform
-from scirocco.models.dp._common import kept
+from scirocco.models.dp._common import Arrays, kept
 from scirocco.models.dp._normal import clear, density, move, weigh
 from scirocco.models.dp._slices import BLOCK, VECTOR
 
@@ -19,7 +17,7 @@ _reordered = njit(
 
 
 @_reordered
-def total_of(weights: Any, num: int) -> float:
+def total_of(weights: np.ndarray, num: int) -> float:
     """Σ_k weights[k], k < num; in an order that a processor likes, always the same."""
     total = 0.0
     for k in range(num):
@@ -29,15 +27,15 @@ def total_of(weights: Any, num: int) -> float:
 
 @kept
 def sweep(
-    rows: Any,
+    rows: np.ndarray,
     begin: int,
-    data: Any,
-    labels: Any,
-    clusters: Any,
+    data: Arrays,
+    labels: np.ndarray,
+    clusters: Arrays,
     alpha: float,
     used: int,
-    space: Any,
-    words: Any,
+    space: np.ndarray,
+    words: np.ndarray,
 ) -> tuple[int, int]:
     """Draw the labels of rows[begin:] one after another: m_k f(x | rows of k) for cluster k, α f(x) for a new one.
 
@@ -79,7 +77,7 @@ def sweep(
 
 
 @kept
-def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
+def tally(rows: np.ndarray, data: Arrays, labels: np.ndarray, clusters: Arrays, num: int) -> None:
     """Sums of a batch of rows by component."""
     for k in range(num):
         clear(clusters, k)
@@ -89,15 +87,15 @@ def tally(rows: Any, data: Any, labels: Any, clusters: Any, num: int) -> None:
 
 @kept
 def allocate(
-    rows: Any,
-    data: Any,
-    parameters: Any,
-    components: Any,
-    bounds: Any,
-    before: Any,
-    chosen: Any,
+    rows: np.ndarray,
+    data: Arrays,
+    parameters: Arrays,
+    components: np.ndarray,
+    bounds: np.ndarray,
+    before: np.ndarray,
+    chosen: np.ndarray,
     num: int,
-    seed: Any,
+    seed: np.ndarray,
     first: int,
     last: int,
 ) -> None:

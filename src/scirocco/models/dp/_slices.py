@@ -7,14 +7,14 @@ component j with u_i < ω_j, which leaves finitely many. Components are numbered
 from __future__ import annotations
 
 import math
-from typing import Any
 
+import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._cir import factors
 from scirocco.diffusions.host._gamma import gamma
 from scirocco.diffusions.host._random import stream, uniform
-from scirocco.models.dp._common import GIBBS, kept, moved
+from scirocco.models.dp._common import GIBBS, Arrays, kept, moved
 from scirocco.models.dp._families import (
     advance,
     born,
@@ -30,7 +30,7 @@ _FLOOR = 1e-300
 
 
 @kept
-def forget(data: Any, clusters: Any, first: int, last: int) -> None:
+def forget(data: Arrays, clusters: Arrays, first: int, last: int) -> None:
     """Sums of some components are 0."""
     for k in range(first, last):
         clear(data, clusters, k)
@@ -38,17 +38,17 @@ def forget(data: Any, clusters: Any, first: int, last: int) -> None:
 
 @kept
 def move_sticks(
-    sticks: Any,
-    sizes: Any,
+    sticks: np.ndarray,
+    sizes: np.ndarray,
     scale: float,
-    reference: Any,
+    reference: np.ndarray,
     reference_scale: float,
     num: int,
     alpha: float,
     method: int,
     step: float,
     fresh_sums: bool,
-    seed: Any,
+    seed: np.ndarray,
 ) -> float:
     """The two numbers of each stick j < num, of shapes 1 + m_j and α + Σ_{l>j} m_l; returns Σ log(1 - v_j).
 
@@ -95,7 +95,7 @@ def move_sticks(
 
 
 @kept
-def weigh_sticks(sticks: Any, weights: Any, num: int) -> float:
+def weigh_sticks(sticks: np.ndarray, weights: np.ndarray, num: int) -> float:
     """ω_j for j < num, and what is left."""
     rest = 1.0
     for j in range(num):
@@ -106,7 +106,9 @@ def weigh_sticks(sticks: Any, weights: Any, num: int) -> float:
 
 
 @kept
-def slice_rows(rows: Any, labels: Any, weights: Any, bounds: Any, seed: Any) -> float:
+def slice_rows(
+    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, bounds: np.ndarray, seed: np.ndarray
+) -> float:
     """u_i ~ U(0, ω_{z_i}) for a batch; returns the lowest."""
     lowest = 1.0
     for block in range((rows.size + BLOCK - 1) // BLOCK):
@@ -120,22 +122,22 @@ def slice_rows(rows: Any, labels: Any, weights: Any, bounds: Any, seed: Any) -> 
 
 @kept
 def given_labels(
-    rows: Any,
-    labels: Any,
-    sticks: Any,
-    weights: Any,
-    bounds: Any,
-    sizes: Any,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    sticks: np.ndarray,
+    weights: np.ndarray,
+    bounds: np.ndarray,
+    sizes: np.ndarray,
     scale: float,
-    reference: Any,
+    reference: np.ndarray,
     reference_scale: float,
     num: int,
     alpha: float,
-    prior: Any,
+    prior: np.ndarray,
     method: int,
     step: float,
     fresh_sums: bool,
-    seeds: Any,
+    seeds: np.ndarray,
 ) -> tuple[float, float, float]:
     """Sticks, α, weights of the components j < num, and slices of a batch: returns α, the rest and the lowest slice.
 
@@ -154,17 +156,17 @@ def given_labels(
 
 @kept
 def extend(
-    data: Any,
-    sticks: Any,
-    weights: Any,
-    parameters: Any,
-    clusters: Any,
+    data: Arrays,
+    sticks: np.ndarray,
+    weights: np.ndarray,
+    parameters: Arrays,
+    clusters: Arrays,
     first: int,
     rest: float,
     lowest: float,
     alpha: float,
-    seed: Any,
-    other: Any,
+    seed: np.ndarray,
+    other: np.ndarray,
 ) -> tuple[int, float]:
     """Components from the prior, from number `first` on, until less than `lowest` is left (or there is no room)."""
     j = first
@@ -186,16 +188,16 @@ def extend(
 
 @kept
 def move_components(
-    data: Any,
-    parameters: Any,
-    clusters: Any,
+    data: Arrays,
+    parameters: Arrays,
+    clusters: Arrays,
     scale: float,
-    reference: Any,
+    reference: Arrays,
     reference_scale: float,
     num: int,
     method: int,
     step: float,
-    seed: Any,
+    seed: np.ndarray,
     first: int,
     last: int,
 ) -> None:
@@ -207,16 +209,16 @@ def move_components(
 
 @kept
 def move_all_components(
-    data: Any,
-    parameters: Any,
-    clusters: Any,
+    data: Arrays,
+    parameters: Arrays,
+    clusters: Arrays,
     scale: float,
-    reference: Any,
+    reference: Arrays,
     reference_scale: float,
     num: int,
     method: int,
     step: float,
-    seed: Any,
+    seed: np.ndarray,
     coordinates: int,
 ) -> None:
     """In all their coordinates."""
@@ -227,19 +229,23 @@ def move_all_components(
 
 
 @kept
-def rescale_components(data: Any, parameters: Any, clusters: Any, num: int, seed: Any) -> None:
+def rescale_components(
+    data: Arrays, parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray
+) -> None:
     """Draw anew what the parameters do not depend on."""
     rescale(data, parameters, clusters, num, seed)
 
 
 @kept
-def settle_components(data: Any, parameters: Any, first: int, last: int) -> None:
+def settle_components(data: Arrays, parameters: Arrays, first: int, last: int) -> None:
     """What follows from the parameters."""
     settle(data, parameters, first, last)
 
 
 @kept
-def relabel(rows: Any, data: Any, labels: Any, chosen: Any, clusters: Any, keeps: bool) -> int:
+def relabel(
+    rows: np.ndarray, data: Arrays, labels: np.ndarray, chosen: np.ndarray, clusters: Arrays, keeps: bool
+) -> int:
     """Write new labels; sums of clusters (`keeps`) or only sizes follow. Returns the components up to the last."""
     sizes = clusters[0]
     for place in range(rows.size):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -15,16 +15,17 @@ from scirocco.errors import SciroccoWarning
 from scirocco.models import fits
 from scirocco.models.dp.collapsed import SETTLED, Collapsed
 from scirocco.models.dp.compiled import order_kernels
-from scirocco.models.dp.families import Gaussian, GaussianFamily, Multinomial, MultinomialFamily
-from scirocco.models.dp.rows import CountRows, RealRows
+from scirocco.models.dp.families import Family, Gaussian, GaussianFamily, Multinomial, MultinomialFamily
+from scirocco.models.dp.rows import Array, CountRows, RealRows, Rows
 from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.models.dp.slices import Slices
+from scirocco.models.fits.chains import MixturePurpose
 from scirocco.run.encoding import decode, encode
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    from scirocco.models.dp.sharded import Shards
 
-_STREAMS = 16  # purposes of random numbers, in a step; slices use the first seven
-_DRAW, _ROWS, _REFRESH = 8, 9, 10
+_STREAMS = 16  # purposes of random numbers in a step, see `MixturePurpose`
 _CHUNK = 16  # neighbours that stay together in batches: their labels are a line of a processor's cache
 _MANY_ROWS = 4096
 
@@ -47,14 +48,20 @@ class MixtureChain:
     """
 
     def __init__(
-        self, rows: Any, family: Any, settings: Settings, seed: int, chain: int, labelling: Any = None
+        self,
+        rows: Rows,
+        family: Family[Any],
+        settings: Settings,
+        seed: int,
+        chain: int,
+        labelling: Shards | None = None,
     ):
         self.family, self.settings = family, settings
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.step = 0
         self.num_rows: int = rows.num_rows
-        rng = np.random.default_rng([self.seed, _ROWS])
-        self.engine: Any
+        rng = np.random.default_rng([self.seed, MixturePurpose.ROWS])
+        self.engine: Collapsed | Slices
         if settings.sampler == "collapsed":
             self.engine = Collapsed(rows, family, settings, rng)
         else:
@@ -72,13 +79,13 @@ class MixtureChain:
         steps_a_pass = -(-num // self.settings.batch_size)
         number, place = divmod(self.step, steps_a_pass)
         begin, end = place * num // steps_a_pass, (place + 1) * num // steps_a_pass
-        batch = self._rows(begin, end - begin, number, _ROWS)
+        batch = self._rows(begin, end - begin, number, MixturePurpose.ROWS)
         if isinstance(self.engine, Collapsed):
             self.engine.step(batch, self._words(0), passes=number, pass_ended=place == steps_a_pass - 1)
             return
         refresh = None
         if self.settings.sampler == "scir_cv" and self.step % self.settings.refresh_every == 0:
-            refresh = self._rows(0, self.settings.refresh_size, self.step, _REFRESH)
+            refresh = self._rows(0, self.settings.refresh_size, self.step, MixturePurpose.REFRESH)
         self.engine.step(batch, self._words, refresh, self.step)
 
     def _rows(self, first: int, count: int, order: int, purpose: int) -> Array:
@@ -100,7 +107,7 @@ class MixtureChain:
 
     def kept(self) -> tuple[dict[str, Array], dict[str, float]]:
         """A posterior draw: clusters by falling weight, then empty places; and numbers that go with it."""
-        rng = np.random.default_rng(list(self._words(_DRAW)))
+        rng = np.random.default_rng(list(self._words(MixturePurpose.DRAW)))
         weights, rest, parameters = self.engine.draw(rng)
         capacity = self.settings.keep_clusters
         order = np.argsort(-weights, kind="stable")[:capacity]
@@ -127,12 +134,12 @@ class MixtureChain:
                 stacklevel=2,
             )
 
-    def take_in(self, rows: Any) -> None:
+    def take_in(self, rows: Rows) -> None:
         """Further rows, without labels: one pass over them, and over as many that were there."""
         assert isinstance(self.engine, Collapsed)
         before, self.num_rows = self.num_rows, self.num_rows + rows.num_rows
         self.engine.take_in(rows)
-        rng = np.random.default_rng(list(self._words(_REFRESH)))
+        rng = np.random.default_rng(list(self._words(MixturePurpose.REFRESH)))
         fresh = before + rng.permutation(rows.num_rows)
         size = self.settings.batch_size
         for first in range(0, len(fresh), size):
@@ -152,7 +159,7 @@ class MixtureChain:
         self.step = int(state["steps"][0])
 
 
-def _padded(values: Array, capacity: int, dtype: Any) -> Array:
+def _padded(values: Array, capacity: int, dtype: type[np.floating]) -> Array:
     out = np.zeros((capacity, *values.shape[1:]), dtype)
     out[: len(values)] = values
     return out
@@ -166,7 +173,7 @@ KIND = fits.Kind("DPMixture", "a Dirichlet-process mixture", "dp")
 _BASES = {"Multinomial": Multinomial, "Gaussian": Gaussian}
 
 
-def spec(family: Any, settings: Settings) -> fits.Spec:
+def spec(family: Family[Any], settings: Settings) -> fits.Spec:
     """What one draw leaves."""
     num = settings.keep_clusters
     parameters = {name: (num, *shape) for name, shape in family.shapes().items()}
@@ -191,7 +198,7 @@ def warn_if_large(fit: fits.Fit) -> None:
         )
 
 
-def fingerprint(family: Any, rows: Any) -> str:
+def fingerprint(family: Family[Any], rows: Rows) -> str:
     """Of the data."""
     if isinstance(rows, RealRows):
         return ArraySource({"values": rows.values}).fingerprint()
@@ -199,7 +206,7 @@ def fingerprint(family: Any, rows: Any) -> str:
     return "-".join([str(family.width), *parts])
 
 
-def extra(params: dict[str, Any], family: Any, judges: Any) -> dict[str, Any]:
+def extra(params: dict[str, Any], family: Family[Any], judges: Rows) -> dict[str, Any]:
     """What is needed to come back: arguments, the base measure, rows by which clusters are compared."""
     arrays = {name: encode(value) for name, value in judges._asdict().items()}
     return {
@@ -209,7 +216,7 @@ def extra(params: dict[str, Any], family: Any, judges: Any) -> dict[str, Any]:
     }
 
 
-def opened(written: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
+def opened(written: dict[str, Any]) -> tuple[dict[str, Any], Family[Any], Rows]:
     """Arguments, family and rows again."""
     params = {name: _read(value, name) for name, value in written["params"].items()}
     kind = {**written["family"]}
@@ -223,7 +230,7 @@ def opened(written: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
     return params, GaussianFamily(**known), RealRows(np.asarray(arrays["values"]))
 
 
-def _written(value: Any) -> Any:
+def _written(value: object) -> Any:
     """`encode`, which does not know base measures or priors."""
     if type(value).__name__ in _BASES and dataclasses.is_dataclass(value):
         fields = dataclasses.asdict(value)  # type: ignore[arg-type]
@@ -233,7 +240,7 @@ def _written(value: Any) -> Any:
     return encode(tuple(value) if isinstance(value, Gamma) else value)
 
 
-def _read(written: Any, name: str) -> Any:
+def _read(written: object, name: str) -> Any:
     if isinstance(written, dict) and "base" in written:
         fields = {key: decode(value, key) for key, value in written["fields"].items()}
         return _BASES[written["base"]](**fields)

@@ -16,9 +16,9 @@ import numpy as np
 
 from scirocco.models.dp.compiled import collapsed_kernels as kernels
 from scirocco.models.dp.compiled import row_kernels
+from scirocco.models.dp.families import Family
+from scirocco.models.dp.rows import Array, Rows
 from scirocco.models.dp.settings import Settings, first_concentration, given_partition
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _SLOTS = 16  # at least
 SETTLED = 20  # passes before the first split or merge: at the beginning clusters are alike, and most would be merged
@@ -40,7 +40,7 @@ class Collapsed:
         For the labels to begin with: uniform over `initial_clusters`.
     """
 
-    def __init__(self, rows: Any, family: Any, settings: Settings, rng: np.random.Generator):
+    def __init__(self, rows: Rows, family: Family[Any], settings: Settings, rng: np.random.Generator):
         self.family, self.settings = family, settings
         self.data = family.kernel_data(rows)
         self.alpha = first_concentration(settings.concentration)
@@ -125,7 +125,7 @@ class Collapsed:
                 new[..., : occupied.size] = old[..., occupied]
         self.used = occupied.size
 
-    def take_in(self, rows: Any) -> None:
+    def take_in(self, rows: Rows) -> None:
         """Further rows, which have no label yet."""
         self.data = self.family.joined(self.data, self.family.kernel_data(rows))
         self.labels = np.append(self.labels, np.full(rows.num_rows, -1, np.int32))

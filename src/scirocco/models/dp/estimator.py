@@ -16,11 +16,13 @@ from scirocco.models.dp import chain as chains
 from scirocco.models.dp import prediction, sharded
 from scirocco.models.dp import settings as given
 from scirocco.models.dp.chain import MixtureChain
+from scirocco.models.dp.families import Family, Gaussian, Multinomial
 from scirocco.models.dp.results import Results
+from scirocco.models.dp.rows import Rows, Table
 from scirocco.models.dp.settings import Settings
-from scirocco.models.fits.conventions import new_names
+from scirocco.models.fits.conventions import StepSize, new_names
 from scirocco.models.view import View
-from scirocco.run.progress import Callback
+from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
 
 _DEFAULT_EPOCHS = 100  # at least; few rows have more, up to so many labels drawn, and at most a thousand
@@ -97,7 +99,7 @@ class DPMixture(fits.Conventions, Results):
     """
 
     run_: Run | None
-    _training: Any
+    _training: Rows
     """Rows of the last fit."""
     _online: list[MixtureChain]
     """Chains of `partial_fit`."""
@@ -108,14 +110,14 @@ class DPMixture(fits.Conventions, Results):
     @fits.renamed_arguments(_renamed)
     def __init__(
         self,
-        base: Any = "multinomial",
+        base: str | Multinomial | Gaussian = "multinomial",
         *,
         sampler: str = "collapsed",
-        concentration: Any = (1.0, 1.0),
+        concentration: float | tuple[float, float] = (1.0, 1.0),
         batch_size: int = 1000,
         counts: str = "auto",
-        step_size: Any = None,
-        stick_step_size: Any = None,
+        step_size: StepSize = None,
+        stick_step_size: StepSize = None,
         refresh_every: int = 5,
         refresh_size: int = 5000,
         initial_clusters: int | None = None,
@@ -148,19 +150,19 @@ class DPMixture(fits.Conventions, Results):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Table,
+        y: object = None,
         *,
         num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
-        validation: Any = None,
+        validation: Table | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
-        client: Any = None,
+        client: object = None,
         num_shards: int | None = None,
     ) -> DPMixture:
         """Draw clusters given rows.
@@ -226,12 +228,12 @@ class DPMixture(fits.Conventions, Results):
         self.__dict__.pop("_online", None)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
+    def fit_predict(self, X: Table, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `predict` of the same rows."""
         labels: np.ndarray = self.fit(X, y, **options).predict(X)
         return labels
 
-    def partial_fit(self, X: Any, y: Any = None) -> DPMixture:
+    def partial_fit(self, X: Table, y: object = None) -> DPMixture:
         """Go on with some more rows; with sampler="collapsed".
 
         The rows join those of earlier calls, which are remembered (and copied once a call): what is drawn tends to the
@@ -242,7 +244,7 @@ class DPMixture(fits.Conventions, Results):
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
         online: list[MixtureChain] | None = getattr(self, "_online", None)
-        family: Any = self._family if online is not None else given.base(self.base).resolve(X)
+        family: Family[Any] = self._family if online is not None else given.base(self.base).resolve(X)
         new = family.rows(X)
         if online is not None and not family.informative(new).size:
             return self
@@ -269,7 +271,7 @@ class DPMixture(fits.Conventions, Results):
         self._settle(draws, stats, family, self._judges)
         return self
 
-    def chain(self, X: Any, chain: int = 0) -> MixtureChain:
+    def chain(self, X: Table, chain: int = 0) -> MixtureChain:
         """A chain of these settings, for those who drive it themselves; its rows are in a random order."""
         family = given.base(self.base).resolve(X)
         rows = self._shuffled(family, family.rows(X))
@@ -308,7 +310,7 @@ class DPMixture(fits.Conventions, Results):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _fit(
-        self, family: Any, everything: Any, rows: Any, settings: Settings, length: fits.Length
+        self, family: Family[Any], everything: Rows, rows: Rows, settings: Settings, length: fits.Length
     ) -> fits.Fit:
         num_samples, num_burnin, thin = self._draws_wanted()
         return fits.Fit(
@@ -332,15 +334,15 @@ class DPMixture(fits.Conventions, Results):
         return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
 
     def _chains(
-        self, rows: Any, family: Any, settings: Settings, labelling: Any = None
+        self, rows: Rows, family: Family[Any], settings: Settings, labelling: sharded.Shards | None = None
     ) -> list[MixtureChain]:
         number = _checks.positive_int(self.num_chains, "num_chains")
         return [MixtureChain(rows, family, settings, self.seed, chain, labelling) for chain in range(number)]
 
-    def _settings(self, family: Any, rows: Any) -> Settings:
+    def _settings(self, family: Family[Any], rows: Rows) -> Settings:
         return given.resolve(self.get_params(), family.kind, rows.num_rows)
 
-    def _shuffled(self, family: Any, rows: Any) -> Any:
+    def _shuffled(self, family: Family[Any], rows: Rows) -> Rows:
         """The rows that say something, in a random order."""
         chosen = family.informative(rows)
         if not chosen.size:
@@ -351,8 +353,8 @@ class DPMixture(fits.Conventions, Results):
         return rows.take(chosen[rng.permutation(chosen.size)])
 
 
-def _watcher(family: Any, rows: Any) -> Callback:
-    def watch(report: Any) -> dict[str, float] | None:
+def _watcher(family: Family[Any], rows: Rows) -> Callback:
+    def watch(report: Report) -> dict[str, float] | None:
         if report.draws is None or not report.draws["rest"].shape[1]:
             return None
         draw = {name: np.asarray(values[0, -1]) for name, values in report.draws.items()}

@@ -4,16 +4,85 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.dp.rows import Array, CountRows, RealRows, check_sums, count_rows, real_rows
+from scirocco.models.dp.rows import (
+    Array,
+    CountRows,
+    RealRows,
+    RowsT,
+    Table,
+    check_sums,
+    count_rows,
+    real_rows,
+)
 
 _TINY = 1e-300
 _MUCH = 1e8
+
+
+class Family(Protocol[RowsT]):
+    """A base measure whose numbers are all known, for rows of one kind: what samplers and predictions ask of it."""
+
+    @property
+    def kind(self) -> str:
+        """What the rows are."""
+
+    @property
+    def dtype(self) -> type[np.floating]:
+        """Of the draws."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names."""
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+
+    def rows(self, X: Table) -> RowsT:
+        """What a user handed over."""
+
+    def informative(self, rows: RowsT) -> Array:
+        """Rows that say something of their cluster."""
+
+    def clusters(self, capacity: int) -> tuple[Array, ...]:
+        """Slots."""
+
+    def kernel_data(self, rows: RowsT) -> tuple[Array, ...]:
+        """For compiled code."""
+
+    def joined(self, data: tuple[Array, ...], more: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Rows after rows."""
+
+    def draw(self, rng: np.random.Generator, clusters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
+        """Parameters given the rows of each slot."""
+
+    def parameter_arrays(self, capacity: int) -> tuple[Array, ...]:
+        """For compiled code."""
+
+    def named(self, parameters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
+        """Of some components, one row each."""
+
+    def log_density(self, rows: RowsT, parameters: dict[str, Array]) -> Array:
+        """log f(x | θ_k), (rows, clusters)."""
+
+    def expected_log_density(self, rows: RowsT, of: dict[str, Array], under: dict[str, Array]) -> Array:
+        """E log f of a row of cluster c under cluster r; (c, r)."""
+
+    def log_marginal(self, rows: RowsT) -> Array:
+        """log ∫ f(x | θ) dG₀(θ), one number a row."""
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the parameters of a cluster."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For records."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +100,7 @@ class Multinomial:
 
     concentration: float = 0.5
 
-    def resolve(self, X: Any) -> MultinomialFamily:
+    def resolve(self, X: Table) -> MultinomialFamily:
         """For this table of counts."""
         _checks.positive(self.concentration, "concentration")
         if self.concentration > _MUCH:
@@ -54,7 +123,7 @@ class MultinomialFamily:
     dtype = np.float32
     parameters = ("components",)
 
-    def rows(self, X: Any) -> CountRows:
+    def rows(self, X: Table) -> CountRows:
         """What a user handed over."""
         return count_rows(X, self.width)
 
@@ -163,7 +232,7 @@ class Gaussian:
     shape: float = 2.0
     rate: Any = None
 
-    def resolve(self, X: Any) -> GaussianFamily:
+    def resolve(self, X: Table) -> GaussianFamily:
         """For this table."""
         _checks.positive(self.strength, "strength")
         _checks.positive(self.shape, "shape")
@@ -187,7 +256,7 @@ class Gaussian:
         )
 
 
-def _columns(given: Any, name: str, width: int) -> Array:
+def _columns(given: ArrayLike, name: str, width: int) -> Array:
     try:
         array = np.asarray(given, np.float64)
     except (TypeError, ValueError) as error:
@@ -217,7 +286,7 @@ class GaussianFamily:
         """Coordinates."""
         return len(self.mean)
 
-    def rows(self, X: Any) -> RealRows:
+    def rows(self, X: Table) -> RealRows:
         """What a user handed over."""
         return real_rows(X, self.width)
 

@@ -10,14 +10,15 @@ where the last term stands for all clusters that have no row: their parameters h
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from scirocco.models.dp.families import Family
+from scirocco.models.dp.rows import Array, RowsT
 
 
-def log_joint(family: Any, rows: Any, draw: dict[str, Array]) -> Array:
+def log_joint(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
     """log ω_j f(x | θ_j), (rows, clusters of the draw + 1); the last column is a cluster without rows."""
     weights = np.asarray(draw["weights"], np.float64)
     num = int(np.count_nonzero(weights))
@@ -35,12 +36,12 @@ def log_sum(logs: Array, axis: int) -> Array:
     return total
 
 
-def log_predictive(family: Any, rows: Any, draw: dict[str, Array]) -> Array:
+def log_predictive(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
     """log p(x) of every row given one draw."""
     return log_sum(log_joint(family, rows, draw), axis=1)
 
 
-def memberships(family: Any, rows: Any, draw: dict[str, Array]) -> Array:
+def memberships(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
     """P(row is in cluster j | draw), (rows, clusters of the draw + 1)."""
     logs = log_joint(family, rows, draw)
     shares = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -71,7 +72,9 @@ class Reference(NamedTuple):
     """A of each draw, (its clusters, clusters of the reference)."""
 
 
-def choose(family: Any, rows: Any, draws: Callable[[int], dict[str, Array]], num_draws: int) -> Reference:
+def choose(
+    family: Family[RowsT], rows: RowsT, draws: Callable[[int], dict[str, Array]], num_draws: int
+) -> Reference:
     """The reference among draws, judged by some rows."""
     known = [_known(memberships(family, rows, draws(number))) for number in range(num_draws)]
     mean = np.zeros((rows.num_rows, rows.num_rows))
@@ -93,7 +96,12 @@ def _known(shares: Array) -> Array:
 
 
 def _translation(
-    family: Any, rows: Any, draw: dict[str, Array], reference: dict[str, Array], shares: Array, known: Array
+    family: Family[RowsT],
+    rows: RowsT,
+    draw: dict[str, Array],
+    reference: dict[str, Array],
+    shares: Array,
+    known: Array,
 ) -> Array:
     """A; clusters that hardly any of the rows is in are shared out as a typical row of theirs would be."""
     totals = shares.sum(axis=0)
@@ -109,7 +117,7 @@ def _translation(
     return out
 
 
-def translated(family: Any, rows: Any, draw: dict[str, Array], translation: Array) -> Array:
+def translated(family: Family[RowsT], rows: RowsT, draw: dict[str, Array], translation: Array) -> Array:
     """Memberships in the clusters of the reference by another draw, (rows, clusters)."""
     return _known(memberships(family, rows, draw)) @ translation
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.dp import prediction
+from scirocco.models.dp.families import Family
 from scirocco.models.dp.prediction import ends
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from scirocco.models.dp.rows import Array, Rows, Table
 
 _ROWS_AT_ONCE = 32_768
 _MOST_NUMBERS = 20_000_000
@@ -24,12 +25,14 @@ class Results:
 
     _draws: dict[str, Any]
     _stats: dict[str, Array]
-    _family: Any
-    _judges: Any
+    _family: Family[Any]
+    _judges: Rows
     """Rows by which a reference is chosen."""
     n_features_in_: int
 
-    def _settle(self, draws: dict[str, Any], stats: dict[str, Any], family: Any, judges: Any) -> None:
+    def _settle(
+        self, draws: dict[str, Any], stats: dict[str, Any], family: Family[Any], judges: Rows
+    ) -> None:
         if not draws["rest"].shape[1]:
             raise InvalidValueError(
                 "the run has no draw yet: it is in its burn-in, or ended there. Give it more time."
@@ -41,7 +44,7 @@ class Results:
 
     # -- predictive density -------------------------------------------------------------------------------------------
 
-    def log_predictive(self, X: Any) -> Array:
+    def log_predictive(self, X: Table) -> Array:
         """log p(x | data) of every row, the density averaged over all draws; one value a row.
 
         Rows of counts: the probability of a row's events in their order (no multinomial coefficient); 0 if it is empty.
@@ -55,13 +58,13 @@ class Results:
                 out[part] = np.logaddexp(out[part], logs)
         return out - np.log(self._count)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Table, y: object = None) -> float:
         """The mean of `log_predictive`."""
         return float(self.log_predictive(X).mean())
 
     # -- labels -------------------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Table) -> Array:
         """Probability that a row is in each cluster, (rows, clusters), averaged over draws.
 
         Given that it is in a cluster that has rows. The clusters are those of a reference draw, see
@@ -69,7 +72,7 @@ class Results:
         """
         return self._shares(self._rows(X))
 
-    def _shares(self, rows: Any) -> Array:
+    def _shares(self, rows: Rows) -> Array:
         chosen = self._reference()
         out = np.zeros((rows.num_rows, chosen.num_clusters))
         for number, translation in enumerate(chosen.translations):
@@ -78,11 +81,11 @@ class Results:
                 out[part] += prediction.translated(self._family, rows.take(part), draw, translation)
         return out / self._count
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Table) -> Array:
         """The most probable cluster of every row."""
         return self._predicted(self._rows(X))
 
-    def _predicted(self, rows: Any) -> Array:
+    def _predicted(self, rows: Rows) -> Array:
         labels: Array = self._shares(rows).argmax(axis=1)
         return labels
 
@@ -94,7 +97,7 @@ class Results:
             self._labels = self._predicted(self._fitted_rows(None))
         return self._labels
 
-    def co_clustering(self, X: Any, others: Any = None) -> Array:
+    def co_clustering(self, X: Table, others: Table | None = None) -> Array:
         """P(both rows are in one cluster | data), (rows, rows) or (rows, others); needs no labels.
 
         Rows are given as a table, or by their numbers in the table of the fit.
@@ -191,7 +194,9 @@ class Results:
             for r in np.argsort(-mean, kind="stable")
         ]
 
-    def intervals(self, interval: float = 0.9, columns: Any = None) -> dict[str, tuple[Array, Array]]:
+    def intervals(
+        self, interval: float = 0.9, columns: ArrayLike | None = None
+    ) -> dict[str, tuple[Array, Array]]:
         """Credible intervals of the parameters of the clusters that `predict` names: {name: (low, high)}.
 
         A cluster of the reference is, in each draw, the average of the clusters that are shared out to it; draws count
@@ -262,17 +267,18 @@ class Results:
             self._chosen = prediction.choose(self._family, self._judges, self._draw, self._count)
         return self._chosen
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: Table) -> Rows:
         self._check_fitted()
         return self._family.rows(X)
 
-    def _rows_or_numbers(self, X: Any) -> Any:
-        numbers = X if hasattr(X, "tocsr") else np.asarray(X)
-        if getattr(numbers, "ndim", 2) == 1 and numbers.dtype.kind in "iu":
-            return self._fitted_rows(numbers)
+    def _rows_or_numbers(self, X: Table) -> Rows:
+        if not hasattr(X, "tocsr"):
+            numbers = np.asarray(X)
+            if numbers.ndim == 1 and numbers.dtype.kind in "iu":
+                return self._fitted_rows(numbers)
         return self._rows(X)
 
-    def _fitted_rows(self, numbers: Array | None) -> Any:
+    def _fitted_rows(self, numbers: Array | None) -> Rows:
         """Rows of the fit; a loaded model does not have them."""
         self._check_fitted()
         rows = self.__dict__.get("_training")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.fits.conventions import Table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -65,7 +66,11 @@ class RealRows(NamedTuple):
         return RealRows(self.values[rows])
 
 
-def count_rows(X: Any, width: int | None = None) -> CountRows:
+Rows = CountRows | RealRows
+RowsT = TypeVar("RowsT", CountRows, RealRows)
+
+
+def count_rows(X: Table, width: int | None = None) -> CountRows:
     """Counts of categories from a SciPy sparse matrix or a table of whole numbers.
 
     `width`: as many categories as the model was fitted with; entries beyond are refused.
@@ -118,7 +123,7 @@ def check_sums(indices: Array, counts: Array) -> None:
         )
 
 
-def real_rows(X: Any, width: int | None = None) -> RealRows:
+def real_rows(X: Table, width: int | None = None) -> RealRows:
     """Real numbers from a table."""
     if hasattr(X, "toarray"):
         X = X.toarray()
@@ -134,7 +139,7 @@ def real_rows(X: Any, width: int | None = None) -> RealRows:
     return RealRows(values)
 
 
-def _table(X: Any, what: str) -> Array:
+def _table(X: Table, what: str) -> Array:
     try:
         table = np.asarray(X)
     except (TypeError, ValueError) as error:

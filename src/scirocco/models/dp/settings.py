@@ -49,7 +49,7 @@ class Settings:
         return out
 
 
-def base(given: Any) -> Multinomial | Gaussian:
+def base(given: object) -> Multinomial | Gaussian:
     """A base measure, or the default one of a name."""
     if isinstance(given, (Multinomial, Gaussian)):
         return given
@@ -126,7 +126,7 @@ def _step_sizes(
     return _schedule(step), _schedule(stick)
 
 
-def _schedule(given: Any) -> schedules.Schedule | None:
+def _schedule(given: object) -> schedules.Schedule | None:
     if given is None:
         return None
     made = schedules.normalise(given, "DPMixture")
@@ -163,7 +163,7 @@ class Gamma(NamedTuple):
     rate: float
 
 
-def check_concentration(given: Any) -> Gamma | float:
+def check_concentration(given: object) -> Gamma | float:
     """A number, or a prior given as `Gamma(shape, rate)` or a pair."""
     if isinstance(given, (tuple, list)):
         if len(given) != 2:
@@ -172,7 +172,7 @@ def check_concentration(given: Any) -> Gamma | float:
             _checks.positive(value, f"concentration's {name}")
         return Gamma(float(given[0]), float(given[1]))
     _checks.positive(given, "concentration")
-    return float(given)
+    return float(given)  # type: ignore[arg-type]  # it has been checked
 
 
 def first_concentration(prior: Gamma | float) -> float:

@@ -26,16 +26,17 @@ from scirocco.data.native.corpus_writer import write_corpus
 from scirocco.data.native.folder import FolderSource, write_folder
 from scirocco.errors import InvalidValueError
 from scirocco.models.dp.compiled import row_kernels, slice_kernels
-from scirocco.models.dp.rows import Array, CountRows
+from scirocco.models.dp.families import Family
+from scirocco.models.dp.rows import Array, CountRows, Rows
 from scirocco.models.fits.remote import Workers, folder_for, opened, refuse_shards_alone, spread_over
 
 
 @contextlib.contextmanager
 def labelling_on(
-    client: Any,
+    client: object,
     num_shards: int | None,
-    rows: Any,
-    family: Any,
+    rows: Rows,
+    family: Family[Any],
     sampler: str,
     store: str | os.PathLike[str] | None,
 ) -> Iterator[Shards | None]:
@@ -53,7 +54,7 @@ def labelling_on(
         yield Shards(Workers(found, num_shards), _written(rows, family, folder), family.kind)
 
 
-def _written(rows: Any, family: Any, folder: Path) -> CorpusSource | FolderSource:
+def _written(rows: Rows, family: Family[Any], folder: Path) -> CorpusSource | FolderSource:
     """The rows as compiled code reads them, in their order."""
     from scirocco._extras import require
 
@@ -100,7 +101,7 @@ class Shards:
         batch: Array,
         labels: Array,
         bounds: Array,
-        parameters: Any,
+        parameters: tuple[Array, ...],
         weights: Array,
         num: int,
         seed: Array,

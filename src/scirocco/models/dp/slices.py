@@ -19,7 +19,8 @@ size.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +30,13 @@ from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
 from scirocco.models.dp.compiled import collapsed_kernels, row_kernels
 from scirocco.models.dp.compiled import slice_kernels as kernels
+from scirocco.models.dp.families import Family
+from scirocco.models.dp.rows import Array, Rows
 from scirocco.models.dp.settings import Gamma, Settings, first_concentration
 from scirocco.samplers.schedules import Schedule
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    from scirocco.models.dp.sharded import Shards
 
 _METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
@@ -57,7 +61,12 @@ class Slices:
     """
 
     def __init__(
-        self, rows: Any, family: Any, settings: Settings, rng: np.random.Generator, labelling: Any = None
+        self,
+        rows: Rows,
+        family: Family[Any],
+        settings: Settings,
+        rng: np.random.Generator,
+        labelling: Shards | None = None,
     ):
         self.family, self.settings, self._labelling = family, settings, labelling
         self.data = family.kernel_data(rows)
@@ -111,7 +120,9 @@ class Slices:
                     new[..., : old.shape[-1]] = old
         self.sticks[:capacity], self.weights[:capacity] = before[3:]
 
-    def step(self, batch: Array, words: Any, refresh: Array | None, step_number: int) -> None:
+    def step(
+        self, batch: Array, words: Callable[[int], tuple[int, int]], refresh: Array | None, step_number: int
+    ) -> None:
         """One step; `words(purpose)` are seeds, `refresh` the rows of a new reference of SCIR-CV, if it is time."""
         seeds = np.array([words(purpose) for purpose in range(7)], np.uint64)
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
@@ -145,7 +156,12 @@ class Slices:
         self._label(batch, bounds, known, seeds[6])
 
     def _move_components(
-        self, scale: float, reference: Any, reference_scale: float, how: tuple[int, float], seed: Array
+        self,
+        scale: float,
+        reference: tuple[Array, ...],
+        reference_scale: float,
+        how: tuple[int, float],
+        seed: Array,
     ) -> None:
         """Parameters given labels."""
         num, coordinates = self.num, self.family.width

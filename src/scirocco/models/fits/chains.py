@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,39 @@ from scirocco.run.sinks import Kept
 from scirocco.types import PyTree
 
 Arrays = dict[str, np.ndarray]
+
+
+class TopicPurpose(enum.IntEnum):
+    """What random numbers of one step of a topic chain are for: the lowest three bits of the second seed word."""
+
+    READ = 1
+    UPDATE = 2
+    LOCAL = 3
+    REFERENCE = 4
+    DRAW = 5
+    COLLAPSED = 6
+    HYPER = 7
+
+
+class DocumentPurpose(enum.IntEnum):
+    """What a random choice of documents is for: the second word of a generator's seed."""
+
+    REFERENCE = 0xCF
+    FIRST = 0xF1
+    ORDER = 0xD0C
+    HELD_OUT = 0x4E1D
+
+
+class MixturePurpose(enum.IntEnum):
+    """What random numbers of one step of a mixture are for: the lowest four bits of the second seed word.
+
+    The steps of the slice sampler have the numbers below `DRAW`.
+    """
+
+    DRAW = 8
+    ROWS = 9
+    REFRESH = 10
+
 
 _OF_ONE_CHAIN = re.compile(r"(.*)@(\d+)")
 

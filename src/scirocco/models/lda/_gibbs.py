@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy import uint64
 
 from scirocco.diffusions.host._random import cached_for, called, stream, uniform
@@ -26,6 +27,8 @@ _TINY = 1e-20  # rows below are scaled up, so that products with α stay in the 
 
 
 kept = cached_for(__file__)
+Arrays = tuple[np.ndarray, ...]
+Seed = tuple[uint64, uint64]
 
 
 @called
@@ -35,7 +38,7 @@ def blocks(num_topics: int) -> int:
 
 
 @kept
-def first_bad(weights: Any) -> tuple[int, bool]:
+def first_bad(weights: np.ndarray) -> tuple[int, bool]:
     """The first row with an entry that is negative or not finite (-1: none), and whether rows need `scaled`."""
     small: Any = False
     for w in range(weights.shape[0]):
@@ -50,7 +53,7 @@ def first_bad(weights: Any) -> tuple[int, bool]:
 
 
 @kept
-def scaled(weights: Any) -> Any:
+def scaled(weights: np.ndarray) -> Any:
     """A copy in which tiny rows have the maximum 1, and rows of zeros are ones: such a word says nothing of topics."""
     out = weights.copy()
     for w in range(out.shape[0]):
@@ -62,7 +65,7 @@ def scaled(weights: Any) -> Any:
 
 
 @called
-def _count(z: Any, counts: Any) -> None:
+def _count(z: np.ndarray, counts: np.ndarray) -> None:
     """How many tokens have each topic; those without one are left out."""
     counts[:] = 0.0
     for i in range(z.size):
@@ -73,7 +76,15 @@ def _count(z: Any, counts: Any) -> None:
 
 @called
 def _dense_sweep(
-    tokens: Any, topics: Any, z: Any, counts: Any, partial: Any, slab: Any, mode: int, s0: Any, s1: Any
+    tokens: np.ndarray,
+    topics: Arrays,
+    z: np.ndarray,
+    counts: np.ndarray,
+    partial: np.ndarray,
+    slab: np.ndarray,
+    mode: int,
+    s0: uint64,
+    s1: uint64,
 ) -> tuple[Any, Any]:
     """One sweep over one document, with all K products for every token."""
     weights, alpha = topics
@@ -106,14 +117,14 @@ def _dense_sweep(
 
 @kept
 def dense_documents(
-    texts: Any,
-    topics: Any,
-    z: Any,
-    plan: Any,
-    slab: Any,
-    rest: Any,
-    mixes: Any,
-    seed: Any,
+    texts: Arrays,
+    topics: Arrays,
+    z: np.ndarray,
+    plan: tuple[int, int, bool, bool],
+    slab: np.ndarray,
+    rest: np.ndarray,
+    mixes: np.ndarray,
+    seed: Seed,
     first: int,
     last: int,
 ) -> None:
@@ -136,10 +147,96 @@ def dense_documents(
 
 
 @kept
-def spread(slab: Any, rest: Any, topics: Any, factor: float, out: Any, first: int, last: int) -> None:
+def spread(
+    slab: np.ndarray, rest: np.ndarray, topics: Arrays, factor: float, out: np.ndarray, first: int, last: int
+) -> None:
     """Sums to means: `factor` times the slab and, where there is a `rest`, its share by α_k ω_kw."""
     weights, alpha, cumulative = topics
     for w in range(first, last):
         share = rest[w] / np.float64(cumulative[w, blocks(slab.shape[1])]) if rest.size else 0.0
         for k in range(slab.shape[1]):
             out[w, k] = (slab[w, k] + share * alpha[k] * weights[w, k]) * factor
+
+
+# -- compiled CVB0 on the documents of a batch: the Gibbs conditional with expected counts in place of counts
+
+
+_reordered = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+
+
+@called
+def _runs(tokens: np.ndarray, begin: int, end: int, words: np.ndarray, repeats: np.ndarray) -> int:
+    """The words of a document and how often each occurs in a row; returns how many there are."""
+    num = 0
+    for i in range(begin, end):
+        if num > 0 and words[num - 1] == tokens[i]:
+            repeats[num - 1] += 1.0
+        else:
+            words[num], repeats[num] = tokens[i], 1.0
+            num += 1
+    return num
+
+
+@_reordered
+def _renew(
+    weights: np.ndarray, alpha: np.ndarray, w: int, repeat: np.float32, share: np.ndarray, mix: np.ndarray
+) -> None:
+    """One fixed-point step for the tokens of one word: `share` is γ, `mix` is Σ γ over the document's tokens."""
+    total = np.float32(0.0)
+    for k in range(share.size):
+        mix[k] -= repeat * share[k]
+        # Rounding may leave a sum of others' shares a little below 0.
+        others = max(mix[k] + (repeat - np.float32(1.0)) * share[k], np.float32(0.0))
+        share[k] = (alpha[k] + others) * weights[w, k]
+        total += share[k]
+    scale = np.float32(1.0) / total
+    for k in range(share.size):
+        share[k] *= scale
+        mix[k] += repeat * share[k]
+
+
+@_reordered
+def _start(weights: np.ndarray, alpha: np.ndarray, w: int, share: np.ndarray) -> None:
+    """γ ∝ α_k ω_kw: what a token says on its own."""
+    total = np.float32(0.0)
+    for k in range(share.size):
+        share[k] = alpha[k] * weights[w, k]
+        total += share[k]
+    for k in range(share.size):
+        share[k] /= total
+
+
+@kept
+def cvb0_documents(
+    texts: Arrays,
+    weights: np.ndarray,
+    alpha: np.ndarray,
+    iterations: int,
+    slab: np.ndarray,
+    mixes: np.ndarray,
+    keep: bool,
+    first: int,
+    last: int,
+) -> None:
+    """Iterations over some documents; sums of γ go to the slab as whole multiples of 1 / UNIT."""
+    indptr, tokens, _ = texts
+    longest = 0
+    for d in range(first, last):
+        longest = max(longest, indptr[d + 1] - indptr[d])
+    words, repeats = np.empty(longest, np.int32), np.empty(longest, np.float32)
+    shares, mix = np.empty((longest, alpha.size), np.float32), np.empty(alpha.size, np.float32)
+    for d in range(first, last):
+        num = _runs(tokens, indptr[d], indptr[d + 1], words, repeats)
+        mix[:] = 0.0
+        for j in range(num):
+            _start(weights, alpha, words[j], shares[j])
+            for k in range(alpha.size):
+                mix[k] += repeats[j] * shares[j, k]
+        for _ in range(iterations):
+            for j in range(num):
+                _renew(weights, alpha, words[j], repeats[j], shares[j], mix)
+        for j in range(num):
+            for k in range(alpha.size):
+                slab[words[j], k] += np.int64(repeats[j] * shares[j, k] * UNIT + 0.5)
+                if keep:
+                    mixes[d, k] += repeats[j] * shares[j, k]

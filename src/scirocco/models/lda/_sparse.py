@@ -15,7 +15,7 @@ from numba import njit
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
-from scirocco.models.lda._gibbs import BLOCK, UNIT, blocks, kept
+from scirocco.models.lda._gibbs import BLOCK, UNIT, Arrays, Seed, blocks, kept
 
 _SHIFT = uint64(3)  # BLOCK = 2³
 _REMEMBERED = 64  # sweeps of a document whose topics are kept, to be counted together
@@ -25,7 +25,7 @@ _reordered = njit(
 
 
 @kept
-def accumulate(weights: Any, alpha: Any, cumulative: Any, first: int, last: int) -> None:
+def accumulate(weights: np.ndarray, alpha: np.ndarray, cumulative: np.ndarray, first: int, last: int) -> None:
     """Partial sums of α_k ω_kw after 0, 8, 16, ... topics, for the rows `first` to `last`; then infinities.
 
     The number of columns is 1 more than a multiple of 16, which lets whole vectors be compared.
@@ -55,7 +55,9 @@ def accumulate(weights: Any, alpha: Any, cumulative: Any, first: int, last: int)
 
 
 @called
-def _expect(w: Any, factor: float, weights: Any, held: Any, num: Any, slab: Any) -> None:
+def _expect(
+    w: uint64, factor: float, weights: np.ndarray, held: Arrays, num: uint64, slab: np.ndarray
+) -> None:
     """Add the part n_dk ω_kw of a token's conditional probabilities."""
     names, shares = held[0], held[1]
     for start in range(num):
@@ -66,7 +68,15 @@ def _expect(w: Any, factor: float, weights: Any, held: Any, num: Any, slab: Any)
 
 @_reordered
 def _sparse_sweep(
-    tokens: Any, topics: Any, z: Any, held: Any, slab: Any, rest: Any, expected: bool, s0: Any, s1: Any
+    tokens: np.ndarray,
+    topics: Arrays,
+    z: np.ndarray,
+    held: Arrays,
+    slab: np.ndarray,
+    rest: np.ndarray,
+    expected: bool,
+    s0: uint64,
+    s1: uint64,
 ) -> tuple[Any, Any]:
     """One sweep over one document.
 
@@ -163,7 +173,7 @@ def _sparse_sweep(
 
 
 @called
-def _listed(z: Any, held: Any, room: int) -> None:
+def _listed(z: np.ndarray, held: Arrays, room: int) -> None:
     """The list for the topics `z`, in `room` slots; tokens without a topic are left out."""
     names, shares, place, _, length = held
     shares[:room] = 0.0
@@ -181,7 +191,14 @@ def _listed(z: Any, held: Any, room: int) -> None:
 
 
 @called
-def _tally(tokens: Any, drawn: Any, num: int, slab: Any, mixes: Any, plan: Any) -> None:
+def _tally(
+    tokens: np.ndarray,
+    drawn: np.ndarray,
+    num: int,
+    slab: np.ndarray,
+    mixes: np.ndarray,
+    plan: tuple[int, int, bool, bool],
+) -> None:
     """Add `num` sweeps' topics of a document, word by word: the lines of a row of the slab come to the cache once."""
     _, _, expected, keep = plan
     for i in range(tokens.size):
@@ -196,14 +213,14 @@ def _tally(tokens: Any, drawn: Any, num: int, slab: Any, mixes: Any, plan: Any) 
 
 @kept
 def sparse_documents(
-    texts: Any,
-    topics: Any,
-    z: Any,
-    plan: Any,
-    slab: Any,
-    rest: Any,
-    mixes: Any,
-    seed: Any,
+    texts: Arrays,
+    topics: Arrays,
+    z: np.ndarray,
+    plan: tuple[int, int, bool, bool],
+    slab: np.ndarray,
+    rest: np.ndarray,
+    mixes: np.ndarray,
+    seed: Seed,
     first: int,
     last: int,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco.errors import InvalidValueError
 
@@ -42,7 +43,9 @@ class Batch(NamedTuple):
         return self.tokens.size
 
 
-def from_counts(indptr: Any, words: Any, counts: Any, documents: Any = None) -> Batch:
+def from_counts(
+    indptr: ArrayLike, words: ArrayLike, counts: ArrayLike, documents: ArrayLike | None = None
+) -> Batch:
     """A batch from the rows of a sparse matrix of counts.
 
     Document d has the words `words[indptr[d]:indptr[d + 1]]`, as often as `counts` at the same places says. Takes time

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco._checks import choice
 from scirocco._extras import require
@@ -14,7 +13,7 @@ MEASURES = ("hellinger", "jensen_shannon", "cosine")
 _BLOCK_WORDS = 4_096
 
 
-def topic_distance(a: Any, b: Any, measure: str = "hellinger") -> np.ndarray:
+def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> np.ndarray:
     r"""Distances between the topics p of `a` and q of `b`, each row first divided by its sum.
 
     All lie between 0 (equal) and 1 (no word in common):
@@ -83,7 +82,7 @@ def _entropy_terms(p: np.ndarray) -> np.ndarray:
     return p * np.log2(p, out=np.zeros_like(p), where=p > 0)
 
 
-def _weights(topics: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _weights(topics: ArrayLike, name: str) -> tuple[np.ndarray, np.ndarray]:
     """The matrix as it came, and the sum of each row."""
     array = np.asarray(topics)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiub":
@@ -102,7 +101,7 @@ def _weights(topics: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     return array, total
 
 
-def align(reference: Any, others: Any, measure: str = "hellinger") -> np.ndarray:
+def align(reference: ArrayLike, others: np.ndarray, measure: str = "hellinger") -> np.ndarray:
     """The matching of topics that makes the sum of their distances least, by the Hungarian algorithm.
 
     A posterior of topics is the same under every renumbering, so chains can be compared only after their topics have
@@ -143,7 +142,7 @@ def align(reference: Any, others: Any, measure: str = "hellinger") -> np.ndarray
     return orders
 
 
-def aligned(draws: Any, orders: np.ndarray) -> np.ndarray:
+def aligned(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
     """Draws (chain, draw, topic, ...) with the topics of every chain in the order of the first.
 
     Parameters
@@ -164,7 +163,7 @@ def aligned(draws: Any, orders: np.ndarray) -> np.ndarray:
     return array
 
 
-def aligned_rhat(draws: Any, orders: np.ndarray) -> np.ndarray:
+def aligned_rhat(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
     """Rank-normalised split R-hat, as ArviZ has it, of scalar summaries of topics, after the topics have been matched.
 
     Parameters

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.models.lda.estimated import Estimated
-from scirocco.models.lda.remembered import Remembered
+from scirocco.models import fits
+from scirocco.models.fits.chains import TopicPurpose
+from scirocco.models.lda.collapsed_chain import CollapsedChain
+from scirocco.models.lda.corpus import Corpus
+from scirocco.models.lda.document_batches import (
+    Batches,
+    CorpusBatches,
+    Growth,
+    StreamBatches,
+    growth_steps,
+    shortened_growth,
+)
 from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.stochastic_chain import Counting, StochasticChain
 from scirocco.models.lda.streams import DocumentStream
-from scirocco.models.lda.supply import CorpusSupply, StreamSupply, Supply
 from scirocco.models.lda.topics import Arrays
-
-_DRAW = 5  # a purpose of random numbers; others are in `estimated` and `remembered`
+from scirocco.run.encoding import encode
+from scirocco.run.result import Run
+from scirocco.store import StoredArray
 
 
 class TopicChain:
-    """All that a chain is: a supply of documents, an engine, the number of steps made.
+    """All that a chain is: batches of documents, an engine, the number of steps made.
 
     Parameters
     ----------
@@ -31,32 +45,40 @@ class TopicChain:
         What makes the local steps of a chain without memory; None: this process.
     """
 
-    def __init__(self, corpus: Any, settings: Settings, seed: int, chain: int, counting: Any = None):
+    def __init__(
+        self,
+        corpus: Corpus | DocumentStream,
+        settings: Settings,
+        seed: int,
+        chain: int,
+        counting: Counting | None = None,
+    ):
         self.settings = settings
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.step = 0
         self.vocabulary_size: int = corpus.vocabulary_size
-        self.supply: Supply
+        self.batches: Batches
         if isinstance(corpus, DocumentStream):
-            self.supply = StreamSupply(corpus)
+            self.batches = StreamBatches(corpus)
         else:
-            self.supply = CorpusSupply(corpus, self.seed, settings.growth)
+            self.batches = CorpusBatches(corpus, self.seed, settings.growth)
         self.engine: Any
         if settings.memory == "documents":
-            self.engine = Remembered(corpus, settings)
+            assert not isinstance(corpus, DocumentStream)
+            self.engine = CollapsedChain(corpus, settings)
         else:
-            self.engine = Estimated(corpus.vocabulary_size, settings, self.seed, counting)
+            self.engine = StochasticChain(corpus.vocabulary_size, settings, self.seed, counting)
 
-    def take_over(self, corpus: Any, total: int) -> None:
+    def take_over(self, corpus: Corpus, total: int) -> None:
         """Go on with other documents, of a corpus of `total`; only without memory."""
-        assert isinstance(self.engine, Estimated) and isinstance(self.supply, CorpusSupply)
-        self.supply = CorpusSupply(corpus, self.seed, epoch=self.supply.epoch + 1)
-        self.supply.total, self.supply.once = total, True
+        assert isinstance(self.engine, StochasticChain) and isinstance(self.batches, CorpusBatches)
+        self.batches = CorpusBatches(corpus, self.seed, epoch=self.batches.epoch + 1)
+        self.batches.total, self.batches.once = total, True
 
     def advance(self, num_steps: int) -> None:
         """Make steps."""
         for _ in range(num_steps):
-            self.engine.step(self.supply, self.step, self._words)
+            self.engine.step(self.batches, self.step, self._words)
             self.step += 1
 
     def _words(self, purpose: int) -> tuple[int, int]:
@@ -66,16 +88,16 @@ class TopicChain:
     @property
     def passes(self) -> float:
         """Documents that were handed out, over all documents."""
-        return self.supply.passes
+        return self.batches.passes
 
     def draw(self) -> np.ndarray:
         """A posterior draw of ω, (topics, words)."""
-        drawn: np.ndarray = self.engine.draw(self._words(_DRAW))
+        drawn: np.ndarray = self.engine.draw(self._words(TopicPurpose.DRAW))
         return drawn
 
     def mean(self) -> np.ndarray:
         """With memory E[ω | topics of all tokens], (topics, words): less noise than a draw. Without memory a draw."""
-        mean: np.ndarray = self.engine.mean(self._words(_DRAW))
+        mean: np.ndarray = self.engine.mean(self._words(TopicPurpose.DRAW))
         return mean
 
     def hyper(self) -> dict[str, np.ndarray]:
@@ -95,14 +117,14 @@ class TopicChain:
         """Arrays from which `restore` goes on bit for bit; they are the chain's own, valid until its next step."""
         return {
             **self.engine.state(),
-            "supply": self.supply.state(),
+            "supply": self.batches.state(),
             "steps": np.array([self.step], np.int64),
         }
 
     def restore(self, state: Arrays) -> None:
         """Take up where `state` was taken."""
         self.engine.restore(state)
-        self.supply.restore(state["supply"])
+        self.batches.restore(state["supply"])
         self.step = int(state["steps"][0])
 
 
@@ -110,3 +132,147 @@ def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
     """What is kept with every draw: how often the corpus has been seen, and what is learned besides the topics."""
     alpha = {"alpha": (settings.num_topics,)} if settings.learn_alpha else {}
     return {"passes": (), **alpha, **({"beta": ()} if settings.learn_beta else {})}
+
+
+# -- from a corpus and settings to posterior draws of topics: what a topic model says about its fit
+
+
+def check_length(
+    num_steps: int | None,
+    num_epochs: float | None,
+    max_seconds: float | None,
+    num_documents: int,
+    settings: Settings,
+    wanted: tuple[int, float, int | None],
+) -> fits.Length:
+    """At most one of the three; passes are over all documents, those of the growth come before them.
+
+    `wanted` is `num_samples`, `num_burnin` and `thin`, which settle the length where it is not given.
+    """
+    batch = settings.batch_size
+    first = growth_steps(settings.growth, batch)
+    before = first + -(-num_documents // batch) if first else 0
+    return fits.check_length(
+        num_steps,
+        num_epochs,
+        max_seconds,
+        num_rows=num_documents,
+        batch_size=batch,
+        first_steps=first,
+        planned_steps=fits.planned_steps(*wanted, before),
+    )
+
+
+class Task(NamedTuple):
+    """A fit: everything but what happens while it runs."""
+
+    corpus: Corpus | DocumentStream
+    settings: Settings
+    num_chains: int
+    seed: int
+    length: fits.Length
+    num_samples: int
+    num_burnin: float
+    """Steps (int), or the share of the run (float)."""
+    thin: int | None
+    growth_asked: str | Sequence[tuple[int, int]] | None = None
+    """As the user gave it."""
+    counting: Counting | None = None
+    """What makes the local steps, see `stochastic_chain.Here`; no part of what is drawn."""
+
+    def with_growth(self, growth: Growth) -> Task:
+        """With other stages."""
+        return self._replace(settings=dataclasses.replace(self.settings, growth=growth))
+
+
+def fit(task: Task, **how: Any) -> Run:
+    """Run the chains; `how` is the arguments of `run_fit`."""
+    begun = task
+    if task.length.num_steps is not None:  # at most half of a run of given length goes into its growth
+        growth, batch_size = task.settings.growth, task.settings.batch_size
+        begun = task.with_growth(shortened_growth(growth, task.length.num_steps / 2, batch_size))
+
+    def as_stored(was: dict[str, Any]) -> fits.Fit:
+        return _fit(task.with_growth(tuple((size, passes) for size, passes in was["growth"])))
+
+    return fits.run_fit(dataclasses.replace(_fit(begun), as_stored=as_stored), **how)
+
+
+def _fit(task: Task) -> fits.Fit:
+    settings, corpus = task.settings, task.corpus
+    steps_of_a_pass = -(-corpus.num_documents // settings.batch_size)
+    growing_steps = growth_steps(settings.growth, settings.batch_size)
+
+    def end_growth(chains: Sequence[TopicChain]) -> int:
+        """All documents from now on, in every chain."""
+        under_way = any(chain.batches.growing for chain in chains)
+        for chain in chains:
+            chain.batches.finish_growth()
+        return steps_of_a_pass if under_way else 0
+
+    return fits.Fit(
+        KIND,
+        {
+            **settings.as_json(),
+            "growth_asked": encode(task.growth_asked),
+            "num_words": int(corpus.vocabulary_size),
+        },
+        corpus.fingerprint,
+        corpus.num_documents,
+        fits.Spec.of({"topics": (settings.num_topics, corpus.vocabulary_size)}, stat_shapes(settings)),
+        lambda: _chains(task),
+        task.num_chains,
+        task.num_samples,
+        task.seed,
+        task.length,
+        task.num_burnin,
+        task.thin,
+        # After its growth a chain visits all documents once: tokens of topics that were given up have none until then.
+        first_steps=growing_steps + steps_of_a_pass if growing_steps else 0,
+        after_clock=end_growth,
+    )
+
+
+def _chains(task: Task) -> list[TopicChain]:
+    corpora: Sequence[Corpus | DocumentStream] = [task.corpus] * task.num_chains
+    if isinstance(task.corpus, DocumentStream):
+        corpora = task.corpus.copies(task.num_chains)
+    return [
+        TopicChain(corpus, task.settings, task.seed, chain, task.counting)
+        for chain, corpus in enumerate(corpora)
+    ]
+
+
+# -- A fitted topic model on disk
+
+
+KIND = fits.Kind("LDA", "a topic model", "lda")
+
+
+def save(
+    draws: np.ndarray | StoredArray,
+    stats: dict[str, np.ndarray],
+    settings: Settings,
+    extra: dict[str, Any],
+    path: str | os.PathLike[str],
+    overwrite: bool,
+) -> None:
+    """Draws that were kept in memory, as a store that `load` and `sc.load` open."""
+    configuration = settings.as_json() | {"num_words": draws.shape[-1]}
+    fits.save(KIND, {"topics": draws}, stats, configuration, extra, path, overwrite)
+
+
+class Loaded(NamedTuple):
+    """A stored fit."""
+
+    draws: Any
+    """(chain, draw, topic, word), on disk."""
+    stats: dict[str, Any]
+    extra: dict[str, Any]
+    configuration: dict[str, Any]
+
+
+def load(path: str | os.PathLike[str]) -> Loaded:
+    """A stored fit, and what was remembered with it."""
+    loaded = fits.load(KIND, path)
+    return Loaded(loaded.draws["topics"], *loaded[1:])

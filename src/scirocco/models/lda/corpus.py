@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco._extras import require
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.lda.readers import check_counts, check_words, read_matrix, read_vocabulary
+from scirocco.models.fits.conventions import Sparse
+from scirocco.models.lda.readers import Vocabulary, check_counts, check_words, read_matrix, read_vocabulary
 from scirocco.models.lda.streams import DocumentReader, DocumentStream, Rows, stack
 
 log = logging.getLogger("scirocco")
@@ -63,7 +65,7 @@ class Corpus:
         """A short hash of the counts."""
         return self.source.fingerprint()
 
-    def take_csr(self, indices: Any) -> Rows:
+    def take_csr(self, indices: np.ndarray) -> Rows:
         """The documents with these numbers: `indptr` (int64), `words` (int32), `counts` (int32)."""
         indptr, words, counts = self.source.take_csr(indices)
         return indptr, words.astype(np.int32, copy=False), counts.astype(np.int32, copy=False)
@@ -75,7 +77,11 @@ class Corpus:
         )
 
 
-def as_corpus(X: Any, vocabulary: Any = None, *, may_be_empty: bool = False) -> Corpus:
+Documents = ArrayLike | Sparse | Corpus | CorpusSource | str | os.PathLike[str] | Iterable[object]
+"""Word counts as users have them, see `as_corpus`."""
+
+
+def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = False) -> Corpus:
     """Word counts in any usual form as a checked `Corpus`.
 
     Counts must be whole numbers >= 0, ids must lie in 0..V-1; anything else is an error that names the document, and
@@ -159,7 +165,7 @@ def _check_size(given: int | None, found: int) -> None:
         )
 
 
-def _is_table(X: Any) -> bool:
+def _is_table(X: object) -> bool:
     """Whether X is an array or a data frame of numbers; arrays of words or objects are read as documents."""
     if not hasattr(X, "__array__"):
         return False
@@ -167,7 +173,7 @@ def _is_table(X: Any) -> bool:
     return array.dtype.kind in "fiubc" or array.ndim == 0
 
 
-def _from_matrix(X: Any, num_words: int | None, may_be_empty: bool) -> CorpusSource | NoWords:
+def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> CorpusSource | NoWords:
     sparse = require("scipy.sparse", "a corpus in memory")
     held: Any = X if sparse.issparse(X) else np.asarray(X)
     if held.ndim != 2:
@@ -222,7 +228,7 @@ class NoWords:
     num_rows: int
     vocabulary_size: int
 
-    def take_csr(self, indices: Any) -> Rows:
+    def take_csr(self, indices: np.ndarray) -> Rows:
         """Nothing for each of them."""
         return np.zeros(len(indices) + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
 

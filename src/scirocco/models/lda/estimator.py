@@ -7,20 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.models import fits
-from scirocco.models.fits.conventions import new_names
-from scirocco.models.lda import fitting, prediction, saved, sharded
+from scirocco.models.fits.conventions import StepSize, new_names
+from scirocco.models.lda import chain as chains
+from scirocco.models.lda import prediction, sharded
 from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.corpus import Corpus, as_corpus
+from scirocco.models.lda.corpus import Corpus, Documents, as_corpus
+from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.view import View
 from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback
+from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
+from scirocco.types import PyTree
 
 _MANY = 1 << 40
 
@@ -66,7 +70,7 @@ class LDA(fits.Conventions, Results):
     step_size
         h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the sampler's own unit; not
         used with memory. By default SCIR's schedule, and for the others as long a step as the corpus allows
-        (`scirocco.models.lda.steps`).
+        (`scirocco.models.lda.stochastic_chain`).
     refresh_every, refresh_size
         SCIR-CV: steps between two references, and documents for each.
     options
@@ -112,7 +116,7 @@ class LDA(fits.Conventions, Results):
         self,
         num_topics: int = 100,
         *,
-        alpha: Any = 0.1,
+        alpha: ArrayLike = 0.1,
         beta: float = 0.05,
         sampler: str = "scir",
         memory: str = "auto",
@@ -120,9 +124,9 @@ class LDA(fits.Conventions, Results):
         local: str = "auto",
         sweeps: int | None = None,
         burn_in: int | None = None,
-        growth: Any = "auto",
+        growth: str | Sequence[tuple[int, int]] | None = "auto",
         spare_topics: int | None = None,
-        step_size: Any = None,
+        step_size: StepSize = None,
         refresh_every: int = 5,
         refresh_size: int = 1000,
         options: dict[str, Any] | None = None,
@@ -150,20 +154,20 @@ class LDA(fits.Conventions, Results):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Documents | DocumentStream,
+        y: object = None,
         *,
-        vocabulary: Any = None,
+        vocabulary: Vocabulary = None,
         num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
-        validation: Any = None,
+        validation: Documents | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
-        client: Any = None,
+        client: object = None,
         num_shards: int | None = None,
         steps_per_exchange: int = 1,
     ) -> LDA:
@@ -203,10 +207,10 @@ class LDA(fits.Conventions, Results):
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
         wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
-        length = fitting.check_length(
+        length = chains.check_length(
             num_steps, num_epochs, max_seconds, corpus.num_documents, settings, wanted
         )
-        task = fitting.Task(
+        task = chains.Task(
             corpus,
             settings,
             _checks.positive_int(self.num_chains, "num_chains"),
@@ -218,7 +222,7 @@ class LDA(fits.Conventions, Results):
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
-            self.run_ = fitting.fit(
+            self.run_ = chains.fit(
                 task._replace(counting=counting),
                 store=store,
                 resume=resume,
@@ -234,7 +238,12 @@ class LDA(fits.Conventions, Results):
         return self
 
     def partial_fit(
-        self, X: Any, y: Any = None, *, vocabulary: Any = None, total_documents: int | None = None
+        self,
+        X: Documents,
+        y: object = None,
+        *,
+        vocabulary: Vocabulary = None,
+        total_documents: int | None = None,
     ) -> LDA:
         """Go on with some more documents, without memory; `total_documents` is the size of the corpus they come from.
 
@@ -262,7 +271,7 @@ class LDA(fits.Conventions, Results):
         self._settle(corpus.vocabulary, corpus.vocabulary_size, chains[0].settings)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
+    def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
         shares: np.ndarray = self.fit(X, y, **options).transform(X)
         return shares
@@ -281,19 +290,19 @@ class LDA(fits.Conventions, Results):
         stats = dict(self._stats)
         if "alpha" in stats:
             stats["alpha"] = self._aligned(stats["alpha"])
-        return fits.to_arviz(saved.KIND, self.run_, draws, stats)
+        return fits.to_arviz(chains.KIND, self.run_, draws, stats)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model: draws as a Zarr group, settings and vocabulary; never pickles, never code."""
         self._check_fitted()
-        saved.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
+        chains.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LDA:
         """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
-        loaded = saved.load(path)
+        loaded = chains.load(path)
         params = {name: decode(value, name) for name, value in loaded.extra["params"].items()}
         model = cls(**new_names(params, cls._renamed, warn=False))
         model.run_ = None
@@ -311,20 +320,22 @@ class LDA(fits.Conventions, Results):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _keep(self, draws: Any, stats: dict[str, Any]) -> None:
+    def _keep(self, draws: PyTree, stats: dict[str, Any]) -> None:
         self._draws = np.empty((1, 0, 1, 1)) if draws is None else draws["topics"]
         self._stats = {name: np.asarray(value) for name, value in stats.items()}
 
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)
 
-    def _watcher(self, validation: Any, corpus: Corpus | DocumentStream, settings: Settings) -> Callback:
+    def _watcher(
+        self, validation: Documents, corpus: Corpus | DocumentStream, settings: Settings
+    ) -> Callback:
         known = corpus.vocabulary or corpus.vocabulary_size
         seen, hidden = prediction.split(all_rows(as_corpus(validation, known)))
         prediction.check_hidden(hidden)
         how = fold_in(settings.alpha, settings.num_threads, self.seed)
 
-        def watch(report: Any) -> dict[str, float] | None:
+        def watch(report: Report) -> dict[str, float] | None:
             if report.draws is None or not report.draws["topics"].shape[1]:
                 return None
             return {"perplexity": prediction.perplexity(seen, hidden, report.draws["topics"][0, -1:], how)}

@@ -19,10 +19,10 @@ from scirocco.models.lda.langevin_mean import (
     SGLDTopics,
     SGRHMCTopics,
     SGRLDTopics,
+    diverged,
     normals,
 )
-from scirocco.models.lda.langevin_natural import CentredTopics, NaturalTopics
-from scirocco.models.lda.topics import Topics
+from scirocco.models.lda.topics import Arrays, Topics
 
 __all__ = [
     "METHODS",
@@ -96,7 +96,7 @@ def begin(
     return SGRLDTopics(theta, beta) if method == "sgrld" else SGLDTopics(theta, beta)
 
 
-def check_options(method: str, given: Any) -> tuple[tuple[str, float], ...]:
+def check_options(method: str, given: object) -> tuple[tuple[str, float], ...]:
     """The options of a sampler (None: as they are by default), checked; those of others are refused."""
     if given is not None and not isinstance(given, dict):
         raise InvalidTypeError(f"`options` must be a dict such as {{'friction': 10.0}}, got {given!r}.")
@@ -110,3 +110,168 @@ def check_options(method: str, given: Any) -> tuple[tuple[str, float], ...]:
     if "optimise_steps" in options:
         _checks.positive_int(options["optimise_steps"], "optimise_steps", minimum=0)
     return tuple(sorted({**known, **options}.items()))
+
+
+# -- langevin samplers of topics in the expanded-natural parametrisation (Patterson & Teh 2013; thesis, §3.5.3 and A.3)
+#
+# ω_kw = e^{θ_kw} / Σ_w e^{θ_kw} with e^{θ_kw} ~ Gamma(β, 1) a priori. Given counts n,
+#
+#     log p(θ | n) = Σ_kw [(β + n_kw) θ_kw - e^{θ_kw}] - Σ_k n_k log Σ_w e^{θ_kw},
+#     g_kw = β + n_kw - n_k ω_kw - e^{θ_kw},
+#
+# under which ω ~ Dirichlet(β + n), independent of Σ_w e^θ ~ Gamma(Vβ, 1). θ is any real number: nothing is mirrored. A
+# word without counts has the law e^{βθ} to the left, which is 1/β wide: chains with short steps need long to leave it.
+
+
+class NaturalTopics(Topics):
+    r"""SGLD: θ' = θ + ε ĝ + √(2ε) ξ. The thesis writes h/2 for ε. Targets p(θ | n) as ε → 0."""
+
+    def __init__(self, theta: np.ndarray, beta: float):
+        self.theta, self.beta = np.ascontiguousarray(theta, np.float32), np.float32(beta)
+
+    def read(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+        """softmax(θ) of these words."""
+        return np.exp(self.theta[words] - _log_sums(self.theta))
+
+    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+        """softmax(θ)."""
+        return np.ascontiguousarray(np.exp(self.theta - _log_sums(self.theta)).T)
+
+    def state(self) -> Arrays:
+        """θ."""
+        return {"theta": self.theta.copy()}
+
+    def restore_state(self, arrays: Arrays) -> None:
+        """Go on from what `state` gave."""
+        self.theta = arrays["theta"].copy()
+
+    def gradient(self, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
+        """ĝ from the counts of a batch."""
+        out = likelihood_gradient(self.theta, words, counts, scale)
+        out += self.beta - np.exp(self.theta)
+        return out
+
+    def update(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
+    ) -> None:
+        """One step of all words."""
+        self._move(self.gradient(words, counts, scale), time, seed)
+
+    def _move(self, gradient: np.ndarray, time: float, seed: tuple[int, int] | None) -> None:
+        """Without noise when there is no seed."""
+        step = np.float32(time)
+        self.theta += step * gradient
+        if seed is not None:
+            self.theta += np.sqrt(2.0 * step) * normals(seed, self.theta.shape)
+
+
+class CentredTopics(NaturalTopics):
+    r"""SGLD-CV: the likelihood's gradient is compared with that at a centre θ̂, from the same documents.
+
+    .. math:: \tilde g = β - e^θ + L(θ̂) + \hat L(θ) - \hat L(θ̂), \qquad L_{kw} = Σ_d E[n_{dkw} - ω_{kw} n_{dk}]
+
+    with L over a large reference batch (all documents, in the thesis) and L̂ over the step's batch, scaled up. The same
+    limit as `NaturalTopics`; the noise of a batch vanishes as θ comes near θ̂. If the reference is not all documents,
+    its error is a constant force until the next one.
+
+    What a step needs besides a batch's counts, in this order:
+
+    - `due(every)` says when a reference is wanted: after the optimisation, then every so many steps. Then counts of
+      the reference batch are found at the present topics (`read`) and given to `refer`, which makes θ̂ = θ. The thesis
+      does it once, with all documents: one pass over the corpus.
+    - while `centred` is true, the local step of each batch is made a second time, with the topics `read_centre(words)`
+      and the *same* seed as the first (so that the two share their random numbers), and its counts are given to
+      `control`. This doubles the local step's time.
+    - `update`.
+
+    Parameters
+    ----------
+    optimise_steps
+        Steps without noise at the start (the thesis' stochastic optimisation of the centre); until they are over there
+        is no centre.
+    """
+
+    def __init__(self, theta: np.ndarray, beta: float, optimise_steps: int = 0):
+        super().__init__(theta, beta)
+        self.optimise_steps = optimise_steps
+        self.centre, self.reference = np.zeros_like(self.theta), np.zeros_like(self.theta)
+        self.steps, self.referred = 0, -1
+        """Steps made, and their number when the last reference was taken (-1: none yet)."""
+        self._at_centre: np.ndarray | None = None
+
+    @property
+    def centred(self) -> bool:
+        """Whether there is a reference, so that `control` has to be called before `update`."""
+        return self.referred >= 0
+
+    def due(self, every: int) -> bool:
+        """Whether `refer` has to be called before the next step."""
+        if self.steps < self.optimise_steps:
+            return False
+        return not self.centred or self.steps - self.referred >= every
+
+    def refer(self, words: np.ndarray, counts: np.ndarray, scale: float) -> None:
+        """Take the present θ as the centre; counts of a large batch at θ, each standing for `scale` documents."""
+        self.centre = self.theta.copy()
+        self.reference = likelihood_gradient(self.centre, words, counts, scale)
+        self.referred = self.steps
+
+    def read_centre(self, words: np.ndarray) -> np.ndarray:
+        """The ω of these words at the centre, for the second local step."""
+        return np.exp(self.centre[words] - _log_sums(self.centre))
+
+    def control(self, words: np.ndarray, counts: np.ndarray) -> None:
+        """The counts that the next update's batch has at the centre."""
+        self._at_centre = counts
+
+    def gradient(self, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
+        """g̃, or ĝ as long as there is no centre."""
+        out = super().gradient(words, counts, scale)
+        if self.centred:
+            assert self._at_centre is not None, "control() has to be called before update()"
+            out += self.reference
+            out -= likelihood_gradient(self.centre, words, self._at_centre, scale)
+        return out
+
+    def update(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
+    ) -> None:
+        """One step of all words; without noise while the centre is being found."""
+        gradient = self.gradient(words, counts, scale)
+        self._move(gradient, time, seed if self.steps >= self.optimise_steps else None)
+        self._at_centre = None
+        self.steps += 1
+
+    def state(self) -> Arrays:
+        """θ, the centre and its gradient, and when it was taken."""
+        return {
+            "theta": self.theta.copy(),
+            "centre": self.centre.copy(),
+            "reference": self.reference.copy(),
+            "steps": np.array([self.steps, self.referred], np.int64),
+        }
+
+    def restore_state(self, arrays: Arrays) -> None:
+        """Go on from what `state` gave."""
+        self.theta, self.centre = arrays["theta"].copy(), arrays["centre"].copy()
+        self.reference = arrays["reference"].copy()
+        self.steps, self.referred = (int(number) for number in arrays["steps"])
+        self._at_centre = None
+
+
+def likelihood_gradient(theta: np.ndarray, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
+    """scale (n_kw - n_k ω_kw) at ω = softmax(θ), for all words; n is 0 but for `words`."""
+    totals = counts.sum(axis=0, dtype=np.float64).astype(np.float32)
+    out = np.exp(theta - _log_sums(theta))
+    out *= -np.float32(scale) * totals
+    out[words] += np.float32(scale) * counts
+    return out
+
+
+def _log_sums(theta: np.ndarray) -> np.ndarray:
+    """log Σ_w e^θ of every topic; refuses what is not finite."""
+    highest = theta.max(axis=0)
+    sums = np.exp(theta - highest).sum(axis=0, dtype=np.float64)
+    if not np.all(np.isfinite(sums)):
+        raise diverged(sums)
+    return highest + np.log(sums).astype(np.float32)

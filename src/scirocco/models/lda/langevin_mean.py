@@ -58,7 +58,9 @@ class ExpandedMean(Topics):
         totals = counts.sum(axis=0, dtype=np.float64).astype(np.float32)
         return 1.0 + np.float32(scale) * totals / self._sums()
 
-    def gradient(self, words: np.ndarray, counts: np.ndarray, scale: float, floor: Any = _TINY) -> np.ndarray:
+    def gradient(
+        self, words: np.ndarray, counts: np.ndarray, scale: float, floor: np.float32 | np.ndarray = _TINY
+    ) -> np.ndarray:
         """The estimate of g_kw, with θ held at `floor` in 1/θ."""
         length = np.maximum(self.theta, np.float32(floor))
         out = _over(self.beta - 1.0, words, np.float32(scale) * counts, length)
@@ -148,7 +150,7 @@ class _WithMomentum(ExpandedMean):
         self._glide(0.5 * step)
 
     @abc.abstractmethod
-    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: Any) -> np.ndarray:
+    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
         """What changes r, for each unit of time."""
 
     @abc.abstractmethod
@@ -156,7 +158,7 @@ class _WithMomentum(ExpandedMean):
         """Of friction: r forgets itself as e^(-rate · time), and noise takes its place."""
 
     @abc.abstractmethod
-    def _glide(self, time: Any) -> None:
+    def _glide(self, time: np.float32) -> None:
         """Move θ along r, which changes its sign where θ is mirrored."""
 
 
@@ -177,13 +179,13 @@ class SGHMCTopics(_WithMomentum):
         1 + ε Var(ĝ)/(2C): C must be large against ε Var(ĝ)/2.
     """
 
-    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: Any) -> np.ndarray:
+    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
         return self.gradient(words, counts, scale, step)
 
     def _rate(self) -> Any:
         return self.friction
 
-    def _glide(self, time: Any) -> None:
+    def _glide(self, time: np.float32) -> None:
         moved = self.theta + time * self.momentum
         np.negative(self.momentum, out=self.momentum, where=moved < 0)
         self.theta = np.abs(moved, out=moved)
@@ -210,7 +212,7 @@ class SGRHMCTopics(_WithMomentum):
         step, heat them without limit.
     """
 
-    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: Any) -> np.ndarray:
+    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
         root = np.sqrt(self.theta)
         force = _over(self.beta - 0.5, words, np.float32(scale) * counts, np.maximum(root, step))
         force -= root * self._pull(counts, scale)
@@ -219,7 +221,7 @@ class SGRHMCTopics(_WithMomentum):
     def _rate(self) -> Any:
         return self.theta + self.friction
 
-    def _glide(self, time: Any) -> None:
+    def _glide(self, time: np.float32) -> None:
         root = np.sqrt(self.theta)
         root += 0.5 * time * self.momentum
         np.negative(self.momentum, out=self.momentum, where=root < 0)
@@ -231,7 +233,7 @@ def normals(seed: tuple[int, int], shape: tuple[int, ...]) -> np.ndarray:
     return np.random.Generator(np.random.SFC64(list(seed))).standard_normal(shape, np.float32)
 
 
-def _over(prior: Any, words: np.ndarray, counts: np.ndarray, length: np.ndarray) -> np.ndarray:
+def _over(prior: np.float32, words: np.ndarray, counts: np.ndarray, length: np.ndarray) -> np.ndarray:
     """(prior + n_kw) / length, where n is known for some words and 0 for the others."""
     out = np.float32(prior) / length
     out[words] += counts / length[words]

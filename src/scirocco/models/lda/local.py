@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks, _extras
 from scirocco.diffusions.host import _arguments as arguments
@@ -48,8 +49,8 @@ class Local(NamedTuple):
 def gibbs(
     seed: int | tuple[int, int],
     batch: Batch,
-    weights: Any,
-    alpha: Any,
+    weights: ArrayLike,
+    alpha: ArrayLike,
     *,
     sweeps: int,
     burn_in: int,
@@ -150,8 +151,8 @@ def gibbs(
 
 def cvb0(
     batch: Batch,
-    weights: Any,
-    alpha: Any,
+    weights: ArrayLike,
+    alpha: ArrayLike,
     *,
     iterations: int,
     keep_documents: bool = False,
@@ -188,7 +189,7 @@ def cvb0(
     """
     _checks.positive_int(iterations, "iterations")
     kernels = _kernels()
-    from scirocco.models.lda import _cvb
+    from scirocco.models.lda import _gibbs
 
     table, concentration = _topics(kernels, batch, weights, alpha)
     slabs = _Slabs(table.shape, np.int64, False)
@@ -197,7 +198,9 @@ def cvb0(
 
     def work(first: int, last: int) -> None:
         slab, rest = slabs.take()
-        _cvb.cvb0_documents(texts, table, single, iterations, slab, mixes, bool(keep_documents), first, last)
+        _gibbs.cvb0_documents(
+            texts, table, single, iterations, slab, mixes, bool(keep_documents), first, last
+        )
         slabs.put(slab, rest)
 
     _share(work, batch, iterations, num_threads)
@@ -209,7 +212,7 @@ def cvb0(
 class _Slabs:
     """Integer sums, one array for each thread that is at work at the same time."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, with_rest: bool) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: type[np.generic], with_rest: bool) -> None:
         self._shape, self._dtype, self._rest = shape, dtype, shape[0] if with_rest else 0
         self._free: list[tuple[Array, Array]] = []
         self._lock = threading.Lock()
@@ -247,7 +250,7 @@ def _sparse_kernels() -> ModuleType:
     return _sparse
 
 
-def _topics(kernels: ModuleType, batch: Batch, weights: Any, alpha: Any) -> tuple[Array, Array]:
+def _topics(kernels: ModuleType, batch: Batch, weights: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:
     """ω as the kernels want it, checked and without rows of zeros, and α for each topic."""
     table = np.require(weights, np.float32, ["C", "W"])
     if table.ndim != 2 or table.shape[0] != batch.distinct.size or not table.shape[1]:
@@ -277,7 +280,7 @@ def _cumulative(table: Array, alpha: Array, num_threads: int | None) -> Array:
     return sums
 
 
-def _state(z: Any, batch: Batch, num_topics: int) -> Array:
+def _state(z: np.ndarray | None, batch: Batch, num_topics: int) -> Array:
     """The array of topics that the kernels read and write: `z` itself, or a new one."""
     if z is None:
         return np.full(batch.num_tokens, -1, np.int32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +39,13 @@ def padded(batch: Batch, multiple: int = 32) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gibbs_parallel(
-    key: Key, index: Any, count: Any, weights: ArrayLike, alpha: ArrayLike, sweeps: int, burn_in: int
+    key: Key,
+    index: ArrayLike,
+    count: ArrayLike,
+    weights: ArrayLike,
+    alpha: ArrayLike,
+    sweeps: int,
+    burn_in: int,
 ) -> Local:
     r"""Gibbs sweeps that alternate between the mixtures of the documents and the topics of all their tokens.
 

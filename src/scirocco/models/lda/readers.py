@@ -17,6 +17,8 @@ from scirocco._extras import require
 from scirocco.data.formats.readers import is_sparse, reading
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+Vocabulary = int | Iterable[str] | Mapping[str, int] | Mapping[int, str] | str | os.PathLike[str] | None
+"""Words as users give them, see `read_vocabulary`; gensim's `Dictionary` is a mapping."""
 LARGEST = np.iinfo(np.int32).max
 _CHUNK_LINES = 1 << 20
 _FILES = (
@@ -72,7 +74,7 @@ def check_words(words: np.ndarray, num_words: int | None, document: Callable[[in
         )
 
 
-def read_vocabulary(vocabulary: Any) -> tuple[tuple[str, ...] | None, int | None]:
+def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | None]:
     """The words in the order of their ids, and their number; either is None when it is not known.
 
     Parameters
@@ -92,8 +94,8 @@ def read_vocabulary(vocabulary: Any) -> tuple[tuple[str, ...] | None, int | None
         return None, positive_int(vocabulary, "vocabulary")
     if isinstance(vocabulary, (str, os.PathLike)):
         words = _word_list(Path(vocabulary).expanduser())
-    elif isinstance(getattr(vocabulary, "token2id", None), Mapping):
-        words = _by_id(vocabulary.token2id)
+    elif isinstance(ids := getattr(vocabulary, "token2id", None), Mapping):
+        words = _by_id(ids)
     elif isinstance(vocabulary, Mapping):
         words = _by_id(vocabulary)
     elif isinstance(vocabulary, Iterable):

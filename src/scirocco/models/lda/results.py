@@ -12,9 +12,9 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.models.lda import prediction
 from scirocco.models.lda.alignment import align, aligned_rhat, topic_distance
 from scirocco.models.lda.coherence import coherence as _coherence
-from scirocco.models.lda.corpus import Corpus, as_corpus
-from scirocco.models.lda.pyldavis import to_pyldavis
-from scirocco.models.lda.remembered import document_lengths
+from scirocco.models.lda.coherence import to_pyldavis
+from scirocco.models.lda.collapsed_chain import document_lengths
+from scirocco.models.lda.corpus import Corpus, Documents, as_corpus
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import normalise
 
@@ -149,7 +149,7 @@ class Results:
         largest: np.ndarray = np.where(np.isnan(values), -np.inf, values).max(axis=1)
         return largest
 
-    def coherence(self, X: Any, *, measure: str = "npmi", num: int = 10) -> np.ndarray:
+    def coherence(self, X: Documents, *, measure: str = "npmi", num: int = 10) -> np.ndarray:
         """Coherence of the top words of each topic in documents `X`; higher is better."""
         order = self._top(num)
         return _coherence(order, as_corpus(X, self._known()), measure)
@@ -163,7 +163,7 @@ class Results:
 
     # -- documents -----------------------------------------------------------------------------------------------------
 
-    def transform(self, X: Any, *, interval: float | None = None) -> Any:
+    def transform(self, X: Documents, *, interval: float | None = None) -> Any:
         """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high)."""
         self._check_fitted()
         corpus = as_corpus(X, self._known(), may_be_empty=True)
@@ -171,12 +171,12 @@ class Results:
             return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
         return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), _tail(interval))
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of `transform`: "topic0", "topic1", ..."""
         self._check_fitted()
         return np.array([f"topic{number}" for number in range(len(self.components_))], object)
 
-    def perplexity(self, X: Any, X_hidden: Any = None) -> float:
+    def perplexity(self, X: Documents, X_hidden: Documents | None = None) -> float:
         """exp(-mean log probability) of hidden words, given the others of their documents (document completion).
 
         Every tenth token of `X` is hidden, unless `X_hidden` has the hidden words of the same documents. The
@@ -190,11 +190,11 @@ class Results:
             seen, hidden = rows, all_rows(as_corpus(X_hidden, self._known()))
         return prediction.perplexity(seen, hidden, self._some_draws(), self._fold_in())
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Documents, y: object = None) -> float:
         """Mean log probability of hidden words: -log perplexity."""
         return -float(np.log(self.perplexity(X)))
 
-    def to_pyldavis(self, X: Any) -> dict[str, Any]:
+    def to_pyldavis(self, X: Documents) -> dict[str, Any]:
         """The arguments of `pyLDAvis.prepare` for documents `X`."""
         self._check_fitted()
         corpus = as_corpus(X, self._known())
@@ -256,7 +256,7 @@ def all_rows(corpus: Corpus) -> Any:
     return corpus.take_csr(np.arange(corpus.num_documents))
 
 
-def _tail(interval: Any) -> float:
+def _tail(interval: float) -> float:
     if not _checks.is_number(interval) or not 0 < float(interval) < 1:
         raise InvalidTypeError(f"`interval` must be a number between 0 and 1 such as 0.9, got {interval!r}.")
     return (1.0 - float(interval)) / 2.0

@@ -9,9 +9,8 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.lda import growth as growing
+from scirocco.models.lda.document_batches import Growth, automatic_growth, check_growth
 from scirocco.models.lda.langevin import METHODS, check_options
-from scirocco.models.lda.steps import DEFAULT
 from scirocco.samplers import schedules
 
 SAMPLERS = ("scir", "scir_cv", "gibbs", *METHODS)
@@ -19,6 +18,8 @@ REMEMBERING = ("scir", "gibbs")
 MEMORIES = ("auto", "documents", "none")
 _SPARE = 0.2
 LOCALS = ("auto", "gibbs", "parallel", "cvb0")
+DEFAULT_STEP_SIZE = schedules.polynomial(1.0, 5.0, 0.4)
+"""h, SCIR's own step."""
 
 
 class Size(NamedTuple):
@@ -45,7 +46,7 @@ class Settings:
     local: str
     sweeps: int
     burn_in: int
-    growth: growing.Growth
+    growth: Growth
     """Stages (documents, passes) before all documents are used (with memory)."""
     spare_topics: int
     """Topics more in those stages."""
@@ -72,7 +73,7 @@ class Settings:
         return out
 
 
-def check_alpha(alpha: Any, num_topics: int) -> np.ndarray:
+def check_alpha(alpha: object, num_topics: int) -> np.ndarray:
     """α as one number for each topic."""
     try:
         array = np.asarray(alpha, np.float64)
@@ -151,17 +152,17 @@ def _local(given: str) -> str:
     return "gibbs" if jax.default_backend() == "cpu" else "parallel"
 
 
-def _growth(given: Any, size: Size, num_topics: int) -> growing.Growth:
+def _growth(given: object, size: Size, num_topics: int) -> Growth:
     if given is None:
         return ()
     if isinstance(given, str) and given == "auto":
-        return growing.automatic(size.num_documents, size.num_tokens, num_topics)
-    return growing.checked(given, size.num_documents)
+        return automatic_growth(size.num_documents, size.num_tokens, num_topics)
+    return check_growth(given, size.num_documents)
 
 
 def _step_size(given: dict[str, Any]) -> schedules.Schedule | None:
     if given["step_size"] is None:
-        return None if given["sampler"] in METHODS else DEFAULT
+        return None if given["sampler"] in METHODS else DEFAULT_STEP_SIZE
     schedule = schedules.normalise(given["step_size"], "LDA")
     return schedule if isinstance(schedule, schedules.Schedule) else schedules.constant(float(schedule))
 
@@ -182,7 +183,7 @@ def _exchange(given: dict[str, Any], with_memory: bool) -> int:
     return number
 
 
-def _spare(given: Any, num_topics: int) -> int:
+def _spare(given: object, num_topics: int) -> int:
     if given is None:
         return round(_SPARE * num_topics)
     return _checks.positive_int(given, "spare_topics", minimum=0)

@@ -19,17 +19,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from scirocco.cluster.client import connected
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.data.native.corpus_writer import write_corpus
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.remote import Workers, folder_for, opened, refuse_shards_alone, spread_over
-from scirocco.models.lda import counting, local
+from scirocco.models.lda import local, stochastic_chain
 from scirocco.models.lda.corpus import Corpus
+from scirocco.models.lda.document_batches import Delivery
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.streams import DocumentStream
-from scirocco.models.lda.supply import Delivery
 
 
 def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def counting_on(
-    client: Any,
+    client: object,
     num_shards: int | None,
     corpus: Corpus | DocumentStream,
     settings: Settings,
@@ -119,7 +120,7 @@ class Found(NamedTuple):
         narrow = np.min_scalar_type(int(values.max(initial=0)))
         return cls(words.astype(np.int32), np.packbits(some), values.astype(narrow))
 
-    def unpacked(self, num_topics: int, dtype: Any) -> np.ndarray:
+    def unpacked(self, num_topics: int, dtype: DTypeLike) -> np.ndarray:
         """(words, topics)."""
         out = np.zeros((len(self.words), num_topics), dtype)
         out.ravel()[np.unpackbits(self.bits, count=out.size).view(np.bool_)] = self.values
@@ -127,7 +128,7 @@ class Found(NamedTuple):
 
 
 class Shards:
-    """Documents by shard on workers; see `counting.Here` for what it does."""
+    """Documents by shard on workers; see `stochastic_chain.Here` for what it does."""
 
     def __init__(self, workers: Workers, source: CorpusSource, settings: Settings):
         self.workers, self.source = workers, source
@@ -144,7 +145,7 @@ class Shards:
         common = Common(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
         shards = spread_over(batch.documents, self.source.num_rows, self.workers.num_shards)
         found = self.workers.each(count_shard, common, [batch.documents[places] for places in shards])
-        return _added(found, weights.shape, counting.unit(self.settings))
+        return _added(found, weights.shape, stochastic_chain.unit(self.settings))
 
 
 def count_shard(common: Common, documents: np.ndarray) -> Found:
@@ -154,7 +155,7 @@ def count_shard(common: Common, documents: np.ndarray) -> Found:
     batch = local.from_counts(*rows, documents)
     places = np.searchsorted(common.distinct, batch.distinct)
     threads = common.settings.num_threads or 1
-    sums = counting.swept(
+    sums = stochastic_chain.swept(
         batch, common.weights[places], common.settings, common.seed, threads, whole=True
     ).counts
     return Found.packed(places, sums)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from scirocco._checks import positive_int
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.lda.readers import check_counts, check_words, read_vocabulary
+from scirocco.models.lda.readers import Vocabulary, check_counts, check_words, read_vocabulary
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Some documents in compressed sparse rows: `indptr` (int64), `words` (int32) and `counts` (int32)."""
@@ -37,7 +37,7 @@ class DocumentReader:
         self.num_words, self.learn = num_words, learn
         self.num_documents = self.num_empty = self.num_tokens = self.num_unknown = 0
 
-    def read(self, document: Any) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, document: object) -> tuple[np.ndarray, np.ndarray]:
         """Distinct word ids in rising order and how often each comes, both int64; zeros are dropped."""
         ids, counts = self._parse(document)
         check_words(ids, self.num_words, lambda _: self._here())
@@ -56,7 +56,7 @@ class DocumentReader:
     def _here(self) -> str:
         return f"document {self.num_documents} (counted from 0)"
 
-    def _parse(self, document: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _parse(self, document: object) -> tuple[np.ndarray, np.ndarray]:
         if isinstance(document, (str, bytes)):
             start = document[:20]
             raise InvalidTypeError(
@@ -96,7 +96,7 @@ class DocumentReader:
         except (TypeError, ValueError):
             raise InvalidTypeError(f"{self._here()} has a count that is no number: {kept}."[:300]) from None
 
-    def _pairs(self, items: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _pairs(self, items: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not len(items):
             return _NO_NUMBERS, _NO_NUMBERS
         try:
@@ -136,6 +136,13 @@ def stack(documents: list[tuple[np.ndarray, np.ndarray]]) -> Rows:
     return indptr, ids.astype(np.int32), counts.astype(np.int32)
 
 
+def _check_documents(documents: object) -> None:
+    if isinstance(documents, (str, bytes)) or not (callable(documents) or isinstance(documents, Iterable)):
+        raise InvalidTypeError(
+            f"`documents` must be an iterable of documents or a function that returns one, got {documents!r:.60}."
+        )
+
+
 class DocumentStream:
     """Documents that never fit in memory, handed out as minibatches of sparse rows.
 
@@ -167,17 +174,12 @@ class DocumentStream:
 
     def __init__(
         self,
-        documents: Any,
-        vocabulary: Any,
+        documents: Iterable[object] | Callable[[], Iterable[object]],
+        vocabulary: Vocabulary,
         *,
         num_documents: int | None = None,
     ):
-        if isinstance(documents, (str, bytes)) or not (
-            callable(documents) or isinstance(documents, Iterable)
-        ):
-            raise InvalidTypeError(
-                f"`documents` must be an iterable of documents or a function that returns one, got {documents!r:.60}."
-            )
+        _check_documents(documents)
         self.vocabulary, size = read_vocabulary(vocabulary)
         if size is None:
             raise InvalidValueError(
@@ -188,8 +190,9 @@ class DocumentStream:
         self._documents = documents
         self._once = isinstance(documents, Iterator)
         self._known = None if num_documents is None else positive_int(num_documents, "num_documents")
-        if self._known is None and isinstance(documents, Sized):
-            self._known = len(documents)
+        held: object = documents
+        if self._known is None and isinstance(held, Sized):
+            self._known = len(held)
         self._reader = DocumentReader(self.vocabulary, size)
         self._pass: Iterator[Any] | None = None
         self._in_pass = 0

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scirocco._checks import is_number, positive_int
 from scirocco.data.formats.readers import reading
@@ -14,7 +14,7 @@ from scirocco.data.native.header import FILE_NAME as FOLDER_HEADER
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda.corpus import Corpus, as_corpus
 from scirocco.models.lda.embedded import STOP_WORDS
-from scirocco.models.lda.readers import open_text
+from scirocco.models.lda.readers import Vocabulary, open_text
 
 LEAST_DOCUMENTS, MOST_SHARE = 5, 0.5
 _WORD = re.compile(r"[^\W\d_]{3,}")  # letters of any alphabet
@@ -43,7 +43,7 @@ def words_of(text: str) -> list[str]:
 
 def open_corpus(
     path: Path,
-    vocabulary: Any = None,
+    vocabulary: Vocabulary = None,
     *,
     min_documents: int = LEAST_DOCUMENTS,
     max_share: float = MOST_SHARE,

@@ -9,8 +9,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.lda import LDA, DocumentStream, as_corpus, growth
-from scirocco.models.lda.supply import CorpusSupply
+from scirocco.models.lda import LDA, DocumentStream, as_corpus, document_batches
+from scirocco.models.lda.document_batches import CorpusBatches
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0, 0], (60, 6)), RNG.poisson([0, 0, 0, 1, 4, 4], (60, 6))])
@@ -25,40 +25,40 @@ def texts():
 
 
 def test_every_pass_has_every_document_once():
-    supply = CorpusSupply(as_corpus(X), 3)
+    batches = CorpusBatches(as_corpus(X), 3)
     for number in range(3):
-        seen = np.concatenate([supply.next(24).documents for _ in range(5)])
+        seen = np.concatenate([batches.next(24).documents for _ in range(5)])
         np.testing.assert_array_equal(np.sort(seen), np.arange(120))
-        assert supply.passes == number + 1
+        assert batches.passes == number + 1
 
 
 def test_stages_are_nested_and_counted():
-    supply = CorpusSupply(as_corpus(X), 3, ((10, 2), (30, 3)))
-    first = {int(d) for _ in range(2) for d in supply.next(10).documents}
-    assert len(first) == 10 and supply.growing and supply.reach == 30
-    second = np.concatenate([supply.next(15).documents for _ in range(6)])
+    batches = CorpusBatches(as_corpus(X), 3, ((10, 2), (30, 3)))
+    first = {int(d) for _ in range(2) for d in batches.next(10).documents}
+    assert len(first) == 10 and batches.growing and batches.reach == 30
+    second = np.concatenate([batches.next(15).documents for _ in range(6)])
     numbers, counts = np.unique(second, return_counts=True)
     assert len(numbers) == 30 and set(counts) == {3} and first < set(numbers.tolist())
-    assert not supply.growing and supply.reach == 120
-    assert supply.passes == (2 * 10 + 3 * 30) / 120
-    supply.next(120)
-    assert supply.passes == (2 * 10 + 3 * 30 + 120) / 120
+    assert not batches.growing and batches.reach == 120
+    assert batches.passes == (2 * 10 + 3 * 30) / 120
+    batches.next(120)
+    assert batches.passes == (2 * 10 + 3 * 30 + 120) / 120
 
 
 def test_growth_ends_early_when_told():
-    supply = CorpusSupply(as_corpus(X), 3, ((10, 5),))
-    supply.next(7)
-    supply.finish_growth()
-    assert not supply.growing and len(supply.next(120).documents) == 120
+    batches = CorpusBatches(as_corpus(X), 3, ((10, 5),))
+    batches.next(7)
+    batches.finish_growth()
+    assert not batches.growing and len(batches.next(120).documents) == 120
 
 
 def test_stages_follow_from_the_corpus():
-    assert growth.automatic(20_000, 3_200_000, 100) == ((2000, 50), (6000, 12), (20000, 3))
-    assert growth.automatic(100, 5_000, 10) == ((100, 3),)
-    assert growth.steps(((10, 2), (30, 3)), 20) == 8
-    assert growth.within(((10, 20), (30, 10)), 20, 20) == ((10, 10), (30, 5))
-    assert growth.within(((10, 20), (30, 1)), 2, 20) == ((10, 1),)
-    assert growth.within(((10, 20),), 1000, 20) == ((10, 20),)
+    assert document_batches.automatic_growth(20_000, 3_200_000, 100) == ((2000, 50), (6000, 12), (20000, 3))
+    assert document_batches.automatic_growth(100, 5_000, 10) == ((100, 3),)
+    assert document_batches.growth_steps(((10, 2), (30, 3)), 20) == 8
+    assert document_batches.shortened_growth(((10, 20), (30, 10)), 20, 20) == ((10, 10), (30, 5))
+    assert document_batches.shortened_growth(((10, 20), (30, 1)), 2, 20) == ((10, 1),)
+    assert document_batches.shortened_growth(((10, 20),), 1000, 20) == ((10, 20),)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from scirocco.models.lda import LDA, DocumentStream, prediction
 from scirocco.models.lda.corpus import as_corpus
 from scirocco.models.lda.langevin import METHODS
 from scirocco.models.lda.results import all_rows
-from scirocco.models.lda.steps import Steps
+from scirocco.models.lda.stochastic_chain import Steps
 from scirocco.samplers import schedules
 
 

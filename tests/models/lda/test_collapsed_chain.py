@@ -10,7 +10,7 @@ from scipy.special import gammaln
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco.models import LDA
-from scirocco.models.lda import hyper
+from scirocco.models.lda import collapsed_chain
 
 COUNTS = np.array([[3, 0], [5, 1], [0, 2], [4, 0], [1, 1], [0, 0], [6, 2]])
 """Tokens of each topic in documents, one of which is empty."""
@@ -46,7 +46,7 @@ def test_alpha_has_its_posterior(seed):
     begins = np.concatenate([[0], np.cumsum(COUNTS.sum(axis=1))])
     alpha, values = np.ones(2), []
     for number in range(10_000):
-        alpha = hyper.draw_alpha(np.array([seed, number], np.uint64), memory, begins, alpha)
+        alpha = collapsed_chain.draw_alpha(np.array([seed, number], np.uint64), memory, begins, alpha)
         values.append([*alpha, alpha[0] ** 2])
     assert np.abs(z_score(values, exact)).max() < 5
 
@@ -59,7 +59,7 @@ def test_beta_has_its_posterior(seed):
     ]
     beta, values = 1.0, []
     for number in range(10_000):
-        beta = hyper.draw_beta(np.array([seed, number], np.uint64), WORDS, WORDS.sum(axis=0), beta)
+        beta = collapsed_chain.draw_beta(np.array([seed, number], np.uint64), WORDS, WORDS.sum(axis=0), beta)
         values.append([beta, beta**2])
     assert np.abs(z_score(values, exact)).max() < 5
 

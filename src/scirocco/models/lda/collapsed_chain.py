@@ -9,20 +9,21 @@ import numpy as np
 
 from scirocco.diffusions import host
 from scirocco.diffusions.host import _arguments as arguments
-from scirocco.models.lda import hyper, local
+from scirocco.models.fits.chains import TopicPurpose
+from scirocco.models.lda import local
+from scirocco.models.lda.corpus import Corpus
+from scirocco.models.lda.document_batches import CorpusBatches, Delivery
 from scirocco.models.lda.settings import Settings
-from scirocco.models.lda.supply import CorpusSupply, Delivery
 from scirocco.models.lda.topics import Arrays, normalise
 
 SeedWords = Callable[[int], tuple[int, int]]
-_READ, _LOCAL, _COLLAPSED, _HYPER = 1, 3, 6, 7  # purposes of random numbers
 _UNSEEN = -1
 _PIECE = 1 << 12
 _AGEING_PASSES = 2
 _COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different functions
 
 
-class Remembered:
+class CollapsedChain:
     r"""Gibbs sampling of the joint posterior, by batches of documents; nothing is left of minibatch noise.
 
     Collapsed (sampler "gibbs", and every chain as long as it grows): the topics are integrated out, and
@@ -30,15 +31,15 @@ class Remembered:
     .. math:: P(z = k | all other tokens) ∝ (α_k + n_dk) (β + n_wk) / (βV + n_k).
 
     The part with α is drawn from partial sums that are somewhat old, and a Metropolis-Hastings step puts that right
-    (`_remembered`). The sums are renewed when they are due in the first passes, and later in pass 2, 4, 8, 16, ...: an
-    adaptation that dies out, so the limit is the posterior itself.
+    (`_collapsed_kernel`). The sums are renewed when they are due in the first passes, and later in pass 2, 4, 8, 16,
+    ...: an adaptation that dies out, so the limit is the posterior itself.
 
     Augmented (sampler "scir"): θ_wk | z ~ Gamma(β + n_wk, 1), SCIR's law in the limit of long steps, is drawn afresh
     for the words of a batch, and for all other words together: their sum is Gamma too, so the normaliser is exact at
     the cost of one number a topic. Then z of the batch given ω, document by document, in as many threads as there are.
     """
 
-    def __init__(self, corpus: Any, settings: Settings):
+    def __init__(self, corpus: Corpus, settings: Settings):
         self.settings, self.threads = settings, settings.num_threads
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
         lengths = document_lengths(corpus)
@@ -55,21 +56,21 @@ class Remembered:
         self._drop_sums()
         self._pass = -1
 
-    def step(self, supply: CorpusSupply, number: int, seed: SeedWords) -> None:
+    def step(self, batches: CorpusBatches, number: int, seed: SeedWords) -> None:
         """One batch; at the end of a pass the hyper-parameters, if they are learned."""
         settings = self.settings
-        collapsed = settings.sampler == "gibbs" or supply.growing
-        before, grown = supply.epoch, not supply.growing
+        collapsed = settings.sampler == "gibbs" or batches.growing
+        before, grown = batches.epoch, not batches.growing
         if grown and len(self.totals) > settings.num_topics:
             self._give_up_spare()
-        self._prepare(collapsed, before - supply.growth_passes)
-        delivery = supply.next(settings.batch_size)
+        self._prepare(collapsed, before - batches.growth_passes)
+        delivery = batches.next(settings.batch_size)
         if collapsed:
             self._collapsed(delivery, seed, grown)
         else:
             self._augmented(delivery, seed)
-        if (settings.learn_alpha or settings.learn_beta) and supply.epoch > before and grown:
-            self._learn(arguments.seed_words(seed(_HYPER), _HYPER))
+        if (settings.learn_alpha or settings.learn_beta) and batches.epoch > before and grown:
+            self._learn(arguments.seed_words(seed(TopicPurpose.HYPER), TopicPurpose.HYPER))
 
     # -- collapsed -----------------------------------------------------------------------------------------------------
 
@@ -103,7 +104,7 @@ class Remembered:
             self._spread_alpha(),
             self.beta,
             self.settings.sweeps,
-            arguments.seed_words(seed(_COLLAPSED), _COLLAPSED_SEED),
+            arguments.seed_words(seed(TopicPurpose.COLLAPSED), _COLLAPSED_SEED),
         )
 
     def _spread_alpha(self) -> np.ndarray:
@@ -160,9 +161,9 @@ class Remembered:
         old = self._gather(documents)
         new, sweeps = old.copy(), self.settings.sweeps
         local.gibbs(
-            seed(_LOCAL),
+            seed(TopicPurpose.LOCAL),
             batch,
-            self._weights(batch.distinct, seed(_READ)),
+            self._weights(batch.distinct, seed(TopicPurpose.READ)),
             self.alpha,
             sweeps=sweeps,
             burn_in=sweeps - 1,
@@ -188,11 +189,11 @@ class Remembered:
 
     # -- hyper-parameters ----------------------------------------------------------------------------------------------
 
-    def _learn(self, seed: Any) -> None:
+    def _learn(self, seed: tuple[np.uint64, np.uint64]) -> None:
         if self.settings.learn_alpha:
-            self.alpha = hyper.draw_alpha(seed, self.memory, self.begins, self.alpha)
+            self.alpha = draw_alpha(seed, self.memory, self.begins, self.alpha)
         if self.settings.learn_beta:
-            self.beta = hyper.draw_beta(seed, self.table, self.totals, self.beta)
+            self.beta = draw_beta(seed, self.table, self.totals, self.beta)
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -240,7 +241,7 @@ class Remembered:
         _kernels().scatter_runs(topics, self.begins[documents], self.begins[documents + 1], self.memory)
 
 
-def document_lengths(corpus: Any) -> np.ndarray:
+def document_lengths(corpus: Corpus) -> np.ndarray:
     """Tokens of every document, counted in pieces."""
     lengths = np.empty(corpus.num_documents, np.int64)
     for begin in range(0, corpus.num_documents, _PIECE):
@@ -256,6 +257,50 @@ def _kernels() -> Any:
     from scirocco._extras import require
 
     require("numba", "topic models")
-    from scirocco.models.lda import _remembered
+    from scirocco.models.lda import _collapsed_kernel
 
-    return _remembered
+    return _collapsed_kernel
+
+
+# -- learning α and β: exact Gibbs steps given the topics of all tokens, by auxiliary variables
+#
+# With n_dk tokens of topic k in document d of length N_d, and α_k ~ Gamma(1, 1) a priori,
+#
+# .. math:: p(α | n) ∝ e^{-Σα} ∏_d [Γ(A)/Γ(A + N_d)] ∏_k Γ(α_k + n_dk)/Γ(α_k), \qquad A = Σ_k α_k.
+#
+# u_d ~ Beta(A, N_d) turns the first ratio into u_d^A, and the number of tables t_dk of a Chinese restaurant with n_dk
+# guests, Σ_{i<=n} Bernoulli(α_k/(α_k + i - 1)), the second into α_k^t. Given them all α_k are independent:
+#
+# .. math:: α_k ~ Gamma(1 + Σ_d t_dk, \text{rate } 1 - Σ_d \log u_d).
+#
+# The same for β with words in the place of topics and topics in that of documents, all words sharing one β.
+
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def draw_alpha(seed: tuple[np.uint64, np.uint64], memory: Array, begins: Array, alpha: Array) -> Array:
+    """α given the topics of all tokens (`memory`, document d from begins[d] to begins[d + 1]; -1: none)."""
+    tables, lengths = np.zeros(alpha.size, np.int64), np.zeros(begins.size - 1, np.int64)
+    _kernels().document_tables(memory, begins, alpha, seed, tables, lengths)
+    rng = _generator(seed, 1)
+    rate = 1.0 - _log_beta(rng, alpha.sum(), lengths[lengths > 0]).sum()
+    return np.maximum(rng.standard_gamma(1.0 + tables) / rate, np.finfo(np.float32).tiny)
+
+
+def draw_beta(seed: tuple[np.uint64, np.uint64], table: Array, totals: Array, beta: float) -> float:
+    """β given the counts of words in topics, (words, topics), and their sums over words."""
+    tables = _kernels().word_tables(table, beta, seed)
+    rng = _generator(seed, 2)
+    rate = 1.0 - len(table) * _log_beta(rng, len(table) * beta, totals[totals > 0]).sum()
+    return float(max(rng.standard_gamma(1.0 + tables) / rate, np.finfo(np.float32).tiny))
+
+
+def _generator(seed: tuple[np.uint64, np.uint64], purpose: int) -> np.random.Generator:
+    return np.random.default_rng([int(seed[0]), int(seed[1]), purpose])
+
+
+def _log_beta(rng: np.random.Generator, a: float, b: Array) -> Array:
+    """log u with u ~ Beta(a, b); does not underflow for small a."""
+    first = np.log(rng.standard_gamma(a + 1.0, b.size)) + np.log(rng.random(b.size)) / a
+    return first - np.logaddexp(first, np.log(rng.standard_gamma(b)))

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import stream, uniform
-from scirocco.models.lda._gibbs import kept
+from scirocco.diffusions.host._random import called, stream, uniform
+from scirocco.models.lda._gibbs import Arrays, Seed, kept
 
 _VISITS = 2  # that partial sums serve, for each token of the word and at most for each topic
 _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
@@ -23,18 +23,18 @@ _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 
 @kept
 def collapsed_documents(
-    rows: Any,
-    z: Any,
-    begins: Any,
-    table: Any,
-    totals: Any,
-    cumulative: Any,
-    age: Any,
+    rows: Arrays,
+    z: np.ndarray,
+    begins: np.ndarray,
+    table: np.ndarray,
+    totals: np.ndarray,
+    cumulative: np.ndarray,
+    age: np.ndarray,
     ageing: bool,
-    alpha: Any,
+    alpha: np.ndarray,
     beta: float,
     sweeps: int,
-    seed: Any,
+    seed: Seed,
 ) -> int:
     """Sweeps over documents, one after the other; the number of proposals that were refused.
 
@@ -154,7 +154,9 @@ def collapsed_documents(
 
 
 @kept
-def move_counts(table: Any, totals: Any, words: Any, old: Any, new: Any) -> None:
+def move_counts(
+    table: np.ndarray, totals: np.ndarray, words: np.ndarray, old: np.ndarray, new: np.ndarray
+) -> None:
     """Every token leaves its old topic (if it had one) for its new one; `totals` are the sums over words."""
     for i in range(words.size):
         w, before, after = words[i], old[i], new[i]
@@ -168,7 +170,7 @@ def move_counts(table: Any, totals: Any, words: Any, old: Any, new: Any) -> None
 
 
 @kept
-def gather_runs(source: Any, starts: Any, ends: Any, out: Any) -> None:
+def gather_runs(source: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
     """The entries starts[i]..ends[i]-1 of `source`, one run after the other."""
     place = 0
     for i in range(starts.size):
@@ -178,7 +180,7 @@ def gather_runs(source: Any, starts: Any, ends: Any, out: Any) -> None:
 
 
 @kept
-def scatter_runs(values: Any, starts: Any, ends: Any, into: Any) -> None:
+def scatter_runs(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, into: np.ndarray) -> None:
     """The other way round."""
     place = 0
     for i in range(starts.size):
@@ -188,7 +190,7 @@ def scatter_runs(values: Any, starts: Any, ends: Any, into: Any) -> None:
 
 
 @kept
-def rename(topics: Any, names: Any) -> None:
+def rename(topics: np.ndarray, names: np.ndarray) -> None:
     """Topic k becomes names[k], which may be -1, none; a token without a topic stays without."""
     for i in range(topics.size):
         if topics[i] >= 0:
@@ -196,7 +198,7 @@ def rename(topics: Any, names: Any) -> None:
 
 
 @kept
-def pairs_in_documents(topics: Any, begins: Any, pairs: Any) -> None:
+def pairs_in_documents(topics: np.ndarray, begins: np.ndarray, pairs: np.ndarray) -> None:
     """Adds Σ_d n_dk (n_dk - 1) for every topic."""
     counts = np.zeros(pairs.size, np.int64)
     for d in range(begins.size - 1):
@@ -207,3 +209,59 @@ def pairs_in_documents(topics: Any, begins: Any, pairs: Any) -> None:
         for i in range(begins[d], begins[d + 1]):
             if topics[i] >= 0:
                 counts[topics[i]] = 0
+
+
+# -- draws of the numbers of tables in Chinese restaurants, for α and β
+
+
+@called
+def _tables(count: int, concentration: float, s0: uint64, s1: uint64) -> tuple[Any, Any, int]:
+    """Σ_{i<=count} Bernoulli(a/(a + i - 1)): the first guest always opens a table."""
+    tables = 1
+    for i in range(1, count):
+        s0, s1, u = uniform(s0, s1)
+        tables += u * (concentration + i) < concentration
+    return s0, s1, tables
+
+
+@kept
+def document_tables(
+    memory: np.ndarray,
+    begins: np.ndarray,
+    alpha: np.ndarray,
+    seed: Seed,
+    tables: np.ndarray,
+    lengths: np.ndarray,
+) -> None:
+    """Adds to `tables` those of each topic over all documents; `lengths` become the tokens that have a topic."""
+    counts, active = np.zeros(alpha.size, np.int64), np.empty(alpha.size, np.int64)
+    for d in range(begins.size - 1):
+        num, length = 0, 0
+        for i in range(begins[d], begins[d + 1]):
+            k = np.int64(memory[i])
+            if k >= 0:
+                if counts[k] == 0:
+                    active[num] = k
+                    num += 1
+                counts[k] += 1
+                length += 1
+        lengths[d] = length
+        s0, s1 = stream(seed[0], seed[1], uint64(2 * d))
+        for j in range(num):
+            k = active[j]
+            s0, s1, found = _tables(counts[k], alpha[k], s0, s1)
+            tables[k] += found
+            counts[k] = 0
+
+
+@kept
+def word_tables(table: np.ndarray, beta: float, seed: Seed) -> int:
+    """Tables over all words and topics."""
+    total = 0
+    for w in range(table.shape[0]):
+        s0, s1 = stream(seed[0], seed[1], uint64(2 * w + 1))
+        for k in range(table.shape[1]):
+            if table[w, k] > 0:
+                s0, s1, found = _tables(table[w, k], beta, s0, s1)
+                total += found
+    return total
