@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from scirocco.diagnostics import autocorrelation
+from scirocco.diagnostics.columns import Columns, Leaf
 from scirocco.report import svg
 from scirocco.report.charts import forest
-from scirocco.report.columns import (
-    PROBABILITY,
-    Columns,
-    autocorrelation,
-    choose,
-    envelope,
-    gather,
-    rank_counts,
-    summarise,
-)
+from scirocco.report.columns import PROBABILITY, choose, envelope, gather, rank_counts, summarise
 from scirocco.report.markup import Html, count, join, number, paragraph, tag
 from scirocco.report.page import Section
 from scirocco.report.tables import search, sortable
@@ -55,7 +49,7 @@ class View(NamedTuple):
         )
 
 
-def view(named: dict[str, Any]) -> View:
+def view(named: Mapping[str, Leaf]) -> View:
     """Look at draws (chain, draw, ...), by name."""
     columns = gather(named)
     summary = summarise(columns)
