@@ -39,7 +39,8 @@ def ess(values: npt.ArrayLike, method: str = "bulk") -> Array:
         Draws (chain, draw, ...).
     method
         "bulk": of normal scores of the ranks, for the centre of the law; "tail": the smaller one of those for the 5 %
-        and the 95 % quantile; "mean": of the draws themselves, for their mean.
+        and the 95 % quantile; "mean": of the draws themselves, for their mean; "identity": the same with chains that
+        are not cut in half.
 
     Returns
     -------
@@ -60,6 +61,7 @@ def ess(values: npt.ArrayLike, method: str = "bulk") -> Array:
         "bulk": lambda x: _effective(_Ranked(x).scores()),
         "tail": lambda x: _tail(_Ranked(x)),
         "mean": lambda x: _effective(_halves(x)),
+        "identity": _effective,
     }
     return _each(values, measures[_checks.choice(method, "method", tuple(measures))])
 
@@ -350,15 +352,15 @@ def _split_rhat(halves: Array) -> Array:
     return found
 
 
-def _effective(halves: Array) -> Array:
-    """Effective sample size of half-chains (column, half-chain, draw)."""
-    columns, chains, length = halves.shape
-    means = halves.mean(axis=2)
-    spectrum, padded = _padded_fft(halves - means[:, :, None])
+def _effective(x: Array) -> Array:
+    """Effective sample size of chains (column, chain, draw), which are half-chains but for "identity"."""
+    columns, chains, length = x.shape
+    means = x.mean(axis=2)
+    spectrum, padded = _padded_fft(x - means[:, :, None])
     parts = spectrum.view(np.float64)  # real, imaginary, real, ...
     power = np.einsum("ijk,ijk->ik", parts, parts).reshape(columns, -1, 2).sum(axis=2)
     covariance = np.fft.irfft(power, padded, axis=1)[:, :length] / (chains * length)
-    total = covariance[:, 0] + means.var(axis=1, ddof=1)
+    total = covariance[:, 0] + (means.var(axis=1, ddof=1) if chains > 1 else 0.0)
     within = covariance[:, 0] * length / (length - 1.0)
     rho = 1.0 - (within[:, None] - covariance) / total[:, None]
     rho[:, 0] = 1.0
@@ -373,12 +375,12 @@ def _effective(halves: Array) -> Array:
     times = -1.0 + 2.0 * falling.sum(axis=1) + last[:, 0]
     count = chains * length
     found = np.where(np.isfinite(total), count / np.maximum(times, 1.0 / np.log10(count)), np.nan)
-    found[_never_moves(halves)] = count
+    found[_never_moves(x)] = count
     return found
 
 
-def _never_moves(halves: Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (halves == halves[:, :1, :1]).all(axis=(1, 2))
+def _never_moves(x: Array) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (x == x[:, :1, :1]).all(axis=(1, 2))
     return found
 
 
