@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from statistics import NormalDist
 from typing import TypeAlias
 
 import numpy as np
@@ -298,10 +300,8 @@ class _Ranked:
 
 def _scores(ordered: Array) -> Array:
     """Normal scores of the ranks of rows in order; equal numbers share the mean of their ranks."""
-    from scipy.special import ndtri  # a part of SciPy that takes its time to load
-
     rows, size = ordered.shape
-    table = ndtri((np.arange(2, 2 * size + 1) / 2 - 0.375) / (size + 0.25))  # ranks 1, 1.5, 2, ...
+    table = _scores_of_ranks(size)
     out = np.tile(table[::2], (rows, 1))
     same = np.zeros((rows, size + 1), bool)  # as the one before
     np.equal(ordered[:, 1:], ordered[:, :-1], out=same[:, 1:-1])
@@ -312,6 +312,14 @@ def _scores(ordered: Array) -> Array:
         tied = np.arange(lengths.sum()) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)
         out.reshape(-1)[tied] = np.repeat(table[first % size + last % size], lengths)
     return out
+
+
+@lru_cache(maxsize=4)
+def _scores_of_ranks(size: int) -> Array:
+    """Normal scores of the ranks 1, 1.5, 2, ..., `size` (Blom 1958). SciPy's function takes its time to load."""
+    quantile = NormalDist().inv_cdf
+    lower = np.array([quantile((twice / 2 - 0.375) / (size + 0.25)) for twice in range(2, size + 1)])
+    return np.concatenate([lower, [0.0], -lower[::-1]])
 
 
 def _halves(x: Array) -> Array:
