@@ -7,7 +7,7 @@ import importlib
 from typing import Any
 
 # `_interrupt` comes first: the others import JAX, which takes seconds
-from scirocco import _interrupt, data, diffusions, errors, reducers, simplex, transforms  # noqa: F401
+from scirocco import _interrupt, data, diagnostics, diffusions, errors, reducers, simplex, transforms  # noqa: F401
 from scirocco._version import __version__
 from scirocco.estimators import (
     SAGA,
@@ -82,6 +82,7 @@ __all__ = [
     "combine",
     "data",
     "datasets",
+    "diagnostics",
     "diffusions",
     "empirical_fisher",
     "errors",

@@ -6,19 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scirocco.diagnostics import autocorrelation
+from scirocco.diagnostics.columns import Columns
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, forest
 from scirocco.drawing.markup import Html, Section, count, join, number, paragraph, search, sortable, tag
 from scirocco.models.view import Draws
-from scirocco.report.columns import (
-    PROBABILITY,
-    Columns,
-    autocorrelation,
-    choose,
-    gather,
-    rank_counts,
-    summarise,
-)
+from scirocco.report.columns import PROBABILITY, choose, gather, rank_counts, summarise
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -65,7 +59,7 @@ class Charted(NamedTuple):
 
 def look_at(named: Draws) -> Charted:
     """Look at draws (chain, draw, ...), by name."""
-    columns = gather(dict(named))
+    columns = gather(named)
     summary = summarise(columns)
     return Charted(columns, summary, choose(summary, _WORST, _LARGEST))
 

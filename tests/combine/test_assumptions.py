@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
-from scirocco.combine import diagnostics
+from scirocco.combine import assumptions
+from scirocco.combine.assumptions import effective_draws, moments_of
 from scirocco.combine.draws import read_shards
 from scirocco.combine.gaussian import consensus, gaussian_product
 from scirocco.combine.kdemc import kdemc
-from scirocco.combine.moments import effective_draws, moments_of
 from scirocco.errors import SciroccoWarning
 
 
@@ -57,7 +57,7 @@ def test_chains_in_different_peaks_are_seen(seed):
     """The first half of the draws in one, the second in the other."""
     rng = np.random.default_rng(seed)
     side = np.where(np.arange(2_000) < 1_000, -3.0, 3.0)[:, None]
-    finding = diagnostics.gaussianity(read_shards(side + rng.normal(size=(6, 2_000, 1))), np.full(6, 1_000.0))
+    finding = assumptions.gaussianity(read_shards(side + rng.normal(size=(6, 2_000, 1))), np.full(6, 1_000.0))
     assert "two peaks" in finding.message
 
 
@@ -74,7 +74,7 @@ def test_a_warped_gaussian_and_heavy_tails_are_seen(seed):
 def test_kurtosis_of_gaussian_draws_is_standard_normal(seed):
     n = 60
     x = np.random.default_rng(seed).normal(size=(n, 20_000))
-    scores = diagnostics._normal_score(stats.kurtosis(x, axis=0), np.full(20_000, float(n)))
+    scores = assumptions._normal_score(stats.kurtosis(x, axis=0), np.full(20_000, float(n)))
     np.testing.assert_allclose(scores[:5], stats.kurtosistest(x[:, :5], axis=0).statistic, rtol=1e-9)
     assert abs(scores.mean()) < 0.1
     assert abs(scores.std() - 1.0) < 0.1
@@ -102,7 +102,7 @@ def test_distances_have_hotellings_law(seed):
     squares = np.einsum("si,sij,sj->s", away - means, np.linalg.inv(covariances), away - means)
     scaled = squares * n * (n - d) / (d * (n**2 - 1))
     assert stats.kstest(scaled, stats.f(d, n - d).cdf).pvalue > 1e-6
-    limit = diagnostics.overlap(*_shards_of(x[:4]))
+    limit = assumptions.overlap(*_shards_of(x[:4]))
     expected = d * (n**2 - 1) / (n * (n - d)) * stats.f.isf(1e-6 / 4, d, n - d)
     np.testing.assert_allclose(limit.numbers["distance_limit"], np.sqrt(expected), rtol=1e-9)
 

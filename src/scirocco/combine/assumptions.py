@@ -1,16 +1,17 @@
-"""What the methods assume of the subposteriors, measured: each returns its numbers and, where it fails, a sentence."""
+"""Moments and effective sizes of the subposteriors' draws, and whether what the methods assume of them holds."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.combine.draws import Shards
-from scirocco.combine.moments import Moments, product
-from scirocco.combine.result import Finding
+from scirocco.combine.draws import Finding, Shards
+from scirocco.diagnostics import ess
+from scirocco.diagnostics.columns import spread_evenly
+from scirocco.errors import InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -18,10 +19,86 @@ _BY_CHANCE = 1e-6
 """How often subposteriors that are alike may be said to lie apart."""
 _SKEWED, _TWO_PEAKS, _HEAVY_TAILS = 0.5, -0.6, 1.5
 _STANDARD_ERRORS, _RARE, _FEWEST = 5.0, 3e-7, 16
-_FLAT = 1e-12
+_FLAT = 1e-12  # of a correlation matrix: an eigenvalue below this is none
+_LOOKED_AT = 64
 _DRAWS_A_COORDINATE = 10
 SILVERMAN = (4, 19, 67, 223, 768, 2_790, 10_700, 43_700, 187_000, 842_000)
 """Draws for a relative mean square error of 0.1 at the centre of a normal law, in d = 1, 2, ... (Silverman 1986)."""
+
+
+class Moments(NamedTuple):
+    """Of one sample."""
+
+    mean: Array
+    covariance: Array
+    """(d, d); with `diagonal` the variances on the diagonal and zeros elsewhere."""
+    precision: Array
+    """The inverse."""
+
+
+def moments(points: Array, names: list[str], owner: str, *, diagonal: bool = False) -> Moments:
+    """Mean, covariance and precision of draws (draw, coordinate); refuses a covariance that has no inverse."""
+    mean, variances = points.mean(axis=0), points.var(axis=0, ddof=1)
+    # Draws that are equal have a variance of rounding errors.
+    constant = np.flatnonzero(np.sqrt(variances) <= 1e-12 * np.abs(mean))
+    if len(constant):
+        raise InvalidValueError(
+            f"`{names[constant[0]]}` is the same in all draws of {owner}: it has no precision to weigh it by. Leave it "
+            "out, or look at its chain (a step size that is too small does not move)."
+        )
+    if diagonal:
+        return Moments(mean, np.diag(variances), np.diag(1.0 / variances))
+    if len(points) <= points.shape[1]:
+        raise InvalidValueError(
+            f"the covariance of {points.shape[1]} coordinates has no inverse with {len(points)} draws of {owner}: make "
+            f'more than {10 * points.shape[1]:,} draws, or use weights="diagonal" where the method has it.'
+        )
+    scale = np.sqrt(variances)
+    covariance = np.cov(points, rowvar=False).reshape(len(mean), len(mean))
+    correlation = covariance / np.outer(scale, scale)
+    if np.linalg.eigvalsh(correlation)[0] < _FLAT:
+        raise InvalidValueError(
+            f"the coordinates in the draws of {owner} depend on each other linearly, so that their covariance has no "
+            'inverse. Leave some out (e.g. the last one of a simplex), or use weights="diagonal" where the method has '
+            "it."
+        )
+    precision = np.linalg.inv(correlation) / np.outer(scale, scale)
+    return Moments(mean, covariance, 0.5 * (precision + precision.T))
+
+
+def moments_of(shards: Shards, *, diagonal: bool = False) -> list[Moments]:
+    """For each subposterior."""
+    return [
+        moments(part, shards.names, f"subposterior {shard}", diagonal=diagonal)
+        for shard, part in enumerate(shards.points)
+    ]
+
+
+def product(parts: list[Moments]) -> tuple[Array, Array]:
+    r"""Mean and covariance of the product of Gaussians: Σ = (Σ_s Σ_s⁻¹)⁻¹, μ = Σ Σ_s Σ_s⁻¹ μ_s."""
+    precision = sum((part.precision for part in parts[1:]), parts[0].precision)
+    weighted = sum((part.precision @ part.mean for part in parts[1:]), parts[0].precision @ parts[0].mean)
+    covariance = np.linalg.inv(precision)
+    return covariance @ weighted, 0.5 * (covariance + covariance.T)
+
+
+def effective_draws(points: Array, num_chains: int) -> float:
+    """How many independent draws the mean is worth: the smallest over (at most 64 evenly spread) coordinates.
+
+    Never more than there are; all of them where chains are too short to tell.
+    """
+    some = points[:, spread_evenly(points.shape[1], _LOOKED_AT)]
+    found = ess(some.reshape(num_chains, -1, some.shape[1]), "identity")
+    return float(np.nanmin(found, initial=len(points)))
+
+
+def effective_of(shards: Shards) -> Array:
+    """For each subposterior."""
+    pairs = zip(shards.points, shards.num_chains, strict=True)
+    return np.array([effective_draws(part, chains) for part, chains in pairs])
+
+
+# -- assumptions: each returns its numbers and, where it fails, a sentence -----------------------------------
 
 
 def overlap(shards: Shards, parts: list[Moments], effective: Array) -> Finding:
