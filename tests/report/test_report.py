@@ -13,7 +13,6 @@ import scirocco as sc
 from report.reading import Page, made_run, noise
 from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding
-from scirocco.drawing.charts import envelope
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.report import columns
 from scirocco.store.lazy import LazyArray
@@ -270,14 +269,6 @@ def test_ranks_of_equal_draws_are_shared(seed):
         np.testing.assert_allclose(counts.sum(axis=1), 40)
     apart = columns.rank_counts(np.stack([np.zeros(40), np.ones(40)]), 4)
     np.testing.assert_allclose(apart, [[20, 20, 0, 0], [0, 0, 20, 20]])
-
-
-def test_a_thinned_trace_keeps_every_extreme(seed):
-    values = noise(seed, 10_007)
-    places, kept = envelope(values, 150)
-    assert len(kept) == 300 and np.all(np.diff(places) >= 0)
-    assert (kept.min(), kept.max()) == (values.min(), values.max())
-    np.testing.assert_array_equal(values[places.astype(int)], kept)
 
 
 def test_the_parameters_of_a_chart_are_the_worst_and_the_largest(seed):
