@@ -27,7 +27,7 @@ import scirocco as sc
 from scirocco.datasets import movielens100k
 from scirocco.models.factorisation import BPMF
 from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
-from scirocco.models.factorisation.precisions import WithPrecisions
+from scirocco.models.factorisation.method import WithPrecisions
 from scirocco.samplers import LeafScaledSGLD
 
 BATCH, NUM_FACTORS, STEP = 5_000, 20, 0.01

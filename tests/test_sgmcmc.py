@@ -13,7 +13,7 @@ from scirocco import sgmcmc
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError, SciroccoWarning
 from scirocco.run.loop import step_key
 from scirocco.sgmcmc import functions
-from scirocco.sgmcmc.names import snake_case
+from scirocco.sgmcmc.arguments import snake_case
 
 N, D = 40, 2
 NAMES = ("sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv")

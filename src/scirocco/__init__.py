@@ -10,6 +10,7 @@ from typing import Any
 from scirocco import (  # noqa: F401
     _interrupt,
     data,
+    diagnostics,
     diffusions,
     errors,
     estimators,
@@ -92,6 +93,7 @@ __all__ = [
     "combine",
     "data",
     "datasets",
+    "diagnostics",
     "diffusions",
     "empirical_fisher",
     "errors",

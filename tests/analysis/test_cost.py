@@ -8,8 +8,15 @@ import math
 import numpy as np
 import pytest
 
-from scirocco.analysis.bounds import ALPHA, sgld_bound, sgld_cv_bound
-from scirocco.analysis.cost import LangevinSettings, sgld_cv_cost, sgld_cv_settings, sgld_settings
+from scirocco.analysis.cost import (
+    ALPHA,
+    LangevinSettings,
+    sgld_bound,
+    sgld_cv_bound,
+    sgld_cv_cost,
+    sgld_cv_settings,
+    sgld_settings,
+)
 from scirocco.analysis.zv_theory import zv_reduction, zv_reduction_bound
 from scirocco.errors import InvalidTypeError, InvalidValueError
 

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import scirocco as sc
 from helpers import compiled
-from scirocco.analysis.predictive import log_predictive
+from scirocco.analysis.scores import log_predictive
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import Run
 

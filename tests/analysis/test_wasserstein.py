@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
 
-from scirocco.analysis.wasserstein import sliced_wasserstein, wasserstein
+from scirocco.analysis.distances import sliced_wasserstein, wasserstein
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 
@@ -65,7 +65,7 @@ def test_sliced_in_blocks_is_the_same(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(30, 3)), rng.normal(size=(20, 3))
     whole = sliced_wasserstein(x, y, num_projections=17)
-    module = importlib.import_module("scirocco.analysis.wasserstein")
+    module = importlib.import_module("scirocco.analysis.distances")
     monkeypatch.setattr(module, "_BLOCK_BYTES", 8 * 50 * 4)
     assert sliced_wasserstein(x, y, num_projections=17) == pytest.approx(whole, rel=1e-12)
     assert sliced_wasserstein(x, y, num_projections=17, seed=1) != pytest.approx(whole, rel=1e-12)

@@ -9,7 +9,7 @@ import pytest
 
 import scirocco as sc
 from scirocco.analysis.zero_variance import MOST_FEATURES, zero_variance
-from scirocco.analysis.zero_variance_errors import mcse
+from scirocco.diagnostics import mcse
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 PRECISION = np.array([[2.0, 0.8, 0.0], [0.8, 1.0, -0.3], [0.0, -0.3, 5.0]])

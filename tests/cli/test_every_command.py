@@ -53,7 +53,7 @@ def test_the_table_is_complete():
 def test_good_input(command, request, say, quick_compiler):
     if command in NUMBA:
         pytest.importorskip("numba", reason="needs numba (the extra `compiled`)")
-    if command == "report" and importlib.util.find_spec("scirocco.report.page") is None:
+    if command == "report" and importlib.util.find_spec("scirocco.report.writing") is None:
         pytest.skip("the report room is not there")
     place = request.getfixturevalue("fitted" if command in FITTED else "place")
     status, out, err = say(*words_of(command, COMMANDS[command][0], place))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import types
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +11,7 @@ import scirocco as sc
 from scirocco.combine.draws import read_shards
 from scirocco.combine.gaussian import consensus, gaussian_product
 from scirocco.combine.kdemc import kdemc
+from scirocco.combine.shards import Subposteriors
 from scirocco.combine.weierstrass import weierstrass
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
@@ -78,7 +77,7 @@ def test_transformed_runs_are_combined_on_the_real_line(method, runs):
 
 
 def test_an_object_with_runs_and_a_model(runs, tmp_path):
-    whole = types.SimpleNamespace(runs=runs, model=MODEL)
+    whole = Subposteriors(runs, MODEL, [1] * len(runs))
     shards = read_shards(whole)
     assert shards.num_chains == [2, 2, 2]
     assert shards.names == ["mean", "scale"]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scirocco.combine import components
 from scirocco.combine.gaussian import consensus
 from scirocco.combine.kdemc import kdemc
 from scirocco.combine.weierstrass import weierstrass
@@ -40,7 +39,7 @@ def walk(moves, seed, points=POINTS, number=10_000):
     """As many chains as draws: independent ones."""
     burnin = module._bandwidths(H, 15 if moves == "gibbs" else 60, True)
     rng = np.random.default_rng(seed)
-    return components.sample_components(points, burnin, H, number, num_chains=number, moves=moves, rng=rng)
+    return module.sample_components(points, burnin, H, number, num_chains=number, moves=moves, rng=rng)
 
 
 def assert_frequencies(indices, weights):
@@ -59,7 +58,7 @@ def test_components_have_their_weights(moves, seed):
 def test_the_same_law_by_other_ways_of_computing(changes, seed, monkeypatch):
     """Double precision; sums over stretches of two; a few chains at a time; all weights shifted."""
     for name, value in changes.items():
-        monkeypatch.setattr(components, name, value)
+        monkeypatch.setattr(module, name, value)
     assert_frequencies(walk("gibbs", seed).indices, exact_weights(POINTS, H)[0])
 
 

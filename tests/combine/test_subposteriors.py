@@ -22,8 +22,7 @@ from scirocco import cluster
 from scirocco.cluster.pickling import for_workers, opened
 from scirocco.cluster.rows import RowsOf
 from scirocco.combine.divide import subposteriors
-from scirocco.combine.fractions import fractionate
-from scirocco.combine.shards import deal
+from scirocco.combine.shards import deal, fractionate
 from scirocco.data.sources import MappedSource
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.store import open_stored
@@ -332,7 +331,7 @@ def test_a_store_refuses_another_configuration(tmp_path, change, message):
 
 def _begin(folder):
     from scirocco.combine.divide import _page
-    from scirocco.combine.shard_task import SHARDS
+    from scirocco.combine.shards import SHARDS
 
     options = {key: OPTIONS[key] for key in ("sampler", "estimator", "num_burnin")}
     options |= {"thin": 1, "num_chains": 1, "keep_gradients": False}
@@ -372,7 +371,7 @@ def test_a_damaged_or_missing_page_is_said_to_be_one(tmp_path):
 
 
 def test_a_worker_that_does_not_see_the_files_says_so(tmp_path):
-    from scirocco.combine.shard_task import Settings, Shard, draw
+    from scirocco.combine.shards import Settings, Shard, draw
 
     shard = Shard(None, 0, str(tmp_path / "elsewhere" / "shard-000"))
     with pytest.raises(sc.errors.StoreError, match=r"does not see .*elsewhere.*common file system"):

@@ -80,7 +80,7 @@ def main(arguments):
 
     run = check_draws(sc)
     print(f"scirocco {sc.__version__} samples with jax and numpy alone; without the others it says:")
-    check_message(run.summary, "arviz")
+    check_message(run.summary, "pandas")
     check_message(run.to_arviz, "arviz")
 
 

@@ -1,13 +1,18 @@
 """`.report()` of every model that has a run: it says what is judged, and charts what keeps its meaning."""
 
+import pathlib
+import re
+import types
+
 import numpy as np
 import pytest
 
 import scirocco as sc
-from report.reading import Page
+from report.reading import Page, made_run, noise
 from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis
-from scirocco.report.markup import number
+from scirocco.drawing.markup import number
+from scirocco.models.view import with_draws
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compiler"),
@@ -80,7 +85,7 @@ def test_components_of_a_mixture_are_in_one_order(seed):
 def test_a_factorisation_is_judged_by_its_predictions(seed):
     rng = np.random.default_rng(seed)
     users, items = rng.integers(0, 12, 300), rng.integers(0, 9, 300)
-    model = sc.models.BPMF(2, num_draws=25, batch_size=100)
+    model = sc.models.BPMF(2, num_samples=25, batch_size=100)
     model.fit(users, items, 3 + rng.normal(size=300), num_steps=100, progress=False)
     page = page_of(model)
     assert "may rotate" in page.sections["diagnosis"]
@@ -94,9 +99,52 @@ def test_a_factorisation_is_judged_by_its_predictions(seed):
 def test_a_network_is_judged_by_its_arrays(seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(80, 2)).astype(np.float32)
-    model = sc.models.BNN(hidden=3, estimator=sc.Full(), thin=2, num_draws=25, seed=seed)
+    model = sc.models.BNN(hidden=3, estimator=sc.Full(), thin=2, num_samples=25, seed=seed)
     page = page_of(model.fit(x, x[:, 0] > 0, num_steps=80, progress=False))
     assert "no order" in page.sections["diagnosis"]
     names = names_of(page)
     assert sum(name.startswith("size of ") for name in names) == 4
     assert sum(name.startswith("precision of ") for name in names) >= 2
+
+
+class Own:
+    """A model of a user's own, with sections of its own."""
+
+    def __init__(self, run):
+        self.run = run
+
+    def report_view(self, run=None, **options):
+        rows = [report.Section("own", "Own <section>", report.Html("<p>mine</p>"))]
+        rows.append(report.Section("options", "Options", repr(sorted(options))))
+
+        def sections(seen):
+            return [*rows, report.Section("seen", "Seen", f"{seen.names} & {seen.summary['mean'].round()}")]
+
+        judged = with_draws(self.run, {"level": self.run.draws["x"][:, :, 0]})
+        return report.View(self.run, "My model", judged=judged, about="By its level.", sections=sections)
+
+
+def test_a_model_of_a_users_own_has_sections_of_its_own(seed):
+    run = made_run({"x": noise(seed, 2, 60, 3) + 5.0}, scores=[(1, {"loss": 2.0}), (2, {"loss": 1.0})])
+    page = Page(report.html(Own(run), names=["a", "b"], diagnosis=GIVEN))
+    assert not page.problems
+    assert list(page.sections)[:5] == ["what", "diagnosis", "own", "options", "seen"]
+    assert list(page.sections)[-2:] == ["curves", "scores"]
+    assert "By its level." in page.sections["diagnosis"] and "mine" in page.sections["own"]
+    assert "['names']" in page.sections["options"]  # what was not given is not handed on
+    assert "['level'] & [5.]" in page.sections["seen"]
+    assert names_of(page) == ["level"]
+
+
+def test_a_class_that_only_has_a_run_is_reported_by_it(seed):
+    own = types.SimpleNamespace(run_=made_run({"x": noise(seed, 2, 60)}))
+    page = Page(report.html(own, diagnosis=GIVEN))
+    assert names_of(page) == ["x"] and not page.problems
+
+
+def test_reports_import_no_model():
+    """They ask the object: a new model changes nothing here."""
+    folder = pathlib.Path(report.__file__).parent
+    text = "".join(path.read_text() for path in folder.glob("*.py"))
+    assert set(re.findall(r"scirocco\.models[.\w]*", text)) == {"scirocco.models.view"}
+    assert not any(name in text for name in sc.models.KINDS)

@@ -271,21 +271,6 @@ def test_ranks_of_equal_draws_are_shared(seed):
     np.testing.assert_allclose(apart, [[20, 20, 0, 0], [0, 0, 20, 20]])
 
 
-def test_a_thinned_trace_keeps_every_extreme(seed):
-    values = noise(seed, 10_007)
-    places, kept = columns.envelope(values, 150)
-    assert len(kept) == 300 and np.all(np.diff(places) >= 0)
-    assert (kept.min(), kept.max()) == (values.min(), values.max())
-    np.testing.assert_array_equal(values[places.astype(int)], kept)
-
-
-def test_autocorrelation_is_that_of_the_definition(seed):
-    values = noise(seed, 2, 30)
-    centred = values - values.mean(axis=1, keepdims=True)
-    expected = [[np.sum(c[: 30 - lag] * c[lag:]) / np.sum(c * c) for lag in range(5)] for c in centred]
-    np.testing.assert_allclose(columns.autocorrelation(values, 5), expected, atol=1e-12)
-
-
 def test_the_parameters_of_a_chart_are_the_worst_and_the_largest(seed):
     values = noise(seed, 3, 100, 12)
     values[0, :, 4] += 30.0  # chains disagree

@@ -7,9 +7,9 @@ import scirocco as sc
 from fitted_topics import model_of
 from report.reading import Page
 from scirocco import report
+from scirocco.drawing.markup import number
 from scirocco.errors import InvalidValueError
-from scirocco.report.markup import number
-from scirocco.report.topic_map import embed
+from scirocco.models.lda.view import embed
 
 WORDS = ("<b>sun", "moon", "star", "sea", "wave", "salt")
 FIRST = ["what", "diagnosis", "topic-browser", "map", "prevalence", "perplexity", "certainty"]

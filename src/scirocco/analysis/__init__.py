@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from scirocco.analysis.bounds import sgld_bound, sgld_cv_bound
-from scirocco.analysis.cost import LangevinSettings, sgld_cv_cost, sgld_cv_settings, sgld_settings
+from scirocco.analysis.cost import (
+    LangevinSettings,
+    sgld_bound,
+    sgld_cv_bound,
+    sgld_cv_cost,
+    sgld_cv_settings,
+    sgld_settings,
+)
 from scirocco.analysis.diagnosis import Diagnosis, Finding, diagnose
-from scirocco.analysis.distances import ks_dirichlet
+from scirocco.analysis.distances import ks_dirichlet, sliced_wasserstein, wasserstein
 from scirocco.analysis.neighbours import kl_knn
-from scirocco.analysis.predictive import LogPredictive, log_predictive
-from scirocco.analysis.scores import Bin, Calibration, accuracy, brier, calibration, log_loss, perplexity
+from scirocco.analysis.scores import (
+    Bin,
+    Calibration,
+    LogPredictive,
+    accuracy,
+    brier,
+    calibration,
+    log_loss,
+    log_predictive,
+    perplexity,
+)
 from scirocco.analysis.stein import Stein, ksd
 from scirocco.analysis.tuning import tune
-from scirocco.analysis.wasserstein import sliced_wasserstein, wasserstein
 from scirocco.analysis.zero_variance import ZeroVariance, zero_variance
 from scirocco.analysis.zv_theory import Reduction, zv_reduction, zv_reduction_bound
 from scirocco.run.tuning import Trial, Tuning

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from scirocco import _checks
 from scirocco._extras import require
@@ -16,7 +17,7 @@ _MANY_REPEATED = 0.1
 _FLAT = 1e-10  # of a correlation matrix: an eigenvalue below this is none
 
 
-def kl_knn(a: Any, b: Any, *, k: int = 1, standardise: bool = True) -> float:
+def kl_knn(a: npt.ArrayLike, b: npt.ArrayLike, *, k: int = 1, standardise: bool = True) -> float:
     r"""Kullback-Leibler divergence KL(law of a ‖ law of b) from two samples, by nearest neighbours.
 
     .. math:: \frac{d}{n} \sum_i \log \frac{ν_k(i)}{ρ_k(i)} + \log \frac{m}{n - 1}
@@ -121,7 +122,7 @@ def _to_unit_covariance(x: Array, y: Array) -> tuple[Array, Array]:
     return (x - middle) / scale @ to_unit, (y - middle) / scale @ to_unit
 
 
-def _points(values: Any, name: str) -> Array:
+def _points(values: npt.ArrayLike, name: str) -> Array:
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:

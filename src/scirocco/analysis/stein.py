@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from scirocco import _checks
 from scirocco._stein import KERNELS, stein_kernel
@@ -31,8 +32,8 @@ class Stein(NamedTuple):
 
 
 def ksd(
-    draws: Any,
-    gradients: Any,
+    draws: npt.ArrayLike,
+    gradients: npt.ArrayLike,
     *,
     kernel: str = "imq",
     scale: float | None = None,
@@ -124,7 +125,7 @@ def _median_distance(x: Array) -> float:
     return math.sqrt(found) if found > 0 else 1.0
 
 
-def _pairs(draws: Any, gradients: Any) -> tuple[Array, Array]:
+def _pairs(draws: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[Array, Array]:
     try:
         x, s = np.asarray(draws, np.float64), np.asarray(gradients, np.float64)
     except (TypeError, ValueError) as error:

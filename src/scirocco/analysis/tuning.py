@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
-from scirocco import _checks
-from scirocco.analysis.tuning_on_cluster import tune_on
+from scirocco import _checks, _tree
+from scirocco.cluster import connected, run_tasks
+from scirocco.cluster.pickling import for_workers, opened
 from scirocco.data import as_source
+from scirocco.data.arrays import RowSource
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratified, Weighted
+from scirocco.estimators.base import Prepared
 from scirocco.model import Model
-from scirocco.run import setup
+from scirocco.run import family, setup
 from scirocco.run.loop import Start
 from scirocco.run.sampling import default_estimator
-from scirocco.run.tuning import METHODS, METRICS, NUM_STEPS, WIDTH, Arena, Tuning, check_over, tune_prepared
+from scirocco.run.tuning import (
+    METHODS,
+    METRICS,
+    NUM_STEPS,
+    WIDTH,
+    Arena,
+    Trial,
+    Tuning,
+    check_over,
+    tune_prepared,
+)
 from scirocco.samplers import SGLD, Sampler
 from scirocco.samplers.base import is_open
-from scirocco.types import Data, Params
+from scirocco.types import Data, Key, Params
 
 _WITHOUT_ROWS = (ControlVariates, Minibatch, Stratified, Weighted)
 """Estimators whose memory does not depend on the order of the rows: it serves every batch size."""
+_LONGER = "longer"
+"""Times as many steps for a part of the grid, so that all settings look at as many rows."""
 
 
 def tune(
@@ -109,7 +127,7 @@ def tune(
             "seconds": seconds,
             "seed": seed,
         }
-        return tune_on(client, tune, model, source, params, over, shared)
+        return _tune_on(client, model, source, params, over, shared)
     sampler = SGLD() if sampler is None else sampler
     estimator = default_estimator(model, source) if estimator is None else estimator
     sizes = over.pop("batch_size", None)
@@ -143,13 +161,13 @@ def tune(
 
 def _arena(
     model: Model,
-    source: Any,
+    source: RowSource,
     params: Params,
     sampler: Sampler,
     estimator: Estimator,
-    prepared: Any,
+    prepared: Prepared,
     seed: int,
-    key: Any,
+    key: Key,
 ) -> Arena:
     """The same problem with batches of another size."""
     problem = setup.compose(model, source, sampler, estimator, seed)
@@ -159,14 +177,14 @@ def _arena(
     return Arena(model, problem.parts, problem.table, start, {"batch_size": estimator.batch_size})  # type: ignore[attr-defined]
 
 
-def _with_size(estimator: Estimator, size: Any) -> Estimator:
+def _with_size(estimator: Estimator, size: int) -> Estimator:
     if not hasattr(estimator, "batch_size"):
         raise InvalidValueError(f"{type(estimator).__name__} has no batch size to try.")
     size = _checks.positive_int(size, "batch_size")
     return dataclasses.replace(estimator, batch_size=size)  # type: ignore[type-var]
 
 
-def _check(model: Any, preconditioner: Any, method: Any, seconds: Any) -> None:
+def _check(model: object, preconditioner: str | None, method: str, seconds: float | None) -> None:
     if not isinstance(model, Model):
         if getattr(model, "drive", "") == "counts":
             raise InvalidTypeError(
@@ -181,3 +199,70 @@ def _check(model: Any, preconditioner: Any, method: Any, seconds: Any) -> None:
         )
     if seconds is not None:
         _checks.positive(seconds, "seconds")
+
+
+# -- a grid of settings, shared out among the workers of a Dask cluster ----------------------------------------
+
+
+def _tune_on(
+    client: Any,
+    model: Model,
+    source: RowSource,
+    params: Params,
+    over: Mapping[str, Sequence[Any]],
+    shared: dict[str, Any],
+) -> Tuning:
+    """`tune`, with the longest entry of `over` cut into a part for each worker."""
+    name = max(over, key=lambda n: len(over[n]), default=None)
+    if name is None or len(over[name]) < 2:
+        raise InvalidValueError(
+            "there is nothing to share out among workers: `over` names no setting with several values. Step sizes are "
+            "tried side by side in one program: leave `client` out."
+        )
+    on_host = _tree.on_host(params)
+    with connected(client, "sc.analysis.tune") as link, family.folder_for(None) as folder:
+        rows = for_workers([source], folder)[0]
+        parts = _cut(list(over[name]), len(link.nthreads()))
+        jobs = [dict(over) | {name: part} for part in parts]
+        if name == "batch_size":  # in a race the largest batch makes `num_steps` steps, and smaller ones more
+            jobs = [
+                job | {_LONGER: max(over[name]) / max(part)} for job, part in zip(jobs, parts, strict=True)
+            ]
+        names = [f"the race of {name}={part}" for part in parts]
+        double = family.double_precision()
+        task = partial(_race, model=model, rows=rows, params=on_host, shared=shared, double=double)
+        return _best_of(run_tasks(task, jobs, client=link, names=names))
+
+
+def _race(
+    over: dict[str, list[Any]],
+    tell: Callable[[int], None],
+    *,
+    model: Model,
+    rows: Any,
+    params: Params,
+    shared: dict[str, Any],
+    double: bool,
+) -> Tuning:
+    """The race of one part, on a worker; between rounds it looks whether it is still wanted."""
+    family.check_precision(double)
+    steps = round(shared["num_steps"] * over.pop(_LONGER, 1.0))
+    return tune(model, opened(rows), params, over=over, **shared | {"num_steps": steps})
+
+
+def _cut(values: list[Any], num_parts: int) -> list[list[Any]]:
+    """Parts that differ by at most one value."""
+    return [list(part) for part in np.array_split(np.array(values, object), min(num_parts, len(values)))]
+
+
+def _best_of(races: list[Tuning]) -> Tuning:
+    """The race with the best winner, with the trials of all of them."""
+    best = min(races, key=lambda found: _last(found.best))
+    trials = [best.best, *(t for found in races for t in found.trials if t is not best.best)]
+    trials[1:] = sorted(trials[1:], key=lambda t: (-t.rounds, _last(t)))
+    return dataclasses.replace(best, trials=trials, seconds=max(found.seconds for found in races))
+
+
+def _last(trial: Trial) -> float:
+    value = trial.ksd[-1] if trial.ksd else math.inf
+    return value if math.isfinite(value) else math.inf

@@ -9,10 +9,21 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
-from scirocco.analysis.zero_variance_draws import Array, Function, Source, source_of
-from scirocco.analysis.zero_variance_errors import Average
-from scirocco.analysis.zero_variance_fit import Sums, features, fit, num_features, uncentred
+from scirocco.analysis.zero_variance_fit import (
+    Array,
+    Function,
+    Source,
+    Sums,
+    features,
+    fit,
+    num_features,
+    source_of,
+    uncentred,
+)
+from scirocco.diagnostics import mcse
 from scirocco.errors import InvalidValueError
+from scirocco.model import Posterior
+from scirocco.run import Run
 from scirocco.types import Params, PyTree
 
 _FOLDS = 5
@@ -20,6 +31,7 @@ _BLOCK_NUMBERS, _BLOCK_ROWS = 1 << 21, 4_096
 MOST_FEATURES = 2_000
 """The largest regression: a dozen matrices of 32 MB."""
 _SHOWN = 8
+_STRETCHES = 1_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,11 +85,11 @@ class ZeroVariance:
 
 
 def zero_variance(
-    run: Any,
+    run: Run | tuple[PyTree, PyTree],
     g: Callable[[Params], PyTree] | None = None,
     *,
     degree: int = 1,
-    model: Any = None,
+    model: Posterior | None = None,
     ridge: float | None = None,
     block: int | None = None,
 ) -> ZeroVariance:
@@ -128,9 +140,8 @@ def zero_variance(
     Notes
     -----
     Every fifth of the draws gets coefficients from the other four fifths. So `value` has no bias from fitted
-    coefficients, and `standard_error` (ArviZ's, which respects autocorrelation, from means of stretches of the chains)
-    is honest also with many features: a useless feature can make it a little larger, never smaller. Errors speak of
-    Monte Carlo noise only.
+    coefficients, and `standard_error` (`sc.diagnostics.mcse` of means of stretches of the chains) is honest also with
+    many features: a useless feature can make it a little larger, never smaller. Errors speak of Monte Carlo noise only.
 
     Two passes over the draws, O(draws · features²) time; memory grows with features², not with draws.
 
@@ -246,3 +257,29 @@ class _Reader:
             plain.add(part, g)
             value.add(part, g + z @ outside[fold])
         return plain, value
+
+
+class Average:
+    """The mean of a chain's values, and those of at most 1,000 stretches of it, from which its error follows."""
+
+    def __init__(self, num_chains: int, num_draws: int, size: int):
+        self._length = -(-num_draws // _STRETCHES)
+        self._count = num_draws
+        self._sums = np.zeros((num_chains, -(-num_draws // self._length), size))
+
+    def add(self, part: slice, values: Array) -> None:
+        """Rows (chain·draw, output) of these draws."""
+        values = values.reshape(len(self._sums), -1, values.shape[1])
+        stretch = np.arange(part.start, part.stop) // self._length
+        starts = np.flatnonzero(np.diff(stretch, prepend=-1))
+        self._sums[:, stretch[starts]] += np.add.reduceat(values, starts, axis=1)
+
+    @property
+    def mean(self) -> Array:
+        """Over all draws of all chains."""
+        return np.asarray(self._sums.sum(axis=(0, 1)) / (len(self._sums) * self._count))
+
+    @property
+    def error(self) -> Array:
+        """Of the mean; a last stretch that is shorter is left out."""
+        return mcse(self._sums[:, : self._count // self._length] / self._length)

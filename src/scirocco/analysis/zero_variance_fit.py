@@ -1,19 +1,253 @@
-"""Least squares on Stein features from moments: for each fold what the draws outside it say, with a ridge."""
+"""What zero-variance estimates read (draws, gradients, a function of the draws) and the regression that they fit."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from scirocco import _tree
+from scirocco.diagnostics.columns import label
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model import Posterior
+from scirocco.run import Run
+from scirocco.types import Params, PyTree
+
 Array = np.ndarray[Any, np.dtype[Any]]
+_FEWEST = 10
 
 RIDGES = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _FLOOR = (
     1e-10  # smaller eigenvalues are rounding: of features that are sums of others float32 leaves about 1e-14
 )
 _AS_GOOD, _ROUNDING = 1.01, 1e-10
+
+
+class Source(NamedTuple):
+    """Draws and gradients, leaves (chain, draw, ...), in memory or on the disk."""
+
+    draws: PyTree
+    gradients: PyTree
+    unconstrain: Callable[[Params], Params] | None
+    """From a draw to its position; None: they are the same."""
+    temperature: float = 1.0
+
+    @property
+    def num_chains(self) -> int:
+        """Chains."""
+        return int(jax.tree.leaves(self.draws)[0].shape[0])
+
+    @property
+    def num_draws(self) -> int:
+        """Draws of each chain."""
+        return int(jax.tree.leaves(self.draws)[0].shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """Length of a gradient."""
+        return _tree.size(jax.tree.map(lambda leaf: one(leaf), self.gradients))
+
+    def read(self, part: slice) -> tuple[PyTree, Array]:
+        """These draws of all chains: leaves (chain·draw, ...), and the gradients as a matrix."""
+        draws = jax.tree.map(lambda leaf: _rows(leaf, part), self.draws)
+        gradients = flat(jax.tree.map(lambda leaf: _rows(leaf, part), self.gradients))
+        return draws, gradients / self.temperature
+
+    def positions(self, draws: PyTree) -> Array:
+        """The positions of such draws, as a matrix."""
+        if self.unconstrain is None:
+            return flat(draws)
+        found = flat(_many(self.unconstrain, draws))
+        if not np.isfinite(found).all():
+            raise InvalidValueError(
+                "`model` has transforms whose domain the draws are not in: pass the run's own model."
+            )
+        return found
+
+    def refuse_infinite(self, values: Array, part: slice, what: str) -> None:
+        """Say which draw is the first that is not finite."""
+        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(bad):
+            chain, draw = divmod(int(bad[0]), part.stop - part.start)
+            raise InvalidValueError(
+                f"{what} must be finite; at chain {chain}, draw {part.start + draw} (from 0) one is not."
+            )
+
+
+def one(leaf: Array) -> jax.ShapeDtypeStruct:
+    """The shape of one draw."""
+    return jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype)
+
+
+def _rows(leaf: Array, part: slice) -> Array:
+    values = np.asarray(leaf[:, part])
+    return values.reshape(-1, *values.shape[2:])
+
+
+def flat(tree: PyTree) -> Array:
+    """Leaves (row, ...) as a matrix of float64."""
+    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
+
+
+@partial(jax.jit, static_argnums=0)
+def _many(function: Callable[[PyTree], PyTree], draws: PyTree) -> PyTree:
+    """For each row; JAX keeps the program for each function and shape."""
+    return jax.vmap(function)(draws)
+
+
+# -- what is given -------------------------------------------------------------------------------------------
+
+
+def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | None) -> Source:
+    """The draws and gradients of a run, or of a pair; refuses what has none."""
+    if model is not None and not isinstance(model, Posterior):
+        raise InvalidTypeError(f"`model` must be the sc.Model of the run, got {model!r}.")
+    if isinstance(run, tuple) and not hasattr(run, "_fields") and len(run) == 2:
+        source = Source(*run, None if model is None else model.unconstrain)
+    elif isinstance(run, Run):
+        _refuse_bare(run)
+        source = Source(
+            run.draws, run.gradients, _unconstrain(run, model) if degree == 2 else None, _temperature(run)
+        )
+    else:
+        raise InvalidTypeError(
+            f"zero_variance needs a run, or a pair (draws, gradients); got {type(run).__name__}."
+        )
+    _check_shapes(source)
+    if source.num_draws < _FEWEST:
+        raise InvalidValueError(
+            f"zero_variance needs at least {_FEWEST} draws a chain, got {source.num_draws} (leaves are (chain, draw, "
+            "...))."
+        )
+    return source
+
+
+def _temperature(run: Run) -> float:
+    """T of a run that targets posterior^(1/T): its log density has gradients 1/T times the posterior's."""
+    sampler = run.configuration["sampler"]
+    inner = sampler.get("inner") or sampler
+    temperature = inner.get("temperature", 1.0)
+    if not temperature:
+        raise InvalidValueError("zero_variance needs draws of a law: at temperature 0 there is none.")
+    return float(temperature)
+
+
+def _refuse_bare(run: Run) -> None:
+    if run.draws is None or not run.num_draws:
+        raise InvalidValueError(
+            "the run holds no draws: zero_variance needs them and their gradients. Sample with keep_draws=True and "
+            "keep_gradients=True."
+        )
+    if run.gradients is not None:
+        return
+    written = str(run.configuration.get("model", ""))
+    if written.startswith("CountModel") or isinstance(run.configuration.get("sampler"), str):
+        kind = written.partition("(")[0] or "this model"
+        raise InvalidValueError(
+            f"zero_variance needs gradients of a log density, and {kind} has none: it works with runs of sc.Model."
+        )
+    raise InvalidValueError(
+        "the run holds no gradients, which zero_variance is made of. Sample again with sc.sample(..., "
+        "keep_gradients=True)."
+    )
+
+
+def _unconstrain(run: Run, model: Posterior | None) -> Callable[[Params], Params]:
+    """Where a position is not the draw itself, only the model knows the way back."""
+    if model is None and run.origin is not None:
+        model = run.origin.model
+    if model is None and run.configuration.get("transformed") is False:
+        return lambda draw: draw
+    if model is None:
+        raise InvalidValueError(
+            "degree 2 needs the positions on the real line, and the model of this run transforms its parameters: pass "
+            "model=..., the model of the run, or use degree=1."
+        )
+    unconstrain: Callable[[Params], Params] = model.unconstrain
+    return unconstrain
+
+
+def _check_shapes(source: Source) -> None:
+    for tree, name in ((source.draws, "draws"), (source.gradients, "gradients")):
+        leaves = jax.tree.leaves(tree)
+        if not leaves or any(len(getattr(leaf, "shape", ())) < 2 for leaf in leaves):
+            raise InvalidValueError(f"`{name}` must be arrays (chain, draw, ...), or a tree of such.")
+    shapes = {tuple(leaf.shape[:2]) for leaf in jax.tree.leaves((source.draws, source.gradients))}
+    if len(shapes) > 1:
+        raise InvalidValueError(
+            f"draws and gradients must have the same chains and draws, got leaves that begin with {sorted(shapes)}."
+        )
+
+
+# -- the function --------------------------------------------------------------------------------------------
+
+
+class Function:
+    """g for many draws, as a matrix, and the way back to g's own structure."""
+
+    def __init__(self, g: Callable[[Params], PyTree] | None, draws: PyTree):
+        draw = jax.tree.map(one, draws)
+        self._g = g if g is None else _hashable(g)
+        self._spec = draw if self._g is None else _shape_of(self._g, draw)
+        self.size = _tree.size(self._spec)
+
+    def __call__(self, draws: PyTree) -> Array:
+        """(row, output)."""
+        return flat(draws if self._g is None else _many(self._g, draws))
+
+    def build(self, values: Array) -> PyTree:
+        """A value for each output, in g's structure; single numbers as numbers."""
+        leaves, start = [], 0
+        for leaf in jax.tree.leaves(self._spec):
+            stop = start + int(np.prod(leaf.shape))
+            part = values[start:stop].reshape(leaf.shape)
+            leaves.append(part if part.ndim else float(part))
+            start = stop
+        return jax.tree.unflatten(jax.tree.structure(self._spec), leaves)
+
+    def labels(self) -> Iterator[str]:
+        """A name for each output."""
+        names = _tree.leaf_names(self._spec)
+        for name, leaf in zip(names, jax.tree.leaves(self._spec), strict=True):
+            name = "g" if self._g is not None and name == "params" else name
+            yield from (label(name, leaf.shape, place) for place in range(math.prod(leaf.shape)))
+
+
+def _hashable(g: Callable[[Params], PyTree]) -> Callable[[Params], PyTree]:
+    if not callable(g):
+        raise InvalidTypeError(f"`g` must be a function of one draw of the parameters, or None, got {g!r}.")
+    try:
+        hash(g)
+    except TypeError:
+        return lambda params: g(params)
+    return g
+
+
+def _shape_of(g: Callable[[Params], PyTree], draw: PyTree) -> PyTree:
+    try:
+        spec = jax.eval_shape(g, draw)
+    except Exception as error:  # whatever the user's function raises
+        reason = str(error).strip().partition("\n")[0][:200].rstrip(".")
+        raise InvalidValueError(
+            f"`g` cannot be traced with the parameters of ONE draw ({type(error).__name__}: {reason}). It must be "
+            "written with jax.numpy, without `if` or float() on the parameters."
+        ) from error
+    leaves = jax.tree.leaves(spec)
+    if not _tree.size(spec) or any(
+        leaf.dtype.kind not in "fiub" and leaf.dtype.name != "bfloat16" for leaf in leaves
+    ):
+        kinds = ", ".join(f"{leaf.dtype} {leaf.shape}" for leaf in leaves) or "nothing"
+        raise InvalidValueError(f"`g` must return real numbers (a scalar, an array or a tree), got {kinds}.")
+    return spec
+
+
+# -- the regression: least squares on Stein features, for each fold from the draws outside it, with a ridge -------
 
 
 def num_features(dimension: int, degree: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -23,7 +24,9 @@ class Reduction(NamedTuple):
     """R / (1 + λ_max(V⁻¹V_ξ)) ≤ R̂; equal where the noise has the shape of V."""
 
 
-def zv_reduction(gradient_covariance: Any, noise_covariance: Any, covariance: Any) -> Reduction:
+def zv_reduction(
+    gradient_covariance: npt.ArrayLike, noise_covariance: npt.ArrayLike, covariance: npt.ArrayLike
+) -> Reduction:
     r"""Variance of g(θ) that degree-1 zero-variance control variates remove, with exact and with noisy gradients.
 
     With z the gradient (or half of it: the factor cancels) and a = -Var(z)⁻¹ Cov(z, g), Var(g + aᵀz) is
@@ -107,7 +110,7 @@ def zv_reduction_bound(reduction: float, noise: float, row_gradient: float, num_
     return float(reduction / (1.0 + noise / (row_gradient * (rows + 1))))
 
 
-def _matrix(values: Any, name: str, dimension: int) -> Array:
+def _matrix(values: npt.ArrayLike, name: str, dimension: int) -> Array:
     found = _numbers(values, name)
     if found.ndim == 0:
         found = found.reshape(1, 1)
@@ -121,7 +124,7 @@ def _matrix(values: Any, name: str, dimension: int) -> Array:
     return found
 
 
-def _numbers(values: Any, name: str) -> Array:
+def _numbers(values: npt.ArrayLike, name: str) -> Array:
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:

@@ -1,23 +1,110 @@
-"""What a NumPyro model looks like: its plate over the data, its latent sites, and their transforms."""
+"""A NumPyro model run on some rows, its trace read: the plate over the data, latent sites, and their transforms."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from scirocco import transforms as _transforms
 from scirocco._extras import require
-from scirocco.bridges._numpyro_trace import PURPOSE, Reader, Site, Trace, frame_of, sample_sites
 from scirocco.data import ArraySource
 from scirocco.errors import InvalidValueError
 from scirocco.transforms import Transform
-from scirocco.types import Key, Params, Rows
+from scirocco.types import Array, Key, Params, Rows
 
+PURPOSE = "sc.from_numpyro"
+Site = Mapping[str, Any]
+Trace = Mapping[str, Site]
 _START_RADIUS = 0.1
 Bounds = tuple[Any, Any]
+Strategy = Callable[[Site], Any]
+"""How NumPyro chooses the value that a latent site starts with."""
+T = TypeVar("T")
+
+
+class Reader:
+    """The user's model with its fixed arguments, to be run on any number of rows."""
+
+    def __init__(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seed: int):
+        self.handlers = require("numpyro.handlers", PURPOSE)
+        self.model, self.args, self.kwargs, self.seed = model, args, kwargs, seed
+        self.plates: frozenset[str] = frozenset()
+        """The plates over the data, once they are known."""
+
+    def arguments(self, rows: Rows) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments of the model for these rows."""
+        if isinstance(rows, Mapping):
+            return self.args, {**self.kwargs, **rows}
+        return self.args + (tuple(rows) if isinstance(rows, (tuple, list)) else (rows,)), self.kwargs
+
+    def whole(
+        self, value_of: Callable[[Any], Any] = lambda site: None, key: Key | None = None
+    ) -> Callable[..., Any]:
+        """The model with every plate at full size (no subsampling, hence no scale) and latents from `value_of`."""
+
+        def substitute(site: Site) -> Any:
+            return jnp.arange(site["args"][0]) if site["type"] == "plate" else value_of(site)
+
+        seeded = self.handlers.seed(self.model, self.seed if key is None else key)
+        return self.handlers.substitute(seeded, substitute_fn=substitute)
+
+    def trace(self, rows: Rows, value_of: Callable[[Any], Any], key: Key | None = None) -> Trace:
+        """All sites of the model, run on these rows."""
+        args, kwargs = self.arguments(rows)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "subsample_size does not match")
+            return self.handlers.trace(self.whole(value_of, key)).get_trace(*args, **kwargs)
+
+    def trace_at(self, rows: Rows, params: Params) -> Trace:
+        """The same with the latents' values given."""
+        return self.trace(rows, lambda site: params.get(site["name"]) if site["type"] == "sample" else None)
+
+    def rowwise(self, params: Params, rows: Rows) -> Array:
+        """Log likelihood of each row: the sites in the plate over the data, summed over everything but the rows."""
+        total = jnp.zeros(jax.tree.leaves(rows)[0].shape[0])
+        for site in sample_sites(self.trace_at(rows, params)):
+            frame = frame_of(site, self.plates)
+            if frame is not None:
+                values = jnp.moveaxis(_log_prob(site), frame.dim, 0)
+                total = total + values.reshape(values.shape[0], -1).sum(axis=1)
+        return total
+
+    def outside(self, params: Params, rows: Rows) -> Array:
+        """Log density of everything outside that plate: the prior, provided that it does not depend on the rows."""
+        sites = sample_sites(self.trace_at(rows, params))
+        terms = [jnp.sum(_log_prob(site)) for site in sites if frame_of(site, self.plates) is None]
+        return sum(terms, jnp.zeros(()))
+
+    def joint(self, params: Params, rows: Rows) -> Array:
+        """NumPyro's own log density of everything."""
+        args, kwargs = self.arguments(rows)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "subsample_size does not match")
+            return require("numpyro.infer.util", PURPOSE).log_density(self.whole(), args, kwargs, params)[0]
+
+
+def sample_sites(trace: Trace) -> list[Site]:
+    """Latent and observed sites, without plates and deterministic ones."""
+    return [site for site in trace.values() if site["type"] == "sample"]
+
+
+def frame_of(site: Site, plates: frozenset[str]) -> Any:
+    """The site's place in a plate over the data, or None."""
+    return next((frame for frame in site["cond_indep_stack"] if frame.name in plates), None)
+
+
+def _log_prob(site: Site) -> Array:
+    value = site["fn"].log_prob(site["value"])
+    return value if site["scale"] is None else site["scale"] * value
+
+
+# -- latent sites and their transforms -----------------------------------------------------------------------
 
 
 class Look(NamedTuple):
@@ -32,7 +119,7 @@ class Look(NamedTuple):
 
 
 def find_latents(
-    reader: Reader, source: ArraySource, plate: str | None, init_strategy: Any
+    reader: Reader, source: ArraySource, plate: str | None, init_strategy: Strategy | None
 ) -> tuple[Params, dict[str, Transform | None]]:
     """Tell the reader its plates; start values and transforms by name. Refuses what cannot be sampled."""
     infer = require("numpyro.infer", PURPOSE)
@@ -49,14 +136,20 @@ def find_latents(
     return look.starts[0], {site["name"]: _transform(site, *look.bounds) for site in latents}
 
 
-def _try(function: Any, reader: Reader, source: ArraySource, count: int, strategy: Any) -> Any:
+def _try(
+    function: Callable[[Reader, Rows, Strategy], T],
+    reader: Reader,
+    source: ArraySource,
+    count: int,
+    strategy: Strategy,
+) -> T:
     try:
         return function(reader, source.read(0, count), strategy)
     except Exception as error:
         raise failure(f"it was given {count} of the {source.num_rows} rows", error) from error
 
 
-def _look(reader: Reader, rows: Rows, strategy: Any) -> Look:
+def _look(reader: Reader, rows: Rows, strategy: Strategy) -> Look:
     """One compiled run for two keys: op by op it would take many times as long."""
     seen: list[Trace] = []
 
@@ -71,7 +164,7 @@ def _look(reader: Reader, rows: Rows, strategy: Any) -> Look:
     return Look(seen[0], list(starts), list(bounds))
 
 
-def _sizes_only(reader: Reader, rows: Rows, strategy: Any) -> dict[str, int]:
+def _sizes_only(reader: Reader, rows: Rows, strategy: Strategy) -> dict[str, int]:
     """The sizes of all plates when the model is given these rows; nothing is computed."""
     sizes: dict[str, int] = {}
     key = jax.random.key(reader.seed)
@@ -189,11 +282,11 @@ def _transform(site: Site, bounds: dict[str, Bounds], others: dict[str, Bounds])
     return _transforms.Bounded(low, high)
 
 
-def _bound(name: str, value: Any, again: Any) -> float | None:
+def _bound(name: str, value: npt.ArrayLike | None, again: npt.ArrayLike | None) -> float | None:
     """One number for all elements, which must not depend on other sites (it was computed for two values of them)."""
     if value is None:
         return None
-    if not np.array_equal(value, again):
+    if again is None or not np.array_equal(value, again):
         raise InvalidValueError(
             f"the support of site `{name}` depends on another site. Sample a variable with fixed bounds and rescale it "
             "in the model."

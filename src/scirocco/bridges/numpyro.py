@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.bridges._numpyro_sites import failure, find_latents
-from scirocco.bridges._numpyro_trace import PURPOSE, Reader
+from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_latents
 from scirocco.data import ArraySource, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
@@ -42,7 +41,7 @@ def from_numpyro(
     *model_args: Any,
     data: Data,
     plate: str | None = None,
-    init_strategy: Any = None,
+    init_strategy: Callable[..., Any] | None = None,
     seed: int = 0,
     **model_kwargs: Any,
 ) -> NumpyroProblem:

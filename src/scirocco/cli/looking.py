@@ -149,9 +149,9 @@ def _judged(run: Any) -> Any:
     """A model with a loop of its own is judged by numbers that keep their meaning when its parts change places."""
     if not isinstance(run.configuration["sampler"], str):
         return run
-    from scirocco.report.subjects import subject_of
+    from scirocco.report.subjects import view_of
 
-    return subject_of(run).judged
+    return view_of(run).to_judge
 
 
 def _diagnosis_as_json(found: Any, path: Path) -> dict[str, Any]:

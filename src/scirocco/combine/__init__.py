@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scirocco.combine.divide import subposteriors
+from scirocco.combine.draws import Combined
 from scirocco.combine.gaussian import consensus, gaussian_product
 from scirocco.combine.kdemc import kdemc
-from scirocco.combine.result import Combined
-from scirocco.combine.shard_result import Subposteriors, load
+from scirocco.combine.shards import Subposteriors, load
 from scirocco.combine.weierstrass import weierstrass
 
 __all__ = [

@@ -13,10 +13,7 @@ from scirocco import _checks, _tree
 from scirocco._random import SeedPurpose
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers
-from scirocco.combine.fractions import fractionate
-from scirocco.combine.shard_result import Subposteriors, open_run
-from scirocco.combine.shard_task import Settings, Shard, draw
-from scirocco.combine.shards import Dealt, deal
+from scirocco.combine.shards import Dealt, Settings, Shard, Subposteriors, deal, draw, fractionate, open_run
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior

@@ -1,18 +1,23 @@
-"""The draws of all subposteriors as matrices on the real line, and the way back to the user's parameters."""
+"""Draws of subposteriors as matrices on the real line, the way back to parameters, and what combining returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
-from scirocco import _tree
+from scirocco import _checks, _tree
+from scirocco.combine.shards import Subposteriors
+from scirocco.diagnostics.columns import label
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model import Model
+from scirocco.model import Model, Posterior
 from scirocco.run import Run
 from scirocco.types import Params, PyTree
 
@@ -45,7 +50,7 @@ class Shards(NamedTuple):
         return [part[np.arange(num_draws) * len(part) // num_draws] for part in self.points]
 
 
-def read_shards(subposteriors: Any, model: Any = None) -> Shards:
+def read_shards(subposteriors: Subposteriors | Iterable[PyTree], model: Posterior | None = None) -> Shards:
     """The draws of `sc.combine.subposteriors`, of runs or of trees; refuses what cannot be combined."""
     items, model = _items(subposteriors, model)
     chains = [item.num_chains if isinstance(item, Run) else 1 for item in items]
@@ -63,9 +68,12 @@ def read_shards(subposteriors: Any, model: Any = None) -> Shards:
 # -- what is given -------------------------------------------------------------------------------------------
 
 
-def _items(given: Any, model: Any) -> tuple[list[Any], Model | None]:
-    if hasattr(given, "runs") and hasattr(given, "model"):
-        given, model = given.runs, given.model if model is None else model
+def _items(
+    given: Subposteriors | Iterable[PyTree], model: Posterior | None
+) -> tuple[list[Any], Model | None]:
+    if isinstance(given, Subposteriors):
+        model = given.model if model is None else model
+        given = given.runs
     loose = isinstance(given, (str, bytes, dict, Run)) or hasattr(given, "_fields")
     if loose or not isinstance(given, Iterable) or getattr(given, "ndim", 2) < 2:
         raise InvalidTypeError(
@@ -80,7 +88,7 @@ def _items(given: Any, model: Any) -> tuple[list[Any], Model | None]:
     return items, _transforming(items, model)
 
 
-def _transforming(items: list[Any], model: Any) -> Model | None:
+def _transforming(items: list[Any], model: Posterior | None) -> Model | None:
     """The model, where draws and positions differ."""
     if model is None and isinstance(items[0], Run):
         run = items[0]
@@ -100,7 +108,7 @@ def _transforming(items: list[Any], model: Any) -> Model | None:
     return None if model.transforms is None else model
 
 
-def _draws_of(item: Any, shard: int) -> PyTree:
+def _draws_of(item: Run | PyTree, shard: int) -> PyTree:
     """One tree of NumPy arrays (draw, ...)."""
     if isinstance(item, Run):
         if item.draws is None or not item.num_draws:
@@ -121,7 +129,7 @@ def _joined(leaf: Array) -> Array:
     return leaf.reshape(-1, *leaf.shape[2:])
 
 
-def _array(leaf: Any, shard: int) -> Array:
+def _array(leaf: npt.ArrayLike, shard: int) -> Array:
     found = np.asarray(leaf)
     if not jnp.issubdtype(found.dtype, jnp.floating) and found.dtype.kind not in "iu":
         raise InvalidTypeError(
@@ -194,11 +202,8 @@ def _matrix(tree: PyTree) -> Array:
 
 
 def _coordinates(tree: PyTree) -> list[str]:
-    names = []
-    for name, leaf in zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True):
-        for index in np.ndindex(leaf.shape[1:]):
-            names.append(f"{name}[{', '.join(map(str, index))}]" if index else name)
-    return names
+    leaves = zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True)
+    return [label(name, leaf.shape[1:], k) for name, leaf in leaves for k in range(math.prod(leaf.shape[1:]))]
 
 
 def _restore(like: PyTree, model: Model | None, points: Array) -> PyTree:
@@ -214,3 +219,70 @@ def _restore(like: PyTree, model: Model | None, points: Array) -> PyTree:
         return tree
     back = _many(model.constrain, tree)
     return jax.tree.map(lambda new, old: np.asarray(new).astype(old.dtype), back, tree)
+
+
+# -- what comes out ------------------------------------------------------------------------------------------
+
+
+class Finding(NamedTuple):
+    """What a diagnostic saw."""
+
+    numbers: dict[str, Any]
+    message: str | None = None
+    """What is wrong and what to do; None where nothing is."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Combined:
+    """Draws that stand for the posterior, made of those of the subposteriors.
+
+    Attributes
+    ----------
+    draws
+        The structure and the precision of the subposteriors' draws, leaves (draw, ...), in the user's units. Where
+        they are one array, `numpy.asarray(combined)` is that array.
+    method
+        The function that made them.
+    diagnostics
+        What was measured on the way, as numbers and arrays by name.
+    warnings
+        What is wrong, as sentences; each was also warned of when it was found.
+    """
+
+    draws: PyTree
+    method: str
+    diagnostics: dict[str, Any]
+    warnings: tuple[str, ...]
+
+    @property
+    def num_draws(self) -> int:
+        """How many."""
+        return int(jax.tree.leaves(self.draws)[0].shape[0])
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        if not isinstance(self.draws, np.ndarray):
+            raise InvalidTypeError(
+                f"the combined draws are a tree of {', '.join(_tree.leaf_names(self.draws))}, not one array: use "
+                "`.draws`."
+            )
+        return np.array(self.draws, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        size = _tree.size(jax.tree.map(lambda leaf: leaf[0], self.draws))
+        found = len(self.warnings)
+        said = "no warnings" if not found else f"{found} warning{'s' * (found > 1)}"
+        return (
+            f"Combined({self.method}: {self.num_draws:,} draws of {size} number{'s' * (size > 1)} from "
+            f"{self.diagnostics['num_subposteriors']} subposteriors, {said})"
+        )
+
+
+def conclude(method: str, shards: Shards, points: Array, findings: Sequence[Finding]) -> Combined:
+    """The result, after saying what is wrong."""
+    numbers: dict[str, Any] = {"num_subposteriors": len(shards.points)}
+    for finding in findings:
+        numbers |= finding.numbers
+    messages = tuple(finding.message for finding in findings if finding.message is not None)
+    for message in messages:
+        _checks.warn(f"{method}: {message}")
+    return Combined(shards.restore(points), method, numbers, messages)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from scirocco import _checks
-from scirocco.combine import diagnostics
-from scirocco.combine.draws import read_shards
-from scirocco.combine.moments import effective_of, moments_of, product
-from scirocco.combine.result import Combined, Finding, conclude
+from scirocco.combine import assumptions
+from scirocco.combine.assumptions import effective_of, moments_of, product
+from scirocco.combine.draws import Combined, Finding, conclude, read_shards
+from scirocco.combine.shards import Subposteriors
+from scirocco.model import Model
+from scirocco.types import PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def consensus(subposteriors: Any, *, weights: str = "matrix", model: Any = None) -> Combined:
+def consensus(
+    subposteriors: Subposteriors | Iterable[PyTree], *, weights: str = "matrix", model: Model | None = None
+) -> Combined:
     r"""Consensus Monte Carlo: weighted averages of the subposteriors' draws (Scott et al. 2016; thesis eq. 2.4.5).
 
     .. math:: θ_i = \Big(\sum_s W_s\Big)^{-1} \sum_s W_s θ_{s,i}, \qquad W_s = \hatΣ_s^{-1}
@@ -68,16 +73,20 @@ def consensus(subposteriors: Any, *, weights: str = "matrix", model: Any = None)
     for matrix, part in zip(matrices, shards.thinned(shards.shortest), strict=True):
         points += part @ (total @ matrix).T
     effective = effective_of(shards)
-    known = diagnostics.noisy_precisions(shards, effective)
+    known = assumptions.noisy_precisions(shards, effective)
     findings = [known if weights == "matrix" else Finding(known.numbers)]
     if len(parts) > 1:
-        findings.append(diagnostics.overlap(shards, parts, effective))
-        findings.append(diagnostics.gaussianity(shards, effective))
+        findings.append(assumptions.overlap(shards, parts, effective))
+        findings.append(assumptions.gaussianity(shards, effective))
     return conclude("consensus", shards, points, findings)
 
 
 def gaussian_product(
-    subposteriors: Any, *, num_draws: int | None = None, seed: int = 0, model: Any = None
+    subposteriors: Subposteriors | Iterable[PyTree],
+    *,
+    num_draws: int | None = None,
+    seed: int = 0,
+    model: Model | None = None,
 ) -> Combined:
     r"""The product of Gaussians fitted to the subposteriors (Neiswanger et al. 2014, the parametric method).
 
@@ -123,9 +132,9 @@ def gaussian_product(
     effective = effective_of(shards)
     findings = [
         Finding({"mean": mean, "covariance": covariance}),
-        diagnostics.noisy_precisions(shards, effective),
-        diagnostics.gaussianity(shards, effective),
+        assumptions.noisy_precisions(shards, effective),
+        assumptions.gaussianity(shards, effective),
     ]
     if len(parts) > 1:
-        findings.append(diagnostics.overlap(shards, parts, effective))
+        findings.append(assumptions.overlap(shards, parts, effective))
     return conclude("gaussian_product", shards, points, findings)

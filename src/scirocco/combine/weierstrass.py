@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco import _checks
-from scirocco.combine import diagnostics
-from scirocco.combine.draws import Shards, read_shards
-from scirocco.combine.moments import effective_of, moments, moments_of
-from scirocco.combine.result import Combined, Finding, conclude
+from scirocco.combine import assumptions
+from scirocco.combine.assumptions import effective_of, moments, moments_of
+from scirocco.combine.draws import Combined, Finding, Shards, conclude, read_shards
+from scirocco.combine.shards import Subposteriors
 from scirocco.errors import InvalidValueError
+from scirocco.model import Model
+from scirocco.types import PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,13 +26,13 @@ _BLOCK = 1 << 22
 
 
 def weierstrass(
-    subposteriors: Any,
+    subposteriors: Subposteriors | Iterable[PyTree],
     *,
     num_draws: int | None = None,
     acceptance: float = 0.1,
     weights: str = "matrix",
     seed: int = 0,
-    model: Any = None,
+    model: Model | None = None,
 ) -> Combined:
     r"""The Weierstrass sampler by rejection, merging two at a time (Wang & Dunson 2013).
 
@@ -111,10 +114,10 @@ def weierstrass(
         )
         level = [one.points for one in merges[-1]] + level[len(level) // 2 * 2 :]
     effective = effective_of(shards)
-    known = diagnostics.noisy_precisions(shards, effective)
+    known = assumptions.noisy_precisions(shards, effective)
     findings = [
         Finding(known.numbers) if diagonal else known,
-        diagnostics.overlap(shards, parts, effective),
+        assumptions.overlap(shards, parts, effective),
         _smoothing(shards, merges, effective, acceptance),
         _repeats(merges),
     ]
@@ -126,7 +129,7 @@ def _smoothing(shards: Shards, merges: list[list[Merge]], effective: Array, acce
 
     At h = 1 a Gaussian merge keeps 2^(-d/2) of its pairs.
     """
-    shape = diagnostics.gaussianity(shards, effective)
+    shape = assumptions.gaussianity(shards, effective)
     widest = max(one.bandwidth for level in merges for one in level)
     numbers = shape.numbers | {
         "bandwidth": [[one.bandwidth for one in level] for level in merges],
@@ -171,7 +174,14 @@ class Merge(NamedTuple):
 
 
 def merge(
-    a: Array, b: Array, num_draws: int, acceptance: float, names: list[str], rng: Any, *, diagonal: bool
+    a: Array,
+    b: Array,
+    num_draws: int,
+    acceptance: float,
+    names: list[str],
+    rng: np.random.Generator,
+    *,
+    diagonal: bool,
 ) -> Merge:
     """Draws that stand for the product of the laws of `a` and `b`."""
     first = moments(a, names, "a merged sample", diagonal=diagonal)
@@ -195,11 +205,11 @@ def merge(
     return Merge(points, h, found / proposed, len(np.unique(i * len(b) + j)))
 
 
-def _pairs(num_a: int, num_b: int, number: int, rng: Any) -> tuple[Array, Array]:
+def _pairs(num_a: int, num_b: int, number: int, rng: np.random.Generator) -> tuple[Array, Array]:
     return _shuffled(num_a, number, rng), _shuffled(num_b, number, rng)
 
 
-def _shuffled(size: int, number: int, rng: Any) -> Array:
+def _shuffled(size: int, number: int, rng: np.random.Generator) -> Array:
     """`number` of the indices below `size` at random, each as often as any other, up to one."""
     return np.concatenate([rng.permutation(size) for _ in range(-(-number // size))])[:number]
 

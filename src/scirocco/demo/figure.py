@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from scirocco import diagnostics
 from scirocco.demo.problem import Problem
-from scirocco.report import columns
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 _MAX_LAG = 40
@@ -72,4 +72,4 @@ def subscript(number: int) -> str:
 
 def autocorrelation(chains: np.ndarray, num_lags: int = _MAX_LAG) -> np.ndarray:
     """Mean over the chains (chain, draw) of their autocorrelations at lags 0, 1, ..."""
-    return columns.autocorrelation(chains.astype(np.float64), num_lags).mean(axis=0)
+    return diagnostics.autocorrelation(chains, num_lags).mean(axis=0)

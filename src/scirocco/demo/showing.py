@@ -49,8 +49,7 @@ def run_demo(
     progress: bool = True,
 ) -> Demo:
     """Make the data, sample, compare, draw; prints as it goes."""
-    for package in ("arviz", "pandas"):
-        require(package, "`scirocco demo`")
+    require("pandas", "`scirocco demo`")
     make_folder(out_dir)
     begin = time.perf_counter()
     print(f"{num_rows:,} rows, {NUM_FEATURES} coefficients, 0/1 outcomes; exact mode by Newton's method ...")

@@ -40,7 +40,7 @@ from scirocco.experiments.bnn_mnist_claims import METHODS, judge, notes
 from scirocco.experiments.bnn_mnist_figure import draw
 from scirocco.model import Model
 from scirocco.models.network.density import LogLikelihood, Prior, Probabilities, Rows
-from scirocco.models.network.layers import TwoLayers
+from scirocco.models.network.networks import TwoLayers
 from scirocco.run import Kernel, sample
 from scirocco.samplers import SGHMC, SGLD, SGNHT
 

@@ -30,7 +30,7 @@ from scirocco.experiments.bpmf_movielens_chains import THIN, Problem, chain, las
 from scirocco.experiments.bpmf_movielens_claims import METHODS, judge, notes
 from scirocco.experiments.bpmf_movielens_figure import draw
 from scirocco.experiments.bpmf_movielens_measures import box, noise_ratio
-from scirocco.models.factorisation.compact_saga import CompactSAGA
+from scirocco.models.factorisation.method import CompactSAGA
 from scirocco.run import Run
 
 NUM_SEEDS, NUM_STEPS, NUM_ASCENT, ZV_STEPS = 5, 2_000, 1_000, 4_000

@@ -11,7 +11,7 @@ import numpy as np
 from scirocco.datasets import MovieLens
 from scirocco.estimators import ControlVariates, Estimator
 from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
-from scirocco.models.factorisation.precisions import WithPrecisions
+from scirocco.models.factorisation.method import WithPrecisions
 from scirocco.run import Run, sample
 from scirocco.samplers import LeafScaledSGLD, schedules
 

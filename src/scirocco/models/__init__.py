@@ -1,11 +1,16 @@
 """Models that people come with, ready to fit."""
 
+import os
+from typing import Any
+
+from scirocco.errors import InvalidTypeError
 from scirocco.models.dp import DPMixture
 from scirocco.models.factorisation import BPMF
 from scirocco.models.lda import LDA
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
 from scirocco.models.regression import LinearRegression, LogisticRegression
+from scirocco.store import open_stored
 
 __all__ = [
     "BNN",
@@ -15,4 +20,30 @@ __all__ = [
     "GaussianMixture",
     "LinearRegression",
     "LogisticRegression",
+    "load",
 ]
+
+KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (BNN, BPMF, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression)
+}
+"""The models by the names that records have for them: a file names a model, it never names a module."""
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Open a fitted model, whichever it is: what its `save` wrote.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, scirocco as sc
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = sc.models.LinearRegression(num_samples=20).fit(X, X[:, 0], progress=False)
+    ...     model.save(f"{folder}/model")
+    ...     sc.models.load(f"{folder}/model")
+    LinearRegression(num_samples=20)
+    """
+    name = open_stored(path).record["configuration"].get("model")
+    if name not in KINDS:
+        raise InvalidTypeError(f"{path} holds a run, not a fitted model of sc.models: open it with sc.load.")
+    return KINDS[name].load(path)

@@ -6,21 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.report import svg
-from scirocco.report.charts import forest
-from scirocco.report.columns import (
-    PROBABILITY,
-    Columns,
-    autocorrelation,
-    choose,
-    envelope,
-    gather,
-    rank_counts,
-    summarise,
-)
-from scirocco.report.markup import Html, count, join, number, paragraph, tag
-from scirocco.report.page import Section
-from scirocco.report.tables import search, sortable
+from scirocco.diagnostics import autocorrelation
+from scirocco.diagnostics.columns import Columns
+from scirocco.drawing import svg
+from scirocco.drawing.charts import envelope, forest
+from scirocco.drawing.markup import Html, Section, count, join, number, paragraph, search, sortable, tag
+from scirocco.models.view import Draws
+from scirocco.report.columns import PROBABILITY, choose, gather, rank_counts, summarise
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,12 +23,22 @@ _FOREST = 24
 _MOST_LAGS = 200
 
 
-class View(NamedTuple):
+class Charted(NamedTuple):
     """Draws of parameters, what is known of each, and which are worth a chart (place: why)."""
 
     columns: Columns
     summary: dict[str, Array]
     chosen: dict[int, str]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the parameters."""
+        return self.columns.names
+
+    @property
+    def values(self) -> Array:
+        """(chain, draw, parameter)."""
+        return self.columns.values
 
     @property
     def cut(self) -> str:
@@ -55,24 +57,24 @@ class View(NamedTuple):
         )
 
 
-def view(named: dict[str, Any]) -> View:
+def look_at(named: Draws) -> Charted:
     """Look at draws (chain, draw, ...), by name."""
     columns = gather(named)
     summary = summarise(columns)
-    return View(columns, summary, choose(summary, _WORST, _LARGEST))
+    return Charted(columns, summary, choose(summary, _WORST, _LARGEST))
 
 
-def sections(seen: View) -> list[Section]:
+def sections(seen: Charted) -> list[Section]:
     """Intervals, traces, ranks, autocorrelation and the table."""
     return [_intervals(seen), _traces(seen), _ranks(seen), _lags(seen), _table(seen)]
 
 
-def _intervals(seen: View) -> Section:
-    size = len(seen.columns.names)
+def _intervals(seen: Charted) -> Section:
+    size = len(seen.names)
     places = range(size) if size <= _FOREST else [*choose(seen.summary, _FOREST // 2, _FOREST // 2)]
     charts = []
     for group in _by_scale(list(places), seen.summary):
-        names = [seen.columns.names[place] for place in group]
+        names = [seen.names[place] for place in group]
         ends = {name: seen.summary[name][group] for name in ("low", "lower", "upper", "high")}
         inner = np.stack([ends["lower"], ends["upper"]], axis=1)
         outer = np.stack([ends["low"], ends["high"]], axis=1)
@@ -100,8 +102,8 @@ def _by_scale(places: list[int], summary: dict[str, Array]) -> list[list[int]]:
     return [sorted(group) for group in groups]
 
 
-def _traces(seen: View) -> Section:
-    values, charts = seen.columns.values, []
+def _traces(seen: Charted) -> Section:
+    values, charts = seen.values, []
     shown, length = min(values.shape[0], _MOST_CHAINS), values.shape[1]
     for place, why in seen.chosen.items():
         column = values[:shown, :, place]
@@ -120,8 +122,8 @@ def _traces(seen: View) -> Section:
     return Section("traces", "Traces", join([paragraph(words, _others(values)), _key(shown), _grid(charts)]))
 
 
-def _ranks(seen: View) -> Section:
-    values = seen.columns.values
+def _ranks(seen: Charted) -> Section:
+    values = seen.values
     if values.shape[1] < _RANK_BINS:
         return Section("ranks", "Ranks", paragraph("There are too few draws for ranks."))
     parts = values[:_MOST_CHAINS]
@@ -136,7 +138,7 @@ def _ranks(seen: View) -> Section:
     return Section("ranks", "Ranks", join([paragraph(words, note), _grid(charts)]))
 
 
-def _rank_chart(seen: View, column: Array, place: int, why: str) -> Html:
+def _rank_chart(seen: Charted, column: Array, place: int, why: str) -> Html:
     counts = rank_counts(column, _RANK_BINS) / (column.shape[1] / _RANK_BINS)
     spread = 2.576 * np.sqrt(_RANK_BINS / column.shape[1])
     row, parts = 34, []
@@ -154,8 +156,8 @@ def _rank_chart(seen: View, column: Array, place: int, why: str) -> Html:
     return _chart(whole, [*parts, svg.axes(whole, "rank, %", y_ticks=False)], seen, place, "Ranks of {}", why)
 
 
-def _lags(seen: View) -> Section:
-    values, charts = seen.columns.values, []
+def _lags(seen: Charted) -> Section:
+    values, charts = seen.values, []
     shown, most = min(len(values), _MOST_CHAINS), min(_MOST_LAGS, max(2, values.shape[1] // 2))
     for place, why in seen.chosen.items():
         found = autocorrelation(values[:shown, :, place], most)
@@ -174,7 +176,7 @@ def _lags(seen: View) -> Section:
     return Section("autocorrelation", "Autocorrelation", join([paragraph(words), _key(shown), _grid(charts)]))
 
 
-def _table(seen: View) -> Section:
+def _table(seen: Charted) -> Section:
     tail = 50 * (1 - PROBABILITY)
     columns = [
         "parameter",
@@ -189,7 +191,7 @@ def _table(seen: View) -> Section:
     ]
     order = ("mean", "sd", "low", "high", "mcse")
     rows = []
-    for place, name in enumerate(seen.columns.names):
+    for place, name in enumerate(seen.names):
         row = [number(seen.summary[key][place]) for key in order]
         row += [count(seen.summary[key][place]) for key in ("ess_bulk", "ess_tail")]
         rows.append([name, *row, number(seen.summary["r_hat"][place])])
@@ -199,8 +201,8 @@ def _table(seen: View) -> Section:
     return Section("all", "All parameters", join([paragraph(words, " ", seen.cut), controls, table]))
 
 
-def _chart(frame: svg.Frame, parts: list[Html], seen: View, place: int, form: str, why: str) -> Html:
-    name = seen.columns.names[place]
+def _chart(frame: svg.Frame, parts: list[Html], seen: Charted, place: int, form: str, why: str) -> Html:
+    name = seen.names[place]
     caption = [tag("strong", name)] + ([f", {why}"] if why else [])
     return svg.figure(frame, parts, form.format(name), join(caption))
 

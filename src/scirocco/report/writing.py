@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from scirocco._version import __version__
 from scirocco.analysis.diagnosis.report import Diagnosis
+from scirocco.drawing.charts import scores
+from scirocco.drawing.markup import Html, Section, join, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.report import chains, clusters, coefficients, curves, facts, topics, verdict
-from scirocco.report.markup import Html, tag
-from scirocco.report.page import Section, render
-from scirocco.report.subjects import Subject, subject_of
+from scirocco.models.view import View, size_of
+from scirocco.report import chains, curves, overview
+from scirocco.report.subjects import view_of
 from scirocco.store.files import writing
 
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+"""Told to the browser as well: it refuses every request."""
 
-def html(what: Any, *, documents: Any = None, names: Any = None, diagnosis: Diagnosis | None = None) -> str:
+
+def html(
+    what: object, *, documents: Any = None, names: Any = None, diagnosis: Diagnosis | None = None
+) -> str:
     """A report as one HTML document that needs no network: `write` describes the arguments."""
-    subject = subject_of(what)
-    return str(render(subject.title, subject.subtitle, _sections(subject, documents, names, diagnosis)))
+    given = {"documents": documents, "names": names}
+    view = view_of(what, **{name: value for name, value in given.items() if value is not None})
+    return str(_render(view.title, view.size or size_of(view.run), _sections(view, diagnosis)))
 
 
 def write(
-    what: Any,
+    what: object,
     path: str | os.PathLike[str],
     *,
     documents: Any = None,
@@ -92,7 +102,7 @@ class Report:
         return str(tag("iframe", srcdoc=self.html, style=style, title="scirocco report"))
 
 
-def show(what: Any, path: str | os.PathLike[str] | None = None, **options: Any) -> Report:
+def show(what: object, path: str | os.PathLike[str] | None = None, **options: Any) -> Report:
     """A report as an object that notebooks show; with `path` it is written as well. Options as for `write`."""
     target = None if path is None else _target(path)
     text = html(what, **options)
@@ -101,19 +111,13 @@ def show(what: Any, path: str | os.PathLike[str] | None = None, **options: Any) 
     return Report(text, target)
 
 
-def _sections(subject: Subject, documents: Any, names: Any, given: Diagnosis | None) -> list[Section]:
-    run = subject.run
-    found = [facts.section(run), verdict.section(subject.judged, given, subject.about)]
-    if subject.kind == "topics":
-        found += topics.sections(subject, documents)
-    elif subject.kind == "clusters":
-        found += clusters.sections(subject, names)
-    seen = chains.view(subject.charted)
-    if subject.kind == "coefficients":
-        found.append(coefficients.section(seen))
-    found += [*chains.sections(seen), curves.section(run)]
-    scored = curves.scores(run) if subject.kind in ("run", "coefficients") else None
-    return [*found, Section("scores", "Scores", scored)] if isinstance(scored, Html) else found
+def _sections(view: View, given: Diagnosis | None) -> list[Section]:
+    """What was run, the diagnosis, what only this model has to show, the draws, the curves."""
+    seen = chains.look_at(view.to_chart)
+    found = [overview.what_was_run(view.run), overview.diagnosis(view.to_judge, given, view.about)]
+    found += [*view.sections(seen), *chains.sections(seen), curves.section(view.run)]
+    scored = None if view.shows_scores else scores(view.run.scores)
+    return found if scored is None else [*found, Section("scores", "Scores", scored)]
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
@@ -134,3 +138,62 @@ def _replace(target: Path, text: str) -> None:
     """All of it or nothing: a reader never sees half a page."""
     with writing(str(target), sync=False, many_writers=True) as file:
         file.write(text.encode("utf-8", "replace"))  # names of folders may be any bytes
+
+
+# -- the page around the sections: one file that makes no network requests --------------------------------------------
+
+
+def _render(title: str, subtitle: str, sections: Sequence[Section]) -> Html:
+    """A whole document."""
+    head = join(
+        [
+            tag("meta", charset="utf-8"),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            tag("link", rel="icon", href="data:,"),  # else a browser asks the server for one
+            tag("title", title),
+            tag("style", _resource("style.css")),
+        ]
+    )
+    body = join(
+        [
+            tag("a", "Skip to the report", href="#report", class_="skip"),
+            _header(title, subtitle),
+            _contents(sections),
+            tag("main", *map(_written, sections), id="report", tabindex="-1"),
+            tag(
+                "footer",
+                tag("p", f"Written by scirocco {__version__}. The file is complete: it needs no network."),
+            ),
+            tag("script", _resource("script.js")),
+        ]
+    )
+    page = tag("html", tag("head", head), tag("body", body), lang="en")
+    return Html(f"<!doctype html>\n{page}\n")
+
+
+def _resource(name: str) -> Html:
+    return Html(resources.files("scirocco.report").joinpath(name).read_text("utf-8"))
+
+
+def _header(title: str, subtitle: str) -> Html:
+    switch = tag("button", "Dark", type="button", id="theme", aria_pressed="false", aria_label="Dark colours")
+    return tag("header", tag("div", tag("h1", title), tag("p", subtitle)), switch)
+
+
+def _contents(sections: Sequence[Section]) -> Html:
+    links = [tag("li", tag("a", section.title, href=f"#{section.name}")) for section in sections]
+    return tag("nav", tag("ul", *links), aria_label="Sections")
+
+
+def _written(section: Section) -> Html:
+    heading = f"{section.name}-title"
+    return tag(
+        "section",
+        tag("h2", section.title, id=heading),
+        section.content,
+        id=section.name,
+        aria_labelledby=heading,
+        tabindex="-1",
+    )

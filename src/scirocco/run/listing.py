@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from scirocco._extras import require
+from scirocco.diagnostics import ess
+from scirocco.diagnostics.columns import Columns
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.run.family import CHAINS, SHARDS, Family, name_of
 from scirocco.run.loading import load
@@ -130,11 +130,7 @@ def smallest_ess(run: Run) -> float | None:
     """
     if run.draws is None or run.num_draws < 8:
         return None
-    arviz = require("arviz", "the effective sample size")
     used = min(run.num_draws, _ESS_DRAWS)
-    recent = [np.asarray(leaf[:, -used:], np.float64) for leaf in run.named_draws().values()]
-    flat = np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in recent], axis=2)
-    chosen = np.unique(np.linspace(0, flat.shape[2] - 1, _ESS_NUMBERS).astype(int))
-    found = [float(arviz.ess(flat[:, :, number], method="bulk")) for number in chosen]
-    finite = [value for value in found if math.isfinite(value)]
-    return min(finite) * run.num_draws / used if finite else None
+    sizes = ess(Columns(run.named_draws()).spread(_ESS_NUMBERS).last(used).values)
+    finite = sizes[np.isfinite(sizes)]
+    return float(finite.min()) * run.num_draws / used if len(finite) else None

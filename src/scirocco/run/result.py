@@ -14,6 +14,8 @@ import numpy as np
 from scirocco import _tree
 from scirocco._extras import require
 from scirocco._version import __version__
+from scirocco.diagnostics.columns import Columns
+from scirocco.diagnostics.measures import summarise
 from scirocco.errors import InvalidValueError
 from scirocco.run.records import plain
 from scirocco.types import Params, PyTree
@@ -110,29 +112,16 @@ class Run:
     def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
         """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, a row a parameter.
 
-        The diagnostics are ArviZ's; the result is a pandas data frame, rounded to `digits` digits (None: not).
+        Diagnostics are those of `sc.diagnostics`; the other numbers leave out draws that are NaN. The result is a
+        pandas data frame, rounded to `digits` digits (None: not).
         """
         self._need_draws()
         if not 0 < probability < 1:
             raise InvalidValueError(f"`probability` must lie between 0 and 1, got {probability}.")
-        az = require("arviz", "run.summary()")
         pandas = require("pandas", "run.summary()")
-        # float32 sums over a million draws lose the digits that hold the standard deviation
-        posterior = self._dataset(self.draws).astype(np.float64)
         tail = (1 - probability) / 2
-        columns = {
-            "mean": posterior.mean(("chain", "draw")),
-            "sd": posterior.std(("chain", "draw"), ddof=1),
-            f"{100 * tail:g}%": posterior.quantile(tail, ("chain", "draw")),
-            f"{100 * (1 - tail):g}%": posterior.quantile(1 - tail, ("chain", "draw")),
-            "mcse_mean": az.mcse(posterior, method="mean"),
-            "ess_bulk": az.ess(posterior, method="bulk"),
-            "ess_tail": az.ess(posterior, method="tail"),
-            "r_hat": az.rhat(posterior)
-            if self.num_chains > 1
-            else posterior.mean(("chain", "draw")) * np.nan,
-        }
-        frame = pandas.DataFrame({name: _flatten(dataset) for name, dataset in columns.items()})
+        parts = [_summary_of(part, tail) for part in Columns(self.named_draws()).parts()]
+        frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
         if digits is None:
             return frame
         frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
@@ -202,11 +191,8 @@ class Run:
             raise InvalidValueError(f"the run holds no draws (status: {self.status}).")
 
 
-def _flatten(dataset: Any) -> dict[str, float]:
-    out: dict[str, float] = {}
-    for name, variable in dataset.data_vars.items():
-        values = np.asarray(variable)
-        for index in np.ndindex(values.shape):
-            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
-            out[label] = float(values[index])
-    return out
+def _summary_of(columns: Columns, tail: float) -> tuple[dict[str, np.ndarray], list[str]]:
+    found = summarise(columns.values, (tail, 1 - tail))
+    low, high = found.pop("quantiles")
+    between = {f"{100 * tail:g}%": low, f"{100 * (1 - tail):g}%": high}
+    return {"mean": found.pop("mean"), "sd": found.pop("sd")} | between | found, columns.names

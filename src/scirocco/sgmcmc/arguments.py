@@ -1,15 +1,20 @@
-"""From R's arguments to scirocco's model, sampler and estimator, with every check in R's own words."""
+"""From R's arguments, in either spelling, to scirocco's model, sampler and estimator, with checks in R's own words."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import functools
+import inspect
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from scirocco import _checks
 from scirocco._extras import require
@@ -18,8 +23,12 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch
 from scirocco.model import Model
 from scirocco.samplers import SGHMC, SGLD, SGNHT, Sampler
-from scirocco.sgmcmc.names import suggest
-from scirocco.types import Array, Params, PyTree, Rows
+from scirocco.types import Array, LogLikelihood, LogPrior, Params, PyTree, Rows
+
+T = TypeVar("T")
+NamedArrays: TypeAlias = Mapping[str, npt.ArrayLike]
+PerParameter: TypeAlias = float | Mapping[str, float]
+"""One number for all parameters, or one for each by name."""
 
 _PROBE_ROWS = 64
 _DEFAULT_OPTIMIZER_STEPS = 10_000
@@ -51,20 +60,20 @@ class Method(NamedTuple):
 class Descent(NamedTuple):
     """R's search for the mode. Both None: scirocco's own."""
 
-    stepsize: Any
-    num_steps: Any
+    stepsize: float | None
+    num_steps: int | None
 
 
 def compose(
     name: str,
     method: Method,
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    logPrior: Any,
-    minibatchSize: Any,
-    verbose: Any,
-    seed: Any,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    logPrior: LogPrior | None,
+    minibatchSize: float,
+    verbose: bool,
+    seed: int | None,
     descent: Descent | None = None,
 ) -> Job:
     """Check everything that can be known before a chain starts. `descent` is None without control variates."""
@@ -91,7 +100,7 @@ def compose(
     )
 
 
-def _named_arrays(value: Any, name: str, example: str) -> dict[str, Any]:
+def _named_arrays(value: object, name: str, example: str) -> dict[str, Any]:
     """A dict whose lists have become arrays, as R's vectors are."""
     if not isinstance(value, Mapping):
         raise InvalidTypeError(
@@ -105,7 +114,7 @@ def _named_arrays(value: Any, name: str, example: str) -> dict[str, Any]:
     return {key: _from_list(leaf, f"{name}[{key!r}]") for key, leaf in value.items()}
 
 
-def _from_list(leaf: Any, name: str) -> Any:
+def _from_list(leaf: npt.ArrayLike, name: str) -> Any:
     if not isinstance(leaf, (list, tuple)):
         return leaf
     try:
@@ -114,7 +123,7 @@ def _from_list(leaf: Any, name: str) -> Any:
         raise InvalidTypeError(f"`{name}` is a ragged list: it must have the shape of an array.") from error
 
 
-def batch_size(minibatchSize: Any, num_rows: int) -> int:
+def batch_size(minibatchSize: float, num_rows: int) -> int:
     """Rows per step from a count, or from a share of all rows between 0 and 1."""
     if not _checks.is_number(minibatchSize):
         raise InvalidTypeError(f"`minibatchSize` must be a number, got {minibatchSize!r}.")
@@ -192,7 +201,7 @@ def _gradient_descent(stepsize: float) -> Any:
     return require("optax", "`optStepsize`").sgd(stepsize)
 
 
-def _seed(seed: Any, verbose: Any) -> int:
+def _seed(seed: int | None, verbose: bool) -> int:
     if seed is not None:
         return _checks.positive_int(seed, "seed", minimum=0)
     seed = secrets.randbelow(2**31)
@@ -204,7 +213,7 @@ def _seed(seed: Any, verbose: Any) -> int:
 # -- R's constants as scirocco's samplers ------------------------------------------------------------------
 
 
-def langevin(stepsize: Any) -> Method:
+def langevin(stepsize: PerParameter) -> Method:
     """θ + (h/2) ĝ + N(0, h): SGLD with ε = h/2."""
 
     def make(params: Params) -> Sampler:
@@ -214,7 +223,7 @@ def langevin(stepsize: Any) -> Method:
     return Method(make)
 
 
-def hamiltonian(stepsize: Any, alpha: Any, L: Any) -> Method:
+def hamiltonian(stepsize: PerParameter, alpha: PerParameter | None, L: int) -> Method:
     """L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' from a fresh ν: SGHMC with ε = √η and C = α/√η."""
     inner = _checks.positive_int(L, "L")
 
@@ -225,7 +234,7 @@ def hamiltonian(stepsize: Any, alpha: Any, L: Any) -> Method:
     return Method(make, inner)
 
 
-def thermostat(stepsize: Any, a: Any) -> Method:
+def thermostat(stepsize: PerParameter, a: PerParameter | None) -> Method:
     """ν' = (1-α)ν + η ĝ + N(0, 2aη), θ' = θ + ν', α' = α + ν'ᵀν'/p - η: SGNHT with ε = √η and A = a/√η."""
 
     def make(params: Params) -> Sampler:
@@ -235,7 +244,7 @@ def thermostat(stepsize: Any, a: Any) -> Method:
     return Method(make)
 
 
-def _per_step(value: Any, eps: dict[str, float], params: Params, name: str) -> PyTree | None:
+def _per_step(value: PerParameter | None, eps: dict[str, float], params: Params, name: str) -> PyTree | None:
     """R's friction for one step as a rate: α/ε. None stays None: the sampler then chooses."""
     if value is None:
         return None
@@ -249,7 +258,7 @@ def _per_step(value: Any, eps: dict[str, float], params: Params, name: str) -> P
     return {key: fraction / eps[key] for key, fraction in fractions.items()}
 
 
-def _per_parameter(value: Any, params: Params, name: str) -> dict[str, float]:
+def _per_parameter(value: PerParameter, params: Params, name: str) -> dict[str, float]:
     """A positive number for each parameter, from one for all or a dict."""
     if not isinstance(value, Mapping):
         if not _checks.is_number(value):
@@ -270,3 +279,46 @@ def _per_parameter(value: Any, params: Params, name: str) -> dict[str, float]:
     for key in known:
         _checks.positive(value[key], f"{name}[{key!r}]" if len(known) > 1 else name)
     return {key: float(value[key]) for key in params}
+
+
+# -- R's camelCase and Python's snake_case -------------------------------------------------------------------
+
+
+def snake_case(name: str) -> str:
+    """`nItersOpt` as `n_iters_opt`; names without a capital inside stay as they are."""
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda match: "_" + match[1].lower(), name)
+
+
+def both_spellings(function: Callable[..., T]) -> Callable[..., T]:
+    """Let keyword arguments be given in either spelling; refuse unknown ones with the nearest known one."""
+    names = list(inspect.signature(function).parameters)
+    spellings = {spelling: name for name in names for spelling in (name, snake_case(name))}
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> T:
+        translated: dict[str, Any] = {}
+        for given, value in kwargs.items():
+            name = spellings.get(given)
+            if name is None:
+                raise InvalidTypeError(_unknown(function.__name__, given, names, spellings))
+            if name in translated:
+                raise InvalidTypeError(
+                    f"{function.__name__}() got both `{name}` and `{snake_case(name)}`: give one."
+                )
+            translated[name] = value
+        return function(*args, **translated)
+
+    return wrapper
+
+
+def _unknown(function: str, given: str, names: list[str], spellings: dict[str, str]) -> str:
+    lower = {spelling.lower(): spelling for spelling in spellings}
+    near = difflib.get_close_matches(given.lower(), lower, n=1)
+    hint = f" Did you mean `{lower[near[0]]}`?" if near else ""
+    return f"{function}() has no argument `{given}`.{hint} Its arguments are {', '.join(names)} (or in snake_case)."
+
+
+def suggest(unknown: str, known: list[str]) -> str:
+    """A sentence that names the nearest known name, or nothing."""
+    near = difflib.get_close_matches(unknown, known, n=1)
+    return f" Did you mean `{near[0]}`?" if near else ""

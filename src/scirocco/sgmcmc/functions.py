@@ -8,21 +8,31 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import DivergenceError
-from scirocco.run import sample
-from scirocco.sgmcmc.arguments import Descent, Job, compose, hamiltonian, langevin, thermostat
-from scirocco.sgmcmc.names import both_spellings
+from scirocco.run import Run, sample
+from scirocco.sgmcmc.arguments import (
+    Descent,
+    Job,
+    NamedArrays,
+    PerParameter,
+    both_spellings,
+    compose,
+    hamiltonian,
+    langevin,
+    thermostat,
+)
+from scirocco.types import LogLikelihood, LogPrior
 
 _FAR_FROM_MODE = 3.0
 
 
 @both_spellings
 def sgld(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
     nIters: int = 10_000,
     verbose: bool = True,
     seed: int | None = None,
@@ -56,13 +66,13 @@ def sgld(
 
 @both_spellings
 def sghmc(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
-    alpha: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    alpha: PerParameter | None = 0.01,
     L: int = 5,
     nIters: int = 10_000,
     verbose: bool = True,
@@ -84,13 +94,13 @@ def sghmc(
 
 @both_spellings
 def sgnht(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
-    a: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    a: PerParameter | None = 0.01,
     nIters: int = 10_000,
     verbose: bool = True,
     seed: int | None = None,
@@ -107,13 +117,13 @@ def sgnht(
 
 @both_spellings
 def sgldcv(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    optStepsize: Any = None,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
     nIters: int = 10_000,
     nItersOpt: int | None = None,
     verbose: bool = True,
@@ -131,14 +141,14 @@ def sgldcv(
 
 @both_spellings
 def sghmccv(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    optStepsize: Any = None,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
-    alpha: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    alpha: PerParameter | None = 0.01,
     L: int = 5,
     nIters: int = 10_000,
     nItersOpt: int | None = None,
@@ -153,14 +163,14 @@ def sghmccv(
 
 @both_spellings
 def sgnhtcv(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    optStepsize: Any = None,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
-    a: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    a: PerParameter | None = 0.01,
     nIters: int = 10_000,
     nItersOpt: int | None = None,
     verbose: bool = True,
@@ -172,7 +182,7 @@ def sgnhtcv(
     return draw(job, nIters)
 
 
-def draw(job: Job, nIters: Any) -> dict[str, np.ndarray]:
+def draw(job: Job, nIters: int) -> dict[str, np.ndarray]:
     """The whole chain, without the chain axis, in the order of the user's dict."""
     num_iters = _checks.positive_int(nIters, "nIters")
     try:
@@ -195,7 +205,7 @@ def draw(job: Job, nIters: Any) -> dict[str, np.ndarray]:
     return {name: run.draws[name][0] for name in job.params}
 
 
-def diverged(job: Job, step: int, run: Any = None) -> DivergenceError:
+def diverged(job: Job, step: int, run: Run | None = None) -> DivergenceError:
     """The error in R's terms: the advice of the run itself is about ε, not about h or η."""
     kept = (
         " The draws before it are in `error.run.draws` (with a chain axis in front)."

@@ -15,24 +15,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import Kernel
-from scirocco.run.loop import step_key
-from scirocco.sgmcmc.arguments import Descent, Job, compose, hamiltonian, langevin, thermostat
+from scirocco.run.loop import KernelState, step_key
+from scirocco.sgmcmc.arguments import (
+    Descent,
+    Job,
+    NamedArrays,
+    PerParameter,
+    both_spellings,
+    compose,
+    hamiltonian,
+    langevin,
+    thermostat,
+)
 from scirocco.sgmcmc.functions import diverged, warn_of_distance
-from scirocco.sgmcmc.names import both_spellings
-from scirocco.types import Params
+from scirocco.types import LogLikelihood, LogPrior, Params
 
 
 class Session:
     """A running chain: R's TensorFlow session. Several may be open for one set-up."""
 
-    def __init__(self, owner: Setup, state: Any):
+    def __init__(self, owner: Setup, state: KernelState):
         self.owner = owner
         self.state = state
 
@@ -110,7 +117,7 @@ def get_params(sgmcmc: Setup, sess: Session | None = None) -> dict[str, np.ndarr
     return {name: np.asarray(position[name]) for name in setup.job.params}
 
 
-def _check_setup(sgmcmc: Any) -> Setup:
+def _check_setup(sgmcmc: object) -> Setup:
     if not isinstance(sgmcmc, Setup):
         raise InvalidTypeError(
             f"the first argument must be what sgld_setup (or a sibling) returned, got {sgmcmc!r}."
@@ -118,7 +125,7 @@ def _check_setup(sgmcmc: Any) -> Setup:
     return sgmcmc
 
 
-def _session(setup: Setup, sess: Any) -> Session:
+def _session(setup: Setup, sess: Session | None) -> Session:
     session = setup.session if sess is None else sess
     if session is None:
         raise InvalidValueError("there is no session yet: call sess = init_sess(...) with the set-up first.")
@@ -133,12 +140,12 @@ def _session(setup: Setup, sess: Any) -> Session:
 
 @both_spellings
 def sgld_setup(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
     seed: int | None = None,
     verbose: bool = True,
 ) -> Setup:
@@ -150,13 +157,13 @@ def sgld_setup(
 
 @both_spellings
 def sghmc_setup(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
-    alpha: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    alpha: PerParameter | None = 0.01,
     L: int = 5,
     seed: int | None = None,
     verbose: bool = True,
@@ -168,13 +175,13 @@ def sghmc_setup(
 
 @both_spellings
 def sgnht_setup(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
-    a: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    a: PerParameter | None = 0.01,
     seed: int | None = None,
     verbose: bool = True,
 ) -> Setup:
@@ -185,13 +192,13 @@ def sgnht_setup(
 
 @both_spellings
 def sgldcv_setup(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    optStepsize: Any = None,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
     nItersOpt: int | None = None,
     verbose: bool = True,
     seed: int | None = None,
@@ -205,14 +212,14 @@ def sgldcv_setup(
 
 @both_spellings
 def sghmccv_setup(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    optStepsize: Any = None,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
-    alpha: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    alpha: PerParameter | None = 0.01,
     L: int = 5,
     nItersOpt: int | None = None,
     verbose: bool = True,
@@ -227,14 +234,14 @@ def sghmccv_setup(
 
 @both_spellings
 def sgnhtcv_setup(
-    logLik: Any,
-    dataset: Any,
-    params: Any,
-    stepsize: Any,
-    optStepsize: Any = None,
-    logPrior: Any = None,
-    minibatchSize: Any = 0.01,
-    a: Any = 0.01,
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    a: PerParameter | None = 0.01,
     nItersOpt: int | None = None,
     verbose: bool = True,
     seed: int | None = None,

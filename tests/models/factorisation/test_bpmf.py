@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError, SciroccoWarning
-from scirocco.models.factorisation import BPMF, prediction
+from scirocco.models.factorisation import BPMF, results
 from scirocco.models.factorisation.ratings import check_triples
 from scirocco.samplers import SGLD
 
@@ -30,7 +30,7 @@ def make_ratings(seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     """With room for one user and one item more."""
-    model = BPMF(3, num_users=NUM_USERS + 1, num_items=NUM_ITEMS + 1, num_draws=40, batch_size=300)
+    model = BPMF(3, num_users=NUM_USERS + 1, num_items=NUM_ITEMS + 1, num_samples=40, batch_size=300)
     return model.fit(*make_ratings(), num_steps=3_000, progress=False)
 
 
@@ -121,7 +121,7 @@ def test_recommendations(fitted):
 def test_pieces_change_nothing(fitted, monkeypatch):
     users, items, ratings = (part[:30] for part in make_ratings())
     whole = (*fitted.predict(users, items, interval=0.9), fitted.log_predictive(users, items, ratings))
-    monkeypatch.setattr(prediction, "_NUMBERS", 40 * 15)
+    monkeypatch.setattr(results, "_NUMBERS", 40 * 15)
     parts = (*fitted.predict(users, items, interval=0.9), fitted.log_predictive(users, items, ratings))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
@@ -132,7 +132,7 @@ def test_fixed_precision_and_another_sampler():
     """As in the thesis; sizes are found; the same seed gives the same draws."""
     users, items, ratings = make_ratings()
     steps = {"users": 1e-3, "items": 1e-3, "user_bias": 1e-3, "item_bias": 1e-3}
-    options = {"prior": (1, 300), "rating_precision": 3, "sampler": SGLD(steps), "num_draws": 5, "seed": 7}
+    options = {"prior": (1, 300), "rating_precision": 3, "sampler": SGLD(steps), "num_samples": 5, "seed": 7}
     runs = [BPMF(2, **options).fit(users, items, ratings, num_steps=60, progress=False) for _ in range(2)]
     assert (runs[0].num_users_, runs[0].num_items_) == (NUM_USERS, NUM_ITEMS)
     assert "rating_precision" not in runs[0].run_.draws
@@ -197,7 +197,10 @@ def test_bad_ratings(users, items, ratings, kind, message):
         ({"prior": (1.0, -1.0)}, "`rate` of prior must be finite and > 0"),
         ({"rating_precision": "draw"}, "`rating_precision` must be one of 'sample'"),
         ({"rating_precision": -3.0}, "`rating_precision` of BPMF must be finite and > 0"),
-        ({"discard": 1.0}, "`discard` must be below 1"),
+        (
+            {"num_burnin": 1.0},
+            "`num_burnin` must be a number of steps \\(int\\) or a share of the run below 1",
+        ),
     ],
 )
 def test_bad_settings(options, message):

@@ -13,9 +13,8 @@ from scirocco.data.batching import Batch
 from scirocco.data.tables import Resident
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import SAGA, Context, Minibatch
-from scirocco.models.factorisation.compact_saga import CompactSAGA
 from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
-from scirocco.models.factorisation.precisions import WithPrecisions, gamma_conditional
+from scirocco.models.factorisation.method import CompactSAGA, WithPrecisions, gamma_conditional
 from scirocco.samplers import PSGLD, SGFS, SGLD, Gradient
 
 NUM_USERS, NUM_ITEMS, NUM_FACTORS, NUM_ROWS = 5, 4, 2, 12

@@ -10,7 +10,7 @@ from scipy import stats
 
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
-from scirocco.models.mixture import relabelling
+from scirocco.models.mixture.results import orders
 from scirocco.models.mixture.start import Priors, rough_fit, step_sizes
 
 GaussianMixture = sc.models.GaussianMixture
@@ -160,7 +160,7 @@ def test_draws_are_brought_into_one_order(seed):
     centres = np.array([[-3.0, 1.0], [0.0, 0.0], [3.0, -1.0]])
     truth = np.array([rng.permutation(3) for _ in range(40)])
     means = centres[truth] + 0.1 * rng.normal(size=(40, 3, 2))
-    order = relabelling.orders(means)
+    order = orders(means)
     np.testing.assert_array_equal(np.take_along_axis(truth, order, axis=1), np.tile([0, 1, 2], (40, 1)))
 
 

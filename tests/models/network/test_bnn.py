@@ -11,7 +11,7 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingExtraError, NotFittedError
 from scirocco.models.network.estimator import BNN
-from scirocco.models.network.inputs import checked_inputs
+from scirocco.models.network.problem import checked_inputs
 from scirocco.run import session
 
 SHORT = {"num_steps": 300, "progress": False}
@@ -25,7 +25,7 @@ def bytes_and_words():
 
 
 def net(**changes):
-    return BNN(**{"hidden": 4, "batch_size": 20, "thin": 5, "num_draws": 10, "seed": 1, **changes})
+    return BNN(**{"hidden": 4, "batch_size": 20, "thin": 5, "num_samples": 10, "seed": 1, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_fit(fitted):
     assert whole.run_.reduced["predictive"].count.tolist() == [42]
     assert whole.precisions_["A"].shape == (1, 8)
     assert set(whole.scores(X, y)) == {"average", "single draw"}
-    assert repr(whole) == "BNN(hidden=4, batch_size=20, thin=5, num_draws=10, seed=1)"
+    assert repr(whole) == "BNN(hidden=4, batch_size=20, thin=5, num_samples=10, seed=1)"
 
 
 def test_store_and_resume(fitted):
@@ -116,9 +116,9 @@ START = jnp.zeros((6, 2))
         ({"precision": 1.0}, InvalidTypeError, r"the pair \(shape, rate\)"),
         ({"precision": (1.0, -1.0)}, InvalidValueError, "`precision` of BNN must be finite and > 0"),
         ({"batch_size": 0}, InvalidValueError, "`batch_size` must be at least 1"),
-        ({"num_draws": 0}, InvalidValueError, "`num_draws` must be at least 1"),
+        ({"num_samples": 0}, InvalidValueError, "`num_samples` must be at least 1"),
         ({"thin": 1_000}, InvalidValueError, "too few for a draw every `thin` = 1000 steps"),
-        ({"discard": 1.0}, InvalidValueError, "`discard` must be below 1"),
+        ({"num_burnin": 1.0}, InvalidValueError, "a share of the run below 1"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:BNN divides")

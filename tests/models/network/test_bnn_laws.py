@@ -11,7 +11,7 @@ from scipy import stats
 import scirocco as sc
 from scirocco.models.network.density import LogLikelihood, Prior, Probabilities, Rows
 from scirocco.models.network.estimator import BNN
-from scirocco.models.network.layers import ACTIVATIONS, TwoLayers
+from scirocco.models.network.networks import ACTIVATIONS, TwoLayers
 
 GRID = np.linspace(-12.0, 12.0, 200_001)
 
@@ -43,8 +43,8 @@ def fitted():
         estimator=sc.Full(),
         num_chains=8,
         thin=20,
-        num_draws=500,
-        discard=0.05,
+        num_samples=500,
+        num_burnin=0.05,
         seed=int(os.environ.get("SCIROCCO_TEST_SEED", "0")),
     )
     net.fit(x, y, X_test=x, y_test=y, num_steps=10_500, progress=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.models.regression import approximation, likelihoods, priors
+from scirocco.models.regression import approximation, density
 from scirocco.models.regression.linear import LinearRegression
 from scirocco.models.regression.logistic import LogisticRegression
 
@@ -104,7 +104,7 @@ def test_one_coefficient_of_few_rows_against_quadrature(prior, seed):
 
 
 def test_horseshoe_density_is_the_integral_over_local_scales():
-    prior = priors.Horseshoe(1.0, 10.0, None, (0.0,))
+    prior = density.Horseshoe(1.0, 10.0, None, (0.0,))
     u = np.arange(-25.0, 25.0, 0.01)
 
     def exact(beta, tau):
@@ -119,7 +119,8 @@ def test_horseshoe_density_is_the_integral_over_local_scales():
 
 
 @pytest.mark.parametrize(
-    "prior", [priors.Normal(0.7, 1.0), priors.Laplace(0.7, 1.0), priors.Horseshoe(0.7, 1.0, None, (0.1, 0.2))]
+    "prior",
+    [density.Normal(0.7, 1.0), density.Laplace(0.7, 1.0), density.Horseshoe(0.7, 1.0, None, (0.1, 0.2))],
 )
 def test_working_precision_is_the_slope_of_the_log_prior(prior):
     """E[1/variance | β] = -(d log p / dβ) / β for scale mixtures of normals."""
@@ -140,9 +141,9 @@ def test_looks_on_the_host_are_the_derivatives_of_the_likelihood(num_classes, se
     def total(theta):
         if num_classes == 2:
             params = {"coef": theta[0, :2], "intercept": theta[0, 2]}
-            return jnp.sum(likelihoods.binary(params, {"x": X, "y": codes.astype(np.float32)}))
+            return jnp.sum(density.binary(params, {"x": X, "y": codes.astype(np.float32)}))
         params = {"coef": theta[:, :2], "intercept": theta[:, 2]}
-        return jnp.sum(likelihoods.multinomial(params, {"x": X, "y": codes.astype(np.int32)}))
+        return jnp.sum(density.multinomial(params, {"x": X, "y": codes.astype(np.int32)}))
 
     look, at = rows.look(theta), jnp.asarray(theta, jnp.float32)
     value, gradient, hessian = jax.jit(lambda at: (total(at), jax.grad(total)(at), jax.hessian(total)(at)))(
@@ -157,8 +158,8 @@ def test_two_classes_of_the_softmax_are_the_binary_model(seed):
     """With normal priors of deviation s, the difference of the two has deviation √2 s and is independent of the sum."""
     rng = np.random.default_rng([seed, 4])
     X, codes = rng.normal(size=(20, 3)).astype(np.float32), rng.integers(0, 2, 20).astype(np.int32)
-    softmax = sc.Model(likelihoods.multinomial, priors.Normal(0.5, 1.0), vectorized=True)
-    single = sc.Model(likelihoods.binary, priors.Normal(0.5 * 2**0.5, 2**0.5), vectorized=True)
+    softmax = sc.Model(density.multinomial, density.Normal(0.5, 1.0), vectorized=True)
+    single = sc.Model(density.binary, density.Normal(0.5 * 2**0.5, 2**0.5), vectorized=True)
     gaps = []
     for _ in range(5):
         coef, intercept = rng.normal(size=(2, 3)).astype(np.float32), rng.normal(size=2).astype(np.float32)

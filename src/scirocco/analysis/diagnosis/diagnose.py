@@ -8,20 +8,23 @@ import jax
 import numpy as np
 
 from scirocco import _tree
-from scirocco.analysis.diagnosis import chains, probing, rules, theory
-from scirocco.analysis.diagnosis.chains import label
+from scirocco.analysis.diagnosis import probing, rules, theory
 from scirocco.analysis.diagnosis.report import Diagnosis
 from scirocco.data import as_source
+from scirocco.diagnostics import ess, rhat
+from scirocco.diagnostics.columns import Columns, label
+from scirocco.diagnostics.measures import Array
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
-from scirocco.estimators import ControlVariates
+from scirocco.estimators import ControlVariates, Estimator
 from scirocco.model import Model
 from scirocco.run import Run, encoding, metric
 from scirocco.run.result import Origin
-from scirocco.samplers import SGLD, Preconditioned
+from scirocco.samplers import Preconditioned, Sampler
 from scirocco.store import Stored
 from scirocco.types import Data, Params
 
 _FEW_DRAWS = 20
+_MOST_PARAMETERS, _MOST_DRAWS = 200, 20_000
 
 
 def diagnose(
@@ -29,17 +32,17 @@ def diagnose(
     model: Model | None = None,
     data: Data | None = None,
     *,
-    sampler: Any = None,
-    estimator: Any = None,
+    sampler: Sampler | None = None,
+    estimator: Estimator | None = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Say in words whether a run can be trusted, with the numbers, and what to change to what value if not.
 
-    Looked at: effective sample sizes (bulk, tail, per second, per gradient; ArviZ's numbers), R-hat, drift between
-    halves, agreement of the chains; step size × largest curvature (power iteration on Hessian-vector products),
-    gradient noise against injected noise, and by how much the two inflate variances (closed forms for SGLD, SGHMC,
-    BAOAB, SGNHT, BADODAB); Stein's identity and the kernel Stein discrepancy with gradients at the draws; how far the
-    prior moves the posterior.
+    Looked at: effective sample sizes (bulk, tail, per second, per gradient), R-hat, drift between halves, agreement
+    of the chains; step size × largest curvature (power iteration on Hessian-vector products), gradient noise against
+    injected noise, and by how much the two inflate variances (closed forms for SGLD, SGHMC, BAOAB, SGNHT, BADODAB);
+    Stein's identity and the kernel Stein discrepancy with gradients at the draws; how far the prior moves the
+    posterior.
 
     Parameters
     ----------
@@ -75,11 +78,13 @@ def diagnose(
         )
     missing: list[str] = []
     num_steps = run.num_draws * run.configuration.get("thin", 1) + run.configuration.get("num_burnin", 0)
-    flat = chains.flatten(run.named_draws())
-    measures = chains.measure_chains(flat, num_steps, _seconds(run))
-    if len(flat.names) < flat.total:
+    columns = (
+        Columns(run.named_draws()).spread(_MOST_PARAMETERS).thinned(max(1, run.num_draws // _MOST_DRAWS))
+    )
+    measures = _measure_chains(columns, num_steps, _seconds(run))
+    if len(columns.names) < columns.total:
         missing.append(
-            f"effective sizes of all parameters: {len(flat.names)} of {flat.total:,} were looked at"
+            f"effective sizes of all parameters: {len(columns.names)} of {columns.total:,} were looked at"
         )
     origin = _origin(run, model, data, sampler, estimator, missing)
     found, about = None, _about(run, origin, num_steps)
@@ -130,13 +135,18 @@ def _one_place(run: Run, measures: dict[str, Any]) -> Params:
     return jax.tree.map(lambda leaf: leaf[:1], run.draws)
 
 
-def _position_names(position: Any) -> list[str]:
+def _position_names(position: Params) -> list[str]:
     leaves = zip(_tree.leaf_names(position), jax.tree.leaves(position), strict=True)
     return [label(name, leaf.shape, k) for name, leaf in leaves for k in range(leaf.size)]
 
 
 def _origin(
-    run: Run, model: Any, data: Any, sampler: Any, estimator: Any, missing: list[str]
+    run: Run,
+    model: Model | None,
+    data: Data | None,
+    sampler: Sampler | None,
+    estimator: Estimator | None,
+    missing: list[str],
 ) -> Origin | None:
     """What the run was made from: its own memory of it, or what the caller and the store know."""
     known = run.origin
@@ -160,7 +170,7 @@ def _origin(
     return known
 
 
-def _part(record: dict[str, Any], given: Any, name: str) -> Any:
+def _part(record: dict[str, Any], given: Sampler | Estimator | None, name: str) -> Any:
     if given is not None:
         return given
     if name not in record:
@@ -172,26 +182,88 @@ def _part(record: dict[str, Any], given: Any, name: str) -> Any:
 
 def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
     sampler = origin.sampler if origin is not None else None
-    inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
     estimator = getattr(origin.estimator, "inner", origin.estimator) if origin is not None else None
     return {
         "diverged": run.status == "diverged",
         "num_draws": run.num_draws,
-        "num_chains": run.num_chains,
         "num_steps": num_steps,
-        "langevin": isinstance(inner, SGLD),
-        "friction": getattr(inner, "friction", None) is not None,
         "preconditioned": isinstance(sampler, Preconditioned),
         "tuned": "tuning" in run.preparation,
         "own_loop": isinstance(run.configuration.get("sampler"), str),
         "num_rows": run.configuration.get("num_rows", 0),
         "centred": isinstance(estimator, ControlVariates),
-        "estimator": type(estimator).__name__,
+        "plain": estimator is not None and _remembers_nothing(estimator, run),
         "batch_size": getattr(estimator, "batch_size", None),
     }
+
+
+def _remembers_nothing(estimator: Estimator, run: Run) -> bool:
+    """Whether estimates are made of a batch alone, so that control variates would make them less noisy."""
+    draw = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), run.draws)
+    num_rows = run.configuration.get("num_rows", 0)
+    memory = jax.eval_shape(lambda position: estimator.blank_memory(position, position, num_rows), draw)
+    return not jax.tree.leaves(memory)
 
 
 def _seconds(run: Run) -> float | None:
     parts = [run.timing.get(name) for name in ("first_chunk", "sampling")]
     walls = [part["wall"] for part in parts if isinstance(part, dict) and "wall" in part]
     return float(sum(walls)) or None
+
+
+# -- what the draws alone say ----------------------------------------------------------------------------------
+
+
+def _measure_chains(columns: Columns, num_steps: int, seconds: float | None) -> dict[str, Any]:
+    """The numbers of `Diagnosis.measures` that need draws only."""
+    values = columns.values
+    moving = values.reshape(-1, values.shape[2]).std(axis=0) > 0
+    stuck = [n for n, m in zip(columns.names, moving, strict=True) if not m]
+    if not moving.any():
+        return {"stuck": stuck}
+    values, names = values[:, :, moving], [n for n, m in zip(columns.names, moving, strict=True) if m]
+    parts = values
+    if values.shape[0] == 1:  # its halves are compared
+        parts = values[:, : values.shape[1] // 2 * 2].reshape(2, -1, values.shape[2])
+    r_hat = rhat(parts)
+    (drift, trend), spread = _drift(values), _spread(values)
+    out: dict[str, Any] = {"stuck": stuck} if stuck else {}
+
+    def worst(name: str, numbers: Array, largest: bool) -> None:
+        place = int(np.nanargmax(numbers) if largest else np.nanargmin(numbers))
+        out[name], out[f"{name}_parameter"] = float(numbers[place]), names[place]
+
+    worst("ess_bulk", ess(values), False)
+    worst("ess_tail", ess(values, "tail"), False)
+    if np.isfinite(r_hat).any():
+        worst("r_hat", r_hat, True)
+    worst("drift", drift, True)
+    out["trend"], out["chain_spread"] = float(trend.max()), float(spread.max())
+    if values.shape[0] > 1:
+        place = int(np.argmax(spread))
+        out["ess_of_one_chain"] = float(np.median([ess(chain[None, :, place]) for chain in values]))
+    if seconds:
+        out["ess_per_second"] = out["ess_bulk"] / seconds
+    out["ess_per_gradient"] = out["ess_bulk"] / max(1, num_steps * values.shape[0])
+    return out
+
+
+def _drift(values: Array) -> tuple[Array, Array]:
+    """Mean of the second half less that of the first, in sds of the second halves.
+
+    Averaged over chains without its sign (drift: also slow wandering has it), and with it (trend: only a way that all
+    chains go has it; wandering has about 2/√chains).
+    """
+    half = values.shape[1] // 2
+    first, second = values[:, :half], values[:, half:]
+    scale = np.sqrt(second.var(axis=1).mean(axis=0)) + 1e-300
+    moved = second.mean(axis=1) - first.mean(axis=1)
+    return np.abs(moved).mean(axis=0) / scale, np.abs(moved.mean(axis=0)) / scale
+
+
+def _spread(values: Array) -> Array:
+    """Largest distance between means of the chains' second halves, in sds within chains."""
+    second = values[:, values.shape[1] // 2 :]
+    scale = np.sqrt(second.var(axis=1).mean(axis=0)) + 1e-300
+    means = second.mean(axis=1)
+    return (means.max(axis=0) - means.min(axis=0)) / scale

@@ -12,13 +12,15 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.analysis.diagnosis.theory import noise_ratios
+from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import SAGA, SVRG, ControlVariates, Full
 from scirocco.model import Model
 from scirocco.run import Run, encoding, pilot, setup
 from scirocco.run.result import Origin
-from scirocco.samplers import Preconditioned, Scales, schedules
+from scirocco.samplers import Preconditioned, Sampler, Scales, schedules
 from scirocco.store import Stored
+from scirocco.types import Key, Params, PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -90,7 +92,7 @@ def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCu
     return _curve(_steps(run, places), each, scales, sampler, last, how)
 
 
-def _inner(sampler: Any) -> Any:
+def _inner(sampler: Sampler) -> Any:
     """The sampler whose injected noise is known."""
     inner = sampler.core
     if not inner.has_noise_ratio:
@@ -117,7 +119,7 @@ def _check(origin: Origin) -> None:
         )
 
 
-def _memory(origin: Origin, table: Any, position: Any, key: Any) -> Any:
+def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
     if origin.memory is not None:
         return origin.memory
     estimator = origin.estimator
@@ -169,7 +171,7 @@ def _unexplained(x: Array, g: Array) -> Array:
 
 
 def _curve(
-    steps: Array, noise: list[Any], scales: Scales, sampler: Any, position: Any, how: str
+    steps: Array, noise: list[PyTree], scales: Scales, sampler: Sampler, position: Params, how: str
 ) -> NoiseCurve:
     inner = _inner(sampler)
     found = []
@@ -189,12 +191,12 @@ def _steps(run: Run, places: Array) -> Array:
     return steps
 
 
-def _flat(tree: Any) -> Array:
+def _flat(tree: PyTree) -> Array:
     leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
     return np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], axis=2)
 
 
-def _tree_like(flat: Array, position: Any) -> Any:
+def _tree_like(flat: Array, position: Params) -> PyTree:
     leaves, structure = jax.tree.flatten(position)
     cuts = np.cumsum([leaf.size for leaf in leaves])[:-1]
     parts = np.split(flat, cuts)

@@ -28,7 +28,7 @@ FAR_OUT = 4.0
 
 
 def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
-    """All that is wrong. `about`: facts of the run (`sampler`, `estimator`, `batch_size`, `diverged`, ...)."""
+    """All that is wrong. `about`: facts of the run (`diverged`, `tuned`, `batch_size`, ...)."""
     if measures.get("stuck"):
         return [_stuck(measures["stuck"])]
     law = _law(measures, theory, about)
@@ -87,8 +87,8 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
             Finding(
                 "step size too large",
                 f"the step size is too large: variances in the stiffest direction are inflated {size}",
-                f"{_product(about)} = {theory.stiffness:.2g} (the limit of stability is "
-                f"{'2' if about['langevin'] else '4'}).{seen}",
+                f"{_product(theory)} = {theory.stiffness:.2g} (the limit of stability is "
+                f"{'4' if theory.friction is not None else '2'}).{seen}",
                 f"Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}{_or_auto(about)}.",
             )
         ]
@@ -96,7 +96,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
         return _law_without_theory(measures)
     inflated = f"variances are inflated by about {theory.noise:.0%}"
     place = measures.get("noise_inflation_parameter") or "the worst direction"
-    if about["friction"]:
+    if theory.friction is not None:
         return [
             Finding(
                 "friction too small",
@@ -168,7 +168,7 @@ def _mixing(
                 Finding(
                     "step size too small",
                     f"the step size is too small: it could be {factor:,.0f} times as large",
-                    f"{_product(about)} = {theory.stiffness:.2g} and gradient noise {theory.noise_ratio:.2g} of the "
+                    f"{_product(theory)} = {theory.stiffness:.2g} and gradient noise {theory.noise_ratio:.2g} of the "
                     f"injected, where 0.1 does no harm; {facts}.",
                     f"Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}{_or_auto(about)}.",
                 )
@@ -200,11 +200,7 @@ def _mixing(
             f"Fit for {'twice' if under_way else _times(ess)} as many steps or more (num_epochs, num_steps)."
         )
     elif under_way:
-        near = (
-            ""
-            if about["estimator"] == "ControlVariates"
-            else ", or start at the mode (sc.ControlVariates does)"
-        )
+        near = "" if about["centred"] else ", or start at the mode (sc.ControlVariates does)"
         advice = f"Use num_burnin={2 * about['num_steps']:,} or more{near}."
         if stiff:
             advice += (
@@ -245,12 +241,14 @@ def _seen(measures: dict[str, Any]) -> str:
     return f" Stein's identity with the gradients at the draws finds {excess:.0%} ± {error:.0%} on average."
 
 
-def _product(about: dict[str, Any]) -> str:
-    return "Step size × largest curvature" if about["langevin"] else "Step size² × largest curvature"
+def _product(theory: Theory) -> str:
+    return (
+        "Step size² × largest curvature" if theory.friction is not None else "Step size × largest curvature"
+    )
 
 
 def _remedy(about: dict[str, Any]) -> str:
-    return ": use control variates" if about["estimator"] in ("Minibatch", "Weighted", "Stratified") else ""
+    return ": use control variates" if about["plain"] else ""
 
 
 def _damped(theory: Theory, about: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from scirocco.models.dp.results import Results
 from scirocco.models.dp.rows import Rows, Table
 from scirocco.models.dp.settings import Settings
 from scirocco.models.fits.conventions import StepSize, new_names
+from scirocco.models.view import View
 from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
 
@@ -275,6 +276,12 @@ class DPMixture(fits.Conventions, Results):
         family = given.base(self.base).resolve(X)
         rows = self._shuffled(family, family.rows(X))
         return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`."""
+        from scirocco.models.dp import view
+
+        return view.view(self, run, options.get("names"))
 
     def to_arviz(self) -> Any:
         """The draws as ArviZ's container: clusters by falling weight, so cluster k is not the same in all draws."""

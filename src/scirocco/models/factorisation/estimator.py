@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Minibatch
-from scirocco.models import fits
+from scirocco.models import fits, sampled
 from scirocco.models.factorisation.density import Law, RatingModel, Ratings
-from scirocco.models.factorisation.precisions import WithPrecisions
+from scirocco.models.factorisation.method import WithPrecisions
 from scirocco.models.factorisation.ratings import Triples, check_triples
-from scirocco.models.factorisation.results import Results
-from scirocco.models.fits.length import spread
+from scirocco.models.factorisation.results import Rated, Results
 from scirocco.run import sample
 from scirocco.run.progress import Callback
 from scirocco.samplers import LeafScaledSGLD, Sampler
 
+_KIND = fits.Kind("BPMF", "a factorisation of ratings", "bpmf")
 _STEP_SIZE, _NUM_STEPS = 0.01, 10_000
 _START_SD = 0.1
 
@@ -58,10 +60,12 @@ class BPMF(fits.Conventions, Results):
         By default `sc.Minibatch(batch_size)`.
     batch_size
         Ratings in a step (all of them if there are fewer).
-    num_draws
-        Posterior draws kept in each chain, spread evenly over the part of a run after burn-in.
-    discard
-        The share of a run that is burn-in.
+    num_samples
+        Posterior draws kept in each chain.
+    num_burnin
+        The burn-in: a number of steps (int), or a share of the run (float below 1).
+    thin
+        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
     num_chains, seed
         Independent chains; the same seed gives the same draws.
 
@@ -89,35 +93,41 @@ class BPMF(fits.Conventions, Results):
     True
     """
 
+    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+
+    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         num_factors: int = 20,
         *,
-        prior: Any = (1.0, 1.0),
-        rating_precision: Any = "sample",
+        prior: tuple[float, float] = (1.0, 1.0),
+        rating_precision: float | str = "sample",
         num_users: int | None = None,
         num_items: int | None = None,
         sampler: Sampler | None = None,
         estimator: Estimator | None = None,
         batch_size: int = 5_000,
-        num_draws: int = 100,
-        discard: float = 0.2,
+        num_samples: int = 100,
+        num_burnin: float = 0.2,
+        thin: int | None = None,
         num_chains: int = 1,
         seed: int = 0,
     ):
         self.num_factors, self.prior, self.rating_precision = num_factors, prior, rating_precision
         self.num_users, self.num_items = num_users, num_items
         self.sampler, self.estimator, self.batch_size = sampler, estimator, batch_size
-        self.num_draws, self.discard, self.num_chains, self.seed = num_draws, discard, num_chains, seed
+        self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
+        self.num_chains, self.seed = num_chains, seed
 
     def fit(
         self,
-        users: Any,
-        items: Any,
-        ratings: Any,
+        users: ArrayLike,
+        items: ArrayLike,
+        ratings: ArrayLike,
         *,
         num_steps: int | None = None,
         num_epochs: float | None = None,
+        max_seconds: float | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -132,37 +142,38 @@ class BPMF(fits.Conventions, Results):
             Whole numbers from 0 on, one of each for a rating. Several ratings of one pair all count.
         ratings
             Finite numbers.
-        num_steps, num_epochs
-            One of them: steps, or passes over the ratings; 10,000 steps by default.
+        num_steps, num_epochs, max_seconds
+            One of them: steps, passes over the ratings, or seconds of sampling (set-up and compilation are not
+            counted), burn-in included. By default `num_samples` times `thin` steps after the burn-in if `thin` is
+            given, else 10,000 steps.
         store, resume, overwrite, callbacks, progress
-            As for `sc.sample`; a fit that is taken up must have the same length.
+            As for `sc.sample`; a fit that is resumed must have the same length.
         """
         triples = check_triples(users, items, ratings, self.num_users, self.num_items)
         law, offset = self._law(), float(triples.ratings.mean(dtype=np.float64))
         batch = min(_checks.positive_int(self.batch_size, "batch_size"), len(triples.ratings))
+        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
         length = fits.check_length(
-            num_steps,
-            num_epochs,
-            None,
+            *(num_steps, num_epochs, max_seconds),
             num_rows=len(triples.ratings),
             batch_size=batch,
             default_epochs=_NUM_STEPS * batch / len(triples.ratings),
+            planned_steps=fits.planned_steps(*wanted),
         )
-        assert length.num_steps is not None  # seconds are not offered
-        kept = _checks.positive_int(self.num_draws, "num_draws")
-        places = spread(length.num_steps, kept, fits.check_discard(self.discard))
         inner = LeafScaledSGLD(_STEP_SIZE) if self.sampler is None else self.sampler
-        run = sample(
+        data = Ratings(triples.users, triples.items, triples.ratings - np.float32(offset))
+        sampling = functools.partial(
+            sample,
             RatingModel(law),
-            Ratings(triples.users, triples.items, triples.ratings - np.float32(offset)),
+            data,
             self._start(triples, law),
             sampler=WithPrecisions(inner, law.shape, law.rate),
             estimator=Minibatch(batch) if self.estimator is None else self.estimator,
-            num_samples=places.num_draws,
-            num_burnin=places.burn_in,
-            thin=places.thin,
             num_chains=self.num_chains,
             seed=self.seed,
+        )
+        run = sampled.draw(
+            *(sampling, length, wanted),
             store=store,
             resume=resume,
             overwrite=overwrite,
@@ -171,10 +182,29 @@ class BPMF(fits.Conventions, Results):
         )
         if not run.num_draws:
             raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
-        self.run_, self.offset_ = run, offset
-        self.num_users_, self.num_items_ = triples.num_users, triples.num_items
-        self._settle(triples, law)
+        self._settle(run, offset, law, Rated.of(triples))
         return self
+
+    # -- on disk ----------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model: draws as a Zarr group, settings, who has rated what; never pickles, never code.
+
+        A sampler or an estimator of your own is left out: the loaded model has the defaults in its place.
+        """
+        self._check_fitted()
+        extra = {"offset": self.offset_, "num_items": self.num_items_}
+        rated = {"items": self._rated.items, "first": self._rated.first}
+        sampled.save(_KIND, self, dict(self.run_.draws), extra, path, overwrite, rated)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> BPMF:
+        """What `save` wrote."""
+        saved = sampled.open_saved(_KIND, path, cls._renamed)
+        model = cls(**saved.settings)
+        rated = Rated(saved.arrays["items"], saved.arrays["first"], int(saved.extra["num_items"]))
+        model._settle(saved.run, float(saved.extra["offset"]), model._law(), rated)
+        return model
 
     # -- inside -----------------------------------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -22,7 +23,9 @@ class Triples(NamedTuple):
     num_items: int
 
 
-def check_triples(users: Any, items: Any, ratings: Any, num_users: Any, num_items: Any) -> Triples:
+def check_triples(
+    users: ArrayLike, items: ArrayLike, ratings: ArrayLike, num_users: int | None, num_items: int | None
+) -> Triples:
     """Of equal length, ids whole and within the table, ratings finite. Several ratings of one pair are allowed."""
     values = check_ratings(ratings)
     user_ids, item_ids = check_ids(users, "user", num_users), check_ids(items, "item", num_items)
@@ -50,7 +53,7 @@ def check_lengths(arrays: dict[str, np.ndarray]) -> None:
         raise InvalidValueError(f"there must be one user and one item for each rating: {listed}.")
 
 
-def check_ids(ids: Any, kind: str, size: int | None, of: str = "rating") -> np.ndarray:
+def check_ids(ids: ArrayLike, kind: str, size: int | None, of: str = "rating") -> np.ndarray:
     """Ids as int32: whole numbers from 0 on, below `size` where that is known; `of` what, for messages."""
     array = np.asarray(ids)
     if array.ndim == 0:
@@ -83,7 +86,7 @@ def check_ids(ids: Any, kind: str, size: int | None, of: str = "rating") -> np.n
     return array.astype(np.int32)
 
 
-def check_ratings(ratings: Any) -> np.ndarray:
+def check_ratings(ratings: ArrayLike) -> np.ndarray:
     """Ratings as finite float32."""
     array = np.asarray(ratings)
     if array.dtype.kind not in "fiub":

@@ -1,21 +1,36 @@
-"""What a fitted factorisation is asked for."""
+r"""What a fitted factorisation is asked for: ratings to come, from posterior draws.
+
+Given a draw a new rating is normal with mean offset + U_i·V_j + a_i + b_j and variance 1/τ. A user without ratings has
+U_i ~ N(0, I/λ_U) and a_i ~ N(0, 1/λ_a), whatever the chain says of it: integrated out, the mean loses these terms and
+the variance gains |V_j|²/λ_U + 1/λ_a; likewise for an item. (Where both are new, U_i·V_j has the variance D/(λ_U λ_V),
+and is taken as normal.) The predictive law is the mixture of these normals over the draws.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.errors import NotFittedError
-from scirocco.models.factorisation import prediction
 from scirocco.models.factorisation.density import Law
 from scirocco.models.factorisation.ratings import Triples, check_ids, check_lengths, check_ratings
 from scirocco.models.fits.intervals import tails_of
+from scirocco.models.view import View, own_run, with_draws
 from scirocco.run import Run
+from scirocco.types import Array, Params
 
 _OF = ("rating", "mean")
+_NUMBERS = 1 << 22
+_HALVINGS = 30
+_PAIRS = 8
+"""Pairs of user and item in a report."""
 
 
 class Recommendation(NamedTuple):
@@ -28,6 +43,24 @@ class Recommendation(NamedTuple):
     """Standard deviation of a new rating."""
 
 
+class Rated(NamedTuple):
+    """Who has rated what in a fit."""
+
+    items: np.ndarray
+    """In the order of the users who rated them."""
+    first: np.ndarray
+    """Where the items of each user begin, and at last where all end."""
+    num_items: int
+    """Of the table, rated or not."""
+
+    @classmethod
+    def of(cls, triples: Triples) -> Rated:
+        """By user."""
+        order = np.argsort(triples.users, kind="stable")
+        first = np.searchsorted(triples.users[order], np.arange(triples.num_users + 1))
+        return cls(triples.items[order], first, triples.num_items)
+
+
 class Results:
     """Predictions from the draws of a run."""
 
@@ -35,8 +68,12 @@ class Results:
     offset_: float
     num_users_: int
     num_items_: int
+    _rated: Rated
+    _draws: dict[str, np.ndarray]
 
-    def predict(self, users: Any, items: Any, *, interval: float | None = None, of: str = "rating") -> Any:
+    def predict(
+        self, users: ArrayLike, items: ArrayLike, *, interval: float | None = None, of: str = "rating"
+    ) -> Any:
         """The expected rating of each pair; with `interval` (mean, low, high).
 
         Parameters
@@ -53,8 +90,8 @@ class Results:
         chosen = self._pairs(users, items)
         columns: list[list[np.ndarray]] = []
         for found in self._parts(*chosen):
-            out = [prediction.moments(found)[0]]
-            out += [prediction.quantile(found, of == "rating", np.float32(tail)) for tail in tails]
+            out = [_moments(found)[0]]
+            out += [_quantile(found, of == "rating", np.float32(tail)) for tail in tails]
             columns.append([np.asarray(each) + self.offset_ for each in out])
         joined = tuple(_joined(column) for column in zip(*columns, strict=True))
         return joined if interval is not None else joined[0]
@@ -67,12 +104,12 @@ class Results:
         items = np.arange(self.num_items_, dtype=np.int32)
         if exclude_seen:
             items = np.setdiff1d(items, self._items_of(number)).astype(np.int32)
-        found = [prediction.moments(part) for part in self._parts(np.full(len(items), number), items)]
+        found = [_moments(part) for part in self._parts(np.full(len(items), number), items)]
         mean, sd = (_joined([np.asarray(part[k]) for part in found]) for k in (0, 1))
         best = np.argsort(-mean, kind="stable")[:n]
         return Recommendation(items[best], mean[best] + self.offset_, sd[best])
 
-    def log_predictive(self, users: Any, items: Any, ratings: Any) -> np.ndarray:
+    def log_predictive(self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike) -> np.ndarray:
         """The log posterior predictive density of each rating."""
         values = check_ratings(ratings)
         chosen = self._pairs(users, items)
@@ -80,11 +117,11 @@ class Results:
         centred, start, out = values - np.float32(self.offset_), 0, []
         for found in self._parts(*chosen):
             stop = start + found.mean.shape[1]
-            out.append(np.asarray(prediction.log_density(found, centred[start:stop])))
+            out.append(np.asarray(_log_density(found, centred[start:stop])))
             start = stop
         return _joined(out)
 
-    def score(self, users: Any, items: Any, ratings: Any) -> float:
+    def score(self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike) -> float:
         """R² of the expected ratings, as scikit-learn's regressors have it: 1 - Σ(r - r̂)² / Σ(r - r̄)²."""
         values = check_ratings(ratings).astype(np.float64)
         check_lengths(
@@ -94,27 +131,52 @@ class Results:
         spread = values - values.mean()
         return float(1 - (error @ error) / (spread @ spread)) if spread.any() else float("nan")
 
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ's container, see `Run.to_arviz`. Factors may rotate and change sign along a chain."""
+        self._check_fitted()
+        return self.run_.to_arviz()
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`: what does not change when factors rotate."""
+        run = own_run(self, run)
+        drawn = run.draws
+        draws: dict[str, np.ndarray] = {}
+        if "rating_precision" in drawn:
+            draws["rating precision"] = np.asarray(drawn["rating_precision"])
+        of = ("user factors", "item factors", "user biases", "item biases")
+        precisions = np.asarray(drawn["precisions"])
+        draws |= {f"precision of {name}": precisions[:, :, k] for k, name in enumerate(of)}
+        users = np.linspace(0, self.num_users_ - 1, min(_PAIRS, self.num_users_)).astype(int)
+        items = np.linspace(0, self.num_items_ - 1, len(users)).astype(int)
+        for user, item in zip(users.tolist(), items.tolist(), strict=True):
+            left, right = (np.asarray(drawn[name][:, :, k]) for name, k in (("users", user), ("items", item)))
+            biases = np.asarray(drawn["user_bias"][:, :, user]) + np.asarray(drawn["item_bias"][:, :, item])
+            rating = np.sum(left * right, axis=-1, dtype=np.float64) + biases + self.offset_
+            draws[f"rating of item {item} by user {user}"] = rating
+        about = (
+            "Factors may rotate and change sign along a chain. Judged and charted are what that does not change: the "
+            f"precisions, and the expected ratings of {len(users)} pairs spread over users and items."
+        )
+        return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
+
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _settle(self, triples: Triples, law: Law) -> None:
-        """Take the draws of `run_` apart, and remember who has rated what."""
-        known_users, known_items = np.zeros(triples.num_users, bool), np.zeros(triples.num_items, bool)
-        known_users[triples.users] = known_items[triples.items] = True
-        self._known = prediction.Known(known_users, known_items)
-        order = np.argsort(triples.users, kind="stable")
-        self._seen = triples.items[order]
-        self._first = np.searchsorted(triples.users[order], np.arange(triples.num_users + 1))
-        draws = {
-            name: np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in self.run_.draws.items()
-        }
+    def _settle(self, run: Run, offset: float, law: Law, rated: Rated) -> None:
+        """Take the draws of a run apart, and remember who has rated what."""
+        self.run_, self.offset_, self._rated = run, offset, rated
+        self.num_users_, self.num_items_ = len(rated.first) - 1, rated.num_items
+        known_items = np.zeros(rated.num_items, bool)
+        known_items[rated.items] = True
+        self._known = Known(np.diff(rated.first) > 0, known_items)
+        draws = {name: np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in run.draws.items()}
         fixed = np.full(len(draws["users"]), law.rating_precision or 0.0, np.float32)
         self._tau = draws.pop("rating_precision", fixed)
         self._draws = draws
 
     def _items_of(self, user: int) -> np.ndarray:
-        return self._seen[self._first[user] : self._first[user + 1]]
+        return self._rated.items[self._rated.first[user] : self._rated.first[user + 1]]
 
-    def _pairs(self, users: Any, items: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _pairs(self, users: ArrayLike, items: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         self._check_fitted()
         left = check_ids(users, "user", self.num_users_, "pair")
         right = check_ids(items, "item", self.num_items_, "pair")
@@ -123,10 +185,10 @@ class Results:
         check_lengths({"users": left, "items": right})
         return left, right
 
-    def _parts(self, users: np.ndarray, items: np.ndarray) -> list[prediction.Parts]:
+    def _parts(self, users: np.ndarray, items: np.ndarray) -> list[Parts]:
         return [
-            prediction.parts(self._draws, self._tau, self._known, users[part], items[part])
-            for part in prediction.pieces(len(self._tau), len(users))
+            _parts_of(self._draws, self._tau, self._known, users[part], items[part])
+            for part in _pieces(len(self._tau), len(users))
         ]
 
     def _check_fitted(self) -> None:
@@ -136,3 +198,95 @@ class Results:
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+
+# -- ratings to come --------------------------------------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """Which users and which items have ratings."""
+
+    users: np.ndarray
+    items: np.ndarray
+
+
+class Parts(NamedTuple):
+    """Of each draw and pair (draw, pair): the mean, the variance of the mean rating, and of the rating about it."""
+
+    mean: Array
+    spread: Array
+    noise: Array
+
+
+def _parts_of(
+    draws: dict[str, np.ndarray], tau: np.ndarray, known: Known, users: np.ndarray, items: np.ndarray
+) -> Parts:
+    """For pairs that fit into memory; `draws` have one leading axis."""
+    return _compiled_parts(draws, tau, known.users[users], known.items[items], users, items)
+
+
+@jax.jit
+def _compiled_parts(
+    draws: Params, tau: Array, old_user: Array, old_item: Array, users: Array, items: Array
+) -> Parts:
+    def one(draw: tuple[Params, Array]) -> Parts:
+        params, tau = draw
+        lam_u, lam_v, lam_a, lam_b = params["precisions"]
+        left, right = params["users"][users], params["items"][items]
+        mean = jnp.where(old_user & old_item, jnp.sum(left * right, axis=1), 0.0)
+        mean += jnp.where(old_user, params["user_bias"][users], 0.0)
+        mean += jnp.where(old_item, params["item_bias"][items], 0.0)
+        size = left.shape[1]
+        square_u = jnp.where(old_user, jnp.sum(left**2, axis=1), size / lam_u)
+        square_v = jnp.where(old_item, jnp.sum(right**2, axis=1), size / lam_v)
+        # one side new: |known|² over the other's precision; both new: D / (λ_U λ_V)
+        spread = jnp.where(old_user, 0.0, square_v / lam_u + 1 / lam_a)
+        spread += jnp.where(old_item, 0.0, 1 / lam_b + jnp.where(old_user, square_u / lam_v, 0.0))
+        return Parts(mean, spread, jnp.full_like(mean, 1.0) / tau)
+
+    return jax.lax.map(one, (draws, tau))
+
+
+def _pieces(num_draws: int, num_pairs: int) -> list[slice]:
+    """Stretches of pairs for which the numbers of all draws fit into memory; an empty one where there are no pairs."""
+    length = max(1, _NUMBERS // max(1, num_draws))
+    return [slice(start, min(start + length, num_pairs)) for start in range(0, max(1, num_pairs), length)]
+
+
+@partial(jax.jit, static_argnums=1)
+def _quantile(found: Parts, noisy: bool, level: Array) -> Array:
+    """Of the mixture of normals for each pair, by bisection of its distribution function."""
+    spread = jnp.sqrt(found.spread + (found.noise if noisy else 0.0))
+    reach = 8.0 * jnp.max(spread, axis=0) + 1e-6
+    low, high = jnp.min(found.mean, axis=0) - reach, jnp.max(found.mean, axis=0) + reach
+
+    def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = 0.5 * (low + high)
+        below = jnp.mean(_below(middle - found.mean, spread), axis=0) < level
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
+    return 0.5 * (low + high)
+
+
+def _below(distance: Array, spread: Array) -> Array:
+    """P(N(0, spread²) < distance); a step where there is no spread."""
+    scaled = distance / jnp.where(spread > 0, spread, 1.0)
+    return jnp.where(spread > 0, jax.scipy.special.ndtr(scaled), (distance >= 0).astype(distance.dtype))
+
+
+@jax.jit
+def _moments(found: Parts) -> tuple[Array, Array]:
+    """Mean and standard deviation of a new rating, for each pair."""
+    mean = jnp.mean(found.mean, axis=0)
+    variance = jnp.mean(found.spread + found.noise + (found.mean - mean) ** 2, axis=0)
+    return mean, jnp.sqrt(variance)
+
+
+@jax.jit
+def _log_density(found: Parts, ratings: Array) -> Array:
+    """log of the mean over draws of the density of each rating."""
+    variance = found.spread + found.noise
+    each = -0.5 * ((ratings - found.mean) ** 2 / variance + jnp.log(2 * jnp.pi * variance))
+    return jax.scipy.special.logsumexp(each, axis=0) - jnp.log(each.shape[0])

@@ -55,10 +55,11 @@ def save(
     extra: dict[str, Any],
     path: str | os.PathLike[str],
     overwrite: bool,
+    arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Draws (chain, draw, ...) that were kept in memory, as a store that `load` and `sc.load` open.
 
-    `configuration` is the model's own settings; `extra` comes back from `load`.
+    `configuration` is the model's own settings; `extra` comes back from `load`, `arrays` from `Stored.read_state`.
     """
     for drawn in draws.values():
         if isinstance(drawn, StoredArray) and os.path.realpath(drawn.root) == os.path.realpath(path):
@@ -86,7 +87,7 @@ def save(
             store.append("posterior", {name: np.asarray(value[:, part]) for name, value in draws.items()})
             if stats:
                 store.append("sample_stats", {name: value[:, part] for name, value in stats.items()})
-        store.commit({}, progress)
+        store.commit(arrays or {}, progress)
 
 
 def _shapes(arrays: dict[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:

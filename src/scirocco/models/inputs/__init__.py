@@ -1,6 +1,15 @@
 """What users hand to models, checked: tables of features, class labels, numeric targets."""
 
-from scirocco.models.inputs.tables import Features, column_name, features, float_type
+from scirocco.models.inputs.tables import ColumnLike, Features, TableLike, column_name, features, float_type
 from scirocco.models.inputs.targets import labels, targets
 
-__all__ = ["Features", "column_name", "features", "float_type", "labels", "targets"]
+__all__ = [
+    "ColumnLike",
+    "Features",
+    "TableLike",
+    "column_name",
+    "features",
+    "float_type",
+    "labels",
+    "targets",
+]

@@ -8,10 +8,11 @@ for a model that centres its columns before it rounds them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -24,6 +25,49 @@ _MOST_DENSE = 2_000_000_000
 _SHOWN = 5
 
 
+@runtime_checkable
+class Series(Protocol):
+    """A column of pandas or polars."""
+
+    def to_numpy(self) -> np.ndarray:
+        """Its values."""
+
+
+@runtime_checkable
+class Frame(Series, Protocol):
+    """A table of pandas or polars."""
+
+    @property
+    def columns(self) -> Sequence[Any]:
+        """Names, words or not."""
+
+    def __getitem__(self, name: Any, /) -> Series:
+        """A column."""
+
+    def __len__(self) -> int:
+        """Rows."""
+
+
+@runtime_checkable
+class Sparse(Protocol):
+    """A sparse matrix of SciPy."""
+
+    nnz: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    def toarray(self) -> np.ndarray:
+        """Made dense."""
+
+
+TableLike = ArrayLike | Frame | Sparse
+"""What users call a table: NumPy, pandas, polars, SciPy sparse, nested lists."""
+ColumnLike = ArrayLike | Series
+"""One value a row."""
+
+
 class Features(NamedTuple):
     """A table of numbers, and the names of its columns where it has them."""
 
@@ -32,7 +76,7 @@ class Features(NamedTuple):
 
 
 def features(
-    X: Any,
+    X: TableLike,
     who: str,
     *,
     constant: str = "refuse",
@@ -83,7 +127,7 @@ def features(
     return Features(array, names)
 
 
-def float_type(dtype: Any) -> Any:
+def float_type(dtype: DTypeLike) -> np.dtype[Any]:
     """float32, or float64 where it was given and JAX computes in it."""
     return jax.dtypes.canonicalize_dtype(np.float64 if dtype == np.float64 else np.float32)
 
@@ -93,14 +137,14 @@ def column_name(number: int, names: Sequence[str] | None) -> str:
     return f"column {number}" + (f" (`{names[number]}`)" if names is not None else "")
 
 
-def _table(X: Any, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _table(X: TableLike, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
     names = None
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+    if isinstance(X, Frame):
         _refuse_twins(list(X.columns), who)
         if all(isinstance(column, str) for column in X.columns):
             names = tuple(X.columns)
         array = _from_frame(X, names)
-    elif hasattr(X, "toarray") and hasattr(X, "nnz"):
+    elif isinstance(X, Sparse):
         if X.shape[0] * X.shape[-1] > _MOST_DENSE:
             raise InvalidTypeError(
                 f"{who} works with dense tables, and this sparse one of shape {X.shape} would have "
@@ -133,7 +177,7 @@ def _table(X: Any, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
     return (numbers(array, names) if array.dtype.kind not in "fiub" else array), names
 
 
-def _refuse_twins(columns: list[Any], who: str) -> None:
+def _refuse_twins(columns: list[object], who: str) -> None:
     seen = set()
     for number, column in enumerate(columns):
         if column in seen:
@@ -143,7 +187,7 @@ def _refuse_twins(columns: list[Any], who: str) -> None:
         seen.add(column)
 
 
-def _from_frame(frame: Any, names: tuple[str, ...] | None) -> np.ndarray:
+def _from_frame(frame: Frame, names: tuple[str, ...] | None) -> np.ndarray:
     """A data frame column by column, so that one of words is named, and missing values become NaN."""
     parts = [_frame_column(frame[column], number, names) for number, column in enumerate(frame.columns)]
     if not parts:
@@ -152,7 +196,7 @@ def _from_frame(frame: Any, names: tuple[str, ...] | None) -> np.ndarray:
     return np.stack(parts, axis=1).astype(np.result_type(*kinds), copy=False)
 
 
-def _frame_column(column: Any, number: int, names: tuple[str, ...] | None) -> np.ndarray:
+def _frame_column(column: Series, number: int, names: tuple[str, ...] | None) -> np.ndarray:
     values = np.asarray(column.to_numpy())
     return values if values.dtype.kind in "fiub" else numbers(values[:, None], names, number)[:, 0]
 
@@ -182,11 +226,11 @@ def numbers(
     return out
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def missing(value: Any) -> bool:
+def missing(value: object) -> bool:
     """None, NaN, and pandas' NA and NaT, which are not equal to themselves or refuse to say."""
     if value is None:
         return True

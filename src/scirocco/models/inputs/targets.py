@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
-from scirocco.models.inputs.tables import missing, numbers
+from scirocco.models.inputs.tables import ColumnLike, Series, missing, numbers
 
 
 def labels(
-    y: Any,
-    classes: Sequence[Any] | np.ndarray | None = None,
+    y: ColumnLike | None,
+    classes: Sequence[object] | np.ndarray | None = None,
     *,
     num_rows: int | None = None,
     who: str = "the model",
@@ -65,7 +64,7 @@ def _sorted(values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
     return found, codes.reshape(-1)
 
 
-def _known(classes: Sequence[Any] | np.ndarray, who: str) -> np.ndarray:
+def _known(classes: Sequence[object] | np.ndarray, who: str) -> np.ndarray:
     known = np.asarray(classes)
     if known.ndim != 1:
         raise InvalidTypeError(f"`classes` of {who} must be a list of labels, got {classes!r}.")
@@ -87,7 +86,7 @@ def _declared(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return codes
 
 
-def targets(y: Any, *, num_rows: int | None = None, who: str = "the model") -> np.ndarray:
+def targets(y: ColumnLike | None, *, num_rows: int | None = None, who: str = "the model") -> np.ndarray:
     """A numeric target, one finite number a row, in float64: models centre it before they round it."""
     values = _column(y, num_rows, who)
     if values.dtype.kind not in "fiub":
@@ -103,10 +102,10 @@ def targets(y: Any, *, num_rows: int | None = None, who: str = "the model") -> n
     return values
 
 
-def _column(y: Any, num_rows: int | None, who: str) -> np.ndarray:
+def _column(y: ColumnLike | None, num_rows: int | None, who: str) -> np.ndarray:
     if y is None:
         raise InvalidValueError(f"{who} requires y to be passed, but the target y is None.")
-    values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    values = np.asarray(y.to_numpy() if isinstance(y, Series) else y)
     if values.ndim == 2 and values.shape[1] == 1:
         _remark_column(values.shape)
         values = values[:, 0]

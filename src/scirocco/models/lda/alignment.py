@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from scirocco._checks import choice
 from scirocco._extras import require
+from scirocco.diagnostics import rhat
 from scirocco.errors import InvalidValueError
 
 MEASURES = ("hellinger", "jensen_shannon", "cosine")
@@ -193,38 +194,4 @@ def aligned_rhat(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
             f"R-hat compares chains: it needs two or more with four draws or more, got {len(matched)} with "
             f"{matched.shape[1]}."
         )
-    values = _rank_rhat(matched.reshape(*matched.shape[:2], -1))
-    return values.reshape(matched.shape[2:])
-
-
-def _rank_rhat(values: np.ndarray) -> np.ndarray:
-    """R-hat of (chain, draw, item) for all items at once, which ArviZ takes one after the other.
-
-    The larger one of two R-hats between the halves of all chains: of the normal scores of the draws, and of those of
-    their distances from the median (Vehtari et al. 2021).
-    """
-    half = values.shape[1] // 2
-    split = np.concatenate([values[:, :half], values[:, -half:]])
-    bulk = _rhat(_scores(split))
-    tail = _rhat(_scores(np.abs(split - np.median(split, axis=(0, 1)))))
-    found: np.ndarray = np.where(tail > bulk, tail, bulk)
-    return np.where(np.isnan(values).any(axis=(0, 1)), np.nan, found)
-
-
-def _scores(values: np.ndarray) -> np.ndarray:
-    """Normal scores of the ranks among all chains, equal values with equal ones."""
-    stats = require("scipy.stats", "R-hat")
-    special = require("scipy.special", "R-hat")
-    flat = values.reshape(-1, values.shape[2])
-    ranks = stats.rankdata(flat, method="average", axis=0)
-    scores: np.ndarray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
-    return scores.reshape(values.shape)
-
-
-def _rhat(values: np.ndarray) -> np.ndarray:
-    num = values.shape[1]
-    between = num * values.mean(axis=1).var(axis=0, ddof=1)
-    within = values.var(axis=1, ddof=1).mean(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: np.ndarray = np.sqrt((between / within + num - 1) / num)
-    return found
+    return rhat(matched)

@@ -20,6 +20,7 @@ from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
+from scirocco.models.view import View
 from scirocco.run.encoding import decode, encode
 from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
@@ -274,6 +275,12 @@ class LDA(fits.Conventions, Results):
         """`fit`, then `transform` of the same documents."""
         shares: np.ndarray = self.fit(X, y, **options).transform(X)
         return shares
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`."""
+        from scirocco.models.lda import view
+
+        return view.view(self, run, options.get("documents"))
 
     def to_arviz(self) -> Any:
         """The draws as ArviZ's container; the topics of all chains in the order of the first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +47,7 @@ def posterior(
     prior_scales: tuple[float, ...],
     scale_prior: tuple[float, float] | None,
     concentration: float | None,
-    weights: Any,
+    weights: tuple[float, ...] | None,
 ) -> Posterior:
     """The model of a fit; equal settings give one object, so that compiled programs are found again.
 

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Full
-from scirocco.models.fits.conventions import Conventions
+from scirocco.model import Posterior
+from scirocco.models import fits, sampled
 from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.inputs import features
+from scirocco.models.inputs import TableLike, features
 from scirocco.models.mixture import density
-from scirocco.models.mixture.columns import columns_and_priors, known_weights
 from scirocco.models.mixture.results import Results
-from scirocco.models.mixture.start import Priors, Start, rough_fit, step_sizes
+from scirocco.models.mixture.start import (
+    Columns,
+    Priors,
+    Start,
+    columns_and_priors,
+    known_weights,
+    rough_fit,
+    step_sizes,
+)
 from scirocco.run import sample
 from scirocco.run.progress import Callback
 from scirocco.samplers import SGLD, Blocks, Preconditioned, Sampler
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 
+_KIND = fits.Kind("GaussianMixture", "a Gaussian mixture", "mixture")
 _ALL_ROWS, _LEAST_BATCH, _MOST_BATCH = 2_000, 500, 10_000
 
 
-class GaussianMixture(Conventions, Results):
+class GaussianMixture(fits.Conventions, Results):
     r"""A mixture of K Gaussians with posterior draws of its means, weights and standard deviations.
 
     .. math:: x_i ∼ \sum_k w_k\, N(μ_k, \mathrm{diag}(s_k^2)), \qquad w ∼ \mathrm{Dir}(α), \quad
@@ -70,7 +81,9 @@ class GaussianMixture(Conventions, Results):
         Rows of a batch; by default all rows up to 2,000, else a tenth of them, at least 500 and at most 10,000. Each of
         the two blocks gets its own.
     num_samples, num_burnin, thin, num_chains, seed
-        As for `sc.sample`; with two chains or more there is a warning where they disagree.
+        Draws kept in each chain; steps of the burn-in (int) or their share of the run (float below 1); steps between
+        two draws (None: 1, or draws spread evenly where `fit` is given a length). With two chains or more there is a
+        warning where they disagree.
 
     Attributes
     ----------
@@ -96,18 +109,18 @@ class GaussianMixture(Conventions, Results):
         self,
         num_components: int = 2,
         *,
-        weights: Any = "sample",
+        weights: str | Sequence[float] | np.ndarray = "sample",
         covariance: str = "diagonal",
-        scale: Any = 1.0,
+        scale: float | Sequence[float] | np.ndarray = 1.0,
         concentration: float = 1.0,
-        prior_scale: Any = "data",
+        prior_scale: float | str = "data",
         scale_prior: tuple[float, float] = (1.0, 0.01),
         sampler: Sampler | None = None,
         step_size: float | None = None,
         batch_size: int | None = None,
         num_samples: int = 2_000,
-        num_burnin: int = 1_000,
-        thin: int = 1,
+        num_burnin: float = 1_000,
+        thin: int | None = None,
         num_chains: int = 2,
         seed: int = 0,
     ):
@@ -119,16 +132,29 @@ class GaussianMixture(Conventions, Results):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: TableLike,
+        y: object = None,
         *,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
     ) -> GaussianMixture:
-        """Draw from the posterior given rows X (N, d); `y` is ignored, the rest is as for `sc.sample`."""
+        """Draw from the posterior given rows X (N, d).
+
+        Parameters
+        ----------
+        X, y
+            Rows; `y` is ignored.
+        num_epochs, max_seconds
+            The length of the run, burn-in included, as passes over the rows or as seconds of sampling (set-up and
+            compilation are not counted). By default the run is as long as `num_samples`, `num_burnin` and `thin` say.
+        store, resume, overwrite, callbacks, progress
+            As for `sc.sample`.
+        """
         table = features(X, "GaussianMixture", exact=True)
         count = _checks.positive_int(self.num_components, "num_components")
         if len(table.array) < count:
@@ -144,17 +170,29 @@ class GaussianMixture(Conventions, Results):
         )
         begin = rough_fit(x, count, rng, priors=priors, weights=known)
         estimator = self._estimator(len(x))
-        run = sample(
+        sampler = self._sampler(x, begin, priors, estimator, known, rng)
+        length, wanted = sampled.lengths(
+            (self.num_samples, self.num_burnin, self.thin),
+            num_epochs,
+            max_seconds,
+            num_rows=len(x),
+            batch_size=estimator.batching(len(x)).size,
+            thin=1,
+            num_burnin=0,
+            share=0.0,
+        )
+        sampling = functools.partial(
+            sample,
             self._posterior(known, priors),
             x,
             self._params(begin, x.dtype, known),
-            sampler=self._sampler(x, begin, priors, estimator, known, rng),
+            sampler=sampler,
             estimator=estimator,
-            num_samples=self.num_samples,
-            num_burnin=self.num_burnin,
-            thin=self.thin,
             num_chains=self.num_chains,
             seed=self.seed,
+        )
+        run = sampled.draw(
+            *(sampling, length, wanted),
             store=store,
             resume=resume,
             overwrite=overwrite,
@@ -170,9 +208,37 @@ class GaussianMixture(Conventions, Results):
             )
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
+    def fit_predict(self, X: TableLike, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `predict` of the same rows."""
         return self.fit(X, y, **options).predict(X)
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model: draws as a Zarr group, settings, units of the columns; never pickles, never code.
+
+        A sampler of your own is left out: the loaded model has the default in its place.
+        """
+        self._check_fitted()
+        names = getattr(self, "feature_names_in_", None)
+        known = self._known
+        extra = {
+            "names": None if names is None else list(names),
+            "shift": self._columns.shift.tolist(),
+            "units": self._columns.units.tolist(),
+            "weights": None if known is None else known.tolist(),
+        }
+        sampled.save(_KIND, self, dict(self.run_.draws), extra, path, overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> GaussianMixture:
+        """What `save` wrote."""
+        saved = sampled.open_saved(_KIND, path, cls._renamed)
+        model, extra = cls(**saved.settings), saved.extra
+        columns = Columns(*(np.asarray(extra[name], np.float64) for name in ("shift", "units")))
+        known = None if extra["weights"] is None else np.asarray(extra["weights"], np.float64)
+        model._settle(saved.run, columns, extra["names"], known)
+        return model
 
     def __sklearn_tags__(self) -> Any:
         """A density, as scikit-learn's own mixtures are."""
@@ -182,13 +248,13 @@ class GaussianMixture(Conventions, Results):
 
     # -- the parts of a fit -----------------------------------------------------------------------------------
 
-    def _posterior(self, known: np.ndarray | None, priors: Priors) -> Any:
+    def _posterior(self, known: np.ndarray | None, priors: Priors) -> Posterior:
         _checks.positive(self.concentration, "concentration", "GaussianMixture")
         alpha = float(self.concentration) if known is None else None
         weights = None if known is None else tuple(known.tolist())
         return density.posterior(tuple(priors.means.tolist()), priors.scales, alpha, weights)
 
-    def _params(self, begin: Start, dtype: Any, known: np.ndarray | None) -> Params:
+    def _params(self, begin: Start, dtype: DTypeLike, known: np.ndarray | None) -> Params:
         params = {"means": begin.means.astype(dtype)}
         if self.covariance == "diagonal":
             params["scales"] = begin.scales.astype(dtype)
@@ -210,7 +276,7 @@ class GaussianMixture(Conventions, Results):
         priors: Priors,
         estimator: Estimator,
         known: np.ndarray | None,
-        rng: Any,
+        rng: np.random.Generator,
     ) -> Sampler:
         """A step of its own for each number, as a diagonal metric; SCIR for the weights."""
         steps = step_sizes(x, begin, priors, getattr(estimator, "batch_size", None), rng)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,13 +13,15 @@ import numpy as np
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs import features
-from scirocco.models.mixture import density, relabelling
-from scirocco.models.mixture.columns import Columns
+from scirocco.models.inputs import TableLike, features
+from scirocco.models.mixture import density
+from scirocco.models.mixture.start import Columns
+from scirocco.models.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.types import Array, Params
 
 _DRAWS = 200
+_ROUNDS = 5
 _BLOCK = 4_096
 
 
@@ -42,16 +45,19 @@ class Results:
     feature_names_in_: np.ndarray
     """Only of a table whose columns have names."""
     _columns: Columns
+    _known: np.ndarray | None
+    """Weights that are not drawn."""
     _inner: Params
     _order: np.ndarray
 
     def _settle(
-        self, run: Run, columns: Columns, names: tuple[str, ...] | None, known: np.ndarray | None
+        self, run: Run, columns: Columns, names: Sequence[str] | None, known: np.ndarray | None
     ) -> None:
         """Draws in the user's units and in one order of components; a run without draws leaves none."""
         for name in ("means_", "weights_", "scales_", "relabelled_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.run_, self._columns, self.n_features_in_ = run, columns, len(columns.units)
+        self._known = known
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         if not run.num_draws:
@@ -64,9 +70,7 @@ class Results:
         # components with known, unequal weights are told apart by them
         named = known is not None and np.ptp(known) > 0
         flat = self._inner["means"]
-        self._order = (
-            np.broadcast_to(np.arange(shape[2]), flat.shape[:2]) if named else relabelling.orders(flat)
-        )
+        self._order = np.broadcast_to(np.arange(shape[2]), flat.shape[:2]) if named else orders(flat)
         self.relabelled_ = self._in_order(shape)
         self.means_, self.weights_, self.scales_ = (
             self.relabelled_[name].mean(axis=(0, 1)) for name in ("means", "weights", "scales")
@@ -96,7 +100,7 @@ class Results:
         )
         return Summary({name: v.mean(axis=(0, 1)) for name, v in self.relabelled_.items()}, low, high)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: TableLike) -> np.ndarray:
         """P(component | row), averaged over draws with components in the order of `means_`."""
         draws, order = self._thinned()
         parts = []
@@ -106,12 +110,12 @@ class Results:
             parts.append(shares.mean(axis=0))
         return np.concatenate(parts)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: TableLike) -> np.ndarray:
         """The most probable component of each row."""
         labels: np.ndarray = self.predict_proba(X).argmax(axis=1)
         return labels
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: TableLike) -> np.ndarray:
         """Log posterior predictive density of each row: log (1/S) Σ_s p(x | θ_s); it knows no order of components."""
         draws, _ = self._thinned()
         jacobian = float(np.sum(np.log(self._columns.units)))
@@ -121,9 +125,29 @@ class Results:
             parts.append(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)) - jacobian)
         return np.concatenate(parts)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: TableLike, y: object = None) -> float:
         """Mean of `score_samples`."""
         return float(self.score_samples(X).mean())
+
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ's container: components in one order, in the units of the columns."""
+        self._check_fitted()
+        return dataclasses.replace(self.run_, draws=self.relabelled_).to_arviz()
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`: components in one order, in the units of the columns."""
+        run = own_run(self, run)
+        found = self.relabelled_
+        names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
+        draws: dict[str, np.ndarray] = {"weight": found["weights"]}
+        for place, name in enumerate(names):
+            draws[f"mean of {name}"] = found["means"][..., place]
+            draws[f"sd of {name}"] = found["scales"][..., place]
+        about = (
+            "Judged and charted in the units of the columns, with the components of all draws in one order: the "
+            "number in brackets is the component."
+        )
+        return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
 
     def _thinned(self) -> tuple[Params, np.ndarray]:
         self._check_fitted()
@@ -132,7 +156,7 @@ class Results:
         draws = {name: jnp.asarray(v[chosen], jnp.float32) for name, v in self._inner.items()}
         return draws, self._order[chosen]
 
-    def _blocks(self, X: Any) -> Iterator[np.ndarray]:
+    def _blocks(self, X: TableLike) -> Iterator[np.ndarray]:
         like = (self.n_features_in_, getattr(self, "feature_names_in_", None))
         table = features(X, "GaussianMixture", constant="keep", exact=True, like=like)
         rows = self._columns.inside(table.array)
@@ -158,3 +182,23 @@ def _responsibilities(draws: Params, rows: Array) -> Array:
 def _likelihoods(draws: Params, rows: Array) -> Array:
     one = jax.vmap(density.log_likelihood, (None, 0))
     return jax.lax.map(lambda draw: one(draw, rows), draws)
+
+
+def orders(means: np.ndarray) -> np.ndarray:
+    """For each draw (draws, K, d) the order of its components that brings the means nearest to their common averages.
+
+    Assignments and averages in turn, from the components of the last draw, sorted along the first coordinate.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    reference = means[-1][np.argsort(means[-1][:, 0], kind="stable")]
+    found = np.zeros(means.shape[:2], int)
+    for _ in range(_ROUNDS):
+        before = found.copy()
+        for number, draw in enumerate(means):
+            cost = np.sum((reference[:, None] - draw[None]) ** 2, axis=-1)
+            found[number] = linear_sum_assignment(cost)[1]
+        if np.array_equal(before, found):
+            break
+        reference = np.take_along_axis(means, found[..., None], axis=1).mean(axis=0)
+    return found

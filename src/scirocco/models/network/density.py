@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco.types import Array, Params, PyTree
 
@@ -74,14 +75,14 @@ class Prior:
         laws = [self.precision_law(leaf) for leaf in jax.tree.leaves(params)]
         return sum((-shape * jnp.log(rate) for shape, rate in laws[1:]), -laws[0][0] * jnp.log(laws[0][1]))
 
-    def precision_law(self, weights: Any) -> tuple[float, Any]:
+    def precision_law(self, weights: Array) -> tuple[float, Array]:
         """Shape and rate of the Gamma law of λ given its weights: α + d/2 and β + |w|²/2."""
         return self.shape + weights.size / 2, self.rate + 0.5 * (weights * weights).sum()
 
-    def draw_precisions(self, params: Params, rng: Any) -> PyTree:
+    def draw_precisions(self, params: Params, rng: np.random.Generator) -> PyTree:
         """λ of every array of weights, from its law given them (host side)."""
 
-        def one(weights: Any) -> float:
+        def one(weights: Array) -> float:
             shape, rate = self.precision_law(weights)
             return float(rng.gamma(shape) / rate)
 

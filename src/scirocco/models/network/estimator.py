@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
-from scirocco import _checks
+from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import InvalidValueError
-from scirocco.estimators import Minibatch
-from scirocco.models import fits
-from scirocco.models.fits.length import Spread
-from scirocco.models.network import adapters
-from scirocco.models.network.inputs import checked_inputs, checked_labels
-from scirocco.models.network.problem import Problem, gamma_prior, own_problem, two_layers
+from scirocco.estimators import Estimator, Minibatch
+from scirocco.models import fits, sampled
+from scirocco.models.fits.drive import BY_THE_CLOCK
+from scirocco.models.inputs import ColumnLike, TableLike
+from scirocco.models.network import networks
+from scirocco.models.network.density import Apply, Probabilities
+from scirocco.models.network.problem import (
+    Form,
+    Problem,
+    checked_inputs,
+    checked_labels,
+    gamma_prior,
+    own_problem,
+    two_layers,
+)
 from scirocco.models.network.results import MONITORED, Results
 from scirocco.reducers import Predictive
 from scirocco.run import sample
 from scirocco.run.progress import Callback
 from scirocco.run.result import Run
-from scirocco.samplers import SGHMC
+from scirocco.samplers import SGHMC, Sampler
+from scirocco.types import Array, Params
 
+_KIND = fits.Kind("BNN", "a network", "bnn")
 _DEFAULT_EPOCHS, _LEAST_STEPS = 100, 5_000
 _STEP, _DAMPING = 0.03, 0.02
 """ε² N and εC of the default sampler: an average gradient is followed at a rate of 0.03, with momentum 0.98."""
@@ -37,8 +51,8 @@ class BNN(fits.Conventions, Results):
 
     Every array of weights has a normal prior N(0, I/λ) with a precision λ ∼ Gamma of its own (thesis section 4.6.3); λ
     is integrated out and drawn afterwards, see `scirocco.models.network.density`. Predictions are averages over
-    posterior draws of the weights. Only `num_draws` of these are kept; for inputs that are given to `fit`, the average
-    is over all draws, and none is kept for it.
+    posterior draws of the weights. Only `num_samples` of these are kept; for inputs that are given to `fit`, the
+    average is over all draws, and none is kept for it.
 
     Parameters
     ----------
@@ -60,10 +74,10 @@ class BNN(fits.Conventions, Results):
         Rows in a step (all, where there are fewer).
     thin
         Steps between two draws that are averaged.
-    num_draws
+    num_samples
         Draws kept in each chain, for `predict`.
-    discard
-        The share of a run that is burn-in.
+    num_burnin
+        The burn-in: a number of steps (int), or a share of the run (float below 1).
     num_chains, seed
         Independent chains, from the same weights; the seed of everything.
 
@@ -94,21 +108,24 @@ class BNN(fits.Conventions, Results):
 
     run_: Run
 
+    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+
+    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         hidden: int = 100,
         activation: str = "relu",
         *,
-        apply: Any = None,
-        params: Any = None,
-        classes: Sequence[Any] | None = None,
+        apply: Apply | None = None,
+        params: Params | None = None,
+        classes: Sequence[object] | None = None,
         precision: tuple[float, float] = (1.0, 1.0),
-        sampler: Any = None,
-        estimator: Any = None,
+        sampler: Sampler | None = None,
+        estimator: Estimator | None = None,
         batch_size: int = 500,
         thin: int = 20,
-        num_draws: int = 50,
-        discard: float = 0.3,
+        num_samples: int = 50,
+        num_burnin: float = 0.3,
         num_chains: int = 1,
         seed: int = 0,
     ):
@@ -116,33 +133,34 @@ class BNN(fits.Conventions, Results):
         self.apply, self.params = apply, params
         self.classes, self.precision = classes, precision
         self.sampler, self.estimator, self.batch_size = sampler, estimator, batch_size
-        self.thin, self.num_draws, self.discard = thin, num_draws, discard
+        self.thin, self.num_samples, self.num_burnin = thin, num_samples, num_burnin
         self.num_chains, self.seed = num_chains, seed
 
     @classmethod
-    def from_flax(cls, module: Any, example: Any, **options: Any) -> BNN:
+    def from_flax(cls, module: object, example: ArrayLike, **options: Any) -> BNN:
         """A Flax module (linen or nnx) as the network; `example` is an array of inputs, a few rows will do.
 
         The module must be deterministic and have no state besides its parameters: no dropout, no batch statistics.
         """
-        apply, params = adapters.flax(module, example, options.get("seed", 0))
+        apply, params = networks.flax(module, example, options.get("seed", 0))
         return cls(apply=apply, params=params, **options)
 
     @classmethod
-    def from_equinox(cls, module: Any, **options: Any) -> BNN:
+    def from_equinox(cls, module: object, **options: Any) -> BNN:
         """An Equinox module, which takes one input, as the network; all its floating-point arrays are drawn."""
-        apply, params = adapters.equinox(module)
+        apply, params = networks.equinox(module)
         return cls(apply=apply, params=params, **options)
 
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: TableLike,
+        y: ColumnLike,
         *,
-        X_test: Any = None,
-        y_test: Any = None,
+        X_test: TableLike | None = None,
+        y_test: ColumnLike | None = None,
         num_steps: int | None = None,
         num_epochs: float | None = None,
+        max_seconds: float | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -160,38 +178,95 @@ class BNN(fits.Conventions, Results):
             Labels, one a row.
         X_test, y_test
             Inputs whose predictive probabilities are averaged over every draw while the chains run, and their labels.
-        num_steps, num_epochs
-            One of them; a hundred passes by default, and no fewer than 5,000 steps.
+        num_steps, num_epochs, max_seconds
+            One of them: steps, passes over the rows, or seconds of sampling (set-up and compilation are not counted),
+            burn-in included; a hundred passes by default, and no fewer than 5,000 steps.
         store, resume, overwrite, callbacks, progress
-            As for `sc.sample`. A fit that is gone on with has the length that it was started with: burn-in and kept
-            draws are shares of it.
+            As for `sc.sample`. A fit that is resumed has the length that it was started with: burn-in and kept draws
+            are shares of it.
         """
         problem = self._problem(X, y)
         sampler, estimator = self._method(len(problem.rows.y))
-        plan = self._plan(num_steps, num_epochs, len(problem.rows.y), estimator)
+        length, wanted = self._length(num_steps, num_epochs, max_seconds, len(problem.rows.y), estimator)
         monitored = None if X_test is None else self._monitored(X_test, problem)
         tested = None if y_test is None else self._tested(y_test, monitored, problem.classes)
-        run = sample(
-            problem.model,
-            ArraySource(problem.rows),  # checked already; from_arrays would make bytes four times as large
-            problem.params,
-            sampler=sampler,
-            estimator=estimator,
-            num_samples=plan.num_draws,
-            num_burnin=plan.burn_in,
-            thin=plan.thin,
-            keep_draws=math.ceil(plan.num_draws / _checks.positive_int(self.num_draws, "num_draws")),
-            num_chains=self.num_chains,
-            seed=self.seed,
-            reducers=None if monitored is None else {MONITORED: Predictive(problem.probabilities, monitored)},
+        averaged = None if monitored is None else {MONITORED: Predictive(problem.probabilities, monitored)}
+        kept = _checks.positive_int(self.num_samples, "num_samples")
+
+        def sampling(num_samples: int, **how: Any) -> Run:
+            return sample(
+                problem.model,
+                ArraySource(
+                    problem.rows
+                ),  # checked already; from_arrays would make bytes four times as large
+                problem.params,
+                sampler=sampler,
+                estimator=estimator,
+                num_samples=num_samples,
+                keep_draws=math.ceil(num_samples / kept),
+                num_chains=self.num_chains,
+                seed=self.seed,
+                reducers=averaged,
+                **how,
+            )
+
+        run = sampled.draw(
+            *(sampling, length, wanted),
             store=store,
             resume=resume,
             overwrite=overwrite,
             callbacks=callbacks,
             progress=progress,
         )
-        self._settle(run, problem, tested)
+        self._settle(run, problem.classes, problem.form, problem.prior, problem.probabilities)
+        self._average(run, tested)
         return self
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model: kept weights as a Zarr group, settings, classes; never pickles, never code.
+
+        A network of your own, a sampler or an estimator are left out: give the network to `load` again.
+        """
+        self._draws()
+        extra = {
+            "own": self.apply is not None,
+            "form": {"row": list(self._form.row), "names": self._form.names, "pixels": self._form.pixels},
+            "scores": self.__dict__.get("scores_"),
+            **sampled.write_labels(self.classes_),
+        }
+        averaged = {"predictive": self.predictive_} if "predictive_" in self.__dict__ else {}
+        sampled.save(_KIND, self, self.run_.named_draws(), extra, path, overwrite, averaged)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, apply: Apply | None = None, params: Params | None = None
+    ) -> BNN:
+        """What `save` wrote.
+
+        Parameters
+        ----------
+        path
+            Of the folder.
+        apply, params
+            The network of a model that was fitted with one of your own, as it was: a file holds no code. Without it
+            the weights can be looked at, but nothing can be predicted.
+        """
+        saved = sampled.open_saved(_KIND, path, cls._renamed)
+        model, extra = cls(apply=apply, params=params, **saved.settings), saved.extra
+        form = extra["form"]
+        names = None if form["names"] is None else tuple(form["names"])
+        shape = Form(tuple(form["row"]), names, bool(form["pixels"]))
+        network = apply if extra["own"] else networks.TwoLayers(model.activation)
+        run = _as_tree(saved.run, params, path)
+        probabilities = None if network is None else Probabilities(network)
+        model._settle(run, sampled.read_labels(extra), shape, gamma_prior(model.precision), probabilities)
+        if "predictive" in saved.arrays:
+            model.predictive_ = saved.arrays["predictive"]
+        if extra["scores"] is not None:
+            model.scores_ = extra["scores"]
+        return model
 
     def __sklearn_tags__(self) -> Any:
         """A classifier, of inputs of any shape."""
@@ -203,14 +278,14 @@ class BNN(fits.Conventions, Results):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _problem(self, X: Any, y: Any) -> Problem:
+    def _problem(self, X: TableLike, y: ColumnLike) -> Problem:
         prior = gamma_prior(self.precision)
         x, form = checked_inputs(X)
         if self.apply is not None:
             return own_problem(self.apply, self.params, x, form, y, self.classes, prior)
         return two_layers(self.hidden, self.activation, x, form, y, self.classes, prior, self.seed)
 
-    def _method(self, num_rows: int) -> tuple[Any, Any]:
+    def _method(self, num_rows: int) -> tuple[Sampler, Estimator]:
         size = _checks.positive_int(self.batch_size, "batch_size")
         estimator = Minibatch(min(size, num_rows)) if self.estimator is None else self.estimator
         if self.sampler is not None:
@@ -218,27 +293,51 @@ class BNN(fits.Conventions, Results):
         step = math.sqrt(_STEP / num_rows)
         return SGHMC(step, friction=_DAMPING / step, gradient_noise=0.0), estimator
 
-    def _plan(self, num_steps: Any, num_epochs: Any, num_rows: int, estimator: Any) -> Spread:
-        """Where the draws are, `thin` steps from one to the next."""
-        batch = getattr(estimator, "batch_size", num_rows)
+    def _length(
+        self,
+        num_steps: int | None,
+        num_epochs: float | None,
+        max_seconds: float | None,
+        num_rows: int,
+        estimator: Estimator,
+    ) -> tuple[fits.Length, sampled.Wanted]:
+        """Of the run, and the draws that are averaged: as many as there is room for, `thin` steps apart."""
+        wanted = (BY_THE_CLOCK, fits.check_burnin(self.num_burnin), _checks.positive_int(self.thin, "thin"))
         length = fits.check_length(
-            num_steps, num_epochs, None, num_rows=num_rows, batch_size=batch, default_epochs=_DEFAULT_EPOCHS
+            *(num_steps, num_epochs, max_seconds),
+            num_rows=num_rows,
+            batch_size=estimator.batching(num_rows).size,
+            default_epochs=_DEFAULT_EPOCHS,
         )
-        steps = int(length.num_steps or 0)
-        steps = max(steps, _LEAST_STEPS) if length.is_default else steps
-        thin = _checks.positive_int(self.thin, "thin")
-        wanted = int(steps * (1.0 - fits.check_discard(self.discard))) // thin
-        if wanted < 1:
+        if length.num_steps is None:
+            return length, wanted
+        steps = max(length.num_steps, _LEAST_STEPS) if length.is_default else length.num_steps
+        if steps < sampled.first_draw(wanted):
+            said = f"{wanted[1]:g} of them" if wanted[1] < 1 else f"{wanted[1]} steps"
             raise InvalidValueError(
-                f"{steps} steps are too few for a draw every `thin` = {thin} steps after the burn-in of "
-                f"{self.discard:g} of them: give more steps or a smaller `thin`."
+                f"{steps} steps are too few for a draw every `thin` = {wanted[2]} steps after the burn-in of {said}: "
+                "give more steps or a smaller `thin`."
             )
-        return Spread(wanted, steps - wanted * thin, thin)
+        return length._replace(num_steps=steps), wanted
 
-    def _monitored(self, X_test: Any, problem: Problem) -> Any:
+    def _monitored(self, X_test: TableLike, problem: Problem) -> Array:
         return jnp.asarray(checked_inputs(X_test, problem.form)[0])
 
-    def _tested(self, y_test: Any, monitored: Any, classes: np.ndarray) -> np.ndarray:
+    def _tested(self, y_test: ColumnLike, monitored: Array | None, classes: np.ndarray) -> np.ndarray:
         if monitored is None:
             raise InvalidValueError("`y_test` is of no use without `X_test`.")
         return checked_labels(y_test, len(monitored), classes.tolist(), None)[0]
+
+
+def _as_tree(run: Run, params: Params | None, path: str | os.PathLike[str]) -> Run:
+    """Stored draws, which have a name for each array, as a tree like the given weights."""
+    if params is None:
+        return run
+    names = _tree.leaf_names(params)
+    if sorted(names) != sorted(run.draws):
+        raise InvalidValueError(
+            f"the weights in {path} are {', '.join(sorted(run.draws))}, but `params` has {', '.join(sorted(names))}: "
+            "give those of the network that was fitted."
+        )
+    leaves = [run.draws[name] for name in names]
+    return dataclasses.replace(run, draws=jax.tree.unflatten(jax.tree.structure(params), leaves))

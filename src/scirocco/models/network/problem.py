@@ -1,22 +1,40 @@
-"""From a network, inputs and labels to a posterior that can be sampled."""
+"""From what users hand to a network (inputs of any shape, labels) to a posterior that can be sampled."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidTypeError
+from scirocco.data.arrays import check_finite
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
-from scirocco.models.network.density import LogLikelihood, Prior, Probabilities, Rows
-from scirocco.models.network.inputs import Form, checked_labels, num_classes_of
-from scirocco.models.network.layers import TwoLayers
+from scirocco.models import inputs
+from scirocco.models.inputs import ColumnLike, TableLike
+from scirocco.models.inputs.tables import Frame, Sparse
+from scirocco.models.network.density import Apply, LogLikelihood, Prior, Probabilities, Rows
+from scirocco.models.network.networks import TwoLayers
 from scirocco.types import Params
+
+_PROBE = 3
+"""Rows on which a user's function is tried: few, and not a number that a layer is likely to have."""
+_LARGE = 50.0
+
+
+class Form(NamedTuple):
+    """What inputs must have in common with those of the fit."""
+
+    row: tuple[int, ...]
+    """The shape of a row."""
+    names: tuple[str, ...] | None
+    """Of the columns, where the fit had a table with names."""
+    pixels: bool
+    """Bytes, which stand for 0 ... 1."""
 
 
 class Problem(NamedTuple):
@@ -37,14 +55,14 @@ class Problem(NamedTuple):
 
 
 def two_layers(
-    hidden: Any,
+    hidden: int,
     activation: str,
     x: np.ndarray,
     form: Form,
-    y: Any,
-    classes: Sequence[Any] | None,
+    y: ColumnLike,
+    classes: Sequence[object] | None,
     prior: Prior,
-    seed: Any,
+    seed: int,
 ) -> Problem:
     """The network with one hidden layer, as wide as the inputs and the labels ask."""
     network, hidden = TwoLayers(activation), _checks.positive_int(hidden, "hidden")
@@ -55,12 +73,12 @@ def two_layers(
 
 
 def own_problem(
-    apply: Any,
-    params: Any,
+    apply: Apply,
+    params: Params,
     x: np.ndarray,
     form: Form,
-    y: Any,
-    classes: Sequence[Any] | None,
+    y: ColumnLike,
+    classes: Sequence[object] | None,
     prior: Prior,
 ) -> Problem:
     """A user's function."""
@@ -74,7 +92,7 @@ def own_problem(
     return Problem(Probabilities(apply), start, Rows(x, codes), form, known, prior)
 
 
-def gamma_prior(precision: Any) -> Prior:
+def gamma_prior(precision: tuple[float, float]) -> Prior:
     """From the pair that users give."""
     try:
         shape, rate = precision
@@ -85,3 +103,125 @@ def gamma_prior(precision: Any) -> Prior:
     for value in (shape, rate):
         _checks.positive(value, "precision", "BNN")
     return Prior(float(shape), float(rate))
+
+
+# -- inputs and labels, checked ----------------------------------------------------------------------------------------
+
+
+def checked_inputs(X: TableLike, like: Form | None = None) -> tuple[np.ndarray, Form]:
+    """(n, ...), finite floating-point numbers, or bytes that stand for 0 ... 1 (with a notice), and their form.
+
+    Bytes that are all zeros and ones are no pixels but numbers, e.g. categories with a column each. `like` is the form
+    of the fit.
+    """
+    pixels = _is_pixels(X, like)
+    array, names = (np.asarray(X), None) if pixels else _numbers_of(X, like)
+    if array.dtype.kind not in "fiub":
+        raise InvalidTypeError(f"X of BNN must be numbers, got the type {array.dtype}.")
+    if array.ndim < 2 or not len(array):
+        raise InvalidValueError(
+            f"X of BNN must have at least one row and the shape (rows, ...), got shape {array.shape}."
+        )
+    form = Form(array.shape[1:], names, pixels)
+    if like is not None:
+        _refuse_other_form(array, form, like)
+    elif pixels:
+        _checks.warn("BNN divides the bytes (uint8) of X by 255: inputs lie between 0 and 1.")
+    if pixels:
+        return array, form
+    array = array.astype(inputs.float_type(array.dtype), copy=False)
+    check_finite(array, "X")
+    if like is None:
+        _remark_scale(array)
+    return array, form
+
+
+def _is_pixels(X: TableLike, like: Form | None) -> bool:
+    if getattr(X, "dtype", None) != np.uint8 or isinstance(X, Sparse):
+        return False
+    return (like is not None and like.pixels) or bool(np.max(np.asarray(X), initial=0) > 1)
+
+
+def _numbers_of(X: TableLike, like: Form | None) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """What is no pixels, and the names of its columns."""
+    if not _is_table(X):
+        return np.asarray(X), None
+    columns = None if like is None or len(like.row) != 1 else (like.row[0], like.names)
+    return inputs.features(X, "BNN", constant="keep", like=columns)
+
+
+def _is_table(X: TableLike) -> bool:
+    """Frames, sparse tables, lists: whatever is not an array of several axes."""
+    return isinstance(X, (Frame, Sparse)) or np.ndim(X) == 2
+
+
+def _remark_scale(array: np.ndarray) -> None:
+    """Pixels of 0 ... 255 as floating-point numbers, incomes in dollars: the default step would be far too long."""
+    size = float(np.sqrt(np.mean(np.square(array[:: max(1, len(array) // 1000)], dtype=np.float64))))
+    if size > _LARGE:
+        _checks.warn(
+            f"the inputs of BNN are large (root mean square {size:.3g}): scale them to about 1, e.g. divide pixels by "
+            "255 or use `sc.data.standardise`."
+        )
+
+
+def _refuse_other_form(x: np.ndarray, form: Form, like: Form) -> None:
+    """Bytes are divided by 255, other numbers are not: predictions need the form of the fit."""
+    if form.row != like.row:
+        raise InvalidValueError(
+            f"a row of X has the shape {form.row}, but this BNN was fitted to rows of shape {like.row}."
+        )
+    if form.pixels != like.pixels:
+        fitted = "bytes" if like.pixels else "other numbers"
+        raise InvalidTypeError(
+            f"these inputs are {x.dtype}, but this BNN was fitted to {fitted}: bytes (uint8) above 1 are "
+            "divided by 255, other numbers are not. Give both in the same form."
+        )
+
+
+def num_classes_of(apply: Apply, params: Params, x: np.ndarray) -> int:
+    """How many classes a user's function tells; refuses one that does not give a row of logits for each input."""
+    probe = jax.ShapeDtypeStruct((_PROBE, *x.shape[1:]), np.float32 if x.dtype == np.uint8 else x.dtype)
+    try:
+        found = jax.eval_shape(apply, params, probe)
+    except Exception as error:
+        raise InvalidTypeError(
+            f"`apply` of BNN failed for params and an array of {_PROBE} inputs of shape {probe.shape}: {error}"
+        ) from error
+    shape = getattr(found, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] != _PROBE or shape[1] < 2:
+        got = f"shape {shape}" if shape is not None else f"{type(found).__name__}"
+        raise InvalidValueError(
+            "`apply` of BNN must return logits of the shape (rows, classes), at least two classes: for "
+            f"{_PROBE} inputs of shape {probe.shape[1:]} it returned {got}."
+        )
+    return int(shape[1])
+
+
+def checked_labels(
+    y: ColumnLike, num_rows: int, classes: Sequence[object] | None, num_classes: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes 0, 1, ... and the classes; with `num_classes` (of a user's function) there must be as many."""
+    codes, found = inputs.labels(y, classes, num_rows=num_rows, who="BNN")
+    if num_classes is None:
+        return codes, found
+    if classes is None and found.dtype.kind in "iu":
+        # they are the numbers of the logits, and some of these may have no row
+        return _numbers(found[codes], num_classes), np.arange(num_classes)
+    if len(found) != num_classes:
+        raise InvalidValueError(
+            f"`apply` has logits for {num_classes} classes, but there are {len(found)} in y or declared: "
+            "give `classes`, one for each logit."
+        )
+    return codes, found
+
+
+def _numbers(values: np.ndarray, num_classes: int) -> np.ndarray:
+    wrong = (values < 0) | (values >= num_classes)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InvalidValueError(
+            f"the label {values[row]} in row {row} of y is none of the {num_classes} classes that `apply` has logits "
+            f"for, 0 ... {num_classes - 1}. Give `classes` where they are numbered otherwise."
+        )
+    return values.astype(np.int32)

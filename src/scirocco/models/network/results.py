@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
+from scirocco import _tree
 from scirocco.analysis import scores as rating
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
+from scirocco.models.inputs import ColumnLike, TableLike
+from scirocco.models.inputs.tables import Sparse
 from scirocco.models.network.density import Prior, Probabilities
-from scirocco.models.network.inputs import Form, checked_inputs, checked_labels
+from scirocco.models.network.problem import Form, checked_inputs, checked_labels
+from scirocco.models.view import View, own_run, with_draws
 from scirocco.run.result import Run
 from scirocco.types import Array, Params, PyTree
 
@@ -31,21 +36,27 @@ class Results:
     """Only with `X_test`."""
     scores_: dict[str, float]
     """Only with `y_test`: of `predictive_`."""
-    _probabilities: Probabilities
+    _probabilities: Probabilities | None
+    """None: a network of the user's own, which a file does not hold."""
     _prior: Prior
     n_features_in_: int
     feature_names_in_: np.ndarray
     """Only of a table whose columns have names."""
     _form: Form
 
-    def _settle(self, run: Run, problem: Any, tested: np.ndarray | None) -> None:
+    def _settle(
+        self, run: Run, classes: np.ndarray, form: Form, prior: Prior, network: Probabilities | None
+    ) -> None:
         for name in ("predictive_", "scores_", "_precisions", "feature_names_in_"):
             self.__dict__.pop(name, None)
-        self.run_, self.classes_ = run, problem.classes
-        self._probabilities, self._prior = problem.probabilities, problem.prior
-        self._form, self.n_features_in_ = problem.form, int(np.prod(problem.form.row))
-        if problem.form.names is not None:
-            self.feature_names_in_ = np.asarray(problem.form.names, dtype=object)
+        self.run_, self.classes_ = run, classes
+        self._probabilities, self._prior = network, prior
+        self._form, self.n_features_in_ = form, int(np.prod(form.row))
+        if form.names is not None:
+            self.feature_names_in_ = np.asarray(form.names, dtype=object)
+
+    def _average(self, run: Run, tested: np.ndarray | None) -> None:
+        """What was averaged over all draws, for inputs that were given to `fit`."""
         if MONITORED not in run.reduced:
             return
         found = run.reduced[MONITORED]
@@ -59,7 +70,7 @@ class Results:
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: TableLike) -> np.ndarray:
         """Predictive probabilities, (rows, classes): averages over the kept draws of all chains."""
         x = self._inputs(X)
         out = np.zeros((len(x), len(self.classes_)))
@@ -68,20 +79,20 @@ class Results:
             out += self._probabilities_at(draws, number, x)
         return _normalised(out / self._count)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: TableLike) -> np.ndarray:
         """The most probable class of each row."""
         chosen = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[chosen]
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: TableLike, y: ColumnLike) -> float:
         """The share of rows whose most probable class is the label."""
         return rating.accuracy(self.predict_proba(X), self._codes(y, X))
 
-    def calibration(self, X: Any, y: Any, bins: int = 10) -> rating.Calibration:
+    def calibration(self, X: TableLike, y: ColumnLike, bins: int = 10) -> rating.Calibration:
         """Whether of the predictions of about p a share p comes true, see `sc.analysis.calibration`."""
         return rating.calibration(self.predict_proba(X), self._codes(y, X), bins)
 
-    def scores(self, X: Any, y: Any) -> dict[str, dict[str, float]]:
+    def scores(self, X: TableLike, y: ColumnLike) -> dict[str, dict[str, float]]:
         """Accuracy, log loss, Brier score and calibration error: of the average over draws, and of the last draw."""
         x, codes = self._inputs(X), self._codes(y, X)
         single = self._probabilities_at(self._draws(), self._count - 1, x)
@@ -99,6 +110,35 @@ class Results:
             shape = jax.tree.leaves(draws)[0].shape[:2]
             self._precisions = jax.tree.map(lambda *each: np.reshape(each, shape), *found)
         return self._precisions
+
+    def to_arviz(self) -> Any:
+        """The kept weights as ArviZ's container; hidden units may change places along a chain.
+
+        Statistics are left out: the run has them for every draw that was averaged, and few of those are kept.
+        """
+        self._draws()
+        return dataclasses.replace(self.run_, stats={}).to_arviz()
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`: precision and size of each array of weights."""
+        run = own_run(self, run)
+        draws: dict[str, np.ndarray] = {}
+        precisions = dict(
+            zip(_tree.leaf_names(self.precisions_), jax.tree.leaves(self.precisions_), strict=True)
+        )
+        for name, leaf in zip(_tree.leaf_names(run.draws), jax.tree.leaves(run.draws), strict=True):
+            squares = [
+                np.mean(np.square(np.asarray(leaf[:, k], np.float64)), axis=tuple(range(1, leaf.ndim - 1)))
+                for k in range(leaf.shape[1])
+            ]
+            draws[f"size of {name}"] = np.sqrt(np.stack(squares, axis=1))
+            if name in precisions:
+                draws[f"precision of {name}"] = np.asarray(precisions[name])
+        about = (
+            "Hidden units have no order and weights no meaning of their own. Judged and charted are the precision of "
+            "each array of weights, and its size: the root of the mean of their squares."
+        )
+        return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -120,22 +160,28 @@ class Results:
 
     def _probabilities_at(self, draws: PyTree, number: int, x: np.ndarray) -> np.ndarray:
         """By equal pieces, so that one program serves all."""
+        network = self._probabilities
+        if network is None:
+            raise InvalidValueError(
+                "a file holds no code: give the network with which this BNN was fitted, BNN.load(path, apply=..., "
+                "params=...), to predict."
+            )
         params, size, parts = self._at(draws, number), min(_ROWS_AT_ONCE, len(x)), []
         for first in range(0, len(x), size):
             piece = x[first : first + size]
             short = size - len(piece)
             if short:
                 piece = np.concatenate([piece, np.repeat(piece[-1:], short, axis=0)])
-            parts.append(np.asarray(_predict(self._probabilities, params, piece))[: size - short])
+            parts.append(np.asarray(_predict(network, params, piece))[: size - short])
         return np.concatenate(parts).astype(np.float64)
 
-    def _inputs(self, X: Any) -> np.ndarray:
+    def _inputs(self, X: TableLike) -> np.ndarray:
         self._draws()
         return checked_inputs(X, self._form)[0]
 
-    def _codes(self, y: Any, X: Any) -> np.ndarray:
+    def _codes(self, y: ColumnLike, X: TableLike) -> np.ndarray:
         self._draws()
-        rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        rows = X.shape[0] if isinstance(X, Sparse) else len(np.asarray(X))
         return checked_labels(y, rows, self.classes_.tolist(), None)[0]
 
 

@@ -8,11 +8,11 @@ m is near the posterior mean also for priors with a kink at 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from scirocco.models.regression.priors import Prior, Working
+from scirocco.models.regression.density import Prior, Working
 
 _CHUNK = 16_384
 _FIRST_ROWS = 20_000
@@ -230,11 +230,11 @@ def whitening(precision: np.ndarray) -> np.ndarray:
 
 def reduced(x: np.ndarray, y: np.ndarray, intercept: bool) -> np.ndarray:
     """The triangular factor R of [1, x, y] (or [x, y]): |y - Zθ|² is the same of its rows, for every θ."""
-    r: Any = np.zeros((0, x.shape[1] + intercept + 1))
+    r = np.zeros((0, x.shape[1] + intercept + 1))
     for first in range(0, len(x), _CHUNK):
         part = np.concatenate([x[first : first + _CHUNK], y[first : first + _CHUNK, None]], axis=1)
         part = part.astype(np.float64)
         if intercept:
             part = np.concatenate([np.ones((len(part), 1)), part], axis=1)
-        r = np.linalg.qr(np.concatenate([r, part]), mode="r")
-    return np.asarray(r)
+        r = np.asarray(np.linalg.qr(np.concatenate([r, part]), mode="r"))
+    return r

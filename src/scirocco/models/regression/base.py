@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -13,18 +14,22 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.estimators import Estimator
 from scirocco.model import Model
-from scirocco.models import fits
+from scirocco.models import fits, sampled
 from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.fits.intervals import tails_of
 from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.inputs import Features, features
+from scirocco.models.inputs import Features, TableLike, features
+from scirocco.models.regression.density import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
 from scirocco.models.regression.inference import THIN, Method
-from scirocco.models.regression.priors import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
+from scirocco.models.view import View
 from scirocco.run import Run, sample
 from scirocco.run.progress import Callback
+from scirocco.samplers import Sampler
 
-_BURN_IN = 50
+_BURN_IN, _SHARE = 50, 0.2
+"""Burn-in in units of `thin` steps, or as a share of a run whose length is given."""
 _MOST_NUMBERS = 4_000_000
 """Rows × draws (× classes) held at once by a prediction."""
 _HINT = "it cannot be told from the intercept. Drop it, or keep it with constant_columns='keep'"
@@ -48,24 +53,25 @@ class Regression(fits.Conventions):
     slab: float | None
     standardise: bool
     constant_columns: str
-    sampler: Any
-    estimator: Any
+    sampler: Sampler | None
+    estimator: Estimator | None
     num_samples: int
-    num_burnin: int | None
+    num_burnin: float | None
     thin: int | None
     num_chains: int
-    num_draws: int
+    num_prediction_draws: int
     seed: int
     run_: Run | None
     n_features_in_: int
     _kind: fits.Kind
+    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_prediction_draws"}
     _from_data: tuple[str, ...] = ()
     """Settings that may be None: they are then taken from the data."""
     _draws: dict[str, Any]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def _table(self, X: Any) -> Features:
+    def _table(self, X: TableLike) -> Features:
         """The features of a fit, as precise as they were given."""
         self._check_settings()
         name = type(self).__name__
@@ -100,7 +106,7 @@ class Regression(fits.Conventions):
             _checks.positive(self.slab, "slab", name)
             if self.prior != "horseshoe":
                 raise InvalidValueError(f"`slab` is the horseshoe's; {name} has prior={self.prior!r}.")
-        _checks.positive_int(self.num_draws, "num_draws")
+        _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
 
     def _make_prior(
         self, information: np.ndarray, scale: float, intercept_scale: float, noise_scale: float | None = None
@@ -119,22 +125,36 @@ class Regression(fits.Conventions):
         return Horseshoe(scale, intercept_scale, noise_scale, resolution, slab)
 
     def _sample(
-        self, model: Model, data: dict[str, np.ndarray], method: Method, options: dict[str, Any]
+        self,
+        model: Model,
+        data: dict[str, np.ndarray],
+        method: Method,
+        num_epochs: float | None,
+        max_seconds: float | None,
+        options: dict[str, Any],
     ) -> Run:
-        thin = THIN[self.prior] if self.thin is None else self.thin
-        run = sample(
+        num_rows = len(data["y"])
+        length, wanted = sampled.lengths(
+            (self.num_samples, self.num_burnin, self.thin),
+            num_epochs,
+            max_seconds,
+            num_rows=num_rows,
+            batch_size=method.estimator.batching(num_rows).size,
+            thin=THIN[self.prior],
+            num_burnin=_BURN_IN,
+            share=_SHARE,
+        )
+        sampling = functools.partial(
+            sample,
             model,
             ArraySource(data),  # checked already
             method.start,
             sampler=method.sampler,
             estimator=method.estimator,
-            num_samples=self.num_samples,
-            num_burnin=_BURN_IN * thin if self.num_burnin is None else self.num_burnin,
-            thin=thin,
             num_chains=self.num_chains,
             seed=self.seed,
-            **options,
         )
+        run = sampled.draw(sampling, length, wanted, **options)
         if run.draws is None or not run.num_draws:
             if run.status == "interrupted":
                 raise KeyboardInterrupt
@@ -147,7 +167,9 @@ class Regression(fits.Conventions):
         self._draws = draws
         flat = {name: np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in draws.items()}
         total = len(flat["coef"])
-        chosen = np.unique(np.linspace(0, total - 1, min(total, self.num_draws)).round().astype(int))
+        chosen = np.unique(
+            np.linspace(0, total - 1, min(total, self.num_prediction_draws)).round().astype(int)
+        )
         self._few = {name: leaf[chosen].astype(np.float64) for name, leaf in flat.items()}
 
     # -- what a fit gives ---------------------------------------------------------------------------------------------
@@ -203,7 +225,7 @@ class Regression(fits.Conventions):
             labels[0] = str(getattr(self, "classes_", range(numbers[0] + 1))[numbers[0]])
         return f"{name}[{', '.join(labels)}]"
 
-    def _predictors(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predictors(self, X: TableLike) -> Iterator[tuple[slice, np.ndarray]]:
         """Rows, and their linear predictors (rows, draws) or (rows, draws, K), some rows at a time."""
         names = getattr(self, "feature_names_in_", None)
         like = (self.n_features_in_, None if names is None else tuple(names))
@@ -220,6 +242,17 @@ class Regression(fits.Conventions):
         if not hasattr(self, "_draws"):
             raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
 
+    def to_arviz(self) -> Any:
+        """The draws in the user's units as ArviZ's container, see `Run.to_arviz`."""
+        self._check_fitted()
+        return fits.to_arviz(self._kind, self.run_, self._draws, {} if self.run_ is None else self.run_.stats)
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """What a report shows, see `scirocco.models.view`: coefficients by name."""
+        from scirocco.models.regression import view
+
+        return view.view(self, run)
+
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -228,25 +261,22 @@ class Regression(fits.Conventions):
         A sampler or an estimator of your own is left out: the loaded model has the defaults in its place.
         """
         self._check_fitted()
-        settings = {n: plain(v) for n, v in self.get_params().items() if n not in ("sampler", "estimator")}
-        if settings.get("classes") is not None:
-            settings["classes"] = np.asarray(settings["classes"]).tolist()
         names = getattr(self, "feature_names_in_", None)
-        extra = {"settings": settings, "names": None if names is None else list(names), **self._more()}
+        extra = {"names": None if names is None else list(names), **self._more()}
         kept = {name: np.asarray(leaf) for name, leaf in self._draws.items()}
-        fits.save(self._kind, kept, {}, {"sampler": "posterior draws"}, extra, path, overwrite)
+        sampled.save(self._kind, self, kept, extra, path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """What `save` wrote."""
-        loaded = fits.load(cls._kind, path)
-        model = cls(**loaded.extra["settings"])
+        saved = sampled.open_saved(cls._kind, path, cls._renamed)
+        model = cls(**saved.settings)
         model.run_ = None
-        model.n_features_in_ = int(loaded.draws["coef"].shape[-1])
-        if loaded.extra["names"] is not None:
-            model.feature_names_in_ = np.asarray(loaded.extra["names"], dtype=object)
-        model._restore(loaded.extra)
-        model._settle({name: np.asarray(leaf) for name, leaf in loaded.draws.items()})
+        model.n_features_in_ = int(saved.run.draws["coef"].shape[-1])
+        if saved.extra["names"] is not None:
+            model.feature_names_in_ = np.asarray(saved.extra["names"], dtype=object)
+        model._restore(saved.extra)
+        model._settle({name: np.asarray(leaf) for name, leaf in saved.run.draws.items()})
         return model
 
     def _more(self) -> dict[str, Any]:
@@ -256,19 +286,18 @@ class Regression(fits.Conventions):
         pass
 
 
-def plain(value: Any) -> Any:
-    """A NumPy or JAX scalar as Python's own, which files can hold."""
-    return value.item() if np.shape(value) == () and hasattr(value, "item") else value
-
-
 def run_options(
-    store: Any, resume: bool, overwrite: bool, callbacks: Sequence[Callback], progress: bool
+    store: str | os.PathLike[str] | None,
+    resume: bool,
+    overwrite: bool,
+    callbacks: Sequence[Callback],
+    progress: bool,
 ) -> dict[str, Any]:
     """Of `sc.sample`, as `fit` passes them on."""
     return {
         "store": store,
         "resume": resume,
         "overwrite": overwrite,
-        "callbacks": tuple(callbacks),
+        "callbacks": callbacks,
         "progress": progress,
     }

@@ -8,21 +8,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
 from scirocco.errors import DivergenceError, InvalidValueError
+from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs import targets
-from scirocco.models.regression import likelihoods
+from scirocco.models.inputs import ColumnLike, TableLike, targets
+from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced, whitening
 from scirocco.models.regression.base import Predicted, Regression, run_options
-from scirocco.models.regression.inference import Coordinates, Method, in_order, method
-from scirocco.models.regression.priors import NOISE_FLOOR, Prior
-from scirocco.models.regression.units import Units
+from scirocco.models.regression.density import NOISE_FLOOR, Prior
+from scirocco.models.regression.inference import Coordinates, Method, Units, in_order, method
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
+from scirocco.samplers import Sampler
 
 _ROUNDS = 50
 
@@ -64,8 +66,9 @@ class LinearRegression(Regression):
     estimator
         None: all rows, by way of the triangular factor. One of your own estimates gradients from the rows themselves.
     num_samples, num_burnin, thin, num_chains, seed
-        As for `sc.sample`; `thin` None: 10, horseshoe 100; `num_burnin` None: 50 times `thin`.
-    num_draws
+        Draws kept in each chain; steps of the burn-in (int) or their share of the run (float below 1); steps between
+        two draws. `thin` None: 10, horseshoe 100; `num_burnin` None: 50 times `thin`.
+    num_prediction_draws
         Draws, spread over all, that predictions average over.
 
     Attributes
@@ -99,6 +102,7 @@ class LinearRegression(Regression):
     _kind = fits.Kind("LinearRegression", "a linear regression", "linear")
     _from_data = ("scale", "intercept_scale")
 
+    @fits.renamed_arguments(Regression._renamed)
     def __init__(
         self,
         prior: str = "normal",
@@ -110,13 +114,13 @@ class LinearRegression(Regression):
         intercept_scale: float | None = None,
         standardise: bool = False,
         constant_columns: str = "refuse",
-        sampler: Any = None,
-        estimator: Any = None,
+        sampler: Sampler | None = None,
+        estimator: Estimator | None = None,
         num_samples: int = 1000,
-        num_burnin: int | None = None,
+        num_burnin: float | None = None,
         thin: int | None = None,
         num_chains: int = 4,
-        num_draws: int = 1000,
+        num_prediction_draws: int = 1000,
         seed: int = 0,
     ):
         self.prior, self.scale, self.slab, self.noise = prior, scale, slab, noise
@@ -124,13 +128,15 @@ class LinearRegression(Regression):
         self.standardise, self.constant_columns = standardise, constant_columns
         self.sampler, self.estimator = sampler, estimator
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
-        self.num_chains, self.num_draws, self.seed = num_chains, num_draws, seed
+        self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: TableLike,
+        y: ColumnLike | None = None,
         *,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -145,6 +151,11 @@ class LinearRegression(Regression):
             Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense).
         y
             A number a row.
+        num_epochs, max_seconds
+            The length of the run, burn-in included, as passes over the rows or as seconds of sampling (set-up and
+            compilation are not counted). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
+            spread evenly unless `thin` is given. By default the run is as
+            long as `num_samples`, `num_burnin` and `thin` say.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """
@@ -163,7 +174,7 @@ class LinearRegression(Regression):
         model, data, chosen = self._composed(units.apply(table.array), given - centre, spread)
         options = run_options(store, resume, overwrite, callbacks, progress)
         try:
-            run = self._sample(model, data, chosen, options)
+            run = self._sample(model, data, chosen, num_epochs, max_seconds, options)
         except DivergenceError as error:
             if self.noise is not None or num_rows > num_columns + self.intercept:
                 raise
@@ -231,7 +242,7 @@ class LinearRegression(Regression):
         ones = np.ones(len(y), x.dtype)
         return {"x": x, "y": y.astype(x.dtype), "one": ones, "share": ones}
 
-    def _few_rows(self, factor: np.ndarray, num_rows: int, dtype: Any) -> dict[str, np.ndarray]:
+    def _few_rows(self, factor: np.ndarray, num_rows: int, dtype: DTypeLike) -> dict[str, np.ndarray]:
         """Rows that say the same: those of the triangular factor."""
         first = int(self.intercept)
         one = factor[:, 0] if self.intercept else np.zeros(len(factor))
@@ -244,7 +255,7 @@ class LinearRegression(Regression):
             name: transforms.positive if name in ("noise", "tau") else None for name in start
         }
         constrained = changes if any(changes.values()) else None
-        return Model(likelihoods.linear, prior, vectorized=True, transforms=constrained)
+        return Model(density.linear, prior, vectorized=True, transforms=constrained)
 
     def _settle(self, draws: dict[str, Any]) -> None:
         super()._settle(draws)
@@ -255,7 +266,7 @@ class LinearRegression(Regression):
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any, return_std: bool = False, interval: float | None = None) -> Any:
+    def predict(self, X: TableLike, return_std: bool = False, interval: float | None = None) -> Any:
         """Posterior mean of xᵀβ + b; on request the spread of new observations there.
 
         Parameters
@@ -292,7 +303,7 @@ class LinearRegression(Regression):
         order = np.random.default_rng(self.seed).permutation(count)
         return np.asarray(ndtri((order + 0.5) / count))
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: TableLike, y: ColumnLike) -> float:
         """R²: the share of the variance of y that `predict` explains."""
         given = targets(y, who=type(self).__name__)
         predicted = self.predict(X)

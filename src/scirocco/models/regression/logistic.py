@@ -7,20 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from scirocco import transforms
+from scirocco.estimators import Estimator
 from scirocco.model import Model
-from scirocco.models import fits
+from scirocco.models import fits, sampled
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs import labels
-from scirocco.models.regression import likelihoods
+from scirocco.models.inputs import ColumnLike, TableLike, labels
+from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Rows, approximate, survey, whitening
 from scirocco.models.regression.base import Predicted, Regression, run_options
-from scirocco.models.regression.inference import Coordinates, Method, in_order, large_method, method
-from scirocco.models.regression.priors import Prior
-from scirocco.models.regression.units import Units
+from scirocco.models.regression.density import Prior
+from scirocco.models.regression.inference import Coordinates, Method, Units, in_order, large_method, method
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
+from scirocco.samplers import Sampler
 
 
 class LogisticRegression(Regression):
@@ -56,8 +58,9 @@ class LogisticRegression(Regression):
         None: in the coordinates of a Gaussian approximation, SGHMC with control variates on 500 rows (more where the
         gradient noise asks for more), or BAOAB with all rows if they are few.
     num_samples, num_burnin, thin, num_chains, seed
-        As for `sc.sample`; `thin` None: 10, horseshoe 100; `num_burnin` None: 50 times `thin`.
-    num_draws
+        Draws kept in each chain; steps of the burn-in (int) or their share of the run (float below 1); steps between
+        two draws. `thin` None: 10, horseshoe 100; `num_burnin` None: 50 times `thin`.
+    num_prediction_draws
         Draws, spread over all, that predictions average over.
 
     Attributes
@@ -92,6 +95,7 @@ class LogisticRegression(Regression):
     intercept_: np.ndarray
     _kind = fits.Kind("LogisticRegression", "a logistic regression", "logistic")
 
+    @fits.renamed_arguments(Regression._renamed)
     def __init__(
         self,
         prior: str = "laplace",
@@ -101,15 +105,15 @@ class LogisticRegression(Regression):
         intercept: bool = True,
         intercept_scale: float = 10.0,
         standardise: bool = False,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[object] | None = None,
         constant_columns: str = "refuse",
-        sampler: Any = None,
-        estimator: Any = None,
+        sampler: Sampler | None = None,
+        estimator: Estimator | None = None,
         num_samples: int = 1000,
-        num_burnin: int | None = None,
+        num_burnin: float | None = None,
         thin: int | None = None,
         num_chains: int = 4,
-        num_draws: int = 1000,
+        num_prediction_draws: int = 1000,
         seed: int = 0,
     ):
         self.prior, self.scale, self.slab = prior, scale, slab
@@ -117,13 +121,15 @@ class LogisticRegression(Regression):
         self.standardise, self.classes, self.constant_columns = standardise, classes, constant_columns
         self.sampler, self.estimator = sampler, estimator
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
-        self.num_chains, self.num_draws, self.seed = num_chains, num_draws, seed
+        self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: TableLike,
+        y: ColumnLike | None = None,
         *,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -138,6 +144,11 @@ class LogisticRegression(Regression):
             Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense).
         y
             Labels of any kind that can be sorted.
+        num_epochs, max_seconds
+            The length of the run, burn-in included, as passes over the rows or as seconds of sampling (set-up and
+            compilation are not counted). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
+            spread evenly unless `thin` is given. By default the run is as
+            long as `num_samples`, `num_burnin` and `thin` say.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """
@@ -149,7 +160,7 @@ class LogisticRegression(Regression):
         model, chosen = self._composed(x, codes, len(classes))
         data = {"x": x, "y": codes.astype(x.dtype) if len(classes) == 2 else codes}
         options = run_options(store, resume, overwrite, callbacks, progress)
-        run = self._sample(model, data, chosen, options)
+        run = self._sample(model, data, chosen, num_epochs, max_seconds, options)
         self._remember(table, run, classes_=classes)
         self._settle(units.undo(dict(run.draws)))
         return self
@@ -186,10 +197,10 @@ class LogisticRegression(Regression):
     def _model(self, prior: Prior, binary: bool) -> Model:
         constrained = {"coef": None} | ({"intercept": None} if self.intercept else {})
         changes = {**constrained, "tau": transforms.positive} if self.prior == "horseshoe" else None
-        likelihood = likelihoods.binary if binary else likelihoods.multinomial
+        likelihood = density.binary if binary else density.multinomial
         return Model(likelihood, prior, vectorized=True, transforms=changes)
 
-    def _start(self, theta: np.ndarray, tau: float | None, dtype: Any) -> dict[str, np.ndarray]:
+    def _start(self, theta: np.ndarray, tau: float | None, dtype: DTypeLike) -> dict[str, np.ndarray]:
         cut = theta.shape[1] - self.intercept
         parts = {"coef": theta[:, :cut]} | ({"intercept": theta[:, cut]} if self.intercept else {})
         if len(theta) == 1:
@@ -210,14 +221,14 @@ class LogisticRegression(Regression):
         return (number, self.n_features_in_)
 
     def _more(self) -> dict[str, Any]:
-        return {"classes": self.classes_.tolist(), "classes_type": self.classes_.dtype.str}
+        return sampled.write_labels(self.classes_)
 
     def _restore(self, extra: dict[str, Any]) -> None:
-        self.classes_ = np.asarray(extra["classes"], dtype=np.dtype(extra["classes_type"]))
+        self.classes_ = sampled.read_labels(extra)
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any, interval: float | None = None) -> Any:
+    def predict_proba(self, X: TableLike, interval: float | None = None) -> Any:
         """Posterior mean of every class's probability, (rows, classes); with `interval`, a `Predicted`.
 
         Parameters
@@ -245,7 +256,7 @@ class LogisticRegression(Regression):
         pairs = ((1.0 - mean, mean), (1.0 - high, low), (1.0 - low, high))
         return Predicted(*(np.stack(pair, axis=1) for pair in pairs))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: TableLike) -> np.ndarray:
         """The most probable class of every row."""
         return np.asarray(self.classes_of(self.predict_proba(X)))
 
@@ -253,11 +264,11 @@ class LogisticRegression(Regression):
         """The labels of the largest probabilities (rows, classes)."""
         return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: TableLike) -> np.ndarray:
         """The logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X))
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: TableLike, y: ColumnLike) -> float:
         """The share of rows whose class is predicted rightly; labels that are not in `classes_` are refused."""
         predicted = np.argmax(self.predict_proba(X), axis=1)
         codes, _ = labels(y, self.classes_, num_rows=len(predicted), who=type(self).__name__)

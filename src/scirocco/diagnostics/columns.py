@@ -1,0 +1,144 @@
+"""Draws as columns: one for each number in a draw, with its name, from arrays in memory or on the disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from scirocco.diagnostics.measures import Array, Places
+
+_READ = 4_000_000
+"""Numbers that are read at once."""
+_HELD = 1 << 25
+"""Numbers of a part of `parts`."""
+
+
+class Leaf(Protocol):
+    """Draws (chain, draw, ...): an array, or one that is read from the disk where it is indexed."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(chain, draw, ...)."""
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Draws by name as one array (chain, draw, column) in double precision; nothing is read before `values` is.
+
+    Attributes
+    ----------
+    leaves
+        Draws (chain, draw, ...) by name, as `run.named_draws()` gives them.
+    places
+        Which columns are here, in rising order, counted over all leaves; None: all of them.
+    first, stride
+        The first draw that is here, and then one of every so many.
+    """
+
+    leaves: Mapping[str, Leaf]
+    places: Places | None = None
+    first: int = 0
+    stride: int = 1
+
+    @property
+    def total(self) -> int:
+        """Columns in all; fewer may be here."""
+        return sum(_size(leaf) for leaf in self.leaves.values())
+
+    @property
+    def num_chains(self) -> int:
+        """Chains."""
+        return next(iter(self.leaves.values())).shape[0]
+
+    @property
+    def num_draws(self) -> int:
+        """Draws of each chain that are here."""
+        return len(range(self.first, next(iter(self.leaves.values())).shape[1], self.stride))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """`beta[3]` for each column."""
+        return [label(name, leaf.shape[2:], int(k)) for name, leaf, here in self._chosen() for k in here]
+
+    @cached_property
+    def values(self) -> Array:
+        """(chain, draw, column). A block of draws is read at a time, as leaves may be larger than memory."""
+        out = np.empty((self.num_chains, self.num_draws, self._count))
+        start = 0
+        for _, leaf, here in self._chosen():
+            _read(leaf, here, self.first, self.stride, out[:, :, start : start + len(here)])
+            start += len(here)
+        return out
+
+    def parts(self) -> Iterator[Columns]:
+        """All columns that are here, so many at a time that memory holds their values."""
+        number = max(1, _HELD // max(1, self.num_chains * self.num_draws))
+        places = np.arange(self.total) if self.places is None else self.places
+        for start in range(0, max(1, len(places)), number):
+            yield self.select(places[start : start + number])
+
+    def select(self, places: Places) -> Columns:
+        """Only these columns, counted over all leaves."""
+        return replace(self, places=places)
+
+    def spread(self, most: int) -> Columns:
+        """So many columns at most, spread evenly over all."""
+        return self.select(spread_evenly(self.total, most))
+
+    def thinned(self, stride: int) -> Columns:
+        """One of every `stride` draws."""
+        return replace(self, stride=stride)
+
+    def last(self, most: int) -> Columns:
+        """So many draws at most, the last ones."""
+        return replace(self, first=max(0, next(iter(self.leaves.values())).shape[1] - most))
+
+    @property
+    def _count(self) -> int:
+        return self.total if self.places is None else len(self.places)
+
+    def _chosen(self) -> Iterator[tuple[str, Leaf, Places]]:
+        """Of every leaf the columns that are here, counted within it."""
+        start = 0
+        for name, leaf in self.leaves.items():
+            stop = start + _size(leaf)
+            here = np.arange(stop - start)
+            if self.places is not None:
+                here = self.places[(self.places >= start) & (self.places < stop)] - start
+            if len(here):
+                yield name, leaf, here
+            start = stop
+
+
+def label(name: str, shape: tuple[int, ...], place: int) -> str:
+    """`beta[3]`: the name of one number of an array."""
+    if not shape:
+        return name
+    return f"{name}[{', '.join(str(int(k)) for k in np.unravel_index(place, shape))}]"
+
+
+def spread_evenly(total: int, most: int) -> Places:
+    """Some of `total` places, all of them where there are no more than `most`."""
+    return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.int64))
+
+
+def _size(leaf: Leaf) -> int:
+    return math.prod(leaf.shape[2:])
+
+
+def _read(leaf: Leaf, here: Places, first: int, stride: int, out: Array) -> None:
+    size = _size(leaf)
+    block = max(1, _READ // (size * leaf.shape[0]) // stride) * stride
+    done = 0
+    for start in range(first, leaf.shape[1], block):
+        some = np.asarray(leaf[:, start : start + block : stride])
+        some = some.reshape(*some.shape[:2], size)
+        out[:, done : done + some.shape[1]] = some if len(here) == size else some[:, :, here]
+        done += some.shape[1]

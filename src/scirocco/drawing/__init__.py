@@ -1,0 +1,1 @@
+"""Markup, tables and charts of reports as text. This room knows neither runs nor models."""

@@ -1,0 +1,153 @@
+"""Markup that cannot be broken by what is put into it (text is escaped unless it is `Html`), sections, tables."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, SupportsFloat
+
+_VOID = frozenset({"input", "meta", "link", "br", "hr"})
+
+
+class Html(str):
+    """Text that is markup already, and is not escaped again."""
+
+
+def escape(content: object) -> Html:
+    """Text as markup."""
+    return content if isinstance(content, Html) else Html(html.escape(str(content)))
+
+
+def join(parts: Iterable[object], between: str = "") -> Html:
+    """Pieces of text and markup, one after the other."""
+    return Html(between.join(escape(part) for part in parts))
+
+
+def tag(element: str, /, *content: object, **attributes: object) -> Html:
+    """An element. `class_` is class, `aria_label` is aria-label; None and False leave an attribute out.
+
+    Examples
+    --------
+    >>> tag("p", "a < b", class_="note", hidden=None)
+    '<p class="note">a &lt; b</p>'
+    """
+    written = []
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        word = key.rstrip("_").replace("_", "-")
+        written.append(f" {word}" if value is True else f' {word}="{html.escape(str(value))}"')
+    opening = f"<{element}{''.join(written)}>"
+    return Html(opening if element in _VOID else f"{opening}{join(content)}</{element}>")
+
+
+def number(value: SupportsFloat, digits: int = 4) -> str:
+    """As `run.summary()` rounds it; a dash for what is not known."""
+    value = float(value)
+    if math.isnan(value):
+        return "–"
+    return f"{float(f'{value:.{digits}g}'):.{max(digits, 6)}g}"
+
+
+def count(value: SupportsFloat) -> str:
+    """A whole number; a dash for what is not known."""
+    value = float(value)
+    return f"{value:.0f}" if math.isfinite(value) else "–"
+
+
+def paragraph(*content: object, class_: str | None = None) -> Html:
+    """A paragraph."""
+    return tag("p", *content, class_=class_)
+
+
+def shorten(text: str, most: int) -> str:
+    """With an ellipsis in the middle, since names often differ at their end."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+
+
+class Section(NamedTuple):
+    """A part of a report, with a place in its table of contents."""
+
+    name: str
+    """The id of the element."""
+    title: str
+    content: Html
+
+
+# -- tables: they can be sorted and searched, and without a script are still tables -----------------------------------
+
+
+def facts(rows: Iterable[tuple[str, object]], label: str) -> Html:
+    """Names on the left, what they are on the right."""
+    body = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in rows]
+    return tag("table", tag("tbody", *body), class_="facts", aria_label=label)
+
+
+def sortable(
+    name: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    label: str,
+    texts: Sequence[int] = (0,),
+) -> Html:
+    """The first column names a row; columns in `texts` are words, the others numbers. A click on a heading sorts."""
+    kinds = [None if place in texts else "num" for place in range(len(columns))]
+    head = [
+        tag("th", tag("button", column, type="button"), scope="col", class_=kind)
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
+    body = [
+        tag(
+            "tr",
+            tag("th", row[0], scope="row"),
+            *(tag("td", cell, class_=kind) for cell, kind in zip(row[1:], kinds[1:], strict=True)),
+        )
+        for row in rows
+    ]
+    table = tag(
+        "table",
+        tag("thead", tag("tr", *head)),
+        tag("tbody", *body),
+        id=name,
+        class_="sortable",
+        aria_label=label,
+    )
+    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"{label} (scrolls)")
+
+
+def search(name: str, prompt: str, what: str) -> Html:
+    """A box that keeps the rows (what="rows") or cards (what="cards") of an element that hold a text."""
+    status, box = f"{name}-status", f"{name}-search"
+    found = tag(
+        "input", type="search", id=box, autocomplete="off", **{f"data_{what}": name}, data_status=status
+    )
+    return join([tag("label", prompt, found, for_=box), tag("span", id=status, role="status", class_="note")])
+
+
+def choice(name: str, options: Sequence[tuple[str, str]]) -> Html:
+    """A choice of the order of cards: (what the cards say in data-..., "up" or "down"; words)."""
+    items = [tag("option", words, value=value) for value, words in options]
+    box = f"{name}-order"
+    return tag("label", "Sort by", tag("select", *items, id=box, data_cards=name), for_=box)
+
+
+def interval_cell(
+    mean: float, low: float, high: float, largest: float, around: tuple[float, float] | None = None
+) -> Html:
+    """A bar from 0 to the mean with its interval, on an axis from 0 to `largest`.
+
+    With `around`, a wider thin line: a mark at the mean in place of the bar, as 0 has no meaning there.
+    """
+
+    def place(value: float) -> float:
+        return 100 * min(max(value / largest, 0.0), 1.0) if largest > 0 and value == value else 0.0
+
+    style = f"--a:{place(low):.1f}%;--b:{place(high):.1f}%;--m:{place(mean):.1f}%"
+    wide = (
+        ()
+        if around is None
+        else (tag("i", style=f"--a:{place(around[0]):.1f}%;--b:{place(around[1]):.1f}%"),)
+    )
+    kind = "range" if around is None else "range free"
+    return tag("td", tag("div", *wide, class_=kind, style=style))

@@ -1,0 +1,375 @@
+"""Topics in a report: a browser, a map, prevalence, perplexity, how certain words are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.drawing import svg
+from scirocco.drawing.charts import scores, sparks
+from scirocco.drawing.markup import (
+    Html,
+    Section,
+    choice,
+    interval_cell,
+    join,
+    number,
+    paragraph,
+    search,
+    shorten,
+    sortable,
+    tag,
+)
+from scirocco.errors import SciroccoError
+from scirocco.models.lda.alignment import topic_distance
+from scirocco.models.lda.estimator import LDA
+from scirocco.models.lda.results import TopWords
+from scirocco.models.lda.summary import Opened, Topic, Word, summarise, token_shares
+from scirocco.models.view import View, run_behind, size_of, with_draws
+from scirocco.run import Run
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_NUM_WORDS, _INTERVAL, _MOST_TOPICS = 12, 0.9, 300
+_EXTREMES = 20
+_AGREED = 1.1
+_TRACED, _MOST_LINES = 6, 3_000
+"""Words of a topic whose traces are drawn, and lines in all: each is about half a kilobyte."""
+_MUCH = 300_000_000
+_HEIGHT, _MARGIN = 300, 26
+
+
+def view(model: LDA, run: Run | None, documents: Any = None) -> View:
+    """Topics, judged by the weight of the first word of each."""
+    draws = model.draws_
+    if run is None:
+        run = model.run_ or run_behind(
+            "LDA", draws, model.stats_, model.sampler, model.seed, "fitted bit by bit"
+        )
+    drawn = model.top_draws(_NUM_WORDS)
+    names = model.vocabulary_ or range(model.n_features_in_)
+    first = {
+        f"topic {k}: {names[int(words[0])]}": drawn.draws[:, :, k, 0] for k, words in enumerate(drawn.words)
+    }
+    about = (
+        "Judged by the weight of the first word of each topic, after the topics of the chains were matched."
+    )
+    return View(
+        run,
+        f"{len(model.components_)} topics",
+        size_of(run, "words", model.n_features_in_),
+        with_draws(run, first, only_moving=False),
+        about,
+        sections=lambda seen: _sections(model, run, drawn, documents),
+        shows_scores=True,
+    )
+
+
+class Prevalence(NamedTuple):
+    """How much of the documents is of each topic."""
+
+    shares: np.ndarray | None
+    leading: np.ndarray | None
+    """Share of the documents in which a topic is the largest; None without documents."""
+    words: str
+    """What the shares are, or why there are none."""
+
+
+def _sections(model: LDA, run: Run, drawn: TopWords, documents: Any) -> list[Section]:
+    prevalence = _prevalence(model, run, documents)
+    opened = Opened(model, prevalence.shares, run.status, run.num_chains, run.num_draws)
+    listed = summarise(opened, _NUM_WORDS, _INTERVAL, drawn)
+    return [
+        _browser(listed, drawn.draws),
+        Section("map", "Map of topics", _topic_map(model, listed[:_MOST_TOPICS])),
+        _prevalences(listed, prevalence),
+        _perplexity(run),
+        _certainty(listed),
+    ]
+
+
+def _prevalence(model: LDA, run: Run, documents: Any) -> Prevalence:
+    if documents is not None:
+        found = np.asarray(model.transform(documents), np.float64)
+        found = found[np.isfinite(found).all(axis=1)]
+        leading = np.bincount(found.argmax(axis=1), minlength=found.shape[1]) / len(found)
+        return Prevalence(found.mean(axis=0), leading, f"Mean shares over {len(found):,} documents.")
+    shares = _shares_of(model, run)
+    if shares is not None:
+        return Prevalence(shares, None, "Shares of the tokens in the last state of the chains.")
+    return Prevalence(
+        None,
+        None,
+        "Not known: a fitted model does not keep its documents. Give them to the report (documents=...).",
+    )
+
+
+def _shares_of(model: LDA, run: Run) -> Array | None:
+    """Shares of the topics in the tokens, where a store knows them."""
+    if run.path is None:
+        return None
+    try:
+        return token_shares(run.path, model)
+    except SciroccoError:
+        return None
+
+
+def _prevalences(listed: list[Topic], prevalence: Prevalence) -> Section:
+    if prevalence.shares is None:
+        return Section("prevalence", "Prevalence", paragraph(prevalence.words))
+    largest = max(topic.share or 0.0 for topic in listed)
+    columns = (
+        ["topic", "share"] + ([] if prevalence.leading is None else ["largest topic in"]) + ["first words"]
+    )
+    rows = []
+    for topic in listed:
+        leading = (
+            [] if prevalence.leading is None else [f"{prevalence.leading[topic.number]:.1%} of documents"]
+        )
+        first = ", ".join(word.word for word in topic.words[:4])
+        rows.append([str(topic.number), f"{topic.share:.2%}", *leading, first])
+    frame = svg.Frame((0.0, float(len(listed))), (0.0, largest * 1.05))
+    heights = [topic.share or 0.0 for topic in listed]
+    drawn = [
+        svg.axes(frame, "topics, the largest first"),
+        svg.bars(frame, np.arange(len(listed) + 1), heights, "c0"),
+    ]
+    chart = svg.figure(frame, drawn, "Share of each topic")
+    table = sortable("shares", columns, rows, "Prevalence of topics", (0, len(columns) - 1))
+    both = tag("div", tag("div", chart), table, class_="pair")
+    return Section("prevalence", "Prevalence", join([paragraph(prevalence.words), both]))
+
+
+def _perplexity(run: Run) -> Section:
+    chart = scores(run.scores)
+    if chart is None:
+        chart = paragraph("Not measured: give documents to fit(..., validation=...), and it is.")
+    else:
+        words = paragraph(
+            "Of documents that were held out, given the latest draw of the first chain; lower is better."
+        )
+        chart = join([words, chart])
+    return Section("perplexity", "Perplexity", chart)
+
+
+def _certainty(listed: list[Topic]) -> Section:
+    every = [(word, topic.number) for topic in listed for word in topic.words if word.weight > 0]
+    every.sort(key=lambda pair: _width_of(pair[0]))
+    number_of = min(_EXTREMES, len(every) // 2)
+    columns = ["word", "topic", "weight", "low", "high", "width / weight"]
+
+    def table(name: str, label: str, chosen: Sequence[tuple[Word, int]]) -> Html:
+        rows = [
+            [word.word, str(topic), *(number(value, 3) for value in (*word[1:], _width_of(word)))]
+            for word, topic in chosen
+        ]
+        return join([tag("h3", label), sortable(name, columns, rows, label)])
+
+    words = f"Among the words of the browser, by the width of the central {_INTERVAL:.0%} interval over the weight."
+    parts = [
+        table("certain", "Most certain words", every[:number_of]),
+        table("uncertain", "Most uncertain words", every[::-1][:number_of]),
+    ]
+    return Section("certainty", "Certain and uncertain words", join([paragraph(words), *parts]))
+
+
+# -- the browser: a card for each topic, with the intervals of its words and, opened, their traces ---------------------
+
+
+def _browser(listed: list[Topic], draws: Array) -> Section:
+    """All cards, with a box to search them and a choice of their order; draws are (chain, draw, topic, word)."""
+    shown = listed[:_MOST_TOPICS]
+    chains = min(len(draws), 4)
+    num_traced = max(1, min(_TRACED, _MOST_LINES // (chains * len(shown))))
+    traced = min(len(shown), _MOST_LINES // (chains * num_traced))
+    cards = [
+        _card(topic, place, draws[:, :, topic.number, :num_traced] if place < traced else None)
+        for place, topic in enumerate(shown)
+    ]
+    controls = tag(
+        "div",
+        search("topics", "Find a word", "cards"),
+        choice("topics", _orders(shown[0])),
+        class_="controls",
+    )
+    words = (
+        f"The {len(shown[0].words)} most probable words of each topic. Bar: mean of the weight; dark line: central "
+        f"{_INTERVAL:.0%}, from {draws.shape[0] * draws.shape[1]:,} draws; each topic has an axis of its own, from 0."
+    )
+    if len(listed) > len(shown):
+        words += f" The first {len(shown)} of {len(listed)} topics are shown."
+    keys = (
+        "A topic’s name opens the traces of its words. Keys: / goes to the search, arrows go from topic to topic, "
+        "Enter opens one."
+    )
+    deck = tag("div", *cards, id="topics", class_="cards")
+    parts = [paragraph(words), paragraph(_agreement(listed)), paragraph(keys, class_="note"), controls, deck]
+    return Section("topic-browser", "Topics", join(parts))
+
+
+def _orders(first: Topic) -> list[tuple[str, str]]:
+    """What cards can be sorted by."""
+    known = "given order" if first.share is None else "prevalence"
+    orders = [("place up", known), ("number up", "number")]
+    orders += [("doubt down", "least certain"), ("doubt up", "most certain")]
+    return orders if first.rhat is None else [*orders, ("rhat down", "R-hat, worst first")]
+
+
+def _agreement(listed: list[Topic]) -> str:
+    """Whether chains have found the same topics, in words."""
+    found = [topic.rhat for topic in listed if topic.rhat is not None]
+    if not found:
+        return "Whether chains agree could not be judged: that needs two chains, and four draws of each."
+    apart = sum(value > _AGREED for value in found)
+    if not apart:
+        return f"The chains have found the same topics: R-hat of every topic is below {_AGREED}."
+    return (
+        f"R-hat is above {_AGREED} for {apart} of {len(found)} topics: there the chains have found different topics, "
+        "or have not run long enough, and intervals are not to be trusted."
+    )
+
+
+def _card(topic: Topic, place: int, draws: Array | None) -> Html:
+    largest = max((word.high for word in topic.words), default=1.0)
+    said = [] if topic.share is None else [f"{topic.share:.1%} of the text"]
+    said += [] if topic.rhat is None else [f"R-hat {number(topic.rhat, 3)}"]
+    heads = [
+        tag("th", text, scope="col", class_="num" if text == "weight" else None)
+        for text in ("word", "weight", "interval")
+    ]
+    table = tag(
+        "table",
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *(_row(word, largest) for word in topic.words)),
+        aria_label=f"Words of topic {topic.number}",
+    )
+    title, more = f"Topic {topic.number}", Html()
+    name: str = title
+    if draws is not None:
+        place_of = f"topic-{topic.number}-more"
+        traces = sparks(
+            [word.word for word in topic.words], draws, f"Traces of the words of topic {topic.number}"
+        )
+        more = tag("div", tag("h4", "Traces, a colour for each chain"), traces, id=place_of, class_="more")
+        name = tag(
+            "button", title, type="button", class_="pick", aria_controls=place_of, aria_expanded="true"
+        )
+    return tag(
+        "article",
+        tag("h3", name),
+        paragraph(", ".join(said), class_="note") if said else Html(),
+        table,
+        more,
+        id=f"topic-{topic.number}",
+        class_="card",
+        tabindex="-1",
+        aria_label=title,
+        data_text=f"topic {topic.number} " + " ".join(word.word for word in topic.words),
+        data_place=place,
+        data_number=topic.number,
+        data_doubt=f"{np.mean([_width_of(word) for word in topic.words]):.4g}",
+        data_rhat=None if topic.rhat is None else f"{topic.rhat:.4g}",
+    )
+
+
+def _row(word: Word, largest: float) -> Html:
+    ends = f"{number(word.low, 3)} to {number(word.high, 3)}"
+    return tag(
+        "tr",
+        tag("th", word.word, scope="row"),
+        tag("td", number(word.weight, 3), class_="num", title=ends),
+        interval_cell(word.weight, word.low, word.high, largest),
+    )
+
+
+def _width_of(word: Word) -> float:
+    """Of the interval, in units of the weight."""
+    return float((word.high - word.low) / word.weight) if word.weight > 0 else 0.0
+
+
+# -- the map: topics in a plane, the nearer, the more alike ----------------------------------------------------------
+
+
+def _topic_map(model: LDA, listed: list[Topic]) -> Html:
+    """A circle for each topic that leads to its card."""
+    size, num_words = len(listed), model.components_.shape[1]
+    if len(listed) < 3:
+        return paragraph("A map needs three topics.")
+    # Jensen–Shannon costs a logarithm for each word and pair of topics
+    measure = "jensen_shannon" if size * size * num_words <= _MUCH else "hellinger"
+    chosen = np.array([topic.number for topic in listed])
+    kept_topics = model.components_[chosen]
+    distances = topic_distance(kept_topics, kept_topics, measure)
+    places, kept = embed(distances)
+    name = {"jensen_shannon": "Jensen–Shannon", "hellinger": "Hellinger"}[measure]
+    words = (
+        f"{name} distances between topics, laid into the plane by classical scaling, which keeps {kept:.0%} of their "
+        "squares: what is near here may still be apart. "
+        + ("The area of a circle is the topic's share. " if listed[0].share is not None else "")
+        + "A circle leads to the topic; where there is room its first word is written."
+    )
+    return join([paragraph(words), _drawn(listed, places)])
+
+
+def embed(distances: Array) -> tuple[Array, float]:
+    """Classical multidimensional scaling: places (n, 2), and the share of the squared distances that they keep.
+
+    -½ J D² J = V Λ Vᵀ with J = I - 11ᵀ/n; the places are the first two columns of V √Λ.
+    """
+    squares = distances**2
+    centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
+    values, vectors = np.linalg.eigh(-0.5 * centred)
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    signs = np.where(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(values))] < 0, -1.0, 1.0)
+    places = (vectors * signs)[:, :2] * np.sqrt(values[:2])
+    total = float(values.sum())
+    return places, float(values[:2].sum()) / total if total > 0 else 1.0
+
+
+def _drawn(listed: list[Topic], places: Array) -> Html:
+    # one scale for both directions, as distances are what the map is about
+    room = np.array([svg.WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN]) / 2
+    scale = max(float((np.abs(places).max(axis=0) / room).max()), 1e-9)
+    reach = (room * scale).tolist()
+    frame = svg.Frame(
+        (-reach[0], reach[0]), (-reach[1], reach[1]), _HEIGHT, _MARGIN, _MARGIN, _MARGIN, _MARGIN
+    )
+    shares = np.array([topic.share if topic.share is not None else 1.0 for topic in listed])
+    radii = np.maximum(2.5, 22.0 * np.sqrt(shares / shares.max()) / np.sqrt(1 + len(listed) / 12))
+    across, down = frame.across(places[:, 0]), frame.down(places[:, 1])
+    labels = _labels(listed, across, down, radii)
+    circles = []
+    for place in np.argsort(-radii, kind="stable"):  # small ones on top
+        topic = listed[place]
+        said = f"Topic {topic.number}: " + ", ".join(word.word for word in topic.words[:4])
+        x, y = f"{across[place]:.1f}", f"{down[place]:.1f}"
+        mark = [tag("title", said), tag("circle", cx=x, cy=y, r=f"{radii[place]:.1f}")]
+        if place in labels:
+            below = f"{down[place] + radii[place] + 8:.1f}"
+            mark.append(tag("text", labels[place], x=x, y=below, text_anchor="middle"))
+        circles.append(tag("a", *mark, href=f"#topic-{topic.number}", class_="bubble", aria_label=said))
+    box = f"0 0 {svg.WIDTH} {_HEIGHT}"
+    drawn = tag("svg", *circles, viewBox=box, role="group", aria_label="Map of topics")
+    return tag("figure", drawn, class_="map")
+
+
+def _labels(listed: list[Topic], across: Array, down: Array, radii: Array) -> dict[int, str]:
+    """The first word of as many topics as there is room for, the largest first."""
+    taken: list[tuple[float, float, float, float]] = []
+    labels: dict[int, str] = {}
+    for place in np.argsort(-radii, kind="stable").tolist():
+        word = shorten(listed[place].words[0].word, 14)
+        half, y = 2.4 * len(word) + 2, float(down[place] + radii[place] + 8)
+        x = float(across[place])
+        box = (x - half, y - 7, x + half, y + 2)
+        if box[0] < 0 or box[2] > svg.WIDTH or any(_overlap(box, other) for other in taken):
+            continue
+        taken.append(box)
+        labels[place] = word
+    return labels
+
+
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

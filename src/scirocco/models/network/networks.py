@@ -1,0 +1,127 @@
+"""Networks as pure functions `(params, x) -> logits`: one with a hidden layer, and modules of other libraries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from scirocco import _checks
+from scirocco._extras import require
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.network.density import Apply
+from scirocco.types import Array, Params
+
+ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "softmax": jax.nn.softmax,
+    "tanh": jnp.tanh,
+}
+
+
+@dataclass(frozen=True)
+class TwoLayers:
+    r"""Logits of :math:`σ(f(x^\top B + b)\,A + a)`, σ the softmax and f the activation; rows are flattened.
+
+    With f = softmax it is the network of Chen, Fox & Guestrin (2014) and of the thesis, (4.6.3), in its names.
+    """
+
+    activation: str
+
+    def __post_init__(self) -> None:
+        _checks.choice(self.activation, "activation", tuple(ACTIVATIONS))
+
+    def __call__(self, params: Params, x: Array) -> Array:
+        """(n, ...) to (n, classes)."""
+        flat = x.reshape(len(x), -1)
+        hidden = ACTIVATIONS[self.activation](flat @ params["B"] + params["b"])
+        return hidden @ params["A"] + params["a"]
+
+    def start(self, width: int, hidden: int, num_classes: int, seed: int) -> dict[str, np.ndarray]:
+        """Weights N(0, 1/inputs), biases 0."""
+        rng = np.random.default_rng([seed, 0xB77])
+        return {
+            "A": _normal(rng, hidden, num_classes),
+            "B": _normal(rng, width, hidden),
+            "a": np.zeros(num_classes, np.float32),
+            "b": np.zeros(hidden, np.float32),
+        }
+
+
+def _normal(rng: np.random.Generator, inputs: int, outputs: int) -> np.ndarray:
+    return (rng.normal(size=(inputs, outputs)) / np.sqrt(inputs)).astype(np.float32)
+
+
+# -- modules of Flax and Equinox ---------------------------------------------------------------------------------------
+
+
+def flax(module: object, example: ArrayLike, seed: int) -> tuple[Apply, Params]:
+    """A linen module, initialised at `example`; or an nnx module, with the parameters that it has."""
+    linen = require("flax.linen", "BNN.from_flax")
+    if isinstance(module, linen.Module):
+        return _linen(module, example, seed)
+    nnx = require("flax.nnx", "BNN.from_flax")
+    if isinstance(module, nnx.Module):
+        return _nnx(nnx, module)
+    hint = " Make an instance of it first." if isinstance(module, type) else ""
+    raise InvalidTypeError(f"BNN.from_flax needs a linen or nnx module, got {module!r}.{hint}")
+
+
+def _linen(module: Any, example: ArrayLike, seed: int) -> tuple[Apply, Params]:
+    variables = dict(module.init(jax.random.key(seed), example))
+    params = variables.pop("params", None)
+    if params is None or variables:
+        raise InvalidValueError(
+            f"the module {type(module).__name__} has {sorted(variables)} besides parameters: a BNN's network has "
+            "parameters alone, no batch statistics or other state."
+        )
+
+    def apply(params: Params, x: Array) -> Array:
+        return module.apply({"params": params}, x)
+
+    return apply, params
+
+
+def _nnx(nnx: ModuleType, module: object) -> tuple[Apply, Params]:
+    graph, state, rest = nnx.split(module, nnx.Param, ...)
+    if jax.tree.leaves(rest):
+        raise InvalidValueError(
+            f"the module {type(module).__name__} has variables besides parameters: a BNN's network has parameters "
+            "alone, no dropout, batch statistics or other state."
+        )
+    pure = nnx.to_pure_dict(state)
+
+    def apply(params: Params, x: Array) -> Array:
+        filled = jax.tree.map(lambda leaf: leaf, state)
+        nnx.replace_by_pure_dict(filled, params)
+        return nnx.merge(graph, filled, rest)(x)
+
+    return apply, pure
+
+
+def equinox(module: object) -> tuple[Apply, Params]:
+    """Its floating-point arrays are the parameters; what is left stays as it is. A module takes one input."""
+    eqx = require("equinox", "BNN.from_equinox")
+    if isinstance(module, type) or not callable(module):
+        raise InvalidTypeError(
+            f"BNN.from_equinox needs an Equinox module that can be called, got {module!r}."
+        )
+    arrays, static = eqx.partition(module, eqx.is_inexact_array)
+    named, structure = jax.tree_util.tree_flatten_with_path(arrays)
+    if not named:
+        raise InvalidValueError(f"the module {type(module).__name__} has no floating-point arrays to draw.")
+    # by name: a module can be called, and a store holds dicts, not modules
+    params = {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in named}
+
+    def apply(params: Params, x: Array) -> Array:
+        leaves = [params[name] for name in names]
+        return jax.vmap(eqx.combine(jax.tree.unflatten(structure, leaves), static))(x)
+
+    names = list(params)
+    return apply, params

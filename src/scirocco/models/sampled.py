@@ -1,0 +1,200 @@
+"""What models that `sc.sample` fits share: how long a run is, in steps, epochs or seconds, and saving."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.models import fits
+from scirocco.models.fits.conventions import new_names
+from scirocco.models.fits.drive import BY_THE_CLOCK, Stopwatch
+from scirocco.models.fits.length import Spread, spread
+from scirocco.run import Run, load
+from scirocco.run.encoding import decode, encode
+from scirocco.run.progress import Callback, Report
+from scirocco.store import holds_run, open_stored
+
+Path = str | os.PathLike[str]
+Wanted = tuple[int, float, int | None]
+"""Draws in each chain, burn-in (steps, or a share of the run), steps between draws (None: spread evenly); checked."""
+
+_TRIAL = 0.1
+"""Share of a time limit that is spent on finding out how fast the steps are."""
+_CODE = ("sampler", "estimator", "apply", "params")
+"""Arguments that hold code or weights of a user's own: a file does not."""
+_SAMPLER = "posterior draws"
+
+
+def lengths(
+    wanted: tuple[int, float | None, int | None],
+    num_epochs: float | None,
+    max_seconds: float | None,
+    *,
+    num_rows: int,
+    batch_size: int,
+    thin: int,
+    num_burnin: float,
+    share: float,
+) -> tuple[fits.Length, Wanted]:
+    """How long a run is, and which draws of it are wanted.
+
+    Parameters
+    ----------
+    wanted
+        `num_samples`, `num_burnin` and `thin` of the model; the last two may be None.
+    num_epochs, max_seconds
+        Of `fit`, at most one of them. With neither, `num_samples` draws after the burn-in, `thin` steps apart.
+    num_rows, batch_size
+        Of the data, and of a step.
+    thin, num_burnin
+        What None stands for in `wanted` if no length is given; `num_burnin` in units of `thin` steps.
+    share
+        What None stands for if a length is given: the share of it that is burn-in. `thin` is open then, and draws are
+        spread evenly.
+    """
+    num_samples, burn_in, apart = wanted
+    if num_epochs is None and max_seconds is None:
+        _, _, apart = fits.check_draws(num_samples, 0, thin if apart is None else apart)
+        burn_in = num_burnin * (apart or thin) if burn_in is None else burn_in
+    chosen = fits.check_draws(num_samples, share if burn_in is None else burn_in, apart)
+    length = fits.check_length(
+        *(None, num_epochs, max_seconds),
+        num_rows=num_rows,
+        batch_size=batch_size,
+        planned_steps=fits.planned_steps(*chosen),
+    )
+    return length, chosen
+
+
+def draw(
+    sampling: Callable[..., Run],
+    length: fits.Length,
+    wanted: Wanted,
+    *,
+    store: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = True,
+) -> Run:
+    """Run for so many steps, or for so many seconds.
+
+    Parameters
+    ----------
+    sampling
+        `sc.sample` with everything but its lengths (`num_samples`, `num_burnin`, `thin`) and the options below.
+    length, wanted
+        From `lengths`, or from `fits.check_length` and `fits.check_draws`. The time limit is for sampling: set-up and
+        compilation are not counted. A trial of a tenth of it measures the speed, and the steps are planned by that, at
+        least as many as the first draw takes; the clock ends the run in any case. A stored run that is resumed keeps
+        its plan.
+    store, resume, overwrite, callbacks, progress
+        As for `sc.sample`.
+    """
+    options = {"store": store, "resume": resume, "overwrite": overwrite, "progress": progress}
+    if length.num_steps is not None:
+        return sampling(**_lengths(_places(wanted, length.num_steps)), callbacks=tuple(callbacks), **options)
+    seconds = length.max_seconds or 0.0
+    if store is not None and resume and holds_run(store):
+        was = load(store).configuration
+        plan, left = Spread(was["num_samples"], was["num_burnin"], was["thin"]), seconds
+    else:
+        num_steps, left = _affordable(sampling, seconds)
+        plan = _places(wanted, max(num_steps, first_draw(wanted)))
+    watch = Stopwatch(left, plan.burn_in + plan.thin)
+    return sampling(**_lengths(plan), callbacks=(*callbacks, watch), **options)
+
+
+def first_draw(wanted: Wanted) -> int:
+    """Steps of the shortest run that has a draw."""
+    return fits.planned_steps(1, wanted[1], wanted[2] or 1) or 1
+
+
+def _places(wanted: Wanted, num_steps: int) -> Spread:
+    num_samples, num_burnin, thin = wanted
+    return spread(num_steps, num_samples, num_burnin, thin=thin)
+
+
+def _lengths(plan: Spread) -> dict[str, int]:
+    return {"num_samples": plan.num_draws, "num_burnin": plan.burn_in, "thin": plan.thin}
+
+
+def _affordable(sampling: Callable[..., Run], seconds: float) -> tuple[int, float]:
+    """Steps that so many seconds are enough for, found by a trial, and the seconds that are left after it."""
+    pace = _Pace(_TRIAL * seconds)
+    trial = sampling(**_lengths(Spread(1, BY_THE_CLOCK, 1)), callbacks=(pace,), progress=False)
+    if trial.status == "interrupted":
+        raise KeyboardInterrupt
+    (first, began), (last, ended) = pace.seen[0], pace.seen[-1]
+    left = max(seconds - (ended - began), 0.0)
+    return max(1, int((last - first) / max(ended - began, 1e-9) * left)), left
+
+
+class _Pace:
+    """A callback that measures the speed, and ends the run after so many seconds; the first chunk compiles."""
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self.seen: list[tuple[int, float]] = []
+
+    def __call__(self, report: Report) -> None:
+        self.seen.append((report.step, report.elapsed))
+        if len(self.seen) > 1 and report.elapsed - self.seen[0][1] >= self.seconds:
+            report.stop()
+
+
+# -- on disk -----------------------------------------------------------------------------------------------------------
+
+
+class Saved(NamedTuple):
+    """A model that was saved."""
+
+    settings: dict[str, Any]
+    """Arguments of the constructor, but for code."""
+    extra: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    run: Run
+
+
+def save(
+    kind: fits.Kind,
+    model: fits.Conventions,
+    draws: dict[str, Any],
+    extra: dict[str, Any],
+    path: Path,
+    overwrite: bool,
+    arrays: dict[str, np.ndarray] | None = None,
+) -> None:
+    """Draws (chain, draw, ...), settings and plain `extra`, with `arrays` of any size."""
+    settings = {
+        name: _written(name, value) for name, value in model.get_params().items() if name not in _CODE
+    }
+    known = {"settings": settings, **extra}
+    fits.save(kind, draws, {}, {"sampler": _SAMPLER}, known, path, overwrite, arrays)
+
+
+def open_saved(kind: fits.Kind, path: Path, renamed: Mapping[str, str]) -> Saved:
+    """What `save` wrote; settings of older versions come back under their new names."""
+    extra = fits.load(kind, path).extra
+    read = {n: v if isinstance(v, list) else decode(v, n) for n, v in extra["settings"].items()}
+    return Saved(new_names(read, renamed, warn=False), extra, open_stored(path).read_state(), load(path))
+
+
+def _written(name: str, value: Any) -> Any:
+    if name == "classes" and value is not None:
+        value = np.asarray(value).tolist()
+    scalar = isinstance(value, np.generic) or (np.shape(value) == () and hasattr(value, "item"))
+    return encode(value.item() if scalar else value)
+
+
+def write_labels(classes: np.ndarray) -> dict[str, Any]:
+    """Labels of any type, as plain values."""
+    return {"classes": classes.tolist(), "classes_type": classes.dtype.str}
+
+
+def read_labels(extra: Mapping[str, Any]) -> np.ndarray:
+    """What `write_labels` wrote."""
+    return np.asarray(extra["classes"], dtype=np.dtype(extra["classes_type"]))

@@ -1,0 +1,156 @@
+"""What was run (configuration, data, versions, time), and whether it can be trusted, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from scirocco.analysis import diagnose
+from scirocco.analysis.diagnosis.report import LABELS, Diagnosis, Finding
+from scirocco.drawing.markup import Html, Section, facts, join, number, paragraph, shorten, tag
+from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.report.subjects import method_of
+from scirocco.run import Run
+from scirocco.run.records import plain
+
+_LONG = 300
+_TITLES = {
+    "model": "Model",
+    "num_rows": "Rows of data",
+    "data": "Fingerprint of the data",
+    "dimension": "Parameters",
+    "num_burnin": "Burn-in steps",
+    "thin": "Steps a draw",
+    "seed": "Seed",
+    "backend": "Device",
+}
+
+
+def what_was_run(run: Run) -> Section:
+    """The first section of every report."""
+    known = run.configuration
+    rows = [("Method", _method(run)), ("Draws", _draws(run)), ("Status", run.status)]
+    rows += [(title, _text(known[name])) for name, title in _TITLES.items() if known.get(name) is not None]
+    if run.path:
+        rows.append(("Stored in", run.path))
+    versions = known.get("versions", {})
+    rows.append(("Versions", ", ".join(f"{name} {value}" for name, value in versions.items()) or "not known"))
+    more = {
+        name: value
+        for name, value in known.items()
+        if name not in (*_TITLES, "versions", "num_samples", "num_chains")
+    }
+    first = [facts(rows, "What was run"), tag("div", _timing(run.timing))]
+    parts = [tag("div", *first, class_="pair"), _details("All settings", more)]
+    if run.preparation:
+        parts.append(_details("What the set-up found", run.preparation))
+    return Section("what", "What was run", join(parts))
+
+
+def _method(run: Run) -> str:
+    estimator = run.configuration.get("estimator")
+    name = method_of(run)
+    name = f"{name[:1].upper()}{name[1:]}" if isinstance(run.configuration.get("sampler"), dict) else name
+    return f"{name} with {estimator['name']}" if isinstance(estimator, dict) else name
+
+
+def _draws(run: Run) -> str:
+    asked = run.configuration.get("num_samples", run.num_draws)
+    short = "" if asked == run.num_draws else f" of {asked:,} asked for"
+    chains = "1 chain" if run.num_chains == 1 else f"{run.num_chains} chains"
+    return f"{chains} × {run.num_draws:,} draws{short}"
+
+
+def _timing(timing: dict[str, Any]) -> Html:
+    """Seconds of the phases of a run."""
+    rows = []
+    for phase, spent in timing.items():
+        if isinstance(spent, dict) and "wall" in spent:
+            made = spent.get("steps")
+            steps = "" if made is None else f", {made:,} step{'s' * (made != 1)} a chain"
+            rows.append(
+                (_words(phase), f"{spent['wall']:.3g} s ({spent.get('cpu', 0.0):.3g} s of CPU){steps}")
+            )
+    if not rows:
+        return paragraph("How long it took was not kept.", class_="note")
+    return join([tag("h3", "Time"), facts(rows, "Time")])
+
+
+def _details(title: str, tree: dict[str, Any]) -> Html:
+    return tag("details", tag("summary", title), facts(_flat(plain(tree)), title)) if tree else Html()
+
+
+def _flat(tree: object, place: str = "") -> Iterator[tuple[str, str]]:
+    """Leaves of nested settings: sampler · step_size · start."""
+    if isinstance(tree, dict) and tree:
+        for name, value in tree.items():
+            yield from _flat(value, f"{place} · {name}" if place else str(name))
+    elif isinstance(tree, list) and any(isinstance(item, (dict, list)) for item in tree):
+        yield place, f"{len(tree):,} entries; the first: {_text(tree[0])}"
+    else:
+        yield place, _text(tree)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return number(value, 6)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return shorten(", ".join(_text(item) for item in value), _LONG)
+    return shorten(str(value), _LONG)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+# -- the diagnosis ---------------------------------------------------------------------------------------------------
+
+
+def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "") -> Section:
+    """From `sc.analysis.diagnose`; with `given` from an earlier one. `about` says what was looked at."""
+    found: Diagnosis | None = given
+    parts = [paragraph(about)] if about else []
+    if found is None:
+        try:
+            found = diagnose(run)
+        except InvalidValueError as error:
+            parts.append(paragraph("Nothing could be judged.", class_="verdict bad"))
+            parts.append(paragraph(str(error)))
+        except SciroccoError as error:
+            parts.append(paragraph("The diagnosis failed.", class_="verdict bad"))
+            parts.append(paragraph(str(error)))
+    if found is not None:
+        parts += [_verdict(found), *map(_finding, found.findings), _measures(found), _missing(found)]
+    return Section("diagnosis", "Diagnosis", join(parts))
+
+
+def _verdict(found: Diagnosis) -> Html:
+    words = f"{found.verdict[0].upper()}{found.verdict[1:]}."
+    return paragraph(words, class_="verdict" if found.ok else "verdict bad")
+
+
+def _finding(finding: Finding) -> Html:
+    title = f"{finding.words[0].upper()}{finding.words[1:]}"
+    advice = paragraph(tag("strong", "What to do: "), finding.advice)
+    return tag("div", tag("h3", title), paragraph(finding.evidence), advice, class_="finding")
+
+
+def _measures(found: Diagnosis) -> Html:
+    rows = []
+    for name, (words, form) in LABELS.items():
+        value = found.measures.get(name)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            continue
+        place = found.measures.get(f"{name}_parameter")
+        rows.append((words.strip(), form.format(value) + (f" ({place})" if place else "")))
+    return join([tag("h3", "Measured"), facts(rows, "Measured")]) if rows else Html()
+
+
+def _missing(found: Diagnosis) -> Html:
+    if not found.missing:
+        return Html()
+    reasons = [tag("li", reason) for reason in found.missing]
+    return join([tag("h3", "What could not be judged"), tag("ul", *reasons)])

@@ -1,0 +1,212 @@
+"""What all models fitted by `sc.sample` have in common: names of lengths, epochs and seconds, save and load, ArviZ."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco import report
+from scirocco.analysis.diagnosis.report import Diagnosis
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models import BNN, BPMF, DPMixture, GaussianMixture, LinearRegression, LogisticRegression
+
+pytestmark = [
+    pytest.mark.usefixtures("quick_compiler"),
+    pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning"),
+]
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(60, 2)).astype(np.float32)
+Y = X[:, 0] > 0
+ROWS = np.concatenate([X - 3, X + 3])
+USERS, ITEMS = RNG.integers(0, 9, 200), RNG.integers(0, 7, 200)
+RATINGS = 3 + RNG.normal(size=200)
+
+FITS = {
+    "LogisticRegression": (LogisticRegression, {"num_samples": 30, "num_chains": 2}, (X, Y)),
+    "LinearRegression": (LinearRegression, {"num_samples": 30, "num_chains": 2}, (X, X[:, 1] + RATINGS[:60])),
+    "GaussianMixture": (GaussianMixture, {"num_samples": 30, "num_burnin": 10}, (ROWS,)),
+    "BPMF": (BPMF, {"num_factors": 2, "num_samples": 20, "batch_size": 50}, (USERS, ITEMS, RATINGS)),
+    "BNN": (BNN, {"hidden": 3, "num_samples": 10, "thin": 2, "batch_size": 20}, (X, Y)),
+}
+NAMES = tuple(FITS)
+VOCABULARY = ("num_samples", "num_burnin", "thin", "num_chains", "seed")
+
+
+def fitted(name, **length):
+    kind, options, data = FITS[name]
+    return kind(**options).fit(*data, progress=False, **(length or {"num_epochs": 60}))
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: fitted(name) for name in NAMES}
+
+
+def predicted(model):
+    """Something that follows from all draws."""
+    if isinstance(model, BPMF):
+        return np.stack(model.predict([0, 3, 8], [1, 2, 6], interval=0.9))
+    if isinstance(model, GaussianMixture):
+        return model.score_samples(ROWS)
+    return model.predict(X) if isinstance(model, LinearRegression) else model.predict_proba(X)
+
+
+@pytest.mark.parametrize("kind", sc.models.KINDS.values(), ids=sc.models.KINDS)
+def test_every_model_has_the_same_names(kind):
+    assert set(VOCABULARY) <= set(inspect.signature(kind).parameters)
+    assert {"num_epochs", "max_seconds", "store", "resume"} <= set(inspect.signature(kind.fit).parameters)
+    for method in ("save", "load", "to_arviz", "report", "report_view"):
+        assert callable(getattr(kind, method))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_epochs_are_passes_over_the_rows(models, name):
+    run = models[name].run_
+    known = run.configuration
+    batch = known["estimator"].get("batch_size", known["num_rows"])
+    assert known["num_burnin"] + known["num_samples"] * known["thin"] == 60 * known["num_rows"] / batch
+    assert run.status == "complete"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_seconds_end_a_run(name):
+    model = fitted(name, max_seconds=0.3)
+    run = model.run_
+    assert run.num_draws >= 1 and run.status in ("complete", "stopped")
+    assert run.timing["sampling"]["wall"] < 20  # the limit is far below; machines may be slow
+    assert np.isfinite(predicted(model)).all()
+
+
+def test_a_fit_by_the_clock_is_resumed_with_its_plan(tmp_path):
+    first = LinearRegression(num_samples=50).fit(
+        X, X[:, 0], max_seconds=0.2, store=tmp_path / "a", progress=False
+    )
+    again = LinearRegression(num_samples=50)
+    again.fit(X, X[:, 0], max_seconds=60, store=tmp_path / "a", resume=True, progress=False)
+    for name in ("num_samples", "num_burnin", "thin"):
+        assert again.run_.configuration[name] == first.run_.configuration[name]
+    assert again.run_.num_draws == first.run_.configuration["num_samples"]
+
+
+def test_one_length_is_enough():
+    with pytest.raises(InvalidValueError, match="one of num_steps, num_epochs and max_seconds"):
+        fitted("LinearRegression", num_epochs=3, max_seconds=3)
+    with pytest.raises(InvalidValueError, match="`num_epochs` must be finite and > 0"):
+        fitted("GaussianMixture", num_epochs=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_model_comes_back(models, name, tmp_path):
+    model = models[name]
+    model.save(tmp_path / "saved")
+    for again in (type(model).load(tmp_path / "saved"), sc.models.load(tmp_path / "saved")):
+        assert type(again) is type(model)
+        assert again.get_params() == model.get_params()
+        np.testing.assert_array_equal(predicted(again), predicted(model))
+    with pytest.raises(InvalidTypeError, match="is not one of"):
+        DPMixture.load(tmp_path / "saved")
+    with pytest.raises(sc.errors.SciroccoError):
+        model.save(tmp_path / "saved")  # there is one already
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_folder_of_a_saved_model_is_reported_as_the_model(models, name, tmp_path):
+    models[name].save(tmp_path / "saved")
+    given = Diagnosis([], {})
+    text = report.html(tmp_path / "saved", diagnosis=given)
+    assert f"<h1>{name}</h1>" in text
+    for section in ("coefficients", "all"):
+        assert (f'id="{section}"' in text) == (
+            f'id="{section}"' in report.html(models[name], diagnosis=given)
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arviz_gets_the_draws_of_a_model(models, name, tmp_path):
+    pytest.importorskip("arviz")
+    found = models[name].to_arviz()
+    shape = (models[name].run_.num_chains, models[name].run_.num_draws)
+    assert (found.posterior.sizes["chain"], found.posterior.sizes["draw"]) == shape
+    models[name].save(tmp_path / "saved")
+    again = sc.models.load(tmp_path / "saved").to_arviz()
+    for key, values in found.posterior.items():
+        np.testing.assert_array_equal(again.posterior[key], values)
+
+
+@pytest.mark.parametrize(
+    "kind, old, new",
+    [
+        (BPMF, {"num_draws": 7, "discard": 0.4}, {"num_samples": 7, "num_burnin": 0.4}),
+        (BNN, {"num_draws": 7, "discard": 0.4}, {"num_samples": 7, "num_burnin": 0.4}),
+        (LinearRegression, {"num_draws": 7}, {"num_prediction_draws": 7}),
+        (LogisticRegression, {"num_draws": 7}, {"num_prediction_draws": 7}),
+    ],
+)
+def test_old_names_work_with_a_warning(kind, old, new):
+    with pytest.warns(FutureWarning, match="`num_draws` is now `num_"):
+        model = kind(**old)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.get_params() == kind(**new).get_params()
+    with pytest.warns(FutureWarning, match="is now"):
+        assert model.num_draws == 7
+    with pytest.raises(InvalidTypeError, match="is the old name of"):
+        kind(**old, **new)
+
+
+def test_a_run_is_not_a_model(tmp_path):
+    made = sc.sample(
+        sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2),
+        np.ones(20, np.float32),
+        np.float32(1),
+        sampler=sc.SGLD(1e-3),
+        num_samples=5,
+        progress=False,
+    )
+    made.save(tmp_path / "run")
+    with pytest.raises(InvalidTypeError, match=r"open it with sc\.load"):
+        sc.models.load(tmp_path / "run")
+
+
+def test_a_network_of_ones_own_is_given_again(tmp_path):
+    params = {"w": {"first": np.ones((2, 2), np.float32)}}
+
+    def apply(params, x):
+        return x @ params["w"]["first"]
+
+    own = BNN(apply=apply, params=params, num_samples=5, thin=2).fit(
+        X, Y.astype(int), num_steps=40, progress=False
+    )
+    own.save(tmp_path / "own")
+    alone = BNN.load(tmp_path / "own")
+    assert alone.run_.num_draws == own.run_.num_draws and len(alone.precisions_) == 1
+    with pytest.raises(InvalidValueError, match="a file holds no code"):
+        alone.predict(X)
+    again = BNN.load(tmp_path / "own", apply=apply, params=params)
+    np.testing.assert_array_equal(again.predict_proba(X), own.predict_proba(X))
+    with pytest.raises(InvalidValueError, match="give those of the network that was fitted"):
+        BNN.load(tmp_path / "own", apply=apply, params={"v": np.ones(2)})
+
+
+def test_what_was_averaged_while_the_chain_ran_is_saved(tmp_path):
+    net = BNN(hidden=3, thin=2, num_samples=5).fit(
+        X, Y, X_test=X[:7], y_test=Y[:7], num_steps=40, progress=False
+    )
+    net.save(tmp_path / "net")
+    again = BNN.load(tmp_path / "net")
+    np.testing.assert_array_equal(again.predictive_, net.predictive_)
+    assert again.scores_ == net.scores_
+
+
+def test_a_factorisation_remembers_who_has_rated_what(models, tmp_path):
+    model = models["BPMF"]
+    model.save(tmp_path / "films")
+    again = BPMF.load(tmp_path / "films")
+    for user in (0, 5):
+        for seen in (True, False):
+            np.testing.assert_array_equal(
+                again.recommend(user, exclude_seen=seen).items, model.recommend(user, exclude_seen=seen).items
+            )
