@@ -101,6 +101,13 @@ def test_a_parameter_that_never_moves(value):
     assert np.isnan(diagnostics.autocorrelation(x, 4)).all()
 
 
+def test_only_the_middle_draw_moves():
+    """It belongs to no half of a chain, but to the standard deviation."""
+    x = np.zeros((1, 5))
+    x[0, 2] = 1.0
+    np.testing.assert_allclose(diagnostics.mcse(x), x.std(ddof=1) / np.sqrt(4))
+
+
 def test_units_do_not_matter(seed):
     unit = 2.0**-70  # exact, as ties are a matter of the last bit
     x = autoregressive(np.random.default_rng(seed), 0.8, (3, 100, 5))

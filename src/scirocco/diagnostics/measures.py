@@ -340,9 +340,8 @@ def _tail(ranked: _Ranked) -> Array:
 
 
 def _error(x: Array) -> Array:
-    halves = _halves(x)
     spread = x.reshape(len(x), -1).std(axis=1, ddof=1)
-    return np.where(_never_moves(halves), 0.0, spread / np.sqrt(_effective(halves)))
+    return np.where(_never_moves(x), 0.0, spread / np.sqrt(_effective(_halves(x))))
 
 
 def _rank_rhat(ranked: _Ranked, scores: Array | None = None) -> Array:
