@@ -180,17 +180,20 @@ def test_parameters_of_any_structure(tmp_path):
     np.testing.assert_array_equal(loaded[1][0]["b"], whole.draws[1][0].b)
 
 
-def test_a_sampler_of_the_users_own_has_to_be_given_again(tmp_path):
+def test_a_sampler_of_the_users_own_has_to_be_defined_or_given_again(tmp_path):
     own = type("Own", (type(helpers.SAMPLERS["SGLD"]),), {})(1e-3)
     assert isinstance(own, Sampler)
     jax.tree_util.register_pytree_node(
         type(own), lambda s: ((s.step_size, s.temperature), None), lambda _, c: type(own)(*c)
     )
     whole = draw(own)
-    draw(own, store=tmp_path / "run", callbacks=[stop_at(9)])
+    for name in ("run", "other"):
+        draw(own, store=tmp_path / name, callbacks=[stop_at(9)])
+    same(resume(tmp_path / "run"), whole)
+    type(own).__module__ = "elsewhere"  # as if the class were not defined where the run is resumed
     with pytest.raises(InvalidTypeError, match="pass sampler="):
-        resume(tmp_path / "run")
-    same(resume(tmp_path / "run", sampler=own), whole)
+        resume(tmp_path / "other")
+    same(resume(tmp_path / "other", sampler=own), whole)
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import AxisType
 
 import scirocco as sc
+from own_samplers import MALA, ScaledSGLD, Watching
 from scirocco.data.batching import batching
 from scirocco.data.devices import as_devices, spread_over
 
@@ -132,6 +133,25 @@ def check_estimates():
             exact = np.sum((pairs[:, 0] - pairs[:, 1]) ** 2)
             squares = (estimates - values.sum()) ** 2
             assert abs(squares.mean() - exact) < 5 * squares.std() / np.sqrt(len(squares)), squares.mean()
+
+
+def check_values():
+    """The log posterior beside its gradient: the sum over the rows of all devices, and moves that are refused by it."""
+    for estimator in (sc.Full(), sc.ControlVariates(100), sc.SVRG(100, refresh_every=5)):
+        plain = draw(estimator, ROWS, num_burnin=0, sampler=ScaledSGLD(1e-3))
+        watched = draw(estimator, ROWS, num_burnin=0, sampler=Watching(1e-3))
+        same(plain.draws, watched.draws, 1e-5)
+        data = logistic()
+        exact = [float(MODEL.log_density(beta, data)) for beta in watched.draws[0, :-1]]
+        found = watched.stats["value"][0, 1:]
+        errors = found - exact
+        if estimator.is_exact:
+            assert np.max(np.abs(errors)) < 0.01, errors
+        else:
+            assert abs(errors.mean()) < 5 * errors.std() / np.sqrt(len(errors)), errors
+    alone, spread = (draw(sc.Full(), mesh, sampler=MALA(0.01)) for mesh in (None, ROWS))
+    same(alone.draws, spread.draws, 1e-4)
+    assert 0 < spread.stats["accepted"].mean() < 1
 
 
 def _possible(values):

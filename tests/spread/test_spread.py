@@ -11,7 +11,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 CHECKS = [
-    *("sums", "gradients", "estimates", "chains", "both", "axis_types"),
+    *("sums", "gradients", "estimates", "chains", "both", "axis_types", "values"),
     *("defaults", "counts", "resume", "folders", "refusals"),
 ]
 
@@ -19,7 +19,11 @@ CHECKS = [
 @pytest.fixture(scope="module")
 def four_devices():
     """All checks in one process, because starting one and compiling takes longer than they do."""
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "PYTHONPATH": path,
+    }
     seed = os.environ.get("SCIROCCO_TEST_SEED", "0")
     result = subprocess.run(
         [sys.executable, str(HERE / "check_spread.py"), seed, *CHECKS],

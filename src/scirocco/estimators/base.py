@@ -84,6 +84,8 @@ class Estimator(abc.ABC):
     """Whether its estimates can be compared with a reference (`Referenced`)."""
     keeps_one_sum: ClassVar[bool] = False
     """Whether its memory is one sum over all rows, which stays as it is for the whole run."""
+    learns: ClassVar[bool] = False
+    """Whether its memory changes along the run, and its noise with it."""
     only_for_setup: ClassVar[tuple[str, ...]] = ()
     """Fields that matter before the first step alone: a store does not hold them."""
     sampling: str = "auto"

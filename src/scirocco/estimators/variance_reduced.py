@@ -187,7 +187,7 @@ class SVRG(Estimator):
         As for `Minibatch`.
     """
 
-    can_spread = True
+    can_spread = learns = True
 
     batch_size: int = static()
     refresh_every: int | None = static(default=None)
@@ -279,7 +279,7 @@ class SAGA(Estimator):
     max_memory: int = static(default=4 << 30)
     sampling: str = static(default="without_replacement")
 
-    needs_index = True
+    needs_index = learns = True
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")

@@ -31,12 +31,14 @@ def _known() -> dict[str, type]:
     return {cls.__name__: cls for cls in classes if dataclasses.is_dataclass(cls)}
 
 
+_KINDS = (samplers.Sampler, estimators.Estimator, samplers.schedules.Schedule)
+
+
 def _own(module: str, name: str) -> type | None:
     """A user's sampler, estimator or schedule: its class must have been defined, nothing is imported for a file."""
-    kinds: list[type] = [samplers.Sampler, estimators.Estimator, samplers.schedules.Schedule]
-    found = None
+    found, kinds = None, list[type](_KINDS)
     while kinds:
-        kind = kinds.pop()
+        kind = kinds.pop(0)
         kinds += kind.__subclasses__()
         if (kind.__module__, kind.__qualname__) == (module, name) and dataclasses.is_dataclass(kind):
             found = kind  # the latest definition, where a notebook has several
@@ -54,7 +56,7 @@ def encode(part: Any) -> Any:
     cls = type(part)
     if dataclasses.is_dataclass(part) and _known().get(cls.__name__) is cls:
         return {"class": cls.__name__, "fields": _fields(part)}
-    if dataclasses.is_dataclass(part) and _own(cls.__module__, cls.__qualname__) is cls:
+    if isinstance(part, _KINDS) and dataclasses.is_dataclass(cls):
         return {"class": cls.__qualname__, "module": cls.__module__, "fields": _fields(part)}
     if hasattr(part, "dtype") and hasattr(part, "shape"):
         array = np.asarray(part)

@@ -281,12 +281,12 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def is_open(step_size: Any) -> bool:
+def is_open(step_size: PyTree) -> bool:
     """Whether a step size is still to be chosen: None (from curvature and noise), or "auto" (by trying)."""
     return step_size is None or isinstance(step_size, str)
 
 
-def coefficients(value: Any, params: Params, name: str) -> PyTree:
+def coefficients(value: PyTree, params: Params, name: str) -> PyTree:
     """A hyper-parameter for each parameter leaf: a number for all, or a prefix tree whose leaves broadcast."""
     return _tree.broadcast_prefix(value, params, name)
 

@@ -158,7 +158,7 @@ class SGHMC(MomentumSampler):
             0.0 if self.gradient_noise is None else self.gradient_noise, state.position, "noise"
         )
 
-        def push(r: Array, e: Array, c: Any, v: Any, g: Array, xi: Array) -> Array:
+        def push(r: Array, e: Array, c: ArrayLike, v: ArrayLike, g: Array, xi: Array) -> Array:
             injected = jnp.maximum(2.0 * e * c * self.temperature - e * e * v, 0.0).astype(r.dtype)
             return ((1.0 - e * c) * r + share * e * g + jnp.sqrt(injected) * xi).astype(r.dtype)
 
@@ -230,7 +230,7 @@ class BAOAB(MomentumSampler):
         eps = self.sizes(state.position, number)
         friction = coefficients(self.friction, state.position, "friction")
 
-        def one(p: Array, r: Array, e: Array, c: Any, g: Array, xi: Array) -> tuple[Array, Array]:
+        def one(p: Array, r: Array, e: Array, c: ArrayLike, g: Array, xi: Array) -> tuple[Array, Array]:
             r = r + e * g
             p = p + 0.5 * e * r
             r = jnp.exp(-e * c) * r + jnp.sqrt(-jnp.expm1(-2.0 * e * c) * self.temperature) * xi

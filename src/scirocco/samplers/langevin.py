@@ -296,7 +296,7 @@ class LeafScaledSGLD(Sampler):
 
         squares = jax.tree.map(measured, state.squares, gradient.total)
 
-        def moved(p: Array, e: Any, square: Array, g: Array, xi: Array) -> Array:
+        def moved(p: Array, e: ArrayLike, square: Array, g: Array, xi: Array) -> Array:
             # a leaf whose gradient is exactly 0 so far: nothing to divide by
             eps = (e / jnp.sqrt(jnp.where(square > 0, square, 1.0))).astype(p.dtype)
             return p + eps * g + jnp.sqrt(2.0 * eps * self.temperature).astype(p.dtype) * xi

@@ -16,7 +16,7 @@ Multiplying costs what the form costs: O(dim) for all but the dense one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, PyTree
+
+if TYPE_CHECKING:
+    from scirocco.samplers.recipe import Recipe
 
 POSITION = "position"
 State = dict[str, PyTree]
@@ -253,7 +256,7 @@ def by_part(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> dic
 
 
 def inject(
-    recipe: Any, z: State, eps: Array, normals: PyTree, covariance: PyTree | None
+    recipe: Recipe, z: State, eps: Array, normals: PyTree, covariance: PyTree | None
 ) -> tuple[State, Array]:
     """The random part of a step for each part that D drives, and how many variances had to be clipped at 0."""
     moves, clipped = {}, jnp.zeros((), jnp.int32)
@@ -295,7 +298,7 @@ def _draw(
     return back(move), jnp.sum(values < -tolerance).astype(jnp.int32)
 
 
-def _taken_out(recipe: Any, z: State, part: str, covariance: PyTree) -> Any:
+def _taken_out(recipe: Recipe, z: State, part: str, covariance: PyTree) -> Any:
     """B̂ of a part: (D+Q) V (D+Q)ᵀ with the blocks that multiply the gradient; a tree (diagonal) or a matrix."""
     driving = [
         block

@@ -133,7 +133,7 @@ def heating_noise(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
     """
     slow = scales.lasting_noise(relaxation_steps(scales, eps, friction))
 
-    def one(v: Array, s: Array, e: Array, c: Any, f: Array) -> Array:
+    def one(v: Array, s: Array, e: Array, c: ArrayLike, f: Array) -> Array:
         share = reshuffling_spectrum(np.asarray(e * jnp.sqrt(f)), scales.epoch)
         return jnp.where(c < jnp.sqrt(f), v * share.astype(v.dtype), s)
 
@@ -171,7 +171,7 @@ def warn_of_inflation(
         )
 
 
-def check_damping(owner: str, name: str, value: Any, eps: PyTree, params: Params) -> None:
+def check_damping(owner: str, name: str, value: PyTree, eps: PyTree, params: Params) -> None:
     """Refuse ε × friction > 1: the momentum would change sign at every step."""
     spread = coefficients(value, params, name)
     worst = max(

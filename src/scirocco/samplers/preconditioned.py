@@ -79,6 +79,11 @@ class Preconditioned(Sampler):
                 f"{type(self.inner).__name__} has a preconditioner or a geometry of its own. Preconditioned works with "
                 "sc.SGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT and sc.BADODAB."
             )
+        if self.inner.proposes:
+            raise InvalidTypeError(
+                f"{type(self.inner).__name__} may refuse a move, which it judges in the parameters' own coordinates: "
+                "give it a step size for each parameter in place of Preconditioned."
+            )
         _checks.choice(self.metric, "metric", METRICS)
         if self.factor is not None:
             if not isinstance(self.factor, jax.Array):
@@ -103,6 +108,11 @@ class Preconditioned(Sampler):
     def with_core(self, core: Any) -> Preconditioned:
         """In the same coordinates."""
         return _tree.rebuilt(self, inner=core)
+
+    @property
+    def needs_value(self) -> bool:  # type: ignore[override]
+        """The inner sampler's."""
+        return self.inner.needs_value
 
     @property
     def step_order(self) -> int:  # type: ignore[override]
@@ -142,7 +152,8 @@ class Preconditioned(Sampler):
 
     def step(self, state: WhitenedState, gradient: Gradient, noise: PyTree, number: Array) -> WhitenedState:
         """The inner sampler moves u; θ follows."""
-        pulled = Gradient(times(self.factor, gradient.total, transposed=True))
+        total = times(self.factor, gradient.total, transposed=True)
+        pulled = Gradient(total, value=gradient.value, value_variance=gradient.value_variance)
         inner = self.inner.step(state.inner, pulled, noise, number)
         return WhitenedState(_tree.add(state.start, times(self.factor, inner.position)), state.start, inner)
 

@@ -17,7 +17,7 @@ from scirocco.types import ArrayLike, Params, PyTree
 _MOMENTUM = "momentum"
 
 
-def SGRLD(step_size: Any, inverse_metric: Callable[[Params], Any], **options: Any) -> Recipe:
+def SGRLD(step_size: PyTree, inverse_metric: Callable[[Params], Any], **options: Any) -> Recipe:
     r"""Riemannian Langevin dynamics (Patterson & Teh 2013) with any metric: D = G(θ)⁻¹, Q = 0.
 
     .. math:: θ' = θ + ε\,[G^{-1} \hat g + Γ] + \sqrt{2εG^{-1}}\,ξ, \qquad Γ_i = Σ_j ∂G^{-1}_{ij}/∂θ_j
@@ -43,7 +43,10 @@ def SGRLD(step_size: Any, inverse_metric: Callable[[Params], Any], **options: An
 
 
 def SGRHMC(
-    step_size: Any, inverse_root: Callable[[Params], Any], resample_every: int | None = None, **options: Any
+    step_size: PyTree,
+    inverse_root: Callable[[Params], Any],
+    resample_every: int | None = None,
+    **options: Any,
 ) -> Recipe:
     r"""Generalised Riemannian Hamiltonian dynamics (gSGRHMC; Ma, Chen & Fox 2015, Algorithm 1).
 
@@ -89,7 +92,7 @@ def _square(root: Any, params: Params) -> Any:
     return root @ root if dense and not matrices.alike(root, params) else jax.tree.map(lambda v: v * v, root)
 
 
-def SGFS(step_size: Any, preconditioner: Any = 1.0, correct_noise: str = "full", **options: Any) -> Recipe:
+def SGFS(step_size: PyTree, preconditioner: Any = 1.0, correct_noise: str = "full", **options: Any) -> Recipe:
     r"""Stochastic gradient Fisher scoring (Ahn, Korattikara & Welling 2012) as a recipe: constant D, noise corrected.
 
     .. math:: θ' = θ + ε D \hat g + N(0,\; 2εD - ε^2 D \hat V D)
@@ -111,7 +114,7 @@ def SGFS(step_size: Any, preconditioner: Any = 1.0, correct_noise: str = "full",
     return Recipe(step_size, diffusion=preconditioner, correct_noise=correct_noise, name="SGFS", **options)
 
 
-def HMCDynamics(step_size: Any, resample_every: int = 20, temperature: ArrayLike = 1.0) -> Recipe:
+def HMCDynamics(step_size: PyTree, resample_every: int = 20, temperature: ArrayLike = 1.0) -> Recipe:
     r"""Hamiltonian dynamics without friction: D = 0, Q = [[0, -I], [I, 0]], momenta drawn afresh every L steps.
 
     .. math:: r' = r + ε\,\hat g(θ), \qquad θ' = θ + ε r'

@@ -219,7 +219,7 @@ class BADODAB(_Thermostat):
         return ThermostatState(position, momentum, thermostat)
 
 
-def _exact_friction(r: Array, e: Array, z: Array, a: Any, xi: Array) -> Array:
+def _exact_friction(r: Array, e: Array, z: Array, a: ArrayLike, xi: Array) -> Array:
     """Ornstein–Uhlenbeck over time e with friction z of any sign; the variance is A(1 - e^(-2ez))/z."""
     small = jnp.abs(z * e) < 1e-4
     safe = jnp.where(small, 1.0, z)

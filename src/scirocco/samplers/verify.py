@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,10 @@ from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import matrices
 from scirocco.samplers.matrices import POSITION, State, Varying
-from scirocco.types import Array, Params, PyTree
+from scirocco.types import Array, Key, Params, PyTree
+
+if TYPE_CHECKING:
+    from scirocco.samplers.recipe import Recipe
 
 _TOLERANCE = 2e-3
 _LARGEST = 64
@@ -49,7 +52,7 @@ class Verification:
 
 
 def verify_recipe(
-    recipe: Any,
+    recipe: Recipe,
     at: Sequence[Params],
     log_density: Callable[[Params], Any] | None = None,
     seed: int = 0,
@@ -101,7 +104,7 @@ def verify_recipe(
     return Verification(tuple(problems), residual)
 
 
-def _random_state(recipe: Any, params: Params, key: Any) -> State:
+def _random_state(recipe: Recipe, params: Params, key: Key) -> State:
     params = jax.tree.map(lambda p: jnp.asarray(p, jnp.result_type(float)), params)
     normals = _tree.normal_like(key, recipe.template(params))
     rest = recipe.template(params)
@@ -116,7 +119,7 @@ def _try_density(params: Params) -> Array:
 class _Flat:
     """A recipe at a state, over flat vectors."""
 
-    def __init__(self, recipe: Any, z: State, log_density: Callable[[Params], Any]):
+    def __init__(self, recipe: Recipe, z: State, log_density: Callable[[Params], Any]):
         self.recipe, self.log_density = recipe, log_density
         vector, self.back = ravel_pytree(z)
         self.size, self.dtype = vector.size, vector.dtype
@@ -243,7 +246,7 @@ def _gamma_problem(used: np.ndarray, derived: np.ndarray, residual: float) -> st
 # -- before a run ------------------------------------------------------------------------------------------------------
 
 
-def check_at_start(recipe: Any, z: State) -> None:
+def check_at_start(recipe: Recipe, z: State) -> None:
     """What can be told at the starting point, for states of any size."""
     jax.eval_shape(lambda state: (recipe._noise_like(state), _values(recipe.curl_blocks(state))), z)
     for part, block in recipe.diffusion_blocks(z).items():
@@ -266,12 +269,12 @@ def check_at_start(recipe: Any, z: State) -> None:
 
 
 @jax.jit
-def _matrices(recipe: Any, z: State) -> tuple[Array, Array]:
+def _matrices(recipe: Recipe, z: State) -> tuple[Array, Array]:
     return _Flat(recipe, z, _try_density).matrices(ravel_pytree(z)[0])
 
 
 @jax.jit
-def _measure(recipe: Any, z: State) -> _Measured:
+def _measure(recipe: Recipe, z: State) -> _Measured:
     return _Flat(recipe, z, _try_density).measure(ravel_pytree(z)[0])
 
 
@@ -279,7 +282,7 @@ def _values(found: Mapping[Any, Any]) -> list[Any]:
     return [block.value for block in found.values()]
 
 
-def _check_elementwise(recipe: Any, z: State) -> None:
+def _check_elementwise(recipe: Recipe, z: State) -> None:
     """Where a diagonal is assumed to depend on its own numbers alone: two probes with random signs must agree."""
     if recipe.gamma is not None or not isinstance(recipe.diffusion, Varying):
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any, NamedTuple
 
@@ -14,11 +13,9 @@ from scirocco import _tree
 from scirocco.analysis.diagnosis.theory import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
-from scirocco.estimators import SAGA, SVRG, ControlVariates, Full
-from scirocco.model import Model
 from scirocco.run import Run, encoding, pilot, setup
 from scirocco.run.result import Origin
-from scirocco.samplers import Preconditioned, Sampler, Scales, schedules
+from scirocco.samplers import Sampler, Scales, schedules
 from scirocco.store import Stored
 from scirocco.types import Key, Params, PyTree
 
@@ -81,7 +78,7 @@ def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCu
     problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
     memory = _memory(origin, problem.table, last, key)
     sampler = origin.sampler
-    factor = sampler.factor if isinstance(sampler, Preconditioned) else None
+    factor = sampler.factor
     parts, table = problem.parts, problem.table
     scales = pilot.scales_at(model, parts, table, memory, last, factor, key)
     noise = pilot.noise_at(model, parts, table, memory, positions, factor, key)
@@ -104,16 +101,16 @@ def _inner(sampler: Sampler) -> Any:
 
 def _check(origin: Origin) -> None:
     """Whether there is noise, and a law of it, to speak of."""
-    if not isinstance(origin.model, Model):
+    if not origin.model.has_density:
         raise InvalidValueError("there is no gradient noise: the model has counts, not a log density.")
-    if isinstance(origin.estimator, Full):
+    if origin.estimator.is_exact:
         raise InvalidValueError("there is no gradient noise: every gradient is the exact one of all rows.")
-    if isinstance(origin.estimator, (SVRG, SAGA)):
+    if origin.estimator.learns:
         raise InvalidValueError(
             f"gradient noise of {type(origin.estimator).__name__} depends on what it remembers along the run, which is "
             "not kept."
         )
-    if float(getattr(_inner(origin.sampler), "temperature", 1.0)) == 0.0:
+    if float(_inner(origin.sampler).temperature) == 0.0:
         raise InvalidValueError(
             "at temperature 0 no noise is injected that gradient noise could be compared with."
         )
@@ -122,9 +119,9 @@ def _check(origin: Origin) -> None:
 def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
     if origin.memory is not None:
         return origin.memory
-    estimator = origin.estimator
-    if isinstance(estimator, ControlVariates):  # no need to look for the mode again
-        estimator = dataclasses.replace(estimator, centre=origin.model.constrain(position))
+    estimator = origin.estimator.around(
+        origin.model.constrain(position)
+    )  # no need to look for the mode again
     return estimator.prepare(origin.model, table, position, key).memory
 
 
@@ -140,7 +137,7 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
         raise InvalidValueError(
             f"gradient noise from kept gradients needs {_LINEAR} parameters at most and {needed:,} draws at least."
         )
-    factor = sampler.factor if isinstance(sampler, Preconditioned) else None
+    factor = sampler.factor
     if factor is not None:
         g = g * np.asarray(factor) if np.ndim(factor) == 1 else g @ np.asarray(factor)
     edges = np.linspace(0, x.shape[1], windows + 1).astype(int)

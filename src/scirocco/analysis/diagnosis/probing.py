@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,12 +12,11 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco.analysis.stein import ksd
-from scirocco.estimators import ControlVariates, Full
 from scirocco.model import Model
 from scirocco.run import metric, pilot, setup
 from scirocco.run.result import Origin
 from scirocco.run.tuning import reward
-from scirocco.samplers import Preconditioned, Scales, schedules
+from scirocco.samplers import Scales, schedules
 from scirocco.types import Key, Params
 
 _DRAWS = 1_000
@@ -56,19 +54,15 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     position = jax.tree.map(lambda leaf: leaf[:, leaf.shape[1] // 2 :].mean(axis=(0, 1)), some)
     memory = origin.memory
     if memory is None:
-        estimator = origin.estimator
-        if isinstance(estimator, ControlVariates):  # no need to look for the mode again
-            estimator = dataclasses.replace(estimator, centre=model.constrain(position))
+        estimator = origin.estimator.around(model.constrain(position))  # no need to look for the mode again
         memory = estimator.prepare(model, problem.table, position, key).memory
     sampler = origin.sampler
-    factor = sampler.factor if isinstance(sampler, Preconditioned) else None
     scales = pilot.scales_at(
-        model, problem.parts, problem.table, memory, position, factor, key, thorough=True
+        model, problem.parts, problem.table, memory, position, sampler.factor, key, thorough=True
     )
-    if isinstance(origin.estimator, Full):
+    if origin.estimator.is_exact:
         scales = scales._replace(noise=_tree.zeros_like(position))
-    inner = sampler.inner if isinstance(sampler, Preconditioned) else sampler
-    eps = schedules.step_sizes(inner.step_size, position, num_steps // 2)
+    eps = schedules.step_sizes(sampler.step_size, position, num_steps // 2)
     one = np.ones(_tree.size(position), np.float32)
     judge = reward.make_judge(model, problem.table, position, one, one, 1.0, key)
     return Probe(model, problem.parts, problem.table, position, scales, eps, some, judge, key)

@@ -247,7 +247,12 @@ def _coordinates(
     assert wanted is not None
     shape = metric.shape_at(model, table, centre, wanted, key)
     pays = preconditioner == "auto" and size > 1 and shape.condition > _WORTH_IT
-    if sampler.gradient_alone and preconditioner is not None and (pays or preconditioner != "auto"):
+    if (
+        sampler.gradient_alone
+        and not sampler.proposes
+        and preconditioner is not None
+        and (pays or preconditioner != "auto")
+    ):
         return Preconditioned(sampler, wanted, shape.factor), shape
     return sampler, shape
 
