@@ -19,9 +19,9 @@ PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
 REFERENCE = sorted((DOCS / "api").glob("*.md"))
 MODULES = """
 scirocco scirocco.analysis scirocco.bridges scirocco.cluster scirocco.combine scirocco.data scirocco.datasets
-scirocco.diffusions scirocco.diffusions.host scirocco.errors scirocco.estimators scirocco.experiments scirocco.model
+scirocco.diffusions scirocco.diffusions.host scirocco.errors scirocco.estimators scirocco.model
 scirocco.models scirocco.models.dp scirocco.models.lda scirocco.reducers scirocco.report scirocco.run scirocco.samplers
-scirocco.samplers.schedules scirocco.sgmcmc scirocco.simplex scirocco.simplex.theory scirocco.transforms
+scirocco.samplers.schedules scirocco.sgmcmc scirocco.simplex scirocco.simplex.theory scirocco.transforms scirocco_papers
 """.split()
 LINK = re.compile(r"(?<!`)\]\((?P<target>[^)\s]+)\)")
 SHOWN = {"", "text", "toml", "r", "json"}

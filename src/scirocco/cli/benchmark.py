@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from scirocco.cli._ending import ending_at_once
-from scirocco.cli._typer import JSON, print_json, print_wrapped, typer
+from scirocco.cli._common import JSON, print_json, print_wrapped, typer
+from scirocco.cli._exit import ending_at_once
 
 _COLUMNS = 50
 _ROWS, _QUICK_ROWS = 200_000, 20_000
@@ -163,7 +163,7 @@ def _speed(data: dict[str, np.ndarray], estimator: Any, num_steps: int) -> float
 
 
 def _show(machine: Machine, lines: list[Line]) -> None:
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     print(
         f"{platform.machine()}, {machine.cores} cores, JAX on {machine.backend}: long sums "

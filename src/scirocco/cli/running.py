@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-from scirocco.cli._ending import INTERRUPTED, WRONG, ending_with_its_draws
-from scirocco.cli._typer import JSON, RUN, print_json, print_wrapped, typer
+from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, typer
+from scirocco.cli._exit import INTERRUPTED, WRONG, ending_with_its_draws
 from scirocco.errors import InvalidValueError
 
 _MOST_SHOWN = 20
@@ -83,7 +83,7 @@ def resume(
     from scirocco import jobs
 
     with ending_with_its_draws():
-        run = jobs.take_up(path, num_samples, config)
+        run = jobs.resume_job(path, num_samples, config)
     _finish(run, as_json)
 
 
@@ -107,7 +107,7 @@ def _finish(run: Any, as_json: bool) -> None:
 
 def _print_summary(run: Any) -> None:
     """What is most looked at; `run.summary()` has more."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     rows = [
         [

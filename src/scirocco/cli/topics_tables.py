@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scirocco.cli._typer import print_wrapped, width
+from scirocco.cli._common import print_wrapped, width
 
 _BAR = 30
 _AGREED = 1.1  # R-hat
@@ -14,7 +14,7 @@ _AGREED = 1.1  # R-hat
 
 def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
     """A line or more for each topic."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     with_share = any(topic.share is not None for topic in topics)
     with_rhat = any(topic.rhat is not None for topic in topics)
@@ -72,7 +72,7 @@ def flow(items: Sequence[str], most: int, comma: str = ",") -> str:
 
 def print_details(topics: Sequence[Any], interval: float) -> None:
     """A table for each topic, a line for each word."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     for topic in topics:
         most = max(word.high for word in topic.words)
@@ -113,7 +113,7 @@ def as_json(path: Path, opened: Any, topics: Sequence[Any], interval: float) -> 
 
 def print_comparison(found: Any, models: Sequence[Any], paths: Sequence[Path], num_words: int) -> None:
     """Matched topics, the nearest first, then those without a partner."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     first, second = (model.top_words(num_words) for model in models)
     numbers = ["first", "second", "distance"]
