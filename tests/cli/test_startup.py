@@ -31,6 +31,11 @@ def imported(*words):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.parametrize("words", [["version"], ["version", "--json"], ["cite", "SGHMC"], ["cite", "--list"]])
+def test_what_needs_no_numbers_needs_no_jax(words):
+    assert not {"jax", "scirocco._public", "scirocco.run"} & set(imported(*words))
+
+
 @pytest.mark.parametrize("words", [["version"], ["--version"], ["cite", "SGLD", "LDA"], ["runs", "{}"]])
 def test_a_command_imports_what_it_shows(words, tmp_path):
     found = imported(*(word.format(tmp_path) for word in words))
@@ -44,6 +49,20 @@ def test_the_list_of_experiments_imports_none_of_them():
         name for name in found if name.startswith(("arviz", "matplotlib")) or name.endswith(".run.run")
     ]
     assert not [name for name in found if name.startswith("scirocco_papers.") and name.endswith(".run")]
+
+
+def test_the_front_door_opens_when_it_is_asked():
+    code = """
+import sys, scirocco as sc
+assert "jax" not in sys.modules and sc.__version__ and set(dir(sc)) == set(sc.__all__)
+from scirocco import _public
+names = {name for name in vars(_public) if not name.startswith("_")}
+rooms = {name for name in sc.__all__ if f"scirocco.{name}" in sys.modules or not hasattr(_public, name)}
+assert names == set(sc.__all__) - rooms, names ^ (set(sc.__all__) - rooms)
+assert all(getattr(sc, name) is getattr(_public, name) for name in names)
+assert all(getattr(sc, name) is not None for name in rooms) and sc.samplers.SGLD is sc.SGLD
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_demonstration_imports_no_experiment():
