@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 from scirocco import _interrupt
 from scirocco._version import __version__, versions
@@ -106,10 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(status or 0)
 
 
-def _warner(usual: Any) -> Any:
+def _warner(usual: Callable[..., None]) -> Callable[..., None]:
     """Our own warnings as one line on stderr, without the line of code that no user of a command wants to see."""
 
-    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
         if issubclass(category, SciroccoWarning):
             print(f"scirocco: {' '.join(str(message).split())}", file=sys.stderr)
         else:

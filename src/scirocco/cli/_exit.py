@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from scirocco._interrupt import STATUS as INTERRUPTED
@@ -63,12 +64,12 @@ class _Pressed:
         self._again: threading.Timer | None = None
         self._usual = sys.unraisablehook
 
-    def __call__(self, number: int, frame: Any) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         self.yes = True
         self._remind(_AGAIN_SECONDS)
         raise Interrupted(self.words)
 
-    def dropped(self, what: Any) -> None:
+    def dropped(self, what: sys.UnraisableHookArgs) -> None:
         """Instead of the stack trace that Python prints of an exception that it drops: soon again."""
         if isinstance(what.exc_value, Interrupted):
             self._remind(_SOON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from scirocco.cli import clusters_tables
 from scirocco.cli._common import JSON, OVERWRITE, RESUME, print_json, typer, write_whole
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 from scirocco.errors import InvalidValueError
-
-if TYPE_CHECKING:
-    pass
 
 _TABLES = (".csv", ".parquet", ".arrow", ".feather", ".zarr", ".npy")
 _BASES = ("auto", "multinomial", "gaussian")

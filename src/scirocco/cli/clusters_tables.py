@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from scirocco.cli._common import width, write_whole
 from scirocco.cli.topics_tables import flow
 from scirocco.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from scirocco.models import DPMixture
 
 _FILE = Path("scirocco") / "columns.json"
 """In the folder that is replaced with the run: beside the draws it would be a stranger there."""
@@ -22,7 +25,7 @@ _NUMBERS = 34
 class Opened(NamedTuple):
     """A stored mixture, how far it is, and the names of its columns."""
 
-    model: Any
+    model: DPMixture
     names: tuple[str, ...] | None
     status: str
     num_chains: int
@@ -90,7 +93,7 @@ def profiles(opened: Opened, num_typical: int = 6, interval: float = 0.9) -> lis
     return out
 
 
-def _real(model: Any) -> bool:
+def _real(model: DPMixture) -> bool:
     return model.base_ == "gaussian"
 
 
@@ -98,7 +101,7 @@ def _name(opened: Opened, column: int) -> str:
     return opened.names[column] if opened.names is not None else f"column {column}"
 
 
-def _typical(model: Any) -> tuple[np.ndarray, np.ndarray]:
+def _typical(model: DPMixture) -> tuple[np.ndarray, np.ndarray]:
     """Values (cluster, column), and how far they are from those of all rows."""
     weights = model.weights_[:, None] / model.weights_.sum()
     if not _real(model):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, typer
 from scirocco.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from scirocco.analysis.diagnosis import Diagnosis
+    from scirocco.models.lda.corpus import Corpus
+    from scirocco.run import Run
 
 _CONFIG = typer.Option(
     "--config", metavar="CONFIG.toml", help="The file it was started from: the full diagnosis."
@@ -122,7 +127,7 @@ def diagnose(
         raise typer.Exit(1)
 
 
-def _diagnosis(run: Any, config: Path | None, model: str | None, data: Path | None) -> Any:
+def _diagnosis(run: Run, config: Path | None, model: str | None, data: Path | None) -> Diagnosis:
     """From the draws alone, or with the model and the rows that a file or the user names."""
     from scirocco import jobs
     from scirocco.analysis import diagnose as diagnosis_of
@@ -143,7 +148,7 @@ def _of_chains(path: Path) -> bool:
     return not (path / "scirocco").is_dir()
 
 
-def _judged(run: Any) -> Any:
+def _judged(run: Run) -> Run:
     """A model with a loop of its own is judged by numbers that keep their meaning when its parts change places."""
     if not isinstance(run.configuration["sampler"], str):
         return run
@@ -152,7 +157,7 @@ def _judged(run: Any) -> Any:
     return subject_of(run).judged
 
 
-def _diagnosis_as_json(found: Any, path: Path) -> dict[str, Any]:
+def _diagnosis_as_json(found: Diagnosis, path: Path) -> dict[str, Any]:
     return {
         "run": str(path),
         "ok": found.ok,
@@ -211,7 +216,7 @@ def report(
         print(f"open it with: python -m webbrowser -t {written.as_uri()}")
 
 
-def _corpus(path: Path, documents: Path) -> Any:
+def _corpus(path: Path, documents: Path) -> Corpus:
     """Documents in the words of a topic model's run."""
     from scirocco.models.lda.summary import open_run
     from scirocco.models.lda.texts import open_corpus

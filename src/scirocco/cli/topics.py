@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import numpy as np
 
@@ -228,13 +228,13 @@ def _write_shares(path: Path, tables: Sequence[np.ndarray], names: Sequence[str]
             np.savez_compressed(draft, **arrays)
             return
         with open(draft, "w", newline="", encoding="utf-8") as file:
-            _write_csv(csv.writer(file), tables, names)
+            _write_csv(file, tables, names)
 
 
-def _write_csv(writer: Any, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
+def _write_csv(file: TextIO, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
     num_documents, num_topics = tables[0].shape
     labels = range(num_documents) if names is None else names
-    row = writer.writerow
+    row = csv.writer(file).writerow
     if len(tables) == 1:
         row(["document", *(f"topic_{k}" for k in range(num_topics))])
         for label, shares in zip(labels, tables[0], strict=True):

@@ -21,7 +21,7 @@ from scirocco._checks import positive, positive_int
 from scirocco.data import open as open_folder
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
-from scirocco.types import Array, Params, Rows
+from scirocco.types import Array, Data, Params, Rows
 
 _LOOKED_AT = 100_000
 
@@ -30,7 +30,7 @@ class Known(NamedTuple):
     """A model and where to start."""
 
     model: Model
-    params: dict[str, Any]
+    params: dict[str, Array]
 
 
 class Table(NamedTuple):
@@ -78,7 +78,7 @@ ZOO: dict[str, Callable[..., Known]] = {
 }
 
 
-def make(name: str, options: dict[str, Any], data: Any) -> Known:
+def make(name: str, options: dict[str, Any], data: Data) -> Known:
     """The model of a name for these rows."""
     return ZOO[name](_table(name, data), **options)
 
@@ -88,7 +88,7 @@ def options_of(name: str) -> list[str]:
     return list(inspect.signature(ZOO[name]).parameters)[1:]
 
 
-def _table(name: str, data: Any) -> Table:
+def _table(name: str, data: Data) -> Table:
     if isinstance(data, (str, os.PathLike)):
         source = open_folder(data)
         first = source.read(0, min(_LOOKED_AT, source.num_rows))
