@@ -13,6 +13,7 @@ import numpy as np
 
 from scirocco import datasets
 from scirocco.model import Model
+from scirocco.types import Array, PyTree
 
 COMMON = 0.01
 """Share of the rows in which a column must not be 0 to count as common."""
@@ -26,13 +27,13 @@ class Rows(NamedTuple):
     y: Any
 
 
-def log_likelihood(beta: Any, row: Rows) -> Any:
+def log_likelihood(beta: Array, row: Rows) -> Any:
     """Of one row, y in {0, 1}."""
     eta = row.x @ beta
     return row.y * eta - jnp.logaddexp(0.0, eta)
 
 
-def log_prior(beta: Any) -> Any:
+def log_prior(beta: Array) -> Any:
     """Laplace with scale 1."""
     return -jnp.sum(jnp.abs(beta))
 
@@ -41,10 +42,10 @@ MODEL = Model(log_likelihood, log_prior)
 
 
 @jax.jit
-def scores(draws: Any, test: Rows) -> Any:
+def scores(draws: PyTree, test: Rows) -> Any:
     """Mean log predictive density of the test rows, for each draw."""
 
-    def one(beta: Any) -> Any:
+    def one(beta: Array) -> Any:
         return jnp.mean(jax.vmap(log_likelihood, (None, 0))(beta, test))
 
     return jax.lax.map(one, draws, batch_size=_DRAWS_AT_ONCE)

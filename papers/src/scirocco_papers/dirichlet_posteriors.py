@@ -21,6 +21,7 @@ from scirocco.model import CountModel
 from scirocco.run import Run, sample
 from scirocco.samplers import Sampler
 from scirocco.simplex import SCIR, SCIRCV, SimplexSGRLD
+from scirocco.types import PyTree
 
 CONCENTRATION = 0.1
 COUNTS = {
@@ -115,7 +116,7 @@ def run_chains(
     )
 
 
-def distances(posterior: str, draws: Any) -> list[float]:
+def distances(posterior: str, draws: PyTree) -> list[float]:
     """d_KS of each chain or set of draws (seed, draw, category)."""
     return [ks_dirichlet(each, concentration(posterior)) for each in np.asarray(draws)]
 

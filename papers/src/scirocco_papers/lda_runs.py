@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from scirocco.models.lda import Corpus, as_corpus, prediction
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.settings import Size, resolve
 from scirocco_papers.base import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _SPLIT = 0x5B117
 _SWEEPS, _DROPPED = 20, 5  # of the local step that finds the topics of documents held out
@@ -149,7 +152,7 @@ def ends(curves: Sequence[dict[str, Any]], score: str = "averaged") -> np.ndarra
     return np.array([curve[score][-1] for curve in curves])
 
 
-def plot_band(axes: Any, curves: Sequence[dict[str, Any]], x: str, score: str, **style: Any) -> None:
+def plot_band(axes: Axes, curves: Sequence[dict[str, Any]], x: str, score: str, **style: Any) -> None:
     """The mean of several chains over `x` (averaged too), and a band from the lowest to the highest."""
     across = np.mean([curve[x] for curve in curves], axis=0)
     scores = np.array([curve[score] for curve in curves])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco_papers.bnn_mnist.claims import METHODS, STANDARD
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 COLOURS = dict(zip(STANDARD, ("#7b3294", "#0072b2", "#d55e00"), strict=True))
 
 
-def draw(figure: Any, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """Left, middle: the log loss along the chains. Right: draws beside their average."""
     figure.set_size_inches(13.0, 4.2)
     left, middle, right = figure.subplots(1, 3)

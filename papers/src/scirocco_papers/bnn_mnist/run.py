@@ -40,6 +40,7 @@ from scirocco.models.network.density import LogLikelihood, Prior, Probabilities,
 from scirocco.models.network.layers import TwoLayers
 from scirocco.run import Kernel, sample
 from scirocco.samplers import SGHMC, SGLD, SGNHT
+from scirocco.types import Params
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.bnn_mnist.claims import METHODS, judge, notes
 from scirocco_papers.bnn_mnist.figure import draw
@@ -62,7 +63,7 @@ NETWORK = Probabilities(TwoLayers("softmax"))
 MODEL = Model(LogLikelihood(NETWORK), Prior(), vectorized=True)
 
 
-def standard_normal(params: Any) -> Any:
+def standard_normal(params: Params) -> Any:
     """The log prior when every precision is 1."""
     return sum(-0.5 * jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(params))
 
@@ -90,12 +91,12 @@ class Watch:
     losses: Any
     """Zeros, one for each draw to come."""
 
-    def init(self, params: Any) -> Seen:
+    def init(self, params: Params) -> Seen:
         """Nothing seen."""
         nothing = jnp.zeros((len(self.rows.y), CLASSES))
         return Seen(jnp.zeros((), jnp.int32), self.losses, nothing, nothing)
 
-    def update(self, state: Seen, params: Any) -> Seen:
+    def update(self, state: Seen, params: Params) -> Seen:
         """One more draw."""
         found, count = NETWORK(params, self.rows.x), state.count + 1
         loss = -jnp.mean(MODEL.log_likelihood(params, self.rows))

@@ -15,6 +15,7 @@ from scirocco.models.factorisation.precisions import WithPrecisions
 from scirocco.run import Run, sample
 from scirocco.samplers import schedules
 from scirocco.samplers.leaf_scaled import LeafScaledSGLD
+from scirocco.types import Params, PyTree
 
 TAU = 3.0
 LAW = Law(shape=1.0, rate=300.0, rating_precision=TAU)
@@ -66,13 +67,13 @@ def start(given: Problem, seed: int) -> dict[str, np.ndarray]:
 
 
 @jax.jit
-def score(params: Any, test: Ratings) -> Any:
+def score(params: Params, test: Ratings) -> Any:
     """Mean log density of the test ratings given one draw."""
     return jnp.mean(LAW.log_likelihood(params, test))
 
 
 @jax.jit
-def scores(draws: Any, test: Ratings) -> Any:
+def scores(draws: PyTree, test: Ratings) -> Any:
     """Of each draw."""
     return jax.lax.map(lambda params: score(params, test), draws)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = {"SGLD": "#7b3294", "SGLD-CV": "#009e73", "SAGA": "#e69f00"}
 BOX = {"without": "#7b3294", "with": "#009e73"}
 
 
-def draw(figure: Any, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """A row of panels for each kind of steps, one for each size; boxes at the right."""
     sizes = sorted(numbers["curves"])
     decays = list(numbers["curves"][sizes[0]])
@@ -29,7 +33,7 @@ def draw(figure: Any, numbers: dict[str, Any]) -> None:
     panels[0, -1].legend(fontsize=8)
 
 
-def _curves(axes: Any, found: dict[str, list[dict[str, Any]]]) -> None:
+def _curves(axes: Axes, found: dict[str, list[dict[str, Any]]]) -> None:
     """A line for each seed; the axis shows where curves arrive, not where they come from."""
     arrived = []
     for name, curves in found.items():
@@ -47,9 +51,9 @@ def _curves(axes: Any, found: dict[str, list[dict[str, Any]]]) -> None:
     axes.set_ylim(min(arrived) - margin, max(arrived) + margin)
 
 
-def _boxes(axes: Any, found: list[dict[str, Any]]) -> None:
+def _boxes(axes: Axes, found: list[dict[str, Any]]) -> None:
     for name, shift in (("without", -0.2), ("with", 0.2)):
-        style = {"color": BOX[name], "linewidth": 1.2}
+        style: Any = {"color": BOX[name], "linewidth": 1.2}
         parts = ("boxprops", "whiskerprops", "capprops", "medianprops")
         axes.boxplot(
             [each[name] for each in found],

@@ -12,13 +12,14 @@ import numpy as np
 from scirocco.analysis.zero_variance import zero_variance
 from scirocco.estimators import ControlVariates
 from scirocco.models.factorisation.density import TABLES, RatingModel, Ratings
+from scirocco.types import Key, Params
 from scirocco_papers.bpmf_movielens.chains import LAW, TAU, Problem, chain, score, scores
 
 # -- how noisy the gradients are ---------------------------------------------------------------------------------------
 
 
 @partial(jax.jit, static_argnums=3)
-def _noise(position: Any, centre: Any, rows: Ratings, size: int, key: Any) -> tuple[Any, Any]:
+def _noise(position: Any, centre: Params, rows: Ratings, size: int, key: Key) -> tuple[Any, Any]:
     """|ĝ - g|² of plain minibatches and of control variates, a batch each, over the gradients of all tables."""
     summand, total_rows = RatingModel(LAW).summand, len(rows.value)
     index = jax.random.choice(key, total_rows, (size,), replace=False)
@@ -35,7 +36,7 @@ def _noise(position: Any, centre: Any, rows: Ratings, size: int, key: Any) -> tu
     return gap(plain, exact), gap(control, exact)
 
 
-def noise_ratio(given: Problem, params: Any, centre: Any, seed: int) -> float:
+def noise_ratio(given: Problem, params: Params, centre: Params, seed: int) -> float:
     """Variance of a gradient by control variates over that by plain minibatches, at the same draw."""
     model, size = RatingModel(LAW), given.batch // 2
     position, there = (model.unconstrain(jax.tree.map(jnp.asarray, each)) for each in (params, centre))
@@ -48,7 +49,7 @@ def noise_ratio(given: Problem, params: Any, centre: Any, seed: int) -> float:
 # -- zero variance -----------------------------------------------------------------------------------------------------
 
 
-def directions(given: Problem, centre: Any) -> list[Any]:
+def directions(given: Problem, centre: Params) -> list[Any]:
     """Gradients of the score at the centre by table, and the same divided by the curvature of the log posterior."""
     slope = jax.grad(score)(jax.tree.map(jnp.asarray, centre), given.test)
     users, items = given.train.user, given.train.item
@@ -72,7 +73,7 @@ def _sums(index: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
     return out
 
 
-def box(given: Problem, centre: Any, num_steps: int, step: float, seed: int) -> dict[str, Any]:
+def box(given: Problem, centre: Params, num_steps: int, step: float, seed: int) -> dict[str, Any]:
     """Scores along one chain of SGLD-CV without and with control variates."""
     estimator = ControlVariates(given.batch, centre=centre)
     run = chain(given, centre, estimator, (step, 0.0), num_steps, seed)

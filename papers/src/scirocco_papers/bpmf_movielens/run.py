@@ -27,6 +27,7 @@ from scirocco.datasets.movielens import movielens100k
 from scirocco.estimators import ControlVariates, Estimator, Minibatch
 from scirocco.models.factorisation.compact_saga import CompactSAGA
 from scirocco.run import Run
+from scirocco.types import Params
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.bpmf_movielens.chains import THIN, Problem, chain, last, problem, scores, start
 from scirocco_papers.bpmf_movielens.claims import METHODS, judge, notes
@@ -44,7 +45,9 @@ ASCENT_H = 1e-2
 DECAYS = {"fixed": 0.0, "decreasing": 0.33}
 
 
-def curve(given: Problem, method: str, decay: str, num_steps: int, seed: int, centre: Any) -> dict[str, Any]:
+def curve(
+    given: Problem, method: str, decay: str, num_steps: int, seed: int, centre: Params
+) -> dict[str, Any]:
     """Scores of one chain against passes over the ratings, and how noisy its gradients are."""
     size = given.batch
     step = (PAPER_H[method][given.num_users] / 2, DECAYS[decay])
@@ -57,7 +60,7 @@ def curve(given: Problem, method: str, decay: str, num_steps: int, seed: int, ce
     return {"passes": first + cost * share * steps, "scores": found, "cpu": _cpu(run)}
 
 
-def _estimator(method: str, size: int, centre: Any) -> Estimator:
+def _estimator(method: str, size: int, centre: Params) -> Estimator:
     if method == "SGLD":
         return Minibatch(size)
     return ControlVariates(size, centre=centre) if method == "SGLD-CV" else CompactSAGA(size)
@@ -109,7 +112,7 @@ def run(settings: Settings) -> Outcome:
     return Outcome(judge(numbers, quick), numbers, lambda figure: draw(figure, numbers), notes(numbers))
 
 
-def _noise_at_both(given: Problem, centre: Any, num_steps: int, seed: int) -> dict[str, float]:
+def _noise_at_both(given: Problem, centre: Params, num_steps: int, seed: int) -> dict[str, float]:
     """At the end of SGLD-CV with the thesis' step, and at a draw of plain SGLD."""
     size = given.batch
     ends = {

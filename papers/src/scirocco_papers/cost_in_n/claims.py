@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco_papers.base import Claim
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHODS = ("sgld", "sgld_cv")
 
@@ -65,7 +68,7 @@ def notes(table: list[dict[str, Any]], accuracy: float) -> list[str]:
     ]
 
 
-def draw(figure: Any, table: list[dict[str, Any]], accuracy: float) -> None:
+def draw(figure: Figure, table: list[dict[str, Any]], accuracy: float) -> None:
     """Costs on the left, gradient noise on the right."""
     figure.set_size_inches(10, 4)
     left, right = figure.subplots(1, 2)

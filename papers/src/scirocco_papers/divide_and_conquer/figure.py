@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import gaussian_kde
 
+from scirocco.types import PyTree
 from scirocco_papers.divide_and_conquer.methods import JUDGED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = {
     "SGLD": "#e69f00",
@@ -22,7 +27,7 @@ LABELS = {"t": "θ₁, θ₂", "mixture": "θ₁", "warped": "θ₁, θ₂"}
 _MASSES, _KERNELS, _CELLS, _SMALLEST = (0.95, 0.7, 0.3), 1_000, 60, 0.01
 
 
-def draw(figure: Any, pictures: dict[str, dict[str, Any]], numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, pictures: dict[str, dict[str, Any]], numbers: dict[str, Any]) -> None:
     """A row for each posterior in the plane: the first run of each method over the truth, then boxes."""
     figure.set_size_inches(15, 11)
     rows = figure.subplots(4, 6)
@@ -44,7 +49,7 @@ def draw(figure: Any, pictures: dict[str, dict[str, Any]], numbers: dict[str, An
     _tuning(figure.add_subplot(grid[3, 4:]), numbers["problems"])
 
 
-def _contours(axes: Any, draws: dict[str, Any], name: str) -> None:
+def _contours(axes: Axes, draws: dict[str, Any], name: str) -> None:
     low, high = np.quantile(draws["truth"], [0.0005, 0.9995], axis=0)
     room = 0.15 * (high - low)
     sides = [np.linspace(a, b, _CELLS) for a, b in zip(low - room, high + room, strict=True)]
@@ -59,7 +64,7 @@ def _contours(axes: Any, draws: dict[str, Any], name: str) -> None:
     axes.tick_params(labelsize=7)
 
 
-def _density(draws: Any, sides: list[Any]) -> Any:
+def _density(draws: PyTree, sides: list[Any]) -> Any:
     """Heights of a kernel estimate on the grid; None where there is nothing to see."""
     if not np.all(np.isfinite(draws)):
         return None
@@ -76,11 +81,11 @@ def _levels(cells: Any) -> list[float]:
     return sorted({float(ordered[np.searchsorted(sums, mass)]) for mass in _MASSES})
 
 
-def _boxes(axes: Any, found: dict[str, Any]) -> None:
+def _boxes(axes: Axes, found: dict[str, Any]) -> None:
     names = list(found["methods"])
     for place, name in enumerate([*names, "exact"]):
         values = found["exact"] if name == "exact" else found["methods"][name]["kl"]
-        style = {"color": COLOURS.get(name, "black"), "linewidth": 1.2}
+        style: Any = {"color": COLOURS.get(name, "black"), "linewidth": 1.2}
         parts = ("boxprops", "whiskerprops", "capprops", "medianprops")
         shown = np.maximum(np.where(np.isfinite(values), values, np.nan), _SMALLEST)
         axes.boxplot(
@@ -94,7 +99,7 @@ def _boxes(axes: Any, found: dict[str, Any]) -> None:
     axes.set_xticks(range(len(names) + 1), [*names, "exact draws"], rotation=60, ha="right", fontsize=7)
 
 
-def _dimensions(axes: Any, by_dimension: dict[int, Any], key: str) -> None:
+def _dimensions(axes: Axes, by_dimension: dict[int, Any], key: str) -> None:
     sizes = sorted(by_dimension)
     for name in by_dimension[sizes[0]]["methods"]:
         colour = COLOURS[name]
@@ -111,7 +116,7 @@ def _dimensions(axes: Any, by_dimension: dict[int, Any], key: str) -> None:
         axes.legend(fontsize=8, ncols=2)
 
 
-def _tuning(axes: Any, problems: dict[str, Any]) -> None:
+def _tuning(axes: Axes, problems: dict[str, Any]) -> None:
     """What the choice of a setting costs: KL over the grid, less the best, on the three posteriors."""
     places = {"t": 0, "mixture": 1, "warped": 2}
     names = [name for name in JUDGED if name != "Consensus"]

@@ -38,7 +38,7 @@ CORRELATION = 0.3
 Draws = np.ndarray[Any, np.dtype[Any]]
 
 
-def _identity(z: Any) -> Any:
+def _identity(z: Array) -> Any:
     return z
 
 
@@ -83,11 +83,11 @@ class Problem:
         """The rows in equal shares, (shard, row, ...)."""
         return self.x.reshape(NUM_SHARDS, -1, *self.x.shape[1:])
 
-    def folded_density(self, z: Any, rows: Any, num_shards: int) -> Array:
+    def folded_density(self, z: Array, rows: Any, num_shards: int) -> Array:
         """Of the coordinates in which NUTS moves."""
         return self.log_density(self.unfold(z), rows, num_shards)
 
-    def log_density(self, theta: Any, rows: Any, num_shards: int) -> Array:
+    def log_density(self, theta: Array, rows: Any, num_shards: int) -> Array:
         """On some of the rows, with that share of the prior; up to a constant."""
         prior = 0.0 if self.model.log_prior is None else self.model.log_prior(theta) / num_shards
         return prior + jnp.sum(self.model.log_likelihood(theta, rows))
@@ -96,7 +96,7 @@ class Problem:
 # -- the posteriors ------------------------------------------------------------------------------------------
 
 
-def _t_log_likelihood(theta: Any, x: Any) -> Array:
+def _t_log_likelihood(theta: Array, x: Array | Draws) -> Array:
     first, second = x[..., 0] - theta[0], x[..., 1] - theta[1]
     square = first**2 - 2 * T_CORRELATION * first * second + second**2
     return -0.5 * (DEGREES + 2) * jnp.log1p(square / (DEGREES * (1 - T_CORRELATION**2)))
@@ -112,7 +112,7 @@ def heavy_tailed(seed: int, num_rows: int = 800) -> Problem:
     mode = _newton(lambda theta: jnp.sum(_t_log_likelihood(theta, x)), np.median(x, axis=0))
     reach = 9 / num_rows**0.5
 
-    def log_density(theta: Any) -> Array:
+    def log_density(theta: Array) -> Array:
         return jnp.sum(_t_log_likelihood(theta, jnp.asarray(x, theta.dtype)))
 
     exact = grid_draws(log_density, mode - reach, mode + reach, cells=250)
@@ -128,7 +128,7 @@ def _newton(log_density: Callable[[Any], Array], start: Draws, num_steps: int = 
     return np.asarray(at, np.float64)
 
 
-def _mixture_log_likelihood(theta: Any, x: Any) -> Array:
+def _mixture_log_likelihood(theta: Array, x: Array) -> Array:
     """With m = (θ₁ + θ₂)/2 and u = (θ₁ - θ₂)/2: -|x - m|²/2 - |u|²/2 + log cosh u·(x - m), cheaper than two normals."""
     half = 0.5 * (theta[:2] - theta[2:])
     away = x - 0.5 * (theta[:2] + theta[2:])
@@ -136,11 +136,11 @@ def _mixture_log_likelihood(theta: Any, x: Any) -> Array:
     return tilt + jnp.log1p(jnp.exp(-2 * tilt)) - 0.5 * (jnp.sum(away**2, axis=-1) + jnp.sum(half**2))
 
 
-def _mixture_log_prior(theta: Any) -> Array:
+def _mixture_log_prior(theta: Array) -> Array:
     return -0.5 * jnp.sum(theta**2) / PRIOR_VARIANCE
 
 
-def _centres(z: Any) -> Any:
+def _centres(z: Array | Draws) -> Array:
     """(middle, half difference) to (θ₁, θ₂)."""
     return jnp.concatenate([z[:2] + z[2:], z[:2] - z[2:]])
 
@@ -149,7 +149,7 @@ def _exchanged(theta: Draws) -> Draws:
     return np.roll(theta, 2, axis=-1)
 
 
-def _middle(theta: Any) -> Any:
+def _middle(theta: Array | Draws) -> Array:
     return 0.5 * jnp.concatenate([theta[:2] + theta[2:], theta[:2] - theta[2:]])
 
 
@@ -187,19 +187,19 @@ def mixture(seed: int, num_reference: int = 5_000, num_rows: int = 10_000) -> Pr
     return problem
 
 
-def _warped_log_likelihood(theta: Any, x: Any) -> Array:
+def _warped_log_likelihood(theta: Array, x: Array) -> Array:
     return -0.5 * ((x - theta[0] - theta[1] ** 2) / WARPED_SCALE) ** 2
 
 
-def _warped_log_prior(theta: Any) -> Array:
+def _warped_log_prior(theta: Array) -> Array:
     return -0.5 * jnp.sum(theta**2)
 
 
-def _bent(z: Any) -> Any:
+def _bent(z: Array) -> Any:
     return jnp.stack([z[0] - z[1] ** 2, z[1]])
 
 
-def _straight(theta: Any) -> Any:
+def _straight(theta: Array) -> Any:
     return jnp.stack([theta[0] + theta[1] ** 2, theta[1]])
 
 
@@ -210,7 +210,7 @@ def warped(seed: int, num_rows: int = 800) -> Problem:
     x = (mean + WARPED_SCALE * rng.normal(size=num_rows)).astype(np.float32)
     model = Model(_warped_log_likelihood, _warped_log_prior, vectorized=True)
 
-    def log_density(theta: Any) -> Array:
+    def log_density(theta: Array) -> Array:
         return jnp.sum(_warped_log_likelihood(theta, jnp.asarray(x, theta.dtype))) + _warped_log_prior(theta)
 
     exact = grid_draws(log_density, (-5.5, -2.6), (3.0, 2.6))
@@ -218,7 +218,7 @@ def warped(seed: int, num_rows: int = 800) -> Problem:
     return Problem("warped", model, x, start, np.array([-4.0, -4.0]), exact, _bent, _straight)
 
 
-def _ar_log_likelihood(theta: Any, x: Any) -> Array:
+def _ar_log_likelihood(theta: Array, x: Array) -> Array:
     """With Σ_ij = ρ^|i - j|, whose inverse has three diagonals."""
     away = x - theta
     steps = away[..., 1:] - CORRELATION * away[..., :-1]

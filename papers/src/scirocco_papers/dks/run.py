@@ -10,12 +10,15 @@ measured on exact draws.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco_papers import dirichlet_posteriors as dp
 from scirocco_papers.base import Claim, Outcome, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PROPORTIONS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5)
 QUICK_PROPORTIONS = (0.01, 0.1, 0.5)
@@ -159,7 +162,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Any, numbers: dict[str, Any]) -> None:
+def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """Dots for the seeds, a line through their medians; a band for exact draws."""
     figure.set_size_inches(11, 4.6)
     panels = figure.subplots(1, 2, sharey=True)

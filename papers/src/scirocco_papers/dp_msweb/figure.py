@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco_papers.dp_msweb.claims import DEFAULT, KEPT, tail
 from scirocco_papers.lda_runs import plot_band
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLOURS = {
     "SCIR": "#d55e00",
@@ -19,7 +22,7 @@ COLOURS = {
 }
 
 
-def draw(figure: Any, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """Means and bands of the seeds."""
     figure.set_size_inches(13, 4.4)
     left, middle, right = figure.subplots(1, 3)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import gaussian_kde
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _GRID = (np.linspace(-0.7, 1.1, 70), np.linspace(-0.7, 1.2, 74))
 _KERNELS = 2_000
@@ -39,7 +42,7 @@ def total_variation(a: Density, b: Density) -> float:
     return float(0.5 * np.abs(a.cells - b.cells).sum())
 
 
-def draw(figure: Any, densities: dict[str, Density], numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, densities: dict[str, Density], numbers: dict[str, Any]) -> None:
     """2 × 3 panels: the first chain of each sampler in colour over the black contours of NUTS."""
     figure.set_size_inches(10.5, 7.2)
     panels = figure.subplots(2, 3, sharex=True, sharey=True)

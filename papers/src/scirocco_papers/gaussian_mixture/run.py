@@ -26,6 +26,7 @@ from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
 from scirocco.model import Model
 from scirocco.run import Kernel, sample
 from scirocco.samplers import SGHMC, SGLD, SGNHT, Sampler
+from scirocco.types import Array, Params
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.gaussian_mixture.as_in_r import sample_as_in_r
 from scirocco_papers.gaussian_mixture.claims import judge, notes
@@ -47,13 +48,13 @@ _SAMPLERS: dict[str, Callable[[float], Sampler]] = {
 }
 
 
-def log_likelihood(params: Any, x: Any) -> Any:
+def log_likelihood(params: Params, x: Array) -> Any:
     """Of one row."""
     first, second = (-0.5 * jnp.sum((x - params[name]) ** 2) for name in ("theta1", "theta2"))
     return jnp.logaddexp(first, second)
 
 
-def log_prior(params: Any) -> Any:
+def log_prior(params: Params) -> Any:
     """N(0, 10) for every coordinate."""
     return -0.5 * sum(jnp.sum(theta**2) for theta in params.values()) / PRIOR_VARIANCE
 

@@ -22,7 +22,7 @@ from empty JAX caches, as the paper recompiles for each run; the other time is t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -33,9 +33,13 @@ from scirocco.model import Model
 from scirocco.run import sample
 from scirocco.run.progress import Clock
 from scirocco.samplers import SGLD
+from scirocco.types import Array
 from scirocco_papers.base import Claim, Outcome, Settings
 from scirocco_papers.nuts import Nuts
 from scirocco_papers.r_stream import RStream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PRIOR_VARIANCE = 10.0
 NUM_DRAWS = 1_000
@@ -58,7 +62,7 @@ EXACT_SAMPLE = 1.0 / NUM_DRAWS
 MODEL = Model(lambda theta, x: -0.5 * (x - theta) ** 2, lambda theta: -0.5 * theta**2 / PRIOR_VARIANCE)
 
 
-def log_density(theta: Any, x: Any) -> Any:
+def log_density(theta: Array, x: Array) -> Any:
     """The whole log posterior, for NUTS."""
     return -0.5 * theta**2 / PRIOR_VARIANCE - 0.5 * jnp.sum((x - theta) ** 2)
 
@@ -236,7 +240,7 @@ def _notes(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _draw(figure: Any, rows: list[dict[str, Any]]) -> None:
+def _draw(figure: Figure, rows: list[dict[str, Any]]) -> None:
     figure.set_size_inches(10, 4)
     left, right = figure.subplots(1, 2)
     sizes = [row["num_rows"] for row in rows]

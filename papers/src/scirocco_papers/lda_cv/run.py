@@ -8,13 +8,16 @@ without noise for a third of the run, then takes its reference from one pass ove
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco.models import LDA
 from scirocco_papers import lda_runs as runs
 from scirocco_papers.base import Claim, Outcome, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NUM_DOCUMENTS, NUM_HELD, NUM_WORDS, NUM_TOPICS, BATCH = 81_538, 1_000, 1_000, 20, 50
 NUM_MARKS, NUM_SEEDS = 15, 5
@@ -141,7 +144,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Any, numbers: dict[str, Any]) -> None:
+def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
     sizes = numbers["sizes"]
     figure.set_size_inches(4.2 * len(sizes) + 0.5, 4.2)
     panels = figure.subplots(1, len(sizes), squeeze=False)[0]

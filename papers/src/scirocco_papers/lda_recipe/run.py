@@ -8,7 +8,7 @@ documents, one chain each.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from scirocco.models import LDA
 from scirocco.samplers import schedules
 from scirocco_papers import lda_runs as runs
 from scirocco_papers.base import Claim, Outcome, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NUM_TRAINING, NUM_HELD, NUM_DOCUMENTS, NUM_MARKS, NUM_RUNS = 50_000, 1_000, 10_000, 10, 3
 QUICK = {"training": 4_000, "held": 300, "documents": 1_500, "marks": 4, "runs": 2}
@@ -182,7 +185,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Any, numbers: dict[str, Any]) -> None:
+def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
     figure.set_size_inches(12.5, 4.2)
     left, middle, table = figure.subplots(1, 3, width_ratios=(1.5, 1.5, 1))
     for axes, score in ((left, "from_start"), (middle, "now")):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco_papers.lda_runs import plot_band
 from scirocco_papers.lda_wikipedia.claims import BAKER, BARILE, OURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = {
     "SCIR": "#d55e00",
@@ -23,7 +27,7 @@ COLOURS = {
 _TICKS = (500, 700, 1000, 1200, 1300, 1400, 1600, 1800, 2000, 2500, 3000, 4000)
 
 
-def draw(figure: Any, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """p averaged over the marks so far: means and bands of the seeds; dotted: the topics as they are."""
     figure.set_size_inches(13, 4.4)
     left, middle, right = figure.subplots(1, 3, sharey=True)
@@ -59,7 +63,7 @@ def draw(figure: Any, numbers: dict[str, Any]) -> None:
         axes.legend(fontsize=8)
 
 
-def _plot(axes: Any, curves: Any, x: str, name: str) -> None:
+def _plot(axes: Axes, curves: Any, x: str, name: str) -> None:
     style = {"color": COLOURS[name], "linestyle": "--" if "," in name else "-"}
     plot_band(axes, curves, x, "from_start", label=name, **style)
     if x == "documents":

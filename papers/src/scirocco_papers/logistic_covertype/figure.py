@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco_papers.logistic_covertype.six import CONTROLLED, PLAIN
 from scirocco_papers.logistic_covertype.sizes import HALF, OWN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = {
     "SGLD": "#7b3294",
@@ -24,7 +28,7 @@ BELOW, ABOVE = 0.02, 0.002
 """How much of the score is shown around the best of a panel."""
 
 
-def draw(figure: Any, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """Rows of panels: fixed steps, decreasing steps, six samplers and boxes."""
     sizes = numbers["sizes"]
     order = sorted(sizes)
@@ -47,7 +51,7 @@ def draw(figure: Any, numbers: dict[str, Any]) -> None:
     _boxes(panels[2, 2], numbers["boxes"])
 
 
-def _curves(axes: Any, found: dict[str, Any]) -> None:
+def _curves(axes: Axes, found: dict[str, Any]) -> None:
     """The mean over the seeds and their range."""
     for name, curve in found.items():
         passes, mean = np.asarray(curve["passes"]), np.asarray(curve["mean"])
@@ -57,7 +61,7 @@ def _curves(axes: Any, found: dict[str, Any]) -> None:
     axes.set_ylim(best - BELOW, best + ABOVE)
 
 
-def _losses(axes: Any, six: dict[str, Any], names: tuple[str, ...]) -> None:
+def _losses(axes: Axes, six: dict[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
         found = six[name]
         places = np.asarray(found["iterations"]) * found["inner"]
@@ -65,9 +69,9 @@ def _losses(axes: Any, six: dict[str, Any], names: tuple[str, ...]) -> None:
     axes.legend(fontsize=8)
 
 
-def _boxes(axes: Any, boxes: list[dict[str, Any]]) -> None:
+def _boxes(axes: Axes, boxes: list[dict[str, Any]]) -> None:
     for name, shift, colour in (("without", -0.2, COLOURS["sgld"]), ("with", 0.2, COLOURS["SGLD-CV"])):
-        style = {"color": colour, "linewidth": 1.2}
+        style: Any = {"color": colour, "linewidth": 1.2}
         axes.boxplot(
             [each[name] for each in boxes],
             positions=[number + shift for number in range(1, len(boxes) + 1)],

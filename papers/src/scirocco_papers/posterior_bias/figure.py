@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAPS = (
     ("mean_bias", "error of a mean, in sds", "Reds", (0.0, 0.5), "{:.2f}"),
@@ -13,7 +17,7 @@ MAPS = (
 )
 
 
-def draw(figure: Any, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """A row of maps for each number of rows."""
     tables = numbers["tables"]
     heights = [len(tables[size]) for size in tables]
@@ -28,7 +32,7 @@ def draw(figure: Any, numbers: dict[str, Any]) -> None:
 
 
 def _heat(
-    axes: Any, table: dict[str, Any], what: str, colours: str, limits: tuple[float, float], form: str
+    axes: Axes, table: dict[str, Any], what: str, colours: str, limits: tuple[float, float], form: str
 ) -> None:
     names, ways = list(table), list(next(iter(table.values())))
     values = np.array([[table[name][way][what] for way in ways] for name in names], float)

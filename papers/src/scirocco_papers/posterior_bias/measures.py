@@ -21,7 +21,7 @@ from scirocco.estimators import Estimator, Full
 from scirocco.model import Model
 from scirocco.run import sample
 from scirocco.samplers import Sampler
-from scirocco.types import Array
+from scirocco.types import Array, PyTree
 from scirocco_papers.covertype_rows import Rows, common, first, laplace, log_prior
 from scirocco_papers.nuts import Nuts
 
@@ -29,7 +29,7 @@ NUTS_CHAINS, NUTS_WARMUP = 2, 300
 PRIOR_VARIANCE = 2.0
 
 
-def _rows_log_likelihood(beta: Any, rows: Rows) -> Array:
+def _rows_log_likelihood(beta: Array, rows: Rows) -> Array:
     scores = rows.x @ beta
     return rows.y * scores - jax.nn.softplus(scores)
 
@@ -39,7 +39,7 @@ def _ess(values: Any) -> float:
     return float(require("arviz", "`scirocco reproduce posterior-bias`").ess(values, method="mean"))
 
 
-def _normal_prior(beta: Any) -> Array:
+def _normal_prior(beta: Array) -> Array:
     return -0.5 * jnp.sum(beta**2) / PRIOR_VARIANCE
 
 
@@ -136,7 +136,7 @@ def measure(
     )
 
 
-def judge_draws(draws: Any, at: Subset, gradients: float) -> Measured:
+def judge_draws(draws: PyTree, at: Subset, gradients: float) -> Measured:
     """Moments of draws (chain, draw, coefficient) against the truth."""
     draws = np.asarray(draws, np.float64)
     errors = (draws.mean((0, 1)) - at.mean) / at.sd

@@ -15,7 +15,7 @@ The estimate is positive for exact draws too: (60 - 1)/2M for M of them. That fl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,11 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.samplers import SGRHMC, Gradient, Recipe, verify_recipe
+from scirocco.types import Key
 from scirocco_papers.base import Claim, Outcome, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Potential = Callable[[Any], Any]
 
@@ -103,13 +107,13 @@ def sampler(name: str, root: Potential, step_size: float, friction: float = 1.0)
     return SGRHMC(step_size, root, gamma="naive" if name.startswith("naive") else None)
 
 
-def first_states(recipe: Recipe, start: Any, num_chains: int, key: Any) -> Any:
+def first_states(recipe: Recipe, start: Any, num_chains: int, key: Key) -> Any:
     """All chains at `start`, their momenta drawn."""
     at = jnp.asarray(start, jnp.float32)
     return jax.vmap(lambda own: recipe.init(at, own))(jax.random.split(key, num_chains))
 
 
-def mover(recipe: Recipe, potential: Potential, states: Any, key: Any) -> Callable[[Any, Any], Any]:
+def mover(recipe: Recipe, potential: Potential, states: Any, key: Key) -> Callable[[Any, Any], Any]:
     """A function (step number, states of all chains) -> states, with exact gradients of -potential.
 
     Recipes draw standard normals alone, so those of all chains are drawn in one go.
@@ -131,7 +135,7 @@ def mover(recipe: Recipe, potential: Potential, states: Any, key: Any) -> Callab
     return move
 
 
-def run_chains(recipe: Recipe, potential: Potential, step_size: float, num_chains: int, key: Any) -> Any:
+def run_chains(recipe: Recipe, potential: Potential, step_size: float, num_chains: int, key: Key) -> Any:
     """Positions (kept, chain)."""
     begin, steps = jax.random.split(key)
     first, between = round(BURN_IN / step_size), round(SPACING / step_size)
@@ -254,7 +258,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def _draw(figure: Any, numbers: dict[str, Any], shares: dict[str, Any], laws: dict[str, Law]) -> None:
+def _draw(figure: Figure, numbers: dict[str, Any], shares: dict[str, Any], laws: dict[str, Law]) -> None:
     """Bars as in the paper, and beside them the laws of the two Riemannian samplers relative to the target."""
     figure.set_size_inches(11.5, 4)
     bars, *panels = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))

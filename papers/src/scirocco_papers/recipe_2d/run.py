@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scirocco.samplers import SGRLD, Recipe
+from scirocco.types import Array, Key, Params
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.recipe_1d.run import Law, first_states, kl_of_cells, mover, sampler
 from scirocco_papers.recipe_2d.claims import LEVEL, LEVELS, judge, notes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 START = (0.0, -1.2)
 SIDE = 10
@@ -33,12 +37,12 @@ NAMES = ("SGLD", "SGRLD", "SGHMC", "gSGRHMC")
 _COLOURS = {"SGLD": "#e69f00", "SGRLD": "#999999", "SGHMC": "#56b4e9", "gSGRHMC": "#d55e00"}
 
 
-def potential(theta: Any) -> Any:
+def potential(theta: Params) -> Any:
     """U."""
     return theta[0] ** 4 / 10 + across(theta) ** 2 / 2
 
 
-def across(theta: Any) -> Any:
+def across(theta: Params) -> Any:
     """w: how far from the ridge, in standard deviations."""
     return 4 * (theta[1] + 1.2) - theta[0] ** 2
 
@@ -48,7 +52,7 @@ def edges() -> tuple[np.ndarray, np.ndarray]:
     return Law.of(lambda t: t**4 / 10).edges(SIDE), Law.of(lambda t: t**2 / 2).edges(SIDE)
 
 
-def cell(theta: Any) -> Any:
+def cell(theta: Array) -> Any:
     """The number of the cell that a point is in."""
     first, second = edges()
     return SIDE * jnp.sum(theta[0] > first) + jnp.sum(across(theta) > second)
@@ -97,7 +101,7 @@ class Tried(NamedTuple):
 
 @functools.lru_cache
 def _recipe(setting: Setting) -> Recipe:
-    def inverse(theta: Any) -> Any:
+    def inverse(theta: Array) -> Any:
         return setting.scale * (potential(theta) + 0.5) ** setting.power
 
     if setting.name == "SGRLD":
@@ -116,7 +120,7 @@ def marks(last: int) -> list[int]:
 
 
 @functools.partial(jax.jit, static_argnums=(0,))
-def _advance(num_chains: int, recipe: Recipe, carry: Any, first: Any, last: Any, key: Any) -> Any:
+def _advance(num_chains: int, recipe: Recipe, carry: Any, first: Any, last: Any, key: Key) -> Any:
     move = mover(recipe, potential, carry[0], key)
     chains = jnp.arange(num_chains)
 
@@ -128,7 +132,7 @@ def _advance(num_chains: int, recipe: Recipe, carry: Any, first: Any, last: Any,
     return jax.lax.fori_loop(first, last, one, carry)
 
 
-def curves(setting: Setting, num_chains: int, at: list[int], key: Any) -> np.ndarray:
+def curves(setting: Setting, num_chains: int, at: list[int], key: Key) -> np.ndarray:
     """Divergence (chain, mark) of what each chain has visited; infinite once a chain leaves the finite numbers."""
     begin, steps = jax.random.split(key)
     own = recipe(setting)
@@ -159,7 +163,7 @@ def steps_to(level: float, at: list[int], curve: np.ndarray) -> float:
     )
 
 
-def paths(setting: Setting, key: Any, num_points: int = 10) -> np.ndarray:
+def paths(setting: Setting, key: Key, num_points: int = 10) -> np.ndarray:
     """The first points of one chain."""
     own = recipe(setting)
     states = first_states(own, START, 1, key)
@@ -190,7 +194,7 @@ def run(settings: Settings) -> Outcome:
     return Outcome(judge(numbers), numbers, lambda figure: _draw(figure, numbers, shown), notes(numbers))
 
 
-def _pilot(settings: list[Setting], num_chains: int, key: Any) -> list[Tried]:
+def _pilot(settings: list[Setting], num_chains: int, key: Key) -> list[Tried]:
     """Steps to each level for each setting, the fewest to `LEVEL` first; none for a setting that is not stable."""
     at, tried = marks(5), []
     for one in settings:
@@ -208,7 +212,7 @@ def _by_power(tried: list[Tried]) -> dict[float, float]:
     return {a: min(one.steps[LEVEL] for one in tried if one.setting.power == a) for a in powers}
 
 
-def _best(tried: list[Tried], num_chains: int, at: list[int], key: Any) -> Any:
+def _best(tried: list[Tried], num_chains: int, at: list[int], key: Key) -> Any:
     """Curves of the best setting that stays finite, it, and those before it that did not."""
     left = []
     for setting, _ in tried:
@@ -232,7 +236,7 @@ def _standard_error(values: list[float]) -> float:
     return float(np.std(values, ddof=1) / len(values) ** 0.5) if np.isfinite(values).all() else float("inf")
 
 
-def _draw(figure: Any, numbers: dict[str, Any], shown: dict[str, np.ndarray]) -> None:
+def _draw(figure: Figure, numbers: dict[str, Any], shown: dict[str, np.ndarray]) -> None:
     """The curves, and the first ten points of each sampler on the contours."""
     figure.set_size_inches(11, 4.4)
     left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))

@@ -10,12 +10,16 @@ chains, which have to agree with it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco.simplex import theory
 from scirocco_papers.base import Claim, Outcome, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 THETA0, STEP_SIZE, LENGTH = 7.67, 0.1, 80
 CONCENTRATION, COUNT, NUM_ROWS, BATCH = 0.1, 150, 1000, 100
@@ -221,7 +225,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Any, numbers: dict[str, Any]) -> None:
+def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """Left the figure of the paper with simulated points, right what each has more than the exact process."""
     figure.set_size_inches(12, 4.6)
     left, right = figure.subplots(1, 2)
@@ -249,11 +253,11 @@ def _draw(figure: Any, numbers: dict[str, Any]) -> None:
     _label_curves(right, base)
 
 
-def _points(axes: Any, marks: Any, values: np.ndarray, errors: np.ndarray, colour: str) -> None:
+def _points(axes: Axes, marks: Any, values: np.ndarray, errors: np.ndarray, colour: str) -> None:
     axes.errorbar(marks, values, errors, fmt="o", color=colour, markersize=3.5, linewidth=1, capsize=2)
 
 
-def _label_curves(axes: Any, base: np.ndarray) -> None:
+def _label_curves(axes: Axes, base: np.ndarray) -> None:
     """Names beside the curves, where there is room."""
     for name, mark, text in (
         ("SCIR", 62, "SCIR"),

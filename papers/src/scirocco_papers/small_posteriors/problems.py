@@ -19,7 +19,7 @@ import numpy as np
 from scirocco import transforms
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
-from scirocco.types import Array, Data, Params, Rows
+from scirocco.types import Array, Data, Params, PyTree, Rows
 from scirocco_papers.small_posteriors import regressions
 from scirocco_papers.small_posteriors.regressions import Parts, log_lognormal_density, log_normal_density
 
@@ -64,7 +64,7 @@ def small_posterior(name: str, seed: int = 0) -> SmallPosterior:
     return SmallPosterior(name, model, _single(data), _single(start), note)
 
 
-def _single(tree: Any) -> Any:
+def _single(tree: PyTree) -> Any:
     """Floating-point leaves in single precision; group numbers stay whole."""
     kinds = {"f": np.float32, "i": np.int32}
     return jax.tree.map(lambda leaf: (leaf := np.asarray(leaf)).astype(kinds[leaf.dtype.kind]), tree)

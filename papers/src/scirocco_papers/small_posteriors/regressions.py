@@ -20,12 +20,12 @@ Parts = tuple[Model, dict[str, Any], dict[str, Any]]
 """Model, data and start."""
 
 
-def log_normal_density(x: Any, mean: Any, sd: Any) -> Array:
+def log_normal_density(x: Array, mean: Any, sd: Any) -> Array:
     """Of N(mean, sd²), up to a constant."""
     return -0.5 * ((x - mean) / sd) ** 2 - jnp.log(sd)
 
 
-def log_lognormal_density(x: Any, median: float, spread: float) -> Array:
+def log_lognormal_density(x: Array, median: float, spread: float) -> Array:
     """Of exp N(log median, spread²), up to a constant."""
     return -0.5 * (jnp.log(x / median) / spread) ** 2 - jnp.log(x)
 
@@ -70,7 +70,7 @@ def _logistic_rows(params: Params, rows: Rows) -> Array:
     return rows["y"] * scores - jax.nn.softplus(scores)
 
 
-def _logistic(rng: np.random.Generator, x: np.ndarray, beta: Any, sd: Any) -> Parts:
+def _logistic(rng: np.random.Generator, x: np.ndarray, beta: np.ndarray | list[float], sd: Any) -> Parts:
     y = 1.0 * (rng.uniform(size=len(x)) < 1 / (1 + np.exp(-x @ beta)))
     return (
         Model(_logistic_rows, _coefficients(sd), vectorized=True),

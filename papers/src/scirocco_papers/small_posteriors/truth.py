@@ -22,7 +22,7 @@ from jax.scipy.linalg import solve_triangular
 
 from scirocco._extras import require
 from scirocco.errors import SciroccoError
-from scirocco.types import Array, Data, Key, Params
+from scirocco.types import Array, Data, Key, Params, PyTree
 from scirocco_papers.small_posteriors.problems import SmallPosterior
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 500, 2_000
@@ -132,10 +132,10 @@ def _flat(
     return lambda at, data: posterior.log_density(unravel(at), data), np.asarray(start), unravel
 
 
-def _double(tree: Any) -> Any:
+def _double(tree: PyTree) -> Any:
     """Floating-point leaves in double precision."""
 
-    def cast(leaf: Any) -> Array:
+    def cast(leaf: Array) -> Array:
         return jnp.asarray(leaf, jnp.float64 if np.asarray(leaf).dtype.kind == "f" else None)
 
     return jax.tree.map(cast, tree)

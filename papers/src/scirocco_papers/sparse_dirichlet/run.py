@@ -11,7 +11,7 @@ is far out of its range.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from scirocco._extras import require
 from scirocco.simplex import theory
 from scirocco_papers import dirichlet_posteriors as dp
 from scirocco_papers.base import Claim, Outcome, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 POSTERIOR, BATCH, NUM_SEEDS = "sparse", 10, 5
 METHODS = ("SCIR", "SCIR-CV (ii)", "SGRLD")
@@ -230,7 +234,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 
 
 def _draw(
-    figure: Any, numbers: dict[str, Any], best: dict[str, np.ndarray], boxes: dict[str, np.ndarray]
+    figure: Figure, numbers: dict[str, Any], best: dict[str, np.ndarray], boxes: dict[str, np.ndarray]
 ) -> None:
     """Left figure 1 of the SCIR paper, then the four panels of figure 1 of the CV paper."""
     figure.set_size_inches(14.5, 4.6)
@@ -258,7 +262,7 @@ def _logs(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.log10(np.maximum(values, 10.0**LOWEST_DRAWN)))
 
 
-def _boxes(axes: Any, values: list[np.ndarray], names: list[str]) -> None:
+def _boxes(axes: Axes, values: list[np.ndarray], names: list[str]) -> None:
     parts = axes.boxplot(values, widths=0.62, patch_artist=True, flierprops={"markersize": 2, "alpha": 0.5})
     for box, name in zip(parts["boxes"], names, strict=True):
         box.set_facecolor(_GREYS[name])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco_papers.tuning.claims import MEAN_BAR, SD_BAR
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 STYLES = {
     "auto": ("o", "#d55e00", "auto"),
@@ -18,7 +22,7 @@ _LEAST = 1e-3
 """Ratios below this are drawn at it."""
 
 
-def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
+def draw(figure: Figure, rows: list[dict[str, Any]]) -> None:
     """Errors of means, ratios of sds, curves."""
     figure.set_size_inches(13, 4.6)
     means, sds, curves = figure.subplots(1, 3, width_ratios=(1, 1, 1.15))
@@ -44,7 +48,7 @@ def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
     figure.legend(handles[::-1], labels[::-1], loc="outside lower left", ncols=4, fontsize=8.5)
 
 
-def _draw_curves(axes: Any, rows: list[dict[str, Any]]) -> None:
+def _draw_curves(axes: Axes, rows: list[dict[str, Any]]) -> None:
     """One curve a posterior, in the coordinates of `auto`; a dot where `auto` is."""
     for number, row in enumerate(rows):
         grid, auto, colour = row["grid"], row["auto"], f"C{number % 10}"

@@ -16,7 +16,7 @@ from scirocco.errors import DivergenceError, SciroccoWarning
 from scirocco.estimators import ControlVariates
 from scirocco.run import sample
 from scirocco.samplers import Sampler
-from scirocco.types import Array, Data, Params
+from scirocco.types import Array, Data, Params, PyTree
 from scirocco_papers.small_posteriors.problems import SmallPosterior
 from scirocco_papers.small_posteriors.truth import Truth, discrepancy
 
@@ -73,7 +73,7 @@ class Yardstick:
         num_chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
         kept = np.linspace(0, num_draws - 1, int(min(num_draws, most // num_chains))).astype(int)
 
-        def pick(leaf: Any) -> Array:
+        def pick(leaf: Array) -> Array:
             return jnp.asarray(np.asarray(leaf)[:, kept].reshape(-1, *leaf.shape[2:]), jnp.float64)
 
         return np.asarray(self._flat(jax.tree.map(pick, draws)))
@@ -129,8 +129,8 @@ def _step_size(sampler: Any, report: dict[str, Any]) -> float:
     return math.nan if given is None or isinstance(given, str) else float(given)
 
 
-def _double(tree: Any) -> Any:
-    def cast(leaf: Any) -> Array:
+def _double(tree: PyTree) -> Any:
+    def cast(leaf: Array) -> Array:
         return jnp.asarray(leaf, jnp.float64 if np.asarray(leaf).dtype.kind == "f" else None)
 
     return jax.tree.map(cast, tree)

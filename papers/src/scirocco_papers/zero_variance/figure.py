@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco_papers.zero_variance.claims import KINDS
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 COLOURS = {"without": "#7b3294", "with": "#009e73"}
 COLOURS |= dict(zip(KINDS, ("#0072b2", "#009e73", "#7b3294"), strict=True))
 
 
-def draw(figure: Any, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """A pair of boxes for each run; medians and quartiles of the coefficients."""
     shown = sorted(numbers["boxes"], reverse=True)
     figure.set_size_inches(4.4 * (len(shown) + 1), 4.2)

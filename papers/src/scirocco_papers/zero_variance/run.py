@@ -28,6 +28,7 @@ from scirocco.estimators import ControlVariates
 from scirocco.model import Model
 from scirocco.run import Kernel, sample
 from scirocco.samplers import SGLD
+from scirocco.types import Params, PyTree
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.covertype_rows import (
     MODEL,
@@ -61,7 +62,9 @@ def mode(train: Rows) -> Any:
 # -- the boxes -----------------------------------------------------------------------------------------------
 
 
-def box(train: Rows, test: Rows, centre: Any, step_size: float, num_draws: int, seed: int) -> dict[str, Any]:
+def box(
+    train: Rows, test: Rows, centre: Params, step_size: float, num_draws: int, seed: int
+) -> dict[str, Any]:
     """One chain: its scores without and with control variates, thinned to a hundred for the picture."""
     run = sample(
         MODEL,
@@ -130,7 +133,7 @@ def scaled(train: Rows, num_draws: int, seed: int) -> dict[str, ZeroVariance]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _exact(model: Model, rows: Rows, draws: Any) -> Any:
+def _exact(model: Model, rows: Rows, draws: PyTree) -> Any:
     def one(u: Any) -> Any:
         return model.combine(u, model.summand.total(u, rows))
 
@@ -138,7 +141,7 @@ def _exact(model: Model, rows: Rows, draws: Any) -> Any:
 
 
 @partial(jax.jit, static_argnums=0)
-def _plain(model: Model, rows: Rows, draws: Any, numbers: Any) -> Any:
+def _plain(model: Model, rows: Rows, draws: PyTree, numbers: Any) -> Any:
     """N/n times the sum over the n rows of these numbers, others for each draw."""
 
     def one(pair: Any) -> Any:
