@@ -1,4 +1,4 @@
-# Everything runs in .venv, which is made on first use and remade when pyproject.toml changes.
+# Everything runs in .venv, which is made on first use and remade when a pyproject.toml changes.
 # Needed beforehand: Python >= 3.11 with pip, and make.
 
 PYTHON ?= python3
@@ -30,7 +30,7 @@ demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a m
 	$(BIN)/scirocco demo
 
 test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m 'not slow'" for fewer)
-	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist loadfile --doctest-modules src tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist loadfile --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS)
 	$(BIN)/python tools/run_pages.py $(PAGES)
 
 docs: $(STAMP)  ## the documentation: every page is run, and a warning is an error
@@ -83,14 +83,14 @@ benchcluster: $(STAMP)  ## several workers, several devices: throughput, message
 
 clean:  ## remove the environments, caches and outputs
 	rm -rf $(VENV) $(VENV_MINIMAL) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
-	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src papers tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV): $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml papers/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("scirocco needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install $(PIP_FLAGS) -e '.[dev]'
+	$(BIN)/pip install $(PIP_FLAGS) -e '.[dev]' -e ./papers
 	@touch $@
 
 $(STAMP_MINIMAL): pyproject.toml

@@ -29,7 +29,9 @@ from choosing_cells import cells
 from choosing_figure import draw
 from choosing_problems import MAKERS, Problem, problem
 
-from scirocco.experiments.base import make_folder, save_figure, to_json, versions
+from scirocco._console import make_folder, to_json
+from scirocco._version import versions
+from scirocco.demo.figure import save_figure
 from scirocco.run.progress import Clock
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from choosing_truth import Truth
 
 import scirocco as sc
-from scirocco.experiments.small_posteriors import small_posterior
+from scirocco_papers.small_posteriors.problems import small_posterior
 
 PRIOR_SD = 3.0
 CONCENTRATION = 0.1

@@ -14,7 +14,7 @@ from choosing_problems import Problem
 
 import scirocco as sc
 from scirocco.errors import DivergenceError, SciroccoWarning
-from scirocco.experiments.nuts import Nuts
+from scirocco_papers.nuts import Nuts
 
 NUM_CHAINS, NUM_SEEDS, KEPT = 4, 2, 2_000
 BURNIN = 0.2

@@ -1,14 +1,22 @@
 """The command line: what it prints, and its exit status."""
 
+import importlib.metadata
+import importlib.util
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import scirocco
-from scirocco import cli, experiments
-from scirocco.experiments.base import Claim, Experiment, Outcome
+import scirocco_papers
+from scirocco import cli
+from scirocco.cli.papers import find_papers
+from scirocco_papers.base import Claim, Experiment, Outcome
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def call(capsys, *words):
@@ -32,7 +40,7 @@ def fake(monkeypatch):
         return Experiment(name, f"A {name} one", "nowhere", run)
 
     table = {name: make(name, name == "good") for name in ("good", "bad")}
-    monkeypatch.setattr(experiments, "ALL", table)
+    monkeypatch.setattr(scirocco_papers, "ALL", table)
     return table
 
 
@@ -43,8 +51,32 @@ def test_list():
         assert name in result.output
 
 
-def test_version():
-    assert CliRunner().invoke(cli.app, ["version"]).output.strip() == scirocco.__version__
+@pytest.mark.parametrize("words", [["version"], ["--version"]])
+def test_version(words):
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code == 0 and result.output.strip() == scirocco.__version__
+
+
+def test_without_the_papers_it_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for words in (["--list"], ["gaussian-mixture", "--quick"]):
+        status, out, err = call(capsys, "reproduce", *words)
+        assert status == 2 and not out and len(err.splitlines()) == 1
+        assert "`pip install ./papers`" in err
+    status, out, _ = call(capsys, "cite", "--list")
+    assert status == 0 and "SGLD" in out and "gaussian-mixture" not in out
+
+
+def test_the_papers_are_found_by_their_entry_point(monkeypatch):
+    declared = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text("utf-8"))
+    ((name, value),) = declared["project"]["entry-points"]["scirocco.papers"].items()
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: [importlib.metadata.EntryPoint(name, value, group)]
+    )
+    assert find_papers() is scirocco_papers
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [])
+    assert find_papers() is scirocco_papers, "on the path, but not installed"
 
 
 @pytest.mark.parametrize(

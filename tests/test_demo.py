@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from scirocco import demo
-from scirocco.demo import figure, showing
-from scirocco.demo.problem import NUM_FEATURES, PRIOR_VARIANCE, make_problem
+from scirocco.demo import NUM_FEATURES, PRIOR_VARIANCE, figure, make_problem
 
 
 def test_laplace_is_the_mode():
@@ -67,8 +66,8 @@ def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
 
 def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(showing.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
-    page, picture = showing._save(None, None, tmp_path)
+    monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
+    page, picture = demo._save(None, None, tmp_path)
     assert picture is None and [path.name for path in tmp_path.iterdir()] == [page.name] == ["demo.html"]
     shown = capsys.readouterr().out
     assert "no figure" in shown and "scirocco[plot]" in shown
@@ -78,10 +77,10 @@ def test_ctrl_c_while_it_is_saved_leaves_nothing(tmp_path, monkeypatch):
     def pressed(*words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(showing.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
-    monkeypatch.setattr(showing, "save_figure", pressed)
+    monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
+    monkeypatch.setattr(demo, "save_figure", pressed)
     with pytest.raises(KeyboardInterrupt):
-        showing._save(None, None, tmp_path)
+        demo._save(None, None, tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -1,58 +1,19 @@
 """scirocco: Bayesian inference on data too large for ordinary MCMC.
 
-The front door: everything public is here, or in the modules named here.
+The front door: everything public is here, or in the modules named here. What is asked for is imported then: a command
+that prints the version does not wait for JAX.
 """
 
+# ruff: noqa: F403, F405
 import importlib
-from typing import Any
+import importlib.util
+from typing import TYPE_CHECKING, Any
 
-# `_interrupt` comes first: the others import JAX, which takes seconds
-from scirocco import (  # noqa: F401
-    _interrupt,
-    data,
-    diagnostics,
-    diffusions,
-    errors,
-    estimators,
-    reducers,
-    samplers,
-    simplex,
-    transforms,
-)
+from scirocco import _interrupt  # noqa: F401  (before all else)
 from scirocco._version import __version__
-from scirocco.estimators import (
-    SAGA,
-    SVRG,
-    ControlVariates,
-    Full,
-    Minibatch,
-    Stratified,
-    Weighted,
-    empirical_fisher,
-)
-from scirocco.model import BlockModel, CountModel, Model, Statistics
-from scirocco.run import Kernel, Run, load, resume, sample
-from scirocco.samplers import (
-    BADODAB,
-    BAOAB,
-    PSGLD,
-    SGFS,
-    SGHMC,
-    SGLD,
-    SGNHT,
-    SGRHMC,
-    SGRLD,
-    Blocks,
-    Gibbs,
-    HMCDynamics,
-    LeafScaledSGLD,
-    LowRank,
-    Preconditioned,
-    Recipe,
-    schedules,
-    verify_recipe,
-)
-from scirocco.simplex import SCIR, SCIRCV, SimplexSGRLD
+
+if TYPE_CHECKING:
+    from scirocco._public import *
 
 __all__ = [
     "BADODAB",
@@ -115,11 +76,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms that most users never enter are opened when they are asked for."""
-    if name in ("sgmcmc", "analysis", "models", "datasets", "combine", "cluster", "report"):
+    """A room, or a name of `_public`."""
+    if not name.startswith("_") and importlib.util.find_spec(f"scirocco.{name}") is not None:
         return importlib.import_module(f"scirocco.{name}")
     if name == "from_numpyro":
         from scirocco.bridges import from_numpyro
 
         return from_numpyro
+    if name in __all__:
+        value = globals()[name] = getattr(importlib.import_module("scirocco._public"), name)
+        return value
     raise AttributeError(f"module 'scirocco' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""Ctrl-C before the command line listens, while JAX is imported: one line and an exit status, as later.
+"""Ctrl-C before the command line listens, while it is imported: one line and an exit status, as later.
 
 Imported before all else; what it does, it does then. It imports next to nothing, which would have to be guarded too.
 """

@@ -78,7 +78,6 @@ def drive(job):
 
 
 if __name__ == "__main__":
-    # not the experiments, whose import is the first slow step of some commands
     from scirocco import analysis, datasets, jobs, models  # noqa: F401
 
     json.dump([drive(job) for job in json.load(sys.stdin)], sys.stdout)

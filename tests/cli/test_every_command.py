@@ -5,9 +5,10 @@ import json
 
 import pytest
 
+import scirocco_papers
 from cli_table import COMMANDS, FITTED, GOOD_STATUS, NOWHERE, NUMBA, words_of, wrong_option
-from scirocco import cli, experiments
-from scirocco.experiments.base import Claim, Experiment, Outcome
+from scirocco import cli
+from scirocco_papers.base import Claim, Experiment, Outcome
 
 
 def leaves(group=None, path=""):
@@ -31,7 +32,7 @@ def small(monkeypatch):
     def run(settings):
         return Outcome([Claim("holds", "1", "is 1", True)], {}, lambda figure: None)
 
-    monkeypatch.setattr(experiments, "ALL", {"good": Experiment("good", "A good one", "nowhere", run)})
+    monkeypatch.setattr(scirocco_papers, "ALL", {"good": Experiment("good", "A good one", "nowhere", run)})
     monkeypatch.setattr(demo, "run_demo", _demo)
     monkeypatch.setattr(
         benchmark, "_speed", lambda data, estimator, num_steps: 1e6 / (10 + estimator.batch_size)
@@ -39,7 +40,7 @@ def small(monkeypatch):
 
 
 def _demo(out, seed):
-    from scirocco.experiments.base import make_folder
+    from scirocco._console import make_folder
 
     make_folder(out)
     print(f"a demonstration with seed {seed}")

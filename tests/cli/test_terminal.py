@@ -137,7 +137,7 @@ def test_sample_keeps_its_draws_and_goes_on(terminals):
     assert run.status == "interrupted" and kept > 0
     # the state that was committed belongs to the draws that were
     before = np.asarray(run.draws["coef"][:, -5:])
-    more = jobs.take_up(root / "run", kept + 5, None, progress=False)
+    more = jobs.resume_job(root / "run", kept + 5, None, progress=False)
     np.testing.assert_array_equal(np.asarray(more.draws["coef"][:, kept - 5 : kept]), before)
     assert more.num_draws == kept + 5 and more.status == "complete"
 

@@ -29,7 +29,7 @@ SLOW = {
     "watch": r"run\.json$",
     "diagnose": r"run\.json$",
     "report": r"run\.json$",
-    "cite": r"^scirocco\.experiments",
+    "cite": r"references\.bib$",
     "data convert": r"table\.csv$",
     "data info": r"/rows/",
     "topics fit": r"lines\.txt$",

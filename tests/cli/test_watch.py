@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.cli.watch_state import curves, effective, read_state
-from scirocco.cli.watching import Watch, follow, frame, sparkline
+from scirocco.cli.watching import Watch, curves, effective, follow, frame, read_state, sparkline
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.listing import NOT_BEGUN, smallest_ess
 

@@ -11,8 +11,8 @@ from jax.flatten_util import ravel_pytree
 
 import scirocco as sc
 from scirocco.errors import InvalidValueError
-from scirocco.experiments.small_posteriors import small_posterior
-from scirocco.experiments.small_posteriors_truth import find_mode
+from scirocco_papers.small_posteriors.problems import small_posterior
+from scirocco_papers.small_posteriors.truth import find_mode
 
 ROWS, COLUMNS = 20_000, 6
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
-from scirocco import __version__, _interrupt
-from scirocco.cli import _ending
-from scirocco.cli._typer import JSON, print_json, typer
+from scirocco import _interrupt
+from scirocco._version import __version__, versions
+from scirocco.cli import _exit
+from scirocco.cli._common import JSON, print_json, typer
 from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
 from scirocco.cli.clusters import cluster_app
 from scirocco.cli.data import data_app
-from scirocco.cli.looking import diagnose, report, runs, watch
+from scirocco.cli.inspect import diagnose, report, runs, watch
 from scirocco.cli.papers import demo, reproduce
 from scirocco.cli.running import resume, sample_config
 from scirocco.cli.topics import topics_app
@@ -26,12 +27,29 @@ from scirocco.errors import SciroccoError, SciroccoWarning
 
 app = typer.Typer(
     name="scirocco",
-    cls=_ending.Group,
+    cls=_exit.Group,
     help="Bayesian inference on data too large for ordinary MCMC.\n\nExample: scirocco demo",
-    epilog=_ending.STATUSES,
+    epilog=_exit.STATUSES,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and stop."),
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
 
 app.command()(demo)
 app.command("sample")(sample_config)
@@ -55,8 +73,6 @@ def version(as_json: Annotated[bool, JSON] = False) -> None:
     Example: scirocco version
     """
     if as_json:
-        from scirocco.experiments.base import versions
-
         print_json(versions())
     else:
         print(__version__)
@@ -65,35 +81,35 @@ def version(as_json: Annotated[bool, JSON] = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     _interrupt.release()
-    _ending.let_broken_pipes_be_known()
+    _exit.let_broken_pipes_be_known()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warner(warnings.showwarning)
             status = app(words or ["--help"], prog_name="scirocco", standalone_mode=False)
     except SciroccoError as error:
-        _ending.fail(str(error))
-    except _ending.UsageError as error:
-        _ending.fail(_ending.mistake(error))
+        _exit.fail(str(error))
+    except _exit.UsageError as error:
+        _exit.fail(_exit.mistake(error))
     except BrokenPipeError:
-        _ending.leave_unheard()
+        _exit.leave_unheard()
     except OSError as error:
         if error.errno is None:  # not the operating system's: a bug, which is not hidden
             raise
-        _ending.fail(_ending.of_file(error))
-    except _ending.Interrupted as stop:
-        _ending.leave(str(stop), own_process=arguments is None)
-    except (KeyboardInterrupt, _ending.Abort):
-        _ending.leave("interrupted.", own_process=arguments is None)
+        _exit.fail(_exit.of_file(error))
+    except _exit.Interrupted as stop:
+        _exit.leave(str(stop), own_process=arguments is None)
+    except (KeyboardInterrupt, _exit.Abort):
+        _exit.leave("interrupted.", own_process=arguments is None)
     else:
         _interrupt.guard()  # the interpreter takes its time to go
         sys.exit(status or 0)
 
 
-def _warner(usual: Any) -> Any:
+def _warner(usual: Callable[..., None]) -> Callable[..., None]:
     """Our own warnings as one line on stderr, without the line of code that no user of a command wants to see."""
 
-    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
         if issubclass(category, SciroccoWarning):
             print(f"scirocco: {' '.join(str(message).split())}", file=sys.stderr)
         else:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
-from scirocco.cli._ending import ending_at_once
-from scirocco.cli._typer import JSON, print_json, print_wrapped, typer
+from scirocco.cli._common import JSON, print_json, print_wrapped, typer
+from scirocco.cli._exit import ending_at_once
+
+if TYPE_CHECKING:
+    from scirocco.estimators import Estimator
+    from scirocco.types import Array
 
 _COLUMNS = 50
 _ROWS, _QUICK_ROWS = 200_000, 20_000
@@ -89,7 +94,7 @@ def measure_machine() -> Machine:
     )
 
 
-def _best(function: Any) -> float:
+def _best(function: Callable[[], Array]) -> float:
     from scirocco.run.progress import Clock
 
     function().block_until_ready()
@@ -131,7 +136,7 @@ def measure(num_rows: int, num_steps: int, machine: Machine) -> list[Line]:
     return lines
 
 
-def _speed(data: dict[str, np.ndarray], estimator: Any, num_steps: int) -> float:
+def _speed(data: dict[str, np.ndarray], estimator: Estimator, num_steps: int) -> float:
     """Steps a second, without the set-up and the first chunk, which compiles."""
     import jax.numpy as jnp
 
@@ -139,7 +144,7 @@ def _speed(data: dict[str, np.ndarray], estimator: Any, num_steps: int) -> float
     from scirocco.run import sample
     from scirocco.samplers import SGLD
 
-    def log_likelihood(beta: Any, row: Any) -> Any:
+    def log_likelihood(beta: Array, row: dict[str, Array]) -> Array:
         logit = row["x"] @ beta
         return row["y"] * logit - jnp.logaddexp(0.0, logit)
 
@@ -163,7 +168,7 @@ def _speed(data: dict[str, np.ndarray], estimator: Any, num_steps: int) -> float
 
 
 def _show(machine: Machine, lines: list[Line]) -> None:
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     print(
         f"{platform.machine()}, {machine.cores} cores, JAX on {machine.backend}: long sums "

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from scirocco.cli import clusters_fit
-from scirocco.cli._files import write_whole
-from scirocco.cli._typer import JSON, OVERWRITE, RESUME, print_json, typer
+from scirocco.cli import clusters_tables
+from scirocco.cli._common import JSON, OVERWRITE, RESUME, print_json, typer, write_whole
+from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 from scirocco.errors import InvalidValueError
+
+_TABLES = (".csv", ".parquet", ".arrow", ".feather", ".zarr", ".npy")
+_BASES = ("auto", "multinomial", "gaussian")
 
 cluster_app = typer.Typer(
     no_args_is_help=True,
@@ -71,8 +76,8 @@ def cluster_fit(
     }
     given = {name: value for name, value in options.items() if value is not None}
     length = {"num_epochs": epochs, "num_steps": steps, "max_seconds": seconds}
-    wanted = clusters_fit.Wanted(data, columns, vocabulary, base)
-    clusters_fit.run(wanted, out, given, length, resume=resume, overwrite=overwrite, as_json=as_json)
+    wanted = Wanted(data, columns, vocabulary, base)
+    _fit(wanted, out, given, length, resume=resume, overwrite=overwrite, as_json=as_json)
 
 
 @cluster_app.command("show")
@@ -90,8 +95,6 @@ def cluster_show(
 
     Example: scirocco cluster show flowers-run --json
     """
-    from scirocco.cli import clusters_tables
-
     opened = clusters_tables.open_mixture(run, vocabulary)
     found = clusters_tables.profiles(opened, words, interval)
     if as_json:
@@ -115,8 +118,6 @@ def cluster_predict(
 
     Example: scirocco cluster predict flowers-run flowers.csv --out labels.csv
     """
-    from scirocco.cli import clusters_tables
-
     if out.suffix != ".csv":
         raise InvalidValueError(f"--out {out} must end in .csv.")
     if out.exists() and not overwrite:
@@ -124,7 +125,7 @@ def cluster_predict(
             f"{out} exists already. Add --overwrite to replace it, or choose another name."
         )
     opened = clusters_tables.open_mixture(run, None)
-    rows = clusters_fit.read(clusters_fit.Wanted(data, columns, None, "auto"), opened.names)
+    rows = read(Wanted(data, columns, None, "auto"), opened.names)
     chances = opened.model.predict_proba(rows.X)
     labels = chances.argmax(axis=1)
     lines = [f"{n},{label},{chances[n, label]:.4g}" for n, label in enumerate(labels)]
@@ -134,3 +135,167 @@ def cluster_predict(
         print_json({"run": str(run), "path": str(out), "num_rows": len(labels), "rows_of_cluster": sizes})
     else:
         print(f"{len(labels):,} rows in {len(sizes)} clusters: {out}")
+
+
+# -- fitting -----------------------------------------------------------------------------------------------------------
+
+
+class Wanted(NamedTuple):
+    """What to read, and as what."""
+
+    path: Path
+    columns: str | None
+    vocabulary: Path | None
+    base: str
+
+
+class Rows(NamedTuple):
+    """A table or a matrix of counts; `names` are those of its columns."""
+
+    X: Any
+    names: tuple[str, ...] | None
+    base: str
+    notes: tuple[str, ...] = ()
+
+
+def _fit(
+    wanted: Wanted,
+    out: Path,
+    options: dict[str, Any],
+    length: dict[str, Any],
+    *,
+    resume: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Fit, then show the clusters."""
+    from scirocco.models import DPMixture
+    from scirocco.store import holds_run, open_stored
+
+    _check(wanted, out, length, resume, overwrite)
+    rows = read(wanted)
+    model = DPMixture(rows.base, **options)
+    if not as_json:
+        for note in (f"{rows.X.shape[0]:,} rows, {rows.X.shape[1]:,} columns, base {rows.base}", *rows.notes):
+            print(note, flush=True)
+    try:
+        with ending_with_its_draws():
+            model.fit(rows.X, **length, store=out, resume=resume, overwrite=overwrite)
+        interrupted = model.run_ is not None and model.run_.status == "interrupted"
+    except (KeyboardInterrupt, InvalidValueError):
+        # interrupted in its burn-in, a run has no clusters to show but can be gone on with
+        if not holds_run(out) or open_stored(out).progress["status"] != "interrupted":
+            raise
+        interrupted = True
+    finally:
+        clusters_tables.keep_names(out, rows.names)
+    if interrupted:
+        words = f"Interrupted. To go on with {out}, give the same command again with --resume."
+        print(words, file=sys.stderr if as_json else sys.stdout)
+        raise typer.Exit(INTERRUPTED)
+    opened = clusters_tables.open_mixture(out, None)
+    found = clusters_tables.profiles(opened)
+    if as_json:
+        print_json(clusters_tables.as_json(out, opened, found, 0.9))
+        return
+    clusters_tables.print_clusters(opened, found[:20], len(found), 0.9)
+    print(f"All clusters: scirocco cluster show {out} --clusters {len(found)}")
+
+
+def _check(wanted: Wanted, out: Path, length: dict[str, Any], resume: bool, overwrite: bool) -> None:
+    """Refuse before anything is read what cannot work."""
+    from scirocco._checks import choice
+    from scirocco.store import holds_run, refuse_unless_free
+
+    choice(wanted.base, "base", _BASES)
+    if resume and overwrite:
+        raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
+    if sum(value is not None for value in length.values()) > 1:
+        raise InvalidValueError("give one of --steps, --epochs and --seconds.")
+    if resume and holds_run(out):
+        return
+    if holds_run(out) and not overwrite:
+        raise InvalidValueError(
+            f"{out} holds a run already. Add --resume to go on with it or --overwrite to delete it, or choose another "
+            "folder."
+        )
+    refuse_unless_free(out, overwrite)
+
+
+def read(wanted: Wanted, names: tuple[str, ...] | None = None) -> Rows:
+    """A table (real numbers unless told otherwise) or a corpus (counts); `names` are the words of an earlier fit."""
+    path = wanted.path.expanduser()
+    if not path.exists():
+        raise InvalidValueError(f"there is no file or folder {path}.")
+    if _is_table(path):
+        if wanted.vocabulary is not None:
+            raise InvalidValueError(
+                "--vocabulary belongs to a corpus; the columns of a table have their own names."
+            )
+        X, found = _table(path, wanted.columns)
+        return Rows(X, found, "gaussian" if wanted.base == "auto" else wanted.base)
+    if wanted.columns is not None:
+        raise InvalidValueError(f"--columns belongs to a table, and {path} is a corpus.")
+    return _corpus(path, wanted, names)
+
+
+def _is_table(path: Path) -> bool:
+    from scirocco.data.formats.readers import is_sparse
+    from scirocco.data.native.header import is_data_folder, read_header
+
+    if is_data_folder(path):
+        return read_header(path).kind == "rows"
+    if path.suffix == ".npz":
+        return not is_sparse(path)
+    return path.suffix in _TABLES
+
+
+def _table(path: Path, columns: str | None) -> tuple[Any, tuple[str, ...] | None]:
+    from scirocco import data
+    from scirocco.data.native.header import is_data_folder
+
+    if is_data_folder(path):
+        return _stacked(data.open(path), columns)
+    chosen = None if columns is None else {"x": [name.strip() for name in columns.split(",") if name.strip()]}
+    with tempfile.TemporaryDirectory() as folder:
+        made = data.convert(path, Path(folder) / "rows", columns=chosen, shuffle=False, dtype="float64")
+        return _stacked(made, None)
+
+
+def _stacked(source: Any, columns: str | None) -> tuple[Any, tuple[str, ...]]:
+    """All arrays side by side, in memory."""
+    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    rows = source.read(0, source.num_rows)
+    arrays = rows if isinstance(rows, dict) else {"x": rows}
+    parts: list[Any] = []
+    names: list[str] = []
+    for name, values in arrays.items():
+        if wanted is not None and name not in wanted:
+            continue
+        part = np.array(values, np.float64).reshape(len(values), -1)  # a copy: the file may go
+        entry = source.header.arrays[name] if isinstance(rows, dict) else None
+        own = entry.columns if entry is not None and entry.columns else None
+        numbered = [f"{name}[{k}]" for k in range(part.shape[1])] if part.shape[1] > 1 else [name]
+        parts.append(part)
+        names += list(own) if own is not None and len(own) == part.shape[1] else numbered
+    if not parts:
+        raise InvalidValueError(f"--columns {columns}: {source.path} holds the arrays {', '.join(arrays)}.")
+    return np.concatenate(parts, axis=1), tuple(names)
+
+
+def _corpus(path: Path, wanted: Wanted, names: tuple[str, ...] | None) -> Rows:
+    from scipy import sparse
+
+    from scirocco.models.lda.texts import open_corpus
+
+    if wanted.base == "gaussian":
+        raise InvalidValueError(f"{path} holds counts of words: they go with --base multinomial.")
+    corpus = open_corpus(path, wanted.vocabulary if wanted.vocabulary is not None else names).corpus
+    indptr, indices, counts = corpus.take_csr(np.arange(corpus.num_documents))
+    shape = (corpus.num_documents, corpus.vocabulary_size)
+    return Rows(
+        sparse.csr_array((counts, indices, indptr), shape=shape),
+        corpus.vocabulary,
+        "multinomial",
+        corpus.notes,
+    )

@@ -1,18 +1,23 @@
-"""Clusters on the terminal and as JSON."""
+"""Clusters on the terminal and as JSON; and the names of their columns, kept inside the run, as draws have none."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from scirocco.cli._typer import width
-from scirocco.cli.clusters_names import kept_names
+from scirocco.cli._common import width, write_whole
 from scirocco.cli.topics_tables import flow
 from scirocco.errors import InvalidValueError
 
+if TYPE_CHECKING:
+    from scirocco.models import DPMixture
+
+_FILE = Path("scirocco") / "columns.json"
+"""In the folder that is replaced with the run: beside the draws it would be a stranger there."""
 _NUMBERS = 34
 """Characters of a table that the columns before the words take."""
 
@@ -20,7 +25,7 @@ _NUMBERS = 34
 class Opened(NamedTuple):
     """A stored mixture, how far it is, and the names of its columns."""
 
-    model: Any
+    model: DPMixture
     names: tuple[str, ...] | None
     status: str
     num_chains: int
@@ -88,7 +93,7 @@ def profiles(opened: Opened, num_typical: int = 6, interval: float = 0.9) -> lis
     return out
 
 
-def _real(model: Any) -> bool:
+def _real(model: DPMixture) -> bool:
     return model.base_ == "gaussian"
 
 
@@ -96,7 +101,7 @@ def _name(opened: Opened, column: int) -> str:
     return opened.names[column] if opened.names is not None else f"column {column}"
 
 
-def _typical(model: Any) -> tuple[np.ndarray, np.ndarray]:
+def _typical(model: DPMixture) -> tuple[np.ndarray, np.ndarray]:
     """Values (cluster, column), and how far they are from those of all rows."""
     weights = model.weights_[:, None] / model.weights_.sum()
     if not _real(model):
@@ -110,7 +115,7 @@ def _typical(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def print_clusters(opened: Opened, shown: Sequence[Profile], total: int, interval: float) -> None:
     """A line for each cluster."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     rows = [
         [
@@ -160,3 +165,29 @@ def as_json(path: Path, opened: Opened, found: Sequence[Profile], interval: floa
             cluster._asdict() | {"typical": [item._asdict() for item in cluster.typical]} for cluster in found
         ],
     }
+
+
+def keep_names(path: Path, names: Sequence[str] | None) -> None:
+    """Write them into a run, if there is one by now."""
+    from scirocco.store import holds_run, open_stored
+
+    if names is not None and holds_run(path):
+        content = {"of": open_stored(path).created_at, "names": list(names)}
+        write_whole(path / _FILE, json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def kept_names(path: Path) -> tuple[str, ...] | None:
+    """Those of a run; None where there are none, or where they are of a run that this one has replaced."""
+    from scirocco.store import open_stored
+
+    if not (path / _FILE).exists():
+        return None
+    try:
+        content = json.loads((path / _FILE).read_text("utf-8"))
+        names = tuple(str(name) for name in content["names"])
+        of = content["of"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidValueError(
+            f"{path / _FILE} is damaged ({error}). Delete it: columns are then called by their numbers."
+        ) from error
+    return names if of == open_stored(path).created_at else None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from scirocco.cli._typer import JSON, print_json, typer
+from scirocco.cli._common import JSON, print_json, typer
 from scirocco.errors import InvalidValueError
 
 data_app = typer.Typer(
@@ -127,7 +127,7 @@ def data_list(
     Example: scirocco data list --data ~/data
     """
     from scirocco import datasets
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     found: list[dict[str, Any]] = [
         {

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import importlib.util
 import io
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from types import ModuleType
+from typing import Annotated
 
-from scirocco.cli._ending import ending_at_once
-from scirocco.cli._typer import JSON, OUT, print_json, typer
-from scirocco.errors import InvalidValueError
+from scirocco.cli._common import JSON, OUT, print_json, typer
+from scirocco.cli._exit import ending_at_once
+from scirocco.errors import InvalidValueError, MissingExtraError
+
+MISSING = (
+    "the papers' figures are made by the package `scirocco-papers`, which is not installed. It lies beside scirocco in "
+    "the repository: run `pip install ./papers` in a checkout of it."
+)
+
+
+def find_papers() -> ModuleType | None:
+    """The package with the experiments: by its entry point, or by its name where it is on the path uninstalled."""
+    known = [point.value for point in importlib.metadata.entry_points(group="scirocco.papers")]
+    for name in (*known, "scirocco_papers"):
+        if importlib.util.find_spec(name) is not None:
+            return importlib.import_module(name)
+    return None
 
 
 def demo(
@@ -55,23 +71,23 @@ def reproduce(
 
     Example: scirocco reproduce gaussian-mixture --quick
     """
-    from scirocco import experiments
-    from scirocco.experiments import series, tables
-
+    papers = find_papers()
+    if papers is None:
+        raise MissingExtraError(MISSING, name="scirocco_papers")
     if list_them:
-        known = list(experiments.ALL.values())
+        known = list(papers.ALL.values())
         if as_json:
             print_json([{"name": e.name, "title": e.title, "figure": e.figure} for e in known])
         else:
-            tables.print_experiments(known)
+            papers.print_experiments(known)
         return
     if name is None:
         raise InvalidValueError(
             "which experiment? Give a name or `all`; `scirocco reproduce --list` shows them."
         )
-    chosen = experiments.find(name)
-    settings = experiments.Settings(quick, data, out, seed)
-    row = series.Series(settings, all_of_them=name == "all")
+    chosen = papers.find(name)
+    settings = papers.Settings(quick, data, out, seed)
+    row = papers.Series(settings, all_of_them=name == "all")
     for experiment in chosen:
         if sys.stdout.isatty() and not as_json:
             print(f"{experiment.title} ...", flush=True)
@@ -80,24 +96,10 @@ def reproduce(
         ):
             made = row.add(experiment)
         if not as_json:
-            series.print_one(made)
+            papers.print_one(made)
     with contextlib.redirect_stdout(io.StringIO()) if as_json else contextlib.nullcontext():
         row.finish()
     if as_json:
-        print_json(_as_json(row))
+        print_json(row.as_json())
     if not row.ok:
         raise typer.Exit(1)
-
-
-def _as_json(row: Any) -> dict[str, Any]:
-    """What the files hold, and where they are."""
-    made = {
-        one.experiment.name: json.loads(one.record.read_text("utf-8"))
-        | {"ok": one.ok, "files": [str(one.record), str(one.picture)]}
-        for one in row.done
-    }
-    return {
-        "ok": row.ok,
-        "experiments": made,
-        "skipped": {one.experiment.name: one.why for one in row.skipped},
-    }

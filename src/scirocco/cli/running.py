@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from scirocco.cli._ending import INTERRUPTED, WRONG, ending_with_its_draws
-from scirocco.cli._typer import JSON, RUN, print_json, print_wrapped, typer
+from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, typer
+from scirocco.cli._exit import INTERRUPTED, WRONG, ending_with_its_draws
 from scirocco.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from scirocco.run import Run
 
 _MOST_SHOWN = 20
 
@@ -83,11 +86,11 @@ def resume(
     from scirocco import jobs
 
     with ending_with_its_draws():
-        run = jobs.take_up(path, num_samples, config)
+        run = jobs.resume_job(path, num_samples, config)
     _finish(run, as_json)
 
 
-def _finish(run: Any, as_json: bool) -> None:
+def _finish(run: Run, as_json: bool) -> None:
     """Say what there is now; an interrupted run has a status of its own."""
     interrupted = run.status == "interrupted"
     if as_json:
@@ -105,9 +108,9 @@ def _finish(run: Any, as_json: bool) -> None:
         raise typer.Exit(WRONG)
 
 
-def _print_summary(run: Any) -> None:
+def _print_summary(run: Run) -> None:
     """What is most looked at; `run.summary()` has more."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     rows = [
         [
@@ -122,7 +125,7 @@ def _print_summary(run: Any) -> None:
     print_table("Posterior", columns, rows, right=range(1, 7))
 
 
-def _as_json(run: Any) -> dict[str, Any]:
+def _as_json(run: Run) -> dict[str, Any]:
     """Where it is, how far it came, and every parameter where they are not many."""
     out = {
         "path": str(run.path),

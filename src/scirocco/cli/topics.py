@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TextIO
+
+import numpy as np
 
 from scirocco.cli import topics_fit, topics_tables
-from scirocco.cli._typer import JSON, OVERWRITE, RESUME, print_json, typer
+from scirocco.cli._common import JSON, OVERWRITE, RESUME, drafted, print_json, typer
 from scirocco.errors import InvalidValueError
+
+_NAMES = ("mean", "low", "high")
 
 topics_app = typer.Typer(invoke_without_command=True)
 
@@ -181,24 +187,63 @@ def topics_transform(
 
     Example: scirocco topics transform kos docword.kos.txt.gz --out shares.csv --interval 0.9
     """
-    from scirocco.cli.topics_files import check_target, write_shares
     from scirocco.models.lda.summary import open_run
     from scirocco.models.lda.texts import open_corpus
 
-    check_target(out, overwrite)
+    _check_target(out, overwrite)
     model = open_run(run).model
     opened = open_corpus(corpus, model.vocabulary_ or model.n_features_in_)
     if not as_json:
         for note in opened.corpus.notes:
             print(note)
     found = model.transform(opened.corpus, interval=interval)
-    write_shares(out, found if interval is not None else (found,), opened.names)
+    _write_shares(out, found if interval is not None else (found,), opened.names)
     shape = (opened.corpus.num_documents, model.num_topics)
     if as_json:
         notes = list(opened.corpus.notes)
         print_json({"run": str(run), "path": str(out), "shape": shape, "interval": interval, "notes": notes})
     else:
         print(f"{shape[0]:,} documents × {shape[1]} topics in {out}")
+
+
+def _check_target(path: Path, overwrite: bool) -> None:
+    """Refuse a file that cannot be written, before any work is done."""
+    if path.suffix not in (".npz", ".csv"):
+        raise InvalidValueError(f"--out {path} must end in .npz or .csv.")
+    if path.exists() and not overwrite:
+        raise InvalidValueError(
+            f"{path} exists already. Add --overwrite to replace it, or choose another name."
+        )
+    if not path.parent.is_dir():
+        raise InvalidValueError(f"there is no folder {path.parent} for {path.name}: make it first.")
+
+
+def _write_shares(path: Path, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
+    """One table (means), or three (means and bounds), each documents × topics."""
+    with drafted(path) as draft:
+        if path.suffix == ".npz":
+            arrays: dict[str, Any] = dict(zip(_NAMES, tables, strict=False))
+            if names is not None:
+                arrays["documents"] = np.array(names)
+            np.savez_compressed(draft, **arrays)
+            return
+        with open(draft, "w", newline="", encoding="utf-8") as file:
+            _write_csv(file, tables, names)
+
+
+def _write_csv(file: TextIO, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
+    num_documents, num_topics = tables[0].shape
+    labels = range(num_documents) if names is None else names
+    row = csv.writer(file).writerow
+    if len(tables) == 1:
+        row(["document", *(f"topic_{k}" for k in range(num_topics))])
+        for label, shares in zip(labels, tables[0], strict=True):
+            row([label, *(f"{share:.6g}" for share in shares)])
+        return
+    row(["document", "topic", *_NAMES])
+    for d, label in enumerate(labels):
+        for k in range(num_topics):
+            row([label, k, *(f"{table[d, k]:.6g}" for table in tables)])
 
 
 @topics_app.command("compare")

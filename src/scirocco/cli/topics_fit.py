@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scirocco.cli._ending import INTERRUPTED, ending_with_its_draws
-from scirocco.cli._typer import print_json, typer
+from scirocco.cli._common import print_json, typer
+from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scirocco.cli._typer import print_wrapped, width
+from scirocco.cli._common import print_wrapped, width
+
+if TYPE_CHECKING:
+    from scirocco.models import LDA
+    from scirocco.models.lda.summary import Comparison, Opened, Topic, Word
 
 _BAR = 30
 _AGREED = 1.1  # R-hat
 
 
-def print_overview(opened: Any, topics: Sequence[Any], interval: float) -> None:
+def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> None:
     """A line or more for each topic."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     with_share = any(topic.share is not None for topic in topics)
     with_rhat = any(topic.rhat is not None for topic in topics)
@@ -47,7 +51,7 @@ def _unfinished(status: str) -> str:
     return "" if status in ("complete", "stopped") else f" so far ({status})"
 
 
-def _item(word: Any) -> str:
+def _item(word: Word) -> str:
     return f"{word.word} {_percent(word.weight)} ({_percent(word.low)}–{_percent(word.high)})"
 
 
@@ -70,9 +74,9 @@ def flow(items: Sequence[str], most: int, comma: str = ",") -> str:
     return "\n".join(lines)
 
 
-def print_details(topics: Sequence[Any], interval: float) -> None:
+def print_details(topics: Sequence[Topic], interval: float) -> None:
     """A table for each topic, a line for each word."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     for topic in topics:
         most = max(word.high for word in topic.words)
@@ -91,13 +95,13 @@ def print_details(topics: Sequence[Any], interval: float) -> None:
         print_table(f"topic {topic.number}{share}{rhat}", columns, rows, right=(1, 2))
 
 
-def _bar(word: Any, most: float) -> str:
+def _bar(word: Word, most: float) -> str:
     """The interval as a line, the mean as a dot."""
     low, mean, high = (round(value / most * (_BAR - 1)) for value in (word.low, word.weight, word.high))
     return "".join("●" if i == mean else "─" if low <= i <= high else " " for i in range(_BAR))
 
 
-def as_json(path: Path, opened: Any, topics: Sequence[Any], interval: float) -> dict[str, Any]:
+def as_json(path: Path, opened: Opened, topics: Sequence[Topic], interval: float) -> dict[str, Any]:
     """The topics as plain values."""
     return {
         "run": str(path),
@@ -111,9 +115,9 @@ def as_json(path: Path, opened: Any, topics: Sequence[Any], interval: float) -> 
     }
 
 
-def print_comparison(found: Any, models: Sequence[Any], paths: Sequence[Path], num_words: int) -> None:
+def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int) -> None:
     """Matched topics, the nearest first, then those without a partner."""
-    from scirocco._showing import print_table
+    from scirocco._console import print_table
 
     first, second = (model.top_words(num_words) for model in models)
     numbers = ["first", "second", "distance"]
@@ -138,7 +142,7 @@ def print_comparison(found: Any, models: Sequence[Any], paths: Sequence[Path], n
 
 
 def comparison_as_json(
-    found: Any, models: Sequence[Any], paths: Sequence[Path], num_words: int
+    found: Comparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int
 ) -> dict[str, Any]:
     """The same as plain values."""
     first, second = (model.top_words(num_words) for model in models)
@@ -154,11 +158,11 @@ def comparison_as_json(
     }
 
 
-def _column(words: Sequence[Any], most: int) -> str:
+def _column(words: Sequence[object], most: int) -> str:
     """Words in lines of a width, with a space on the left."""
     lines = flow([str(word) for word in words], most, "").split("\n")
     return "\n".join(f" {line}" for line in lines)
 
 
-def _list(words: Sequence[Any]) -> str:
+def _list(words: Sequence[object]) -> str:
     return " ".join(str(word) for word in words)

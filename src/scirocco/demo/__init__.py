@@ -4,6 +4,188 @@ The data are made here from a seed. The posterior of so many rows is close to no
 by Newton's method in double precision, say what the sampler should find.
 """
 
-from scirocco.demo.showing import Demo, compare, run_demo
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco import report
+from scirocco._console import make_folder, print_table
+from scirocco._extras import require
+from scirocco.demo.figure import draw, save_figure, subscript
+from scirocco.errors import MissingExtraError
+from scirocco.estimators import ControlVariates
+from scirocco.model import Model
+from scirocco.run import Run, sample
+from scirocco.samplers import SGLD
+from scirocco.types import Array, Params, Rows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["Demo", "compare", "run_demo"]
+
+NUM_ROWS = 100_000
+NUM_CHAINS, NUM_SAMPLES, THIN = 4, 2_000, 25
+BATCH_SIZE = 500
+NUM_FEATURES = 12
+PRIOR_VARIANCE = 10.0
+
+
+def log_likelihood(params: Params, row: Rows) -> Array:
+    """Bernoulli with logit xᵀβ: of ONE row."""
+    logit = row["x"] @ params["beta"]
+    return row["y"] * logit - jnp.logaddexp(0.0, logit)
+
+
+def log_prior(params: Params) -> Array:
+    """N(0, 10) for every coefficient."""
+    return -0.5 * jnp.sum(params["beta"] ** 2) / PRIOR_VARIANCE
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Simulated rows, the coefficients they were made with, and the exact mode with its normal approximation."""
+
+    data: dict[str, np.ndarray]
+    truth: np.ndarray
+    mode: np.ndarray
+    sd: np.ndarray
+
+
+def make_problem(num_rows: int, seed: int) -> Problem:
+    """Correlated features, an intercept, and coefficients of many sizes (three of them 0)."""
+    rng = np.random.default_rng(seed)
+    shared = rng.standard_normal((num_rows, 1))
+    features = np.sqrt(0.7) * rng.standard_normal((num_rows, NUM_FEATURES - 1)) + np.sqrt(0.3) * shared
+    x = np.concatenate([np.ones((num_rows, 1)), features], axis=1).astype(np.float32)
+    truth = rng.normal(0.0, 0.5, NUM_FEATURES)
+    truth[0], truth[-3:] = -1.0, 0.0
+    y = (rng.random(num_rows) < 1.0 / (1.0 + np.exp(-x @ truth))).astype(np.float32)
+    mode, sd = laplace(x, y)
+    return Problem({"x": x, "y": y}, truth, mode, sd)
+
+
+def laplace(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mode by Newton's method, and the standard deviations of the normal approximation there, in float64."""
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    mode = np.zeros(x.shape[1])
+    for _ in range(50):
+        p = 1.0 / (1.0 + np.exp(-x @ mode))
+        gradient = x.T @ (y - p) - mode / PRIOR_VARIANCE
+        hessian = (x * (p * (1.0 - p))[:, None]).T @ x + np.eye(len(mode)) / PRIOR_VARIANCE
+        move = np.linalg.solve(hessian, gradient)
+        mode = mode + move
+        if np.abs(move).max() < 1e-12:
+            break
+    return mode, np.sqrt(np.diag(np.linalg.inv(hessian)))
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo found."""
+
+    problem: Problem
+    run: Run
+    table: DataFrame
+    """`run.summary()`, with `offset` = (mean - mode)/sd and `sd_ratio` = sd over the normal approximation's."""
+    picture: Path | None
+    page: Path
+    seconds: float
+
+
+def run_demo(
+    out_dir: Path = Path("results"),
+    seed: int = 0,
+    *,
+    num_rows: int = NUM_ROWS,
+    num_samples: int = NUM_SAMPLES,
+    progress: bool = True,
+) -> Demo:
+    """Make the data, sample, compare, draw; prints as it goes."""
+    require("pandas", "`scirocco demo`")
+    make_folder(out_dir)
+    begin = time.perf_counter()
+    print(f"{num_rows:,} rows, {NUM_FEATURES} coefficients, 0/1 outcomes; exact mode by Newton's method ...")
+    problem = make_problem(num_rows, seed)
+    print(f"SGLD with control variates: {NUM_CHAINS} chains × {num_samples:,} draws, {THIN} steps each ...")
+    run = sample(
+        Model(log_likelihood, log_prior),
+        problem.data,
+        {"beta": np.zeros(NUM_FEATURES, np.float32)},
+        sampler=SGLD(),
+        estimator=ControlVariates(batch_size=BATCH_SIZE),
+        num_samples=num_samples,
+        thin=THIN,
+        num_chains=NUM_CHAINS,
+        seed=seed,
+        progress=progress,
+    )
+    table = compare(run, problem)
+    _show(run, table, problem)
+    page, picture = _save(run, problem, out_dir)
+    seconds = time.perf_counter() - begin
+    _say_what_next(page, picture, seconds)
+    return Demo(problem, run, table, picture, page, seconds)
+
+
+def compare(run: Run, problem: Problem) -> DataFrame:
+    """The summary with two columns more: how far the mean and the sd are from what the mode says."""
+    table = run.summary(digits=None)
+    table["offset"] = (table["mean"].to_numpy() - problem.mode) / problem.sd
+    table["sd_ratio"] = table["sd"].to_numpy() / problem.sd
+    return table
+
+
+def _show(run: Run, table: DataFrame, problem: Problem) -> None:
+    columns = ["", "truth", "mean", "sd", "90 % interval", "ESS", "R-hat"]
+    columns += ["exact\nmode", "mean-mode\nin sd", "sd over\nexact"]
+    rows = []
+    for number, row in enumerate(table.to_dict("records")):
+        known = [f"{problem.truth[number]:.3f}", f"{row['mean']:.4f}", f"{row['sd']:.4f}"]
+        found = [f"{row['5%']:.3f}, {row['95%']:.3f}", f"{row['ess_bulk']:,.0f}", f"{row['r_hat']:.3f}"]
+        check = [f"{problem.mode[number]:.4f}", f"{row['offset']:+.2f}", f"{row['sd_ratio']:.2f}"]
+        rows.append([f"β{subscript(number)}", *known, *found, *check])
+    print_table("Posterior of the coefficients", columns, rows, right=range(1, len(columns)))
+    steps = run.num_chains * sum(run.timing[part]["steps"] for part in ("first_chunk", "sampling"))
+    wall = sum(run.timing[part]["wall"] for part in ("first_chunk", "sampling"))
+    print(
+        f"  {steps:,} steps of {BATCH_SIZE} rows in {wall:.1f} s (compiling included).\n"
+        f"  Step size {run.configuration['sampler']['step_size']:.3g}, chosen from the curvature. "
+        f"The mode took {run.preparation['passes']:.1f} passes."
+    )
+
+
+def _save(run: Run, problem: Problem, out_dir: Path) -> tuple[Path, Path | None]:
+    """The report and, with matplotlib, the figure; both are there when both are finished."""
+    with tempfile.TemporaryDirectory(prefix=".demo-", dir=out_dir) as name:
+        drafts = Path(name)
+        made = [report.write(run, drafts / "demo.html")]
+        try:
+            require("matplotlib", "the figure of `scirocco demo`")
+            save_figure(lambda figure: draw(figure, run.draws["beta"], problem), drafts / "demo.png")
+            made.append(drafts / "demo.png")
+        except MissingExtraError as error:
+            print(f"  no figure: {error}")
+        page, *pictures = [each.replace(out_dir / each.name) for each in made]
+    return page, pictures[0] if pictures else None
+
+
+def _say_what_next(page: Path, picture: Path | None, seconds: float) -> None:
+    also = f", the figure in {picture}" if picture else ""
+    print(f"\n{seconds:.0f} s in all; the report is in {page}{also}")
+    print(f"Open it with: python -m webbrowser -t {page.resolve().as_uri()}")
+    print("\nWhat to type next:")
+    for command, purpose in (
+        ("scirocco reproduce --list", "the papers' figures"),
+        ("scirocco reproduce gaussian-mixture --quick", "one of them, in a minute"),
+        ("scirocco sample --example logistic > job.toml", "your own data, from a file"),
+        ('python -c "import scirocco as sc; help(sc.sample)"', "your own model, in Python"),
+    ):
+        print(f"  {command:<51} {purpose}")

@@ -27,10 +27,8 @@ Or, with a model that is known by name (logistic, linear, poisson, softmax) and 
 code, and is imported; a store never is.
 """
 
-from scirocco.jobs.examples import EXAMPLES, example
-from scirocco.jobs.going_on import origin, take_up
-from scirocco.jobs.job import Job, find, read_data, read_job, start
-from scirocco.jobs.zoo import ZOO
+from scirocco.jobs.job import Job, find, origin, read_data, read_job, resume_job, start
+from scirocco.jobs.zoo import EXAMPLES, ZOO, example
 
 __all__ = [
     "EXAMPLES",
@@ -41,6 +39,6 @@ __all__ = [
     "origin",
     "read_data",
     "read_job",
+    "resume_job",
     "start",
-    "take_up",
 ]

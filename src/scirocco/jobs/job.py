@@ -1,4 +1,4 @@
-"""From a configuration file to a run."""
+"""From a configuration file to a run, and on with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import inspect
 import sys
 import tomllib
 import traceback
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -19,7 +21,10 @@ from scirocco.data.formats.readers import reading
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.jobs import zoo
 from scirocco.model import Posterior
-from scirocco.run import Run, sample
+from scirocco.run import Run, resume, sample
+from scirocco.run.family import CHAINS, SHARDS
+from scirocco.store import open_stored
+from scirocco.types import Data, Params
 
 _TOP = ("model", "params", "data", "store", "sampler", "estimator", "run")
 _OWN = (
@@ -40,8 +45,8 @@ class Job(NamedTuple):
     """A run that can be started."""
 
     model: Posterior
-    data: Any
-    params: Any
+    data: Data
+    params: Params
     store: Path
     options: dict[str, Any]
     """Of `sc.sample`: sampler, estimator and the rest."""
@@ -88,14 +93,14 @@ def _read(path: Path) -> dict[str, Any]:
     return written
 
 
-def _zoo_name(model: Any) -> str | None:
+def _zoo_name(model: object) -> str | None:
     """The name of a known model: without a colon, as a string or in a table."""
     if isinstance(model, dict):
         return str(model.get("name", ""))
     return model if isinstance(model, str) and ":" not in model else None
 
 
-def _model(written: dict[str, Any], data: Any, path: Path) -> tuple[Posterior, Any]:
+def _model(written: dict[str, Any], data: Data, path: Path) -> tuple[Posterior, Params]:
     """The model and where to start."""
     name, here = _zoo_name(written["model"]), path.parent
     if name is None:
@@ -133,14 +138,62 @@ def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: b
     )
 
 
-def find(name: Any, here: Path) -> Any:
+def resume_job(path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True) -> Run:
+    """Go on with a stored run that was started from a file."""
+    if SHARDS.is_at(path):
+        raise InvalidValueError(
+            f"{path} holds subposteriors, a run for each shard: go on in Python, with the call of "
+            "sc.combine.subposteriors that began them."
+        )
+    written = origin(path)
+    _refuse_others(path)
+    if config is None and written is None:
+        raise InvalidValueError(
+            f"the run in {path} was not started from a configuration file, and its model is code that a store does not "
+            f"hold. Go on in Python, sc.resume({str(path)!r}, model, data), or name a file with --config."
+        )
+    job = read_job(config or Path(written or ""))
+    return resume(
+        path,
+        job.model,
+        job.data,
+        params=job.params,
+        num_samples=num_samples,
+        reducers=job.options.get("reducers"),
+        progress=progress,
+    )
+
+
+def origin(path: Path) -> str | None:
+    """The configuration file that a stored run was started from."""
+    found = open_stored(_first(path)).record.get("notes", {}).get("config")
+    return None if found is None else str(found)
+
+
+def _first(path: Path) -> Path:
+    """The run itself; of chains in a folder each the first."""
+    return Path(CHAINS.path(str(path), 0)) if CHAINS.is_at(path) else path
+
+
+def _refuse_others(path: Path) -> None:
+    """Models with a loop of their own have a command of their own."""
+    model = open_stored(_first(path)).record["configuration"].get("model")
+    command = {"LDA": "topics fit", "DPMixture": "cluster fit"}.get(str(model))
+    if command is not None:
+        raise InvalidValueError(
+            f"{path} holds a fitted {model}: go on with the command that began it, with --resume added: "
+            f"scirocco {command} ... --out {path} --resume"
+        )
+
+
+def find(name: object, here: Path) -> Any:
     """The object that `module:object` names; modules beside the file come first."""
     module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not (module and colon and attribute):
         raise InvalidValueError(f"`{name}` must have the form module:object, e.g. regression:model.")
     sys.path.insert(0, str(here))
     try:
-        value = _imported(module, name)
+        value = _imported(module, str(name))
         for part in attribute.split("."):
             value = getattr(value, part)
     except ImportError as error:
@@ -166,7 +219,7 @@ def _imported(module: str, name: str) -> Any:
         ) from error
 
 
-def read_data(path: Path) -> Any:
+def read_data(path: Path) -> Data:
     """A data folder (streamed), or arrays from an .npz or .npy file (in memory)."""
     if path.is_dir():
         return path
@@ -184,7 +237,7 @@ def read_data(path: Path) -> Any:
     )
 
 
-def _params(written: Any, here: Path) -> Any:
+def _params(written: object, here: Path) -> Params:
     if isinstance(written, str):
         found = find(written, here)
         return found() if callable(found) else found
@@ -193,7 +246,7 @@ def _params(written: Any, here: Path) -> Any:
     return jnp.asarray(written, jnp.float32)
 
 
-def _make(written: Any, rooms: tuple[Any, ...], place: str) -> Any:
+def _make(written: object, rooms: tuple[ModuleType, ...], place: str) -> Any:
     """An object of the library by name and fields."""
     if not isinstance(written, dict) or "name" not in written:
         raise InvalidValueError(f"{place} needs a `name`.")
@@ -211,7 +264,7 @@ def _make(written: Any, rooms: tuple[Any, ...], place: str) -> Any:
         raise InvalidValueError(f"{place}: {error}.") from error
 
 
-def _schedule(value: Any, place: str) -> Any:
+def _schedule(value: object, place: str) -> Any:
     """`step_size = {schedule = "polynomial", start = 1e-4, tau = 100, kappa = 0.33}`."""
     if not isinstance(value, dict) or "schedule" not in value:
         return value
@@ -223,7 +276,7 @@ def _schedule(value: Any, place: str) -> Any:
     return schedule(**fields)
 
 
-def _refuse_unknown(names: Any, known: Any, place: str) -> None:
+def _refuse_unknown(names: Iterable[object], known: Collection[str], place: str) -> None:
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(str(name), known, 1)

@@ -1,0 +1,188 @@
+"""What an experiment is: it runs, judges the paper's sentences, draws a figure, and leaves a JSON file behind.
+
+An experiment is a folder: `__init__.py` has the constant `EXPERIMENT`, `run.py` a function `run(settings) -> Outcome`.
+It never prints and never writes: that is done here, the same way for all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scirocco._console import make_folder, to_json
+from scirocco._extras import require
+from scirocco._version import versions
+from scirocco.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, what was measured for it here, and whether it holds.
+
+    Attributes
+    ----------
+    paper
+        The sentence, in the paper's words as far as they can be judged.
+    here
+        The numbers it is judged by.
+    rule
+        When it counts as holding.
+    holds
+        The verdict.
+    because
+        Empty for a claim that a right implementation should reproduce. Otherwise the reason why this one cannot be
+        expected to hold here; it is then shown with its numbers, but does not decide the exit status.
+    """
+
+    paper: str
+    here: str
+    rule: str
+    holds: bool
+    because: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Expected to hold, and does not."""
+        return not self.holds and not self.because
+
+    @property
+    def verdict(self) -> str:
+        """For the table."""
+        if self.because:
+            return "yes (not counted)" if self.holds else "no (not counted)"
+        return "yes" if self.holds else "NO"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user of an experiment may choose."""
+
+    quick: bool = False
+    data_dir: Path | None = None
+    out_dir: Path = Path("results")
+    seed: int | None = None
+    """None: the experiment's own."""
+
+    def __post_init__(self) -> None:
+        if self.data_dir is not None and not self.data_dir.is_dir():
+            raise InvalidValueError(f"the data folder {self.data_dir} does not exist or is not a folder.")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of an experiment yields."""
+
+    claims: list[Claim]
+    numbers: dict[str, Any]
+    draw: Callable[[Figure], None]
+    """Draws on an empty matplotlib figure."""
+    notes: list[str] = field(default_factory=list)
+    """Findings that are nobody's claim, a sentence each."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure of a paper that can be made again."""
+
+    name: str
+    title: str
+    figure: str
+    """Where it is in the literature."""
+    run: Callable[[Settings], Outcome]
+    seed: int = 0
+    duration: str = ""
+    """Of a full and of a quick run, in words."""
+    needs: tuple[str, ...] = ()
+    """Packages besides the core ones, asked for before the work begins."""
+    cite: tuple[str, ...] = ()
+    """Keys of the papers in the bibliography of `scirocco cite`."""
+
+
+def run_of(package: str) -> Callable[[Settings], Outcome]:
+    """The function `run` in the module `run` of an experiment's folder; imported when it is called."""
+
+    def run(settings: Settings) -> Outcome:
+        outcome: Outcome = importlib.import_module(f"{package}.run").run(settings)
+        return outcome
+
+    return run
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A finished experiment and its files."""
+
+    experiment: Experiment
+    outcome: Outcome
+    record: Path
+    picture: Path
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every claim that is expected to hold does."""
+        return not any(claim.failed for claim in self.outcome.claims)
+
+
+def reproduce(experiment: Experiment, settings: Settings) -> Reproduction:
+    """Run an experiment; write `<name>.json` and `<name>.png` (with `-quick` for a quick run) to the output folder."""
+    from scirocco.demo.figure import save_figure
+    from scirocco.run.progress import Clock
+
+    for package in ("matplotlib", *experiment.needs):
+        require(package, f"`scirocco reproduce {experiment.name}`")
+    if settings.seed is None:
+        settings = dataclasses.replace(settings, seed=experiment.seed)
+    make_folder(settings.out_dir)
+    clock = Clock()
+    outcome = experiment.run(settings)
+    seconds = clock.read()
+    stem = settings.out_dir / (experiment.name + ("-quick" if settings.quick else ""))
+    record, picture = stem.with_suffix(".json"), stem.with_suffix(".png")
+    _write_record(record, experiment, settings, outcome, seconds)
+    save_figure(outcome.draw, picture)
+    return Reproduction(experiment, outcome, record, picture, seconds["wall"])
+
+
+def _write_record(
+    path: Path, experiment: Experiment, settings: Settings, outcome: Outcome, seconds: dict[str, float]
+) -> None:
+    command = f"scirocco reproduce {experiment.name}{' --quick' * settings.quick} --seed {settings.seed}"
+    record = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "figure": experiment.figure,
+        "command": command,
+        "seed": settings.seed,
+        "quick": settings.quick,
+        "seconds": seconds,
+        "claims": [
+            {"paper": c.paper, "here": c.here, "rule": c.rule, "holds": c.holds, "counts": not c.because}
+            | ({"because": c.because} if c.because else {})
+            for c in outcome.claims
+        ],
+        "notes": outcome.notes,
+        "numbers": outcome.numbers,
+        "versions": versions(),
+        "machine": machine(),
+    }
+    path.write_text(
+        json.dumps(to_json(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
+    )
+
+
+def machine() -> dict[str, Any]:
+    """What it ran on, without names of anybody's."""
+    import jax
+
+    return {"cores": os.cpu_count(), "backend": jax.default_backend(), "architecture": platform.machine()}

@@ -1,0 +1,181 @@
+"""Thesis, figures 2.4.1 to 2.4.4: stochastic gradients beside divide-and-conquer MCMC, on four kinds of posteriors.
+
+A heavy-tailed, a bimodal, a warped and a normal posterior (see `problems`), 20 shards, batches of 50
+rows, ten runs on the same data. What is measured is KL(posterior ‖ approximation), by nearest neighbours, from 2,000
+draws of each: every 50th iteration (10th for the normal law) of SGLD and SGHMC; for the others NUTS draws of the
+subposteriors. A run of SGLD computes 5 million gradients of rows, one of SGHMC 15, one of all shards together 13 (161
+for the mixture). Exact draws, measured like a method, show what 0 looks like.
+
+Every method but consensus is tuned on runs of their own by the divergence that it is then judged by, as in the thesis.
+Only for the normal posterior it is tuned by the divergence of normal laws with the draws' moments: by neighbours,
+chains that explore too little are below 0 in many dimensions, and tuning would look for those.
+
+Of the mixture the divergence of θ₁ is measured, which the contours show; that of (θ₁, θ₂) is recorded beside it.
+SGLD-CV is no method of that comparison: it shows what control variates, the default here, do in the same iterations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from scirocco.errors import SciroccoWarning
+from scirocco_papers.base import Outcome, Settings
+from scirocco_papers.divide_and_conquer import measures
+from scirocco_papers.divide_and_conquer.claims import judge, notes
+from scirocco_papers.divide_and_conquer.figure import draw
+from scirocco_papers.divide_and_conquer.methods import (
+    JUDGED,
+    SAMPLED,
+    TODAY,
+    Plan,
+    Tuned,
+    chains,
+    combined,
+    compare,
+    divergences,
+)
+from scirocco_papers.divide_and_conquer.problems import (
+    Draws,
+    Problem,
+    gaussian,
+    heavy_tailed,
+    mixture,
+    mixture_rows,
+    warped,
+)
+from scirocco_papers.divide_and_conquer.shards import subposterior_draws
+
+PLANE = Plan(num_runs=10, num_iterations=100_000, num_draws=2_000, num_trials=3)
+SPACE = Plan(num_runs=10, num_iterations=20_000, num_draws=2_000, num_trials=1)
+QUICK_PLANE = Plan(num_runs=3, num_iterations=60_000, num_draws=1_000, num_trials=1, every_setting=2)
+QUICK_SPACE = Plan(num_runs=3, num_iterations=5_000, num_draws=1_000, num_trials=1, every_setting=2)
+DIMENSIONS, QUICK_DIMENSIONS = (5, 10, 20, 50, 100, 200), (20, 50)
+REFERENCE, QUICK_REFERENCE = 5_000, 1_500
+SEPARATED = 1.0
+"""Distance of the mixture's centres at which the modes no longer overlap."""
+_TRUTH, _FLOOR = 9_000, 9_100
+"""Numbers of exact draws: those to compare with and those that are measured like a method."""
+
+Found = dict[str, Any]
+
+
+def study(problem: Problem, plan: Plan, seed: int, names: Sequence[str]) -> tuple[Found, dict[str, Draws]]:
+    """Methods on one posterior: numbers of each, and the draws (run, draw, d); for the mixture «published» besides."""
+    shards = subposterior_draws(problem, plan.num_trials + plan.num_runs, plan.num_draws, seed)
+    runs = compare(problem, plan, seed, names, shards)
+    draws = {name: found.draws for name, (_, found) in runs.items()}
+    exact = np.stack([problem.exact(plan.num_draws, _FLOOR + k) for k in range(plan.num_runs)])
+    numbers: Found = {"curvature": problem.curvature, "exact": divergences(problem, exact, _TRUTH)}
+    if problem.normal is not None:
+        numbers["exact_moments"] = divergences(problem, exact, _TRUTH, "moments")
+        diagonal = combined("diagonal", shards[-2:], (), seed).draws
+        numbers["diagonal_moments"] = divergences(problem, diagonal, _TRUTH, "moments")
+    numbers["methods"] = {
+        name: _described(problem, tuned, found.draws) | {"combining_seconds": found.combining_seconds}
+        for name, (tuned, found) in runs.items()
+    }
+    if problem.name == "mixture":
+        draws["published"] = combined("published", shards[-2:], runs["KDEMC"][0].setting, seed).draws
+    return numbers, draws
+
+
+def _described(problem: Problem, tuned: Tuned, draws: Draws) -> Found:
+    also = ["moments"] if problem.normal else ["back"] + ["joint"] * (problem.shown < problem.dimension)
+    return {
+        "kl": divergences(problem, draws, _TRUTH),
+        **{f"kl_{how}": divergences(problem, draws, _TRUTH, how) for how in also},
+        "setting": tuned.setting,
+        "tried": tuned.tried,
+    }
+
+
+def _of_mixture(problem: Problem, found: Found, draws: dict[str, Draws], plan: Plan, seed: int) -> None:
+    """The modes: seen or not, also from a starting point far away and when they lie apart."""
+    truth = problem.exact(10_000, _TRUTH)
+    found["exact_valley"] = float(measures.valley(measures.along(truth, truth)))
+    published = draws.pop("published")
+    for name, each in draws.items():
+        places = measures.along(each, truth)
+        found["methods"][name] |= {"share": measures.share(places), "valley": measures.valley(places)}
+    found["published"] = {
+        "kl": divergences(problem, published, _TRUTH),
+        "share": measures.share(measures.along(published, truth)),
+    }
+    x, start = mixture_rows(seed, SEPARATED)
+    apart = dataclasses.replace(problem, x=x, start=start)
+    for name in SAMPLED:
+        facts = found["methods"][name]
+        far = chains(problem, name, facts["setting"], plan, plan.num_runs, seed + 900, problem.far).draws
+        facts["far"] = {
+            "kl": divergences(problem, far, _TRUTH),
+            "share": measures.share(measures.along(far, truth)),
+        }
+        there = chains(apart, name, facts["setting"], plan, plan.num_runs, seed + 950).draws
+        centres = np.stack([start, np.roll(start, 2)])
+        facts["apart"] = {"share": measures.share(measures.along(there, centres))}
+
+
+def _of_warped(problem: Problem, found: Found, draws: dict[str, Draws], plan: Plan, seed: int) -> None:
+    """Tails, and a starting point far away."""
+    truth = problem.exact(50_000, _TRUTH)
+    for name, each in draws.items():
+        found["methods"][name] |= {"reach": measures.reach(each, truth), "tail": measures.tail(each, truth)}
+    for name in SAMPLED:
+        facts = found["methods"][name]
+        far = chains(problem, name, facts["setting"], plan, plan.num_runs, seed + 900, problem.far).draws
+        facts["far"] = {"kl": divergences(problem, far, _TRUTH)}
+
+
+def in_plane(problem: Problem, plan: Plan, seed: int, names: Sequence[str]) -> tuple[Found, dict[str, Draws]]:
+    """Numbers for one of the first three posteriors, and what is drawn of it."""
+    found, draws = study(problem, plan, seed, names)
+    if problem.name == "mixture":
+        _of_mixture(problem, found, draws, plan, seed)
+    if problem.name == "warped":
+        _of_warped(problem, found, draws, plan, seed)
+    truth = problem.exact(10_000, _TRUTH)[:, :2]
+    return found, {"truth": truth} | {name: each[0][:, :2] for name, each in draws.items()}
+
+
+def run(settings: Settings) -> Outcome:
+    """A quick run has three runs, fewer iterations and settings, d up to 50, and no SGLD-CV."""
+    seed, quick = settings.seed or 0, settings.quick
+    plane, space = (QUICK_PLANE, QUICK_SPACE) if quick else (PLANE, SPACE)
+    names = JUDGED if quick else (*JUDGED, TODAY)
+    sizes = sorted(QUICK_DIMENSIONS if quick else DIMENSIONS, reverse=True)
+
+    def plane_of(make: Callable[[], Problem]) -> tuple[Found, dict[str, Draws]]:
+        return in_plane(make(), plane, seed, names)
+
+    def space_of(dimension: int) -> Found:
+        return study(gaussian(seed, dimension), space, seed, names)[0]
+
+    makers = (
+        partial(mixture, seed, QUICK_REFERENCE if quick else REFERENCE),
+        partial(heavy_tailed, seed),
+        partial(warped, seed),
+    )
+    # two at a time: each waits for the compiler half of its time, which uses one core
+    with warnings.catch_warnings(action="ignore", category=SciroccoWarning), ThreadPoolExecutor(2) as pool:
+        planes = [pool.submit(plane_of, make) for make in makers]
+        spaces = [pool.submit(space_of, dimension) for dimension in sizes]
+        mixed, heavy, bent = (future.result() for future in planes)
+        by_dimension = dict(zip(sizes, (future.result() for future in spaces), strict=True))
+    three = {"t": heavy, "mixture": mixed, "warped": bent}
+    numbers: Found = {
+        "num_runs": plane.num_runs,
+        "num_draws": plane.num_draws,
+        "problems": {name: found for name, (found, _) in three.items()},
+        "gaussian": {d: by_dimension[d] for d in sorted(by_dimension)},
+    }
+    pictures = {name: shown for name, (_, shown) in three.items()}
+    return Outcome(
+        judge(numbers, quick), numbers, lambda figure: draw(figure, pictures, numbers), notes(numbers)
+    )

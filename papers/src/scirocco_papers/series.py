@@ -1,0 +1,175 @@
+"""Experiments in a row: what is left out and why, one table at the end, and a file with it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scirocco._console import print_table, print_wrapped, to_json
+from scirocco._version import versions
+from scirocco.errors import MissingDataError, MissingExtraError
+from scirocco_papers.base import Experiment, Reproduction, Settings, machine, reproduce
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An experiment that could not be made for want of data or of a package."""
+
+    experiment: Experiment
+    why: str
+    """One sentence."""
+
+
+class Series:
+    """Experiments that `scirocco reproduce` makes one after the other.
+
+    Parameters
+    ----------
+    settings
+        For each of them.
+    all_of_them
+        Whether they were asked for as `all`: then one whose data or packages are not on this machine is left out, and
+        a summary is printed and written at the end. Asked for by its name, it is an error.
+    """
+
+    def __init__(self, settings: Settings, all_of_them: bool):
+        from scirocco.run.progress import Clock
+
+        self.settings = settings
+        self.all_of_them = all_of_them
+        self.done: list[Reproduction] = []
+        self.skipped: list[Skipped] = []
+        self._clock = Clock()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every claim that is expected to hold does, in all that were made."""
+        return all(one.ok for one in self.done)
+
+    def add(self, experiment: Experiment) -> Reproduction | Skipped:
+        """Make one, or leave it out."""
+        try:
+            found = reproduce(experiment, self.settings)
+        except (MissingDataError, MissingExtraError) as missing:
+            if not self.all_of_them:
+                raise
+            self.skipped.append(Skipped(experiment, _first_sentence(str(missing))))
+            return self.skipped[-1]
+        self.done.append(found)
+        return found
+
+    def finish(self) -> None:
+        """Print and write the summary."""
+        if not self.all_of_them:
+            return
+        if not self.done:
+            raise MissingDataError(f"none of the experiments can be made here. {self.skipped[0].why}")
+        record = self.record()
+        print_series(self.done, self.skipped, record["seconds"]["wall"])
+        print(f"\n  {self._write(record)}", flush=True)
+
+    def record(self) -> dict[str, Any]:
+        """The summary for a file: claims, seconds, versions, machine."""
+        chosen = " --quick" * self.settings.quick
+        if self.settings.seed is not None:
+            chosen += f" --seed {self.settings.seed}"
+        return {
+            "command": f"scirocco reproduce all{chosen}",
+            "quick": self.settings.quick,
+            "seconds": self._clock.read(),
+            "experiments": {done.experiment.name: counts(done) for done in self.done},
+            "skipped": {skipped.experiment.name: skipped.why for skipped in self.skipped},
+            "versions": versions(),
+            "machine": machine(),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """What the files hold, and where they are."""
+        made = {
+            one.experiment.name: json.loads(one.record.read_text("utf-8"))
+            | {"ok": one.ok, "files": [str(one.record), str(one.picture)]}
+            for one in self.done
+        }
+        return {
+            "ok": self.ok,
+            "experiments": made,
+            "skipped": {one.experiment.name: one.why for one in self.skipped},
+        }
+
+    def _write(self, record: dict[str, Any]) -> Path:
+        path = self.settings.out_dir / ("all-quick.json" if self.settings.quick else "all.json")
+        text = json.dumps(to_json(record), indent=1, ensure_ascii=False, allow_nan=False)
+        path.write_text(text + "\n", "utf-8")
+        return path
+
+
+def counts(done: Reproduction) -> dict[str, float]:
+    """Claims that count, those of them that hold, those that do not count; and the seconds."""
+    claims = done.outcome.claims
+    counted = [claim for claim in claims if not claim.because]
+    return {
+        "hold": sum(claim.holds for claim in counted),
+        "counted": len(counted),
+        "not_counted": len(claims) - len(counted),
+        "seconds": done.seconds,
+    }
+
+
+def print_reproduction(done: Reproduction) -> None:
+    """The verdicts, the findings and where the files are."""
+    rows = []
+    for claim in done.outcome.claims:
+        why = f"\nnot counted: {claim.because}" if claim.because else ""
+        rows.append([f"«{claim.paper}»", f"{claim.here}\n(rule: {claim.rule}){why}", claim.verdict])
+    title = f"{done.experiment.title} ({done.experiment.figure})"
+    print_table(title, ["the paper's claim", "here", "holds"], rows, lines=True)
+    for note in done.outcome.notes:
+        print_wrapped(f"  note: {note}")
+    print(f"\n  {done.record}\n  {done.picture}\n  {done.seconds:.0f} s")
+    sys.stdout.flush()
+
+
+def print_one(one: Reproduction | Skipped) -> None:
+    """The verdicts; or one line that says why there are none."""
+    if isinstance(one, Reproduction):
+        print_reproduction(one)
+    else:
+        print(f"{one.experiment.name}: skipped. {one.why}", flush=True)
+
+
+def print_series(done: Sequence[Reproduction], skipped: Sequence[Skipped], seconds: float) -> None:
+    """One line an experiment, and the total."""
+    rows = []
+    for one in done:
+        n = counts(one)
+        rows.append(
+            [
+                f"{one.experiment.name}  ",
+                "yes" if one.ok else "NO",
+                f"{n['hold']} of {n['counted']}",
+                str(n["not_counted"]),
+                f"{one.seconds:.0f}",
+            ]
+        )
+    rows += [[one.experiment.name, "skipped", "", "", ""] for one in skipped]
+    rows.append(["total", "", "", "", f"{seconds:.0f}"])
+    # narrow columns stand close together: spaces keep them apart
+    columns = ["experiment", "as claimed", "  claims that hold", "  not counted", "  seconds"]
+    print_table("All experiments", columns, rows, right=(2, 3, 4))
+
+
+def _first_sentence(text: str) -> str:
+    """Messages about data list files and licences; a line in a log wants the gist."""
+    flat = " ".join(text.split())
+    end = flat.find(". ")
+    return flat if end < 0 else flat[: end + 1]
+
+
+def print_experiments(experiments: Sequence[Experiment]) -> None:
+    """What can be reproduced."""
+    rows = [[e.name, e.title, e.figure, e.duration] for e in experiments]
+    print_table("scirocco reproduce NAME", ["name", "what", "where", "takes"], rows)

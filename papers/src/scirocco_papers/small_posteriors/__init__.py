@@ -1,0 +1,1 @@
+"""Ten small posteriors whose moments are known, to tune and to choose on."""

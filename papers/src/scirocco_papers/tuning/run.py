@@ -1,0 +1,136 @@
+"""`step_size="auto"` against grid search, on ten posteriors of very different scale, dimension and correlation.
+
+For each of `small_posteriors`, SGLD with control variates, four chains of 10,000 draws from the mode:
+
+auto
+    `sc.SGLD(step_size="auto")`: 32 step sizes tried side by side, in coordinates in which the posterior is round.
+grid
+    The same sampler in the same coordinates, with each of twelve step sizes in turn.
+plain
+    SGLD in the user's own units, with each of twelve step sizes: a grid search as it is usually made.
+guess
+    `sc.SGLD()`: the step size of the largest curvature, in the user's units.
+
+Step sizes of a grid go from 1/25 to 12 times the first guess, as those that `auto` tries; the best by the kernel Stein
+discrepancy of its run counts. Everything is measured against NUTS (`measures`). Times are CPU seconds of the
+twelve runs and their discrepancies, and of `sc.analysis.tune`, all compiled before. The sentences are the library's own
+promises.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _tree
+from scirocco.analysis.tuning import tune
+from scirocco.run.progress import Clock
+from scirocco.run.tuning import Tuning
+from scirocco.samplers import SGLD, Preconditioned, Sampler
+from scirocco_papers.base import Outcome, Settings
+from scirocco_papers.small_posteriors.problems import NAMES, SmallPosterior, small_posterior
+from scirocco_papers.small_posteriors.truth import truth
+from scirocco_papers.tuning.claims import judge, notes
+from scirocco_papers.tuning.figure import draw
+from scirocco_papers.tuning.measures import Measured, Yardstick, estimator, quiet
+
+QUICK_NAMES = ("linear", "hierarchical", "tiny")
+NUM_SAMPLES = 10_000
+NUM_POINTS, QUICK_POINTS = 12, 5
+LOWEST, HIGHEST = 1 / 25, 12.0
+"""Ends of a grid, in units of the first guess."""
+
+
+def run(settings: Settings) -> Outcome:
+    """Every posterior in turn."""
+    names, points = (QUICK_NAMES, QUICK_POINTS) if settings.quick else (NAMES, NUM_POINTS)
+    rows = [one_posterior(small_posterior(name), points, settings.seed or 0) for name in names]
+    numbers = {"num_samples": NUM_SAMPLES, "posteriors": rows}
+    return Outcome(judge(rows), numbers, lambda figure: draw(figure, rows), notes(rows))
+
+
+def one_posterior(
+    posterior: SmallPosterior, num_points: int, seed: int, num_samples: int = NUM_SAMPLES
+) -> dict[str, Any]:
+    """All methods on one posterior, as plain numbers."""
+    known = truth(posterior)
+    yardstick = Yardstick(posterior, known)
+    nuts = yardstick.nuts()
+    clock = Clock()
+    auto, report = yardstick.measure(SGLD(step_size="auto"), num_samples, seed)
+    seconds = clock.read()
+    clock = Clock()
+    tuning = _tune(posterior, "halving", "auto", seed)
+    search = clock.read()
+    plain = _tune(posterior, "curvature", None, seed)
+    guess = first_guess(plain)
+    return {
+        "name": posterior.name,
+        "num_params": _tree.size(posterior.start),
+        "num_rows": len(jax.tree.leaves(posterior.data)[0]),
+        "condition": known.condition,
+        "nuts_ksd": nuts,
+        "auto": _described(auto, seconds),
+        "search": {
+            "seconds": search,
+            "num_settings": len(tuning.trials),
+            "preconditioned": isinstance(tuning.sampler, Preconditioned),
+            "same_choice": bool(report) and tuning.best.settings == report["tuning"]["chosen"],
+        },
+        "grid": _grid(yardstick, tuning.sampler, first_guess(tuning), num_points, num_samples, seed),
+        "plain": _grid(yardstick, plain.sampler, guess, num_points, num_samples, seed),
+        "guess": _described(yardstick.measure(SGLD(guess), num_samples, seed)[0]),
+    }
+
+
+def _tune(posterior: SmallPosterior, method: str, preconditioner: str | None, seed: int) -> Tuning:
+    with quiet():
+        return tune(
+            posterior.model,
+            posterior.data,
+            posterior.start,
+            estimator=estimator(posterior),
+            method=method,
+            preconditioner=preconditioner,
+            seed=seed,
+        )
+
+
+def first_guess(tuning: Tuning) -> float:
+    """The step size that the curvature alone suggests."""
+    return float(next(trial.settings["step_size"] for trial in tuning.trials if trial.first_guess))
+
+
+def with_step(sampler: Sampler, step_size: float) -> Sampler:
+    """Another step size, in the same coordinates."""
+    if isinstance(sampler, Preconditioned):
+        return _tree.rebuilt(sampler, inner=SGLD(step_size))
+    return SGLD(step_size)
+
+
+def _grid(
+    yardstick: Yardstick, sampler: Sampler, guess: float, num_points: int, num_samples: int, seed: int
+) -> dict[str, Any]:
+    """A run for each step size, one after the other."""
+    clock = Clock()
+    sizes = guess * np.geomspace(LOWEST, HIGHEST, num_points)
+    found = [yardstick.measure(with_step(sampler, float(size)), num_samples, seed)[0] for size in sizes]
+    return _described(best(found), clock.read()) | {
+        "num_settings": num_points,
+        "step_sizes": sizes,
+        "ksds": [point.ksd for point in found],
+        "num_diverged": sum(point.diverged for point in found),
+    }
+
+
+def best(found: list[Measured]) -> Measured:
+    """The smallest discrepancy; runs that diverged come last."""
+    return min(found, key=lambda point: math.inf if point.diverged else point.ksd)
+
+
+def _described(point: Measured, seconds: dict[str, float] | None = None) -> dict[str, Any]:
+    out = point._asdict() | {"diverged": point.diverged}
+    return out if seconds is None else out | {"seconds": seconds}

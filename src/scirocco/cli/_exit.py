@@ -1,0 +1,208 @@
+"""How a command ends: one line and an exit status for a mistake and for Ctrl-C, never a stack trace."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from scirocco._interrupt import STATUS as INTERRUPTED
+from scirocco.cli._common import typer
+
+WRONG = 2
+STATUSES = (
+    "Exit status: 0 all is well; 1 a claim or a check does not hold (`reproduce`, `diagnose`), or a run that was "
+    "watched ended badly; 2 the command cannot be carried out (wrong usage, a missing or damaged file, a chain that "
+    "left the finite numbers); 130 Ctrl-C, after which every committed draw is still there; 141 whoever read the "
+    "output has gone."
+)
+
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's own, wherever this typer has it from
+Abort: type[BaseException] = typer.Abort
+_NO_SUCH = re.compile(r"No such (option|command):? ['\"]?([^'\"\s]+?)['\"]?(\.|\s|$)")
+_AGAIN_SECONDS, _SOON = 2.0, 0.1
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, with what the user should know; not a KeyboardInterrupt, which a run takes as the wish to end early."""
+
+
+class Group(typer.core.TyperGroup):
+    """Commands that Ctrl-C ends with one line; Typer would make it an exit without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            with ending_at_once("interrupted."):
+                done = super().invoke(ctx)
+                sys.stdout.flush()
+                return done
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted.") from None
+        except BrokenPipeError:
+            return leave_unheard()
+
+
+class _Pressed:
+    """Ctrl-C while a command is at work.
+
+    An exception alone would get lost when the signal comes during a garbage collection: JAX is told of each, and what
+    is raised in its callback is dropped. An import may make an ImportError of it. So it is remembered, and raised
+    again until the command has ended.
+    """
+
+    def __init__(self, words: str):
+        self.words = words
+        self.yes = False
+        self._again: threading.Timer | None = None
+        self._usual = sys.unraisablehook
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.yes = True
+        self._remind(_AGAIN_SECONDS)
+        raise Interrupted(self.words)
+
+    def dropped(self, what: sys.UnraisableHookArgs) -> None:
+        """Instead of the stack trace that Python prints of an exception that it drops: soon again."""
+        if isinstance(what.exc_value, Interrupted):
+            self._remind(_SOON)
+        else:
+            self._usual(what)
+
+    def _remind(self, seconds: float) -> None:
+        self.heard()
+        self._again = threading.Timer(seconds, _press)
+        self._again.daemon = True
+        self._again.start()
+
+    def heard(self) -> None:
+        """No more reminders."""
+        if self._again is not None:
+            self._again.cancel()
+
+
+def _press() -> None:
+    """Ctrl-C from another thread; where that exists in a way that also ends a sleep."""
+    if os.name == "posix":
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def ending_at_once(words: str) -> Iterator[None]:
+    """Ctrl-C ends everything, also where it would only end the first of several runs and let the rest go on.
+
+    Where it is ignored (a command that a script has put into the background), it stays so.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+        yield
+        return
+    pressed, hook = _Pressed(words), sys.unraisablehook
+    signal.signal(signal.SIGINT, pressed)
+    sys.unraisablehook = pressed.dropped
+    try:
+        yield
+    except Exception as error:
+        if pressed.yes:
+            raise Interrupted(words) from error
+        raise
+    finally:
+        pressed.heard()
+        sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, before)
+    if pressed.yes:
+        raise Interrupted(words)
+
+
+@contextlib.contextmanager
+def ending_with_its_draws() -> Iterator[None]:
+    """Ctrl-C is left to the run, which keeps its draws and ends."""
+    before = signal.getsignal(signal.SIGINT)
+    if not isinstance(before, _Pressed):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def fail(message: str, status: int = WRONG) -> None:
+    """One line on stderr, and the exit."""
+    print(f"scirocco: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(status)
+
+
+def leave(message: str, own_process: bool) -> None:
+    """The same for Ctrl-C; everything that was committed is on the disk.
+
+    A computation may still run in a thread of XLA, and would crash the interpreter as it is taken down: where the
+    process is ours, it ends without that.
+    """
+    try:
+        fail(message, INTERRUPTED)
+    finally:
+        if own_process:
+            with contextlib.suppress(OSError):  # whoever read it is gone
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(INTERRUPTED)
+
+
+def let_broken_pipes_be_known() -> None:
+    """Of a pipe whose reader has gone, rich makes exit status 1, which here means something else."""
+    from rich.console import Console
+
+    def on_broken_pipe(self: Console) -> None:
+        raise BrokenPipeError
+
+    Console.on_broken_pipe = on_broken_pipe  # type: ignore[method-assign]
+
+
+def leave_unheard() -> None:
+    """Whoever read the output has gone (`scirocco runs | head -1`): as other programs do, without a word."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(128 + 13)
+
+
+def mistake(error: Any) -> str:
+    """A usage error in words: what is wrong, what was probably meant, where the help is."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "scirocco"
+    message = _suggesting(error, context) or error.format_message().rstrip(".") + "."
+    return f"{message} See `{path} --help`."
+
+
+def _suggesting(error: Any, context: Any) -> str | None:
+    found = _NO_SUCH.match(error.format_message())
+    if found is None or context is None:
+        return None
+    kind, word = found[1], found[2]
+    if kind == "command":
+        known = list(getattr(context.command, "commands", {}))
+        return f"No such command '{word}'.{suggestion(word, known)}"
+    known = [name for p in context.command.params for name in (*p.opts, *p.secondary_opts) if name[:1] == "-"]
+    return f"No such option: {word}.{suggestion(word, known)}"
+
+
+def suggestion(word: str, known: list[str]) -> str:
+    """` Did you mean ...?`, or nothing."""
+    lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), lower, 1, cutoff=0.5)
+    return f" Did you mean `{lower[close[0]]}`?" if close else ""
+
+
+def of_file(error: OSError) -> str:
+    """An operating system's complaint: the file, and what is the matter with it."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}."

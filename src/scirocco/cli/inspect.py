@@ -1,0 +1,225 @@
+"""Commands that inspect stored runs: list, watch, diagnose, report."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, typer
+from scirocco.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from scirocco.analysis.diagnosis import Diagnosis
+    from scirocco.models.lda.corpus import Corpus
+    from scirocco.run import Run
+
+_CONFIG = typer.Option(
+    "--config", metavar="CONFIG.toml", help="The file it was started from: the full diagnosis."
+)
+
+
+def runs(
+    path: Annotated[Path, typer.Argument(help="A folder with stored runs.", metavar="PATH")] = Path("."),
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """List stored runs: how far they are, at what step size, and the effective sample size so far.
+
+    Example: scirocco runs results
+    """
+    from scirocco._console import print_table
+    from scirocco.run import list_runs
+
+    found = list_runs(path)
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        print(f"no stored run in {path}")
+        return
+    columns = ["run", "method", "chains", "draws", "done", "step size", "ESS", "status"]
+    print_table("Stored runs", columns, [_run_row(run) for run in found], right=(2, 3, 4, 5, 6))
+
+
+def _run_row(run: dict[str, Any]) -> list[str]:
+    if "error" in run:
+        return [run["path"], "", "", "", "", "", "", f"damaged: {run['error']}"]
+    size, ess = run.get("step_size", ""), run["smallest_ess"]
+    shards = f" in {run['members']} shards" if run["kind"] == "subposteriors" else ""
+    return [
+        run["path"],
+        f"{run['sampler']}, {run['estimator']}" if "sampler" in run else "",
+        f"{run['num_chains']}{shards}",
+        f"{run['draws']:,} of {run['num_samples']:,}",
+        f"{run['percent']:.0f} %",
+        f"{size:.3g}" if isinstance(size, float) else "" if isinstance(size, str) else "see report",
+        "" if ess is None else f"{ess:,.0f}",
+        run["status"],
+    ]
+
+
+def watch(
+    path: Annotated[Path, RUN],
+    once: Annotated[bool, typer.Option("--once", help="Print where it stands, and stop.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs; with --once.")] = False,
+) -> None:
+    """Watch a run from its folder alone, from another shell or another machine: progress, scores, ESS, chains.
+
+    Ends when the run ends: exit status 0 if it is complete or was stopped by a callback, 1 if it diverged, was
+    interrupted or killed. Without a terminal it prints a line whenever there is something new. Ctrl-C leaves the run
+    alone.
+
+    Example: scirocco watch run
+    """
+    from scirocco.cli.watching import ENDED_WELL, as_plain, follow, read_state
+
+    if as_json:
+        if not once:
+            raise InvalidValueError("--json says where a run stands now: add --once.")
+        print_json(as_plain(read_state(path)))
+        return
+    status = follow(path, once=once, every=every)
+    if not once and status not in ENDED_WELL:
+        raise typer.Exit(1)
+
+
+def diagnose(
+    path: Annotated[Path, RUN],
+    config: Annotated[Path | None, _CONFIG] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="MODULE:OBJECT", help="Or its model, beside --data: the full diagnosis."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="PATH", help="The rows, beside --model.")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Say in words whether a run can be trusted, and what to change to what value if not.
+
+    From the draws alone, or with model and data also from curvature, gradient noise and Stein's identity. Exit status 1
+    when something is wrong.
+
+    Example: scirocco diagnose run --config regression.toml
+    """
+    from scirocco import jobs
+    from scirocco.run import load
+
+    run = _judged(load(path))
+    found = _diagnosis(run, config, model, data)
+    if as_json:
+        print_json(_diagnosis_as_json(found, path))
+    else:
+        print_wrapped(str(found))
+        if config is None and model is None and not isinstance(run.configuration["sampler"], str):
+            written = None if _of_chains(path) else jobs.origin(path)
+            how = (
+                f"--config {shlex.quote(str(written))}"
+                if written is not None
+                else "--model MODULE:OBJECT --data PATH"
+            )
+            again = f"scirocco diagnose {shlex.quote(str(path))} {how}"
+            print(f"\nMore, with model and data: {again}")
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _diagnosis(run: Run, config: Path | None, model: str | None, data: Path | None) -> Diagnosis:
+    """From the draws alone, or with the model and the rows that a file or the user names."""
+    from scirocco import jobs
+    from scirocco.analysis import diagnose as diagnosis_of
+
+    if config is not None and (model is not None or data is not None):
+        raise InvalidValueError("give --config, or --model and --data, not both.")
+    if (model is None) != (data is None):
+        raise InvalidValueError("--model and --data go together: the full diagnosis needs both.")
+    if config is not None:
+        job: Any = jobs.read_job(config)
+        return diagnosis_of(run, job.model, job.data)
+    if model is not None and data is not None:
+        return diagnosis_of(run, jobs.find(model, Path.cwd()), jobs.read_data(data))
+    return diagnosis_of(run)
+
+
+def _of_chains(path: Path) -> bool:
+    return not (path / "scirocco").is_dir()
+
+
+def _judged(run: Run) -> Run:
+    """A model with a loop of its own is judged by numbers that keep their meaning when its parts change places."""
+    if not isinstance(run.configuration["sampler"], str):
+        return run
+    from scirocco.report.subjects import view_of
+
+    return view_of(run).to_judge
+
+
+def _diagnosis_as_json(found: Diagnosis, path: Path) -> dict[str, Any]:
+    return {
+        "run": str(path),
+        "ok": found.ok,
+        "verdict": found.verdict,
+        "findings": [
+            {"name": f.name, "words": f.words, "evidence": f.evidence, "advice": f.advice}
+            for f in found.findings
+        ],
+        "measures": found.measures,
+        "not_measured": found.missing,
+    }
+
+
+def report(
+    path: Annotated[Path, RUN],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.html", help="By default RUN.html beside the run.")
+    ] = None,
+    config: Annotated[Path | None, _CONFIG] = None,
+    documents: Annotated[
+        Path | None,
+        typer.Option("--documents", metavar="CORPUS", help="For topics: how prevalent they are in these."),
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Write one HTML file about a run that needs no network: what was run, diagnosis, plots, topics or clusters.
+
+    Example: scirocco report run --out run.html
+    """
+    import webbrowser
+
+    from scirocco.cli.clusters_tables import kept_names
+    from scirocco.report import write
+    from scirocco.run import load
+    from scirocco.store import open_stored
+
+    where = out if out is not None else path.resolve().with_name(f"{path.resolve().name}.html")
+    if where.suffix not in (".html", ".htm"):
+        raise InvalidValueError(f"--out {where} must end in .html.")
+    if not path.exists():
+        raise InvalidValueError(f"{path} does not exist.")
+    if not _of_chains(path):
+        open_stored(path)  # a damaged one is told of before any work is done
+    full = None if config is None else _diagnosis(load(path), config, None, None)
+    names = None if _of_chains(path) else kept_names(path)
+    corpus = None if documents is None else _corpus(path, documents)
+    written = Path(write(path, where, documents=corpus, names=names, diagnosis=full)).resolve()
+    if as_json:
+        print_json({"run": str(path), "path": str(written), "uri": written.as_uri()})
+    else:
+        print(f"the report is in {written}")
+    if open_it:
+        webbrowser.open(written.as_uri())
+    elif not as_json:
+        print(f"open it with: python -m webbrowser -t {written.as_uri()}")
+
+
+def _corpus(path: Path, documents: Path) -> Corpus:
+    """Documents in the words of a topic model's run."""
+    from scirocco.models.lda.summary import open_run
+    from scirocco.models.lda.texts import open_corpus
+
+    model = open_run(path).model
+    return open_corpus(documents, model.vocabulary_ or model.n_features_in_).corpus
