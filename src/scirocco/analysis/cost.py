@@ -64,7 +64,7 @@ def sgld_cv_bound(
 
     Examples
     --------
-    >>> from scirocco.analysis.bounds import sgld_cv_bound
+    >>> from scirocco.analysis.cost import sgld_cv_bound
     >>> sgld_cv_bound(1e-5, 10_000, 10, strong_concavity=1e3, smoothness=2e3, dimension=2) * 1e3**0.5
     0.49...
     """
