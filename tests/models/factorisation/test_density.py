@@ -99,7 +99,7 @@ def test_compact_saga_is_saga(seed):
     start = position_of(law, seed)
     for name, estimator in estimators.items():
         memories[name] = estimator.prepare(model, table, start, key).memory
-        shapes = jax.tree.map(jnp.shape, estimator.blank_memory(start, NUM_ROWS))
+        shapes = jax.tree.map(jnp.shape, estimator.blank_memory(start, start, NUM_ROWS))
         assert jax.tree.map(jnp.shape, memories[name]) == shapes
     rng = np.random.default_rng(seed)
     for number in range(3):
