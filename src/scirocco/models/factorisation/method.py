@@ -76,6 +76,8 @@ class WithPrecisions(Sampler):
         if (
             self.inner.noise_kind != "none"
             or self.inner.needs_curvature
+            or self.inner.needs_value
+            or self.inner.proposes
             or self.inner.driven_by != "gradient"
         ):
             raise InvalidTypeError(
@@ -92,6 +94,11 @@ class WithPrecisions(Sampler):
     def temperature(self) -> Any:
         """The inner sampler's."""
         return getattr(self.inner, "temperature", 1.0)
+
+    @property
+    def step_order(self) -> int:  # type: ignore[override]
+        """The inner sampler's."""
+        return self.inner.step_order
 
     def resolve(self, scales: Scales, params: Params) -> WithPrecisions:
         """With the inner sampler's open numbers filled in."""
