@@ -148,11 +148,14 @@ def journeys() -> dict[str, Any]:
     def lda(folder: str) -> None:
         counts = rng.poisson(0.3, (60, 40))
         counts[:, 0] += 1
-        sc.models.LDA(3, seed=0, batch_size=10, progress=False).fit(counts, num_epochs=2)
+        sc.models.LDA(3, seed=0, batch_size=10).fit(counts, num_epochs=2, progress=False)
 
     def regression(folder: str) -> None:
-        sc.models.LogisticRegression(progress=False).fit(x, y)
+        sc.models.LogisticRegression().fit(x, y)
 
+    assert (
+        sc.sample and sc.models.LDA
+    )  # imported now: the way through the package is followed, not its imports
     return {"sample": sample, "lda": lda, "regression": regression}
 
 

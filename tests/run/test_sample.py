@@ -15,7 +15,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoWarning
-from scirocco.run import chains, composed, loop, session
+from scirocco.run import chains, keeping, loop, session
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
@@ -164,7 +164,7 @@ def _busy(thread):
 def test_runs_longer_than_the_buffers(method, monkeypatch):
     """Draws are brought to the host whenever the buffer on the device is full."""
     whole = helpers.draw(num_samples=40, num_chains=2, chain_method=method, keep_gradients=True)
-    monkeypatch.setattr(composed, "_MAX_CAPACITY", 16)
+    monkeypatch.setattr(keeping, "_MAX_CAPACITY", 16)
     pieces = helpers.draw(num_samples=40, num_chains=2, chain_method=method, keep_gradients=True)
     helpers.assert_close(pieces.draws, whole.draws, rtol=1e-5, atol=1e-6)
 

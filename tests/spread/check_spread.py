@@ -193,7 +193,7 @@ def check_defaults():
         reducers={"moments": sc.reducers.Moments()},
     )  # fmt: skip
     alone = sc.sample(MODEL, logistic(), PARAMS, num_samples=2_000, num_chains=2, seed=1, progress=False)
-    steps = [r.configuration["sampler"]["step_size"] for r in (run, alone)]
+    steps = [r.configuration["sampler"]["inner"]["step_size"] for r in (run, alone)]
     assert 0.5 < steps[0] / steps[1] < 2, steps
     mean = run.reduced["moments"].mean
     assert np.allclose(mean, run.draws.mean(axis=1), atol=1e-4)
@@ -250,8 +250,10 @@ def check_refusals():
         refused(
             lambda: draw(sc.Minibatch(48), CHAINS, num_chains=4, data=str(path)), "need the data in memory"
         )
-    few = sc.sample(MODEL, logistic(7), PARAMS, num_samples=5, progress=False, mesh=ROWS)
+    few = sc.sample(MODEL, logistic(7), PARAMS, sampler=sc.SGLD(), num_samples=5, progress=False, mesh=ROWS)
     assert few.configuration["estimator"]["batch_size"] == 4, "the default batch cannot be shared out"
+    few = sc.sample(MODEL, logistic(7), PARAMS, num_samples=5, progress=False, mesh=ROWS)
+    assert few.configuration["estimator"]["name"] == "Full", "all rows, where they are few"
 
 
 if __name__ == "__main__":

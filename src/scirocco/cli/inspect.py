@@ -114,7 +114,7 @@ def diagnose(
         print_json(_diagnosis_as_json(found, path))
     else:
         print_wrapped(str(found))
-        if config is None and model is None and not isinstance(run.configuration["sampler"], str):
+        if config is None and model is None and run.kind == "sampled":
             written = None if _of_chains(path) else jobs.origin(path)
             how = (
                 f"--config {shlex.quote(str(written))}"
@@ -150,7 +150,7 @@ def _of_chains(path: Path) -> bool:
 
 def _judged(run: Run) -> Run:
     """A model with a loop of its own is judged by numbers that keep their meaning when its parts change places."""
-    if not isinstance(run.configuration["sampler"], str):
+    if run.kind == "sampled":
         return run
     from scirocco.report.subjects import view_of
 

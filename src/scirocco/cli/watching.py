@@ -22,6 +22,7 @@ from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import load
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.listing import NOT_BEGUN, smallest_ess, worst
+from scirocco.run.records import OWN_LOOP, method_of
 from scirocco.store import holds_run, open_stored
 
 ENDED_WELL = ("complete", "stopped")
@@ -114,17 +115,10 @@ def _part(path: Path) -> Part:
         int(configuration["num_chains"]),
         float(progress["steps_per_second"]),
         step < burnin,
-        _method(configuration),
+        method_of(configuration),
         tuple((int(at), dict(values)) for at, values in progress["scores"]),
         path,
     )
-
-
-def _method(configuration: dict[str, Any]) -> str:
-    sampler = configuration["sampler"]
-    if isinstance(sampler, str):
-        return f"{configuration['model']} by {sampler}"
-    return f"{sampler['name']} with {configuration['estimator']['name']}"
 
 
 def curves(state: State) -> dict[str, list[float]]:
@@ -150,7 +144,7 @@ def effective(state: State) -> float | None:
             found = [load(state.path)]
         else:
             found = [load(part.path) for part in state.parts if part.path is not None]
-        if any(isinstance(run.configuration["sampler"], str) for run in found):
+        if any(run.kind == OWN_LOOP for run in found):
             return None  # parts of such models change places between draws
         sizes = [smallest_ess(run) for run in found]
     except SciroccoError:  # a chain that has not begun

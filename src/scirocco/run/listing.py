@@ -14,6 +14,7 @@ from scirocco.diagnostics.columns import Columns
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.run.family import CHAINS, SHARDS, Family, name_of
 from scirocco.run.loading import load
+from scirocco.run.records import OWN_LOOP, kind_of
 from scirocco.run.result import Run
 from scirocco.store import holds_run, open_stored
 
@@ -91,7 +92,6 @@ def _describe_run(path: Path) -> dict[str, Any]:
     stored = open_stored(path)
     run = load(path)
     progress, configuration = stored.progress, run.configuration
-    own_loop = isinstance(configuration["sampler"], str)
     steps = configuration["num_burnin"] + progress["num_samples"] * configuration["thin"]
     return {
         "path": str(path),
@@ -105,7 +105,7 @@ def _describe_run(path: Path) -> dict[str, Any]:
         "percent": 100.0 * max(progress["step"] / steps, progress["draws"] / max(progress["num_samples"], 1)),
         "steps_per_second": progress["steps_per_second"],
         # draws of models with a loop of their own may be huge, and their parts change places between chains
-        "smallest_ess": None if own_loop else smallest_ess(run),
+        "smallest_ess": None if run.kind == OWN_LOOP else smallest_ess(run),
         "updated": time.time() - os.path.getmtime(path / "scirocco" / "commit.json"),
     }
 
@@ -113,7 +113,7 @@ def _describe_run(path: Path) -> dict[str, Any]:
 def _method(configuration: dict[str, Any]) -> dict[str, Any]:
     """Sampler, estimator and step size; a model with a loop of its own has its name for the first."""
     sampler = configuration["sampler"]
-    if isinstance(sampler, str):
+    if kind_of(configuration) == OWN_LOOP:
         size = str(configuration.get("step_size", ""))
         return {"sampler": configuration["model"], "estimator": sampler, "step_size": size}
     return {

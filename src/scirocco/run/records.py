@@ -26,6 +26,24 @@ if TYPE_CHECKING:
 _MODEL_ROWS = 8
 
 
+SAMPLED, OWN_LOOP = "sampled", "own loop"
+"""Kinds of runs: made by `sc.sample`, or by a model in a loop of its own."""
+
+
+def kind_of(configuration: dict[str, Any]) -> str:
+    """Of a run; those stored by versions before 0.2 do not say it, but their own loops have a name for a sampler."""
+    older = OWN_LOOP if isinstance(configuration.get("sampler"), str) else SAMPLED
+    return str(configuration.get("kind", older))
+
+
+def method_of(configuration: dict[str, Any]) -> str:
+    """How the draws of a run were made, in a few words."""
+    sampler = configuration["sampler"]
+    if kind_of(configuration) == OWN_LOOP:
+        return f"{configuration['model']} by {sampler}"
+    return f"{sampler['name']} with {configuration['estimator']['name']}"
+
+
 def make(problem: Problem, ready: Ready, request: Request) -> dict[str, Any]:
     """What a store must hold besides the configuration; the request has sampler and estimator as the user gave them."""
     plan, estimator, position = request.plan, request.estimator, ready.start.position
@@ -67,6 +85,7 @@ def configuration(
     """Everything that defines a run, for readers."""
     return {
         **_places(plan, devices),
+        "kind": SAMPLED,
         "model": repr(problem.model),
         "transformed": getattr(problem.model, "transforms", None) is not None,
         "sampler": describe(ready.sampler),
@@ -86,6 +105,10 @@ def configuration(
         "backend": jax.default_backend(),
         "versions": {"scirocco": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
+
+
+PLACES = frozenset({"row_places", "first_chain"})
+"""Names of what `_places` tells."""
 
 
 def _places(plan: Plan, devices: Devices | None) -> dict[str, Any]:

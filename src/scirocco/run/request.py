@@ -89,8 +89,8 @@ def resume_here(
     params, sampler, estimator, reducers = method
     plan = matching.check(path, num_samples, method)
     given = {"sampler": sampler, "estimator": estimator}
-    stored = records.asked(sampler, estimator, plan, devices)
-    left_out = frozenset(name for name in stored if given.get(name) is None)
+    known = records.asked(sampler, estimator, plan, devices).keys() | records.PLACES
+    left_out = frozenset(name for name in known if given.get(name) is None)
     request = Request(
         *(model, source, params, cast(Sampler, sampler), cast(Estimator, estimator), plan, path, True),
         reducers=reducers,

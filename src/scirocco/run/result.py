@@ -17,7 +17,7 @@ from scirocco._version import __version__
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import summarise
 from scirocco.errors import InvalidValueError
-from scirocco.run.records import plain
+from scirocco.run.records import kind_of, method_of, plain
 from scirocco.types import Params, PyTree
 
 
@@ -93,14 +93,20 @@ class Run:
         leaves = jax.tree.leaves((self.draws, self.stats))
         return leaves[0].shape[0] if leaves else 0
 
+    @property
+    def kind(self) -> str:
+        """Either "sampled" (by `sc.sample`) or "own loop" (by a model that makes its draws in a loop of its own)."""
+        return kind_of(self.configuration)
+
+    @property
+    def method(self) -> str:
+        """How the draws were made, in a few words."""
+        return method_of(self.configuration)
+
     def __repr__(self) -> str:
-        sampler, size = self.configuration["sampler"], self.configuration["dimension"]
-        if isinstance(sampler, str):  # a model with a loop of its own
-            method = f"{self.configuration['model']} by {sampler}"
-        else:
-            method = f"{sampler['name']} with {self.configuration['estimator']['name']}"
+        size = self.configuration["dimension"]
         draws = f"{self.num_chains} chains × {self.num_draws} draws of {size} parameters"
-        return f"Run({method}: {draws}, {self.status})"
+        return f"Run({self.method}: {draws}, {self.status})"
 
     def named_draws(self) -> dict[str, np.ndarray]:
         """The draws as a flat dict from parameter names to arrays (chain, draw, ...)."""

@@ -24,7 +24,7 @@ from scirocco.run.progress import Callback
 from scirocco.run.request import Request, carry_out
 from scirocco.run.result import Run
 from scirocco.run.session import Plan
-from scirocco.samplers import BAOAB, Blocks, Preconditioned, Sampler
+from scirocco.samplers import BAOAB, Preconditioned, Sampler
 from scirocco.simplex import SCIR
 from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
@@ -264,11 +264,12 @@ def default_estimator(model: Any, source: Any, devices: Devices | None = None) -
     """What `sc.sample` uses when none is given."""
     places = 1 if devices is None else devices.num_row_places
     size = max(places, min(_DEFAULT_BATCH, source.num_rows) // places * places)
-    return Minibatch(size) if _drive(model) in ("counts", "blocks") else ControlVariates(size)
+    drawn = _drive(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
+    return Minibatch(size) if drawn else ControlVariates(size)
 
 
-def _check_keeping(model: Any, sampler: Any, keep_gradients: Any) -> None:
-    if keep_gradients and isinstance(sampler, Blocks):
+def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool) -> None:
+    if keep_gradients and sampler.driven_by == "blocks":
         raise InvalidValueError(
             "blocks are moved one after the other, so there is no one gradient to keep at a draw."
         )

@@ -18,6 +18,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.estimators import ControlVariates, Estimator
 from scirocco.model import Model
 from scirocco.run import Run, encoding, metric
+from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Origin
 from scirocco.samplers import Preconditioned, Sampler
 from scirocco.store import Stored
@@ -151,7 +152,7 @@ def _origin(
     """What the run was made from: its own memory of it, or what the caller and the store know."""
     known = run.origin
     if known is None and (model is None or data is None):
-        if isinstance(run.configuration["sampler"], str):
+        if run.kind == OWN_LOOP:
             missing.append("curvature and gradients: the model has a loop of its own")
         else:
             missing.append("curvature, gradient noise, Stein's identity, prior: pass model=... and data=...")
@@ -189,7 +190,7 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
         "num_steps": num_steps,
         "preconditioned": isinstance(sampler, Preconditioned),
         "tuned": "tuning" in run.preparation,
-        "own_loop": isinstance(run.configuration.get("sampler"), str),
+        "own_loop": run.kind == OWN_LOOP,
         "num_rows": run.configuration.get("num_rows", 0),
         "centred": isinstance(estimator, ControlVariates),
         "plain": estimator is not None and _remembers_nothing(estimator, run),

@@ -17,6 +17,7 @@ from scirocco.models.fits.saved import Kind, document
 from scirocco.run import records
 from scirocco.run.keeping import Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report
+from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, store_groups
@@ -103,6 +104,7 @@ class Fit:
     def record(self, plan: Plan, extra: dict[str, Any]) -> dict[str, Any]:
         """All that a store must hold; `extra` is what only the model needs."""
         configuration = {
+            "kind": OWN_LOOP,
             "model": self.kind.name,
             **self.configuration,
             "num_rows": int(self.num_rows),

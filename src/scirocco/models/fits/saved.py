@@ -12,6 +12,7 @@ import numpy as np
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.fits.chains import Spec
 from scirocco.run import encoding
+from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
 from scirocco.run.sinks import store_groups
 from scirocco.store import Store, Stored, StoredArray, open_stored
@@ -70,7 +71,9 @@ def save(
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
     size = {"dimension": spec.dimension, "num_rows": 1, "num_chains": num_chains}
     counts = {"num_samples": num_draws, "num_burnin": 0, "thin": 1, "seed": 0}
-    record = document(kind, spec.draws, {"model": kind.name, **configuration, **size, **counts}, extra)
+    record = document(
+        kind, spec.draws, {"kind": OWN_LOOP, "model": kind.name, **configuration, **size, **counts}, extra
+    )
     progress = {
         "step": num_draws,
         "draws": num_draws,
