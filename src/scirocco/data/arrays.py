@@ -34,6 +34,8 @@ class RowSource(abc.ABC):
     """Whether `take` and `read` have an argument `out`, arrays to fill instead of new ones."""
     scatters: bool = False
     """Whether there are `places` and `scatter`."""
+    wild_scales: str = ""
+    """What to tell the user of a sampler that has one scale for all parameters; empty where columns are alike."""
 
     @property
     @abc.abstractmethod
@@ -76,8 +78,8 @@ class ArraySource(RowSource):
     The protocol of a source: `num_rows`, `row_spec`, `take(indices)`, `read(start, stop)` and `fingerprint()`.
     """
 
-    def __init__(self, arrays: PyTree):
-        self.arrays = arrays
+    def __init__(self, arrays: PyTree, wild_scales: str = ""):
+        self.arrays, self.wild_scales = arrays, wild_scales
         self.num_rows: int = jax.tree.leaves(arrays)[0].shape[0]
 
     @property
@@ -115,8 +117,8 @@ def from_arrays(data: Data) -> ArraySource:
     names = _names(data, leaves)
     for array, name in zip(leaves, names, strict=True):
         check_finite(array, name)
-        _warn_wild_scale(array, name)
-    return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(leaves, names)))
+    wild = next(filter(None, map(_wild_scales, leaves, names)), "")
+    return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(leaves, names)), wild)
 
 
 def as_arrays(data: Data) -> PyTree:
@@ -217,18 +219,19 @@ def check_finite(array: np.ndarray, name: str, first_row: int = 0) -> None:
     )
 
 
-def _warn_wild_scale(array: np.ndarray, name: str) -> None:
+def _wild_scales(array: np.ndarray, name: str) -> str:
     if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] < 2:
-        return
+        return ""
     probe = array[:: max(1, len(array) // _SCALE_PROBE_ROWS)].astype(np.float64)
     spread = probe.std(axis=0)
     moving = spread[spread > 0]
-    if len(moving) > 1 and moving.max() / moving.min() > _WILD_SCALE:
-        _checks.warn(
-            f"the columns of {name} have very different scales (standard deviations from {moving.min():.3g} to "
-            f"{moving.max():.3g}). One step size cannot suit them all: use `sc.data.standardise`, a sampler with "
-            'step_size="auto", or `sc.Preconditioned`.'
-        )
+    if len(moving) < 2 or moving.max() / moving.min() <= _WILD_SCALE:
+        return ""
+    return (
+        f"the columns of {name} have very different scales (standard deviations from {moving.min():.3g} to "
+        f"{moving.max():.3g}). One step size cannot suit them all: use `sc.data.standardise`, a sampler with "
+        'step_size="auto", or `sc.Preconditioned`.'
+    )
 
 
 def _to_jax_precision(arrays: list[np.ndarray], names: list[str]) -> list[np.ndarray]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 
+from scirocco import _checks
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -69,6 +70,8 @@ def compose(
     model = scheme.adapt(model, sampler)
     _check_value(model, sampler)
     source, spread = as_source(data), devices is not None and bool(devices.row_axes)
+    if source.wild_scales and sampler.has_one_scale:
+        _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
     automatic = estimator.sampling == "auto"

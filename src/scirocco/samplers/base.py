@@ -157,6 +157,11 @@ class Sampler(abc.ABC):
         return False
 
     @property
+    def has_one_scale(self) -> bool:
+        """Whether one step size serves all parameters as they are: not in other coordinates, nor where it is tuned."""
+        return self.metric == "none" and not self.needs_tuning
+
+    @property
     def starts_at_mode(self) -> bool:
         """Whether chains begin at the posterior mode, which is searched for from the parameters that are given."""
         return False

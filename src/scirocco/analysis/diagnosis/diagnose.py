@@ -15,7 +15,7 @@ from scirocco.diagnostics import ess, rhat
 from scirocco.diagnostics.columns import Columns, label
 from scirocco.diagnostics.measures import Array
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
-from scirocco.estimators import ControlVariates, Estimator
+from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import Run, encoding, metric
 from scirocco.run.records import OWN_LOOP
@@ -183,16 +183,16 @@ def _part(record: dict[str, Any], given: Sampler | Estimator | None, name: str) 
 
 def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
     sampler = origin.sampler if origin is not None else None
-    estimator = getattr(origin.estimator, "inner", origin.estimator) if origin is not None else None
+    estimator = origin.estimator.core if origin is not None else None
     return {
         "diverged": run.status == "diverged",
         "num_draws": run.num_draws,
         "num_steps": num_steps,
-        "preconditioned": isinstance(sampler, Preconditioned),
+        "preconditioned": sampler is not None and sampler.metric != "none",
         "tuned": "tuning" in run.preparation,
         "own_loop": run.kind == OWN_LOOP,
         "num_rows": run.configuration.get("num_rows", 0),
-        "centred": isinstance(estimator, ControlVariates),
+        "centred": estimator is not None and estimator.keeps_one_sum,
         "plain": estimator is not None and _remembers_nothing(estimator, run),
         "batch_size": getattr(estimator, "batch_size", None),
     }
