@@ -246,15 +246,18 @@ def _in_words(
 ) -> str:
     """What was chosen for the user, and why; empty when nothing was."""
     said = []
-    if "sampler" in left_out and isinstance(sampler, Preconditioned):
-        shape = "curvature" if sampler.metric == "laplace" else "diagonal Fisher information"
-        said.append(f"BAOAB in coordinates scaled by the {shape} at the mode")
-    elif "sampler" in left_out:
-        said.append(type(sampler).__name__)
+    shapes = {"laplace": "curvature", "diagonal": "diagonal Fisher information"}
+    if "sampler" in left_out:
+        where = (
+            f" in coordinates scaled by the {shapes[sampler.metric]} at the mode"
+            if sampler.metric in shapes
+            else ""
+        )
+        said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
-        size = f" of {getattr(estimator, 'batch_size', 0)} rows" if not isinstance(estimator, Full) else ""
-        why = f" (all {source.num_rows} rows at every step)" if isinstance(estimator, Full) else ""
-        said.append(f"{type(estimator).__name__}{size}{why}")
+        size = estimator.batching(source.num_rows).size
+        which = f" (all {size} rows at every step)" if estimator.is_exact else f" of {size} rows"
+        said.append(f"{type(estimator).__name__}{which}")
     if said and "num_burnin" in left_out:
         said.append(f"{num_burnin} burn-in steps")
     return ", ".join(said)
