@@ -24,7 +24,7 @@ from scirocco.run.progress import Bar, Callback, Clock
 from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
-from scirocco.run.sinks import MemorySink, Sink, StoreSink, store_groups
+from scirocco.run.sinks import Kept, MemorySink, Sink, StoreSink, store_groups
 from scirocco.samplers import Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
@@ -128,14 +128,11 @@ def _start(request: Request) -> Run:
         chains = make_chains(problem, ready.start, plan, request.devices)
         probe.check_first(problem, request.params, chains.first_density, chains.first_gradient)
         record = {"configuration": records.configuration(problem, ready, plan, request.devices)}
-        if store is not None and request.writes:
+        if store is not None:  # all processes look at the first state, one of them writes
             spec = records.kept_spec(problem, chains.first_state, plan.keeping)
-            record |= records.make(problem, ready, request)
-            if request.overwrite:
-                family.clear_families(store)
-            groups = store_groups(spec)
-            made = Store.create(store, groups, plan.num_chains, record, overwrite=request.overwrite)
-            sink = StoreSink(made, spec)
+            if request.writes:
+                record |= records.make(problem, ready, request)
+                sink = StoreSink(_new_store(request, record, spec), spec)
         session = _session(request, chains, sink, bar, clock)
         if store is not None:
             session.commit()  # from here on the run can be resumed
@@ -167,6 +164,14 @@ def _resume(request: Request) -> Run:
             return run if request.writes else load(path)
         finally:
             bar.close()
+
+
+def _new_store(request: Request, record: dict[str, Any], spec: Kept) -> Store:
+    path = cast(str, request.store)
+    if request.overwrite:
+        family.clear_families(path)
+    groups = store_groups(spec)
+    return Store.create(path, groups, request.plan.num_chains, record, overwrite=request.overwrite)
 
 
 def _session(request: Request, chains: Chains, sink: Sink, bar: Bar, clock: Clock) -> Session:

@@ -246,13 +246,9 @@ def _in_words(
 ) -> str:
     """What was chosen for the user, and why; empty when nothing was."""
     said = []
-    shapes = {"laplace": "curvature", "diagonal": "diagonal Fisher information"}
+    shape = {"laplace": "curvature", "diagonal": "diagonal Fisher information"}.get(sampler.metric)
     if "sampler" in left_out:
-        where = (
-            f" in coordinates scaled by the {shapes[sampler.metric]} at the mode"
-            if sampler.metric in shapes
-            else ""
-        )
+        where = f" in coordinates scaled by the {shape} at the mode" if shape else ""
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(source.num_rows).size

@@ -20,7 +20,7 @@ from scirocco.model import Model
 from scirocco.run import Run, encoding, metric
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Origin
-from scirocco.samplers import Preconditioned, Sampler
+from scirocco.samplers import Sampler
 from scirocco.store import Stored
 from scirocco.types import Data, Params
 
@@ -111,9 +111,7 @@ def _look_closer(
             "step_inflation": found.step,
             "noise_ratio": found.noise_ratio,
             "noise_inflation": found.noise,
-            "noise_inflation_parameter": None
-            if isinstance(origin.sampler, Preconditioned)
-            else names[found.place],
+            "noise_inflation_parameter": None if origin.sampler.metric != "none" else names[found.place],
         }
     temperature = float(getattr(origin.sampler, "temperature", 1.0))
     kind = "laplace" if len(names) <= metric.DENSE_LIMIT else "diagonal"
