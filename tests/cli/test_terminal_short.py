@@ -142,7 +142,7 @@ def test_ctrl_c_while_jax_is_imported(command, tmp_path):
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     process = subprocess.Popen(
-        [sys.executable, "-c", hear, sys.executable, *start, "version"],
+        [sys.executable, "-c", hear, sys.executable, *start, "runs", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

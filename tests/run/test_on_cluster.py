@@ -100,7 +100,7 @@ def test_what_is_in_the_way_is_named_and_overwritten(client, tmp_path):
     assert not CHAINS.is_at(path)
     with pytest.raises(ValueError, match="holds a run and no chains"):
         sample(client=client, resume=True, **few)
-    with pytest.raises(ValueError, match="go on with it without `client`"):
+    with pytest.raises(ValueError, match="resume it without `client`"):
         sc.resume(path, sharding.SCALED, sharding.rows(200), client=client)
     (path / "mine").touch()
     with pytest.raises(ValueError, match="holds 'mine' beside a run, so nothing in it was touched"):
@@ -177,7 +177,7 @@ def test_what_cannot_be_done_on_workers_is_refused(client, tmp_path):
     with pytest.raises(TypeError, match=r"must be a distributed\.Client"):
         sample(client=4)
     with pytest.raises(sc.errors.StoreError, match="does not see"):
-        draw(Chain(None, 0, str(tmp_path / "chain-000")), print, shared=Shared(None, None, False))
+        draw(Chain(None, 0, str(tmp_path / "chain-000")), print, shared=Shared(None, False))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(ValueError, match="nothing in it was touched"):
