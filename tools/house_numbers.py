@@ -5,7 +5,7 @@
     python tools/house_numbers.py --list small    # the modules with one importer and under 120 lines
     python tools/house_numbers.py --trace sample  # files and frames of sc.sample(store=); also: lda, regression
 
-Nothing here judges; the targets are discussed in docs/ARCHITECTURE.md.
+Nothing here judges.
 """
 
 from __future__ import annotations

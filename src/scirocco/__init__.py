@@ -13,7 +13,26 @@ from scirocco import _interrupt  # noqa: F401  (before all else)
 from scirocco._version import __version__
 
 if TYPE_CHECKING:
+    from scirocco import (
+        analysis,
+        cluster,
+        combine,
+        data,
+        datasets,
+        diagnostics,
+        diffusions,
+        errors,
+        estimators,
+        models,
+        reducers,
+        report,
+        samplers,
+        sgmcmc,
+        simplex,
+        transforms,
+    )
     from scirocco._public import *
+    from scirocco.bridges import from_numpyro
 
 __all__ = [
     "BADODAB",

@@ -1,6 +1,5 @@
 """Classes and functions at the front door, `sc.NAME`; imported, with JAX, when the first of them is asked for."""
 
-# ruff: noqa: F401
 from scirocco.estimators import (
     SAGA,
     SVRG,
@@ -34,3 +33,44 @@ from scirocco.samplers import (
     verify_recipe,
 )
 from scirocco.simplex import SCIR, SCIRCV, SimplexSGRLD
+
+__all__ = [
+    "BADODAB",
+    "BAOAB",
+    "PSGLD",
+    "SAGA",
+    "SCIR",
+    "SCIRCV",
+    "SGFS",
+    "SGHMC",
+    "SGLD",
+    "SGNHT",
+    "SGRHMC",
+    "SGRLD",
+    "SVRG",
+    "BlockModel",
+    "Blocks",
+    "ControlVariates",
+    "CountModel",
+    "Full",
+    "Gibbs",
+    "HMCDynamics",
+    "Kernel",
+    "LeafScaledSGLD",
+    "LowRank",
+    "Minibatch",
+    "Model",
+    "Preconditioned",
+    "Recipe",
+    "Run",
+    "SimplexSGRLD",
+    "Statistics",
+    "Stratified",
+    "Weighted",
+    "empirical_fisher",
+    "load",
+    "resume",
+    "sample",
+    "schedules",
+    "verify_recipe",
+]

@@ -67,3 +67,17 @@ def test_location_and_scale_from_afar():
     # steps of finite length inflate what is not Gaussian, by less than two per cent here
     assert abs(draws.mean() - exact.mean()) < 0.1 * sd
     assert abs(draws.std() / sd - 1) < 0.1
+
+
+def test_a_likelihood_of_absolute_values():
+    """Its second derivatives are 0 wherever they are taken: scales follow from the gradients. Truth by quadrature."""
+    x = np.random.default_rng([SEED, 2]).normal(size=200).astype(np.float32)
+    model = sc.Model(lambda p, x: -jnp.abs(p - x), lambda p: -0.005 * p**2)
+    run = sc.sample(model, x, np.float32(3.0), num_samples=4_000, num_chains=4, seed=SEED, progress=False)
+    grid = np.linspace(-1.0, 1.0, 4_001)
+    log_density = -np.abs(grid[:, None] - x).sum(axis=1) - 0.005 * grid**2
+    weights = np.exp(log_density - log_density.max())
+    mean = np.average(grid, weights=weights)
+    sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
+    assert abs(run.draws.mean() - mean) < 0.1 * sd
+    assert abs(run.draws.std() / sd - 1) < 0.1

@@ -471,3 +471,14 @@ def test_reducers_need_functions():
     ):
         with pytest.raises(InvalidTypeError, match="needs a function"):
             make()
+
+
+def test_a_default_run_of_many_parameters_is_resumed(tmp_path):
+    """Its full metric has more than a million bytes."""
+    x = np.random.default_rng(0).normal(size=(50, 600)).astype(np.float32)
+    model = sc.Model(lambda mu, row: -0.5 * jnp.sum((row - mu) ** 2), lambda mu: -0.5 * jnp.sum(mu**2))
+    options = {"num_burnin": 5, "progress": False}
+    whole = sc.sample(model, x, np.zeros(600, np.float32), num_samples=6, **options)
+    sc.sample(model, x, np.zeros(600, np.float32), num_samples=3, store=tmp_path / "run", **options)
+    resumed = sc.resume(tmp_path / "run", model, x, num_samples=6, progress=False)
+    np.testing.assert_array_equal(resumed.draws, whole.draws)

@@ -199,6 +199,19 @@ def test_defaults_of_many_rows():
     assert run.preparation["chosen"].endswith("ControlVariates of 500 rows")
 
 
+def test_defaults_of_a_likelihood_that_draws():
+    """A sum that is drawn is never the same twice: no reference, and no pass that would pass for exact."""
+    model = sc.Model(lambda mu, x, key: -0.5 * (x - mu + 0.0 * jax.random.normal(key)) ** 2)
+    run = sc.sample(model, np.ones(40, np.float32), np.float32(0.0), num_samples=5, progress=False)
+    assert run.configuration["estimator"]["name"] == "Minibatch"
+
+
+@pytest.mark.parametrize("wrong", [{"sampler": "SGLD"}, {"estimator": 3}, {"sampler": sc.SGLD}])
+def test_what_is_no_sampler_or_estimator_is_named(wrong):
+    with pytest.raises(sc.errors.InvalidTypeError, match=f"`{next(iter(wrong))}` must be a scirocco"):
+        sc.sample(helpers.MODEL, helpers.make_data(), helpers.make_params(), keep_gradients=True, **wrong)
+
+
 def test_what_is_given_is_not_chosen():
     """A sampler of one's own has no burn-in that was not asked for, and nothing is said."""
     run = helpers.draw(num_samples=5)

@@ -56,8 +56,8 @@ def find_mode(
     here = look(model, table, climbed)
     if not math.isfinite(float(here.log_density)):
         raise InvalidValueError(
-            "the search for the posterior mode left the finite numbers. Start closer to the mode, give "
-            "ControlVariates an `optimizer` with a smaller learning rate, or a `centre`."
+            "the search for the posterior mode left the finite numbers. Start closer to the mode, or give "
+            "sc.ControlVariates an `optimizer` with a smaller learning rate, or a `centre`."
         )
     here, distance, looks = correct(model, table, here, rows, polish)
     if polish and not distance <= FAR and _tree.size(position) <= FEW_PARAMETERS:
@@ -126,7 +126,7 @@ def _climb(
     Returns the carry for the next segment, the best end point so far, its rate, and the loss at the start.
     """
     begin, stop, steps = span
-    optax = require("optax", "finding the posterior mode for ControlVariates")
+    optax = require("optax", "finding the posterior mode")
     num_rows = batching.num_rows
     scheduled = optimizer is None
     method = optax.scale_by_adam() if scheduled else optimizer

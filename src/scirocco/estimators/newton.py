@@ -13,6 +13,7 @@ wrong way (a location and a scale, started far off).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,7 +37,9 @@ _CLOSE_ENOUGH = 0.25
 """Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
 FAR = 1.0
 """Distance beyond which a point does not pass for the mode."""
-_DESCENT_LOOKS, _HALVINGS = 200, 20
+_DESCENT_LOOKS, _DESCENT_LOOKS_AT_DISK, _HALVINGS = 200, 30, 20
+_HESSIAN_NUMBERS = 1 << 23
+"""Rows × columns of a Hessian that are looked at together."""
 
 
 class Look(NamedTuple):
@@ -94,13 +97,14 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
 
     Returns what `correct` returns.
     """
-    looks = 0
+    looks, most = 0, _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
     step, gain, distance = _descent(model, table.num_rows, here, rows)
-    while distance > _CLOSE_ENOUGH and looks < _DESCENT_LOOKS:
+    while distance > _CLOSE_ENOUGH and looks < most:
         for halving in range(_HALVINGS):
             there = look(model, table, _tree.add(here.position, _tree.scale(0.5**halving, step)))
             looks += 1
-            if float(there.log_density - here.log_density) > 1e-4 * 0.5**halving * gain:  # False for NaN
+            needed = 1e-4 * 0.5**halving * gain - 1e-7 * abs(float(here.log_density))  # but for rounding
+            if float(there.log_density) - float(here.log_density) > needed:  # False for NaN
                 break
         else:
             break
@@ -135,7 +139,20 @@ def _hessian(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
         at = unravel(x)
         return -model.log_prior_density(at) - scale * model.log_likelihood_sum(at, rows)
 
-    return jax.hessian(negative)(flat)
+    return hessian(negative, flat, jax.tree.leaves(rows)[0].shape[0])
+
+
+def hessian(function: Callable[[Array], Array], at: Array, num_rows: int) -> Array:
+    """Of a sum over so many rows; as many columns at a time as keep what lies between in bounds."""
+    size = at.shape[0]
+    if size * num_rows <= _HESSIAN_NUMBERS:
+        return jax.hessian(function)(at)
+
+    def column(direction: Array) -> Array:
+        return jax.jvp(jax.grad(function), (at,), (direction,))[1]
+
+    together = max(1, _HESSIAN_NUMBERS // num_rows)
+    return jax.lax.map(column, jnp.eye(size, dtype=at.dtype), batch_size=min(together, size))
 
 
 def _better(there: Look, closer: float, here: Look, distance: float) -> bool:

@@ -216,7 +216,7 @@ def _compare_forms(model: Model, params: Params, source: RowSource, size: int) -
             raise InvalidValueError(
                 "log_likelihood (vectorized=True) gives a row another value in a batch than alone: row "
                 f"{begin + row} has {float(together[row]):.6g} in a batch of {size} and {float(alone[row]):.6g} by "
-                "itmodel. It must treat the rows independently (no mean or sum over the batch inside)."
+                "itself. It must treat the rows independently (no mean or sum over the batch inside)."
             )
 
 

@@ -21,7 +21,7 @@ from scirocco.model import Posterior
 from scirocco.reducers import MomentResult
 from scirocco.types import Array, Params, PyTree
 
-_MAX_ARRAY_BYTES = 1 << 20
+_MAX_ARRAY_BYTES = 1 << 23  # a full metric of a thousand parameters in double precision
 
 
 def _known() -> dict[str, type]:
@@ -68,7 +68,7 @@ def encode(part: Any) -> Any:
 
 def _fields(part: Any) -> dict[str, Any]:
     skipped = part.only_for_setup if isinstance(part, estimators.Estimator) else ()
-    names = [field.name for field in dataclasses.fields(part) if field.name not in skipped]
+    names = [field.name for field in dataclasses.fields(part) if field.init and field.name not in skipped]
     return {name: encode(getattr(part, name)) for name in names}
 
 
@@ -91,7 +91,14 @@ def decode(written: Any, name: str) -> Any:
         own = written.get("module")
         cls = _known().get(written["class"]) if own is None else _own(own, written["class"])
         if cls is not None:
-            return cls(**{key: decode(value, name) for key, value in written["fields"].items()})
+            fields = {key: decode(value, name) for key, value in written["fields"].items()}
+            try:
+                return cls(**fields)
+            except TypeError as error:
+                raise InvalidTypeError(
+                    f"the run's {name} cannot be made again from {', '.join(fields)}: {error}. Pass {name}=... to "
+                    "sc.resume as it was at first."
+                ) from error
     what = written.get("unknown") or written.get("class")
     raise InvalidTypeError(
         f"the run's {name} holds a {what}, which a store cannot hold: pass {name}=... to sc.resume as it was at first."

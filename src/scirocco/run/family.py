@@ -9,7 +9,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any, NamedTuple
 
 import jax
@@ -51,16 +51,23 @@ class Family(NamedTuple):
         """Where one of the runs is."""
         return os.path.join(folder, f"{self.member}-{number:03d}")
 
-    def begin(self, folder: str, page: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
+    def begin(
+        self,
+        folder: str,
+        page: dict[str, Any],
+        *,
+        resume: bool,
+        overwrite: bool,
+        left_out: Set[str] = frozenset(),
+    ) -> None:
         """Make the folder, or look whether the one that is there is of the same configuration.
 
-        `page["count"]` is the number of runs.
+        `page["count"]` is the number of runs; what was `left_out` of `page["asked"]` is not compared.
         """
         page = files.plain_json({"format": self.format, "version": VERSION, **page}, "page")
         if self.is_at(folder) and resume:
-            records.refuse_differences(
-                _compared(self.read(folder)), _compared(page), folder, "these arguments"
-            )
+            was, now = _compared(self.read(folder), left_out), _compared(page, left_out)
+            records.refuse_differences(was, now, folder, "these arguments")
             return
         if not (overwrite and clear(folder)):
             self._refuse_unless_free(folder)
@@ -264,7 +271,8 @@ def folder_for(store: str | os.PathLike[str] | None) -> Iterator[str]:
         shutil.rmtree(top, ignore_errors=True)
 
 
-def _compared(page: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: value for key, value in page.items() if key not in ("scirocco", "format", "version", "model")
-    }
+def _compared(page: dict[str, Any], left_out: Set[str]) -> dict[str, Any]:
+    apart = ("scirocco", "format", "version", "model")
+    found = {key: value for key, value in page.items() if key not in apart}
+    asked = found.get("asked", {})
+    return found | {"asked": {name: value for name, value in asked.items() if name not in left_out}}

@@ -55,10 +55,6 @@ class Keeping(NamedTuple):
         )
         return cls(bool(keep_gradients), every, Reducing(reducers))
 
-    def num_kept(self, num_draws: int) -> int:
-        """How many of the first `num_draws` draws are kept."""
-        return num_draws // self.every if self.every else 0
-
     def to_host(self, chunk: loop.Chunk, count: int, made: int, axis: int) -> HostChunk:
         """The first `count` draws of a chunk, thinned; `made` draws came before it; `axis` is that of the draws."""
         before = (slice(None),) * axis

@@ -152,8 +152,8 @@ def _part(record: dict[str, Any], given: Any, key: str) -> Any:
     try:
         return encoding.decode(record[key], key)
     except InvalidTypeError:
-        if given is None:
-            raise
+        if given is None or (isinstance(given, Sampler) and given.needs_scales):
+            raise  # what was chosen for an open number is known to the store alone
         return given
 
 

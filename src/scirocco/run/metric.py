@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _tree
 from scirocco.data import Table
 from scirocco.errors import InvalidValueError
+from scirocco.estimators.newton import hessian
 from scirocco.model import Model
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -132,7 +133,8 @@ class _Curvature(_OfModel):
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> Array:
         flat, unravel = ravel_pytree(position)
-        return -jax.hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights))(flat)
+        count = jax.tree.leaves(rows)[0].shape[0]
+        return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
 
 
 class _Fisher(_OfModel):

@@ -13,7 +13,7 @@ from scirocco.cluster.pickling import for_workers, opened
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoError
 from scirocco.model import Posterior
-from scirocco.run import family, matching, records
+from scirocco.run import encoding, family, matching, records
 from scirocco.run.family import CHAINS
 from scirocco.run.loading import draws_made, in_memory, load_begun, load_chains
 from scirocco.run.matching import Method
@@ -21,7 +21,7 @@ from scirocco.run.progress import SharedBar
 from scirocco.run.request import Request, carry_out, prepared, resume_here
 from scirocco.run.result import Origin, Run
 from scirocco.run.setup import Ready
-from scirocco.store import holds_run
+from scirocco.store import holds_run, open_stored
 from scirocco.types import Params
 
 _PURPOSE = "sc.sample"
@@ -39,12 +39,25 @@ class Shared(NamedTuple):
 def sample_on(client: Any, request: Request) -> Run:
     """`sc.sample` with every chain on a worker; the draws are those of one process."""
     _refuse(request, client)
+    if request.source.wild_scales and request.sampler.has_one_scale:
+        _checks.warn(request.source.wild_scales)  # what workers warn of stays with them
     plan = request.plan
     with connected(client, _PURPOSE) as link, family.folder_for(request.store) as folder:
-        CHAINS.begin(folder, _page(request), resume=request.resume, overwrite=request.overwrite)
+        if CHAINS.is_at(folder) and request.resume:
+            request = _as_begun(request, CHAINS.path(folder, 0))
+            plan = request.plan
+        CHAINS.begin(
+            folder,
+            _page(request),
+            resume=request.resume,
+            overwrite=request.overwrite,
+            left_out=request.left_out,
+        )
         paths = [CHAINS.path(folder, number) for number in range(plan.num_chains)]
         there = [path for path in paths if holds_run(path)]
-        method = Method(request.params, request.sampler, request.estimator, request.reducers)
+        sampler = None if "sampler" in request.left_out else request.sampler
+        estimator = None if "estimator" in request.left_out else request.estimator
+        method = Method(request.params, sampler, estimator, request.reducers)
         for path in there:
             matching.check(path, plan.num_samples, method)
         plain = request._replace(
@@ -67,6 +80,19 @@ def sample_on(client: Any, request: Request) -> Run:
             )
             run = carried_out(partial(draw, shared=shared), rows, link, whole)
         return _with_origin(run, request, shared.request.ready)
+
+
+def _as_begun(request: Request, first: str) -> Request:
+    """What was left out is that of the chains that have begun."""
+    if not request.left_out or not holds_run(first):
+        return request
+    record = open_stored(first).record
+    names = {"sampler", "estimator"} & request.left_out
+    parts = {name: encoding.decode(record[name], name) for name in names}
+    plan = request.plan
+    if "num_burnin" in request.left_out:
+        plan = plan._replace(num_burnin=record["configuration"]["num_burnin"])
+    return request._replace(plan=plan, **parts)
 
 
 def _rows(source: RowSource, link: Any, place: str) -> Any:

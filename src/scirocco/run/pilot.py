@@ -35,6 +35,8 @@ _POINTS = 8
 _AFFORDABLE = 10**8
 """Rows × parameters up to which curvature is taken from all rows."""
 _TABLE_NUMBERS = 1 << 24
+_KINKED = 100.0
+"""Information over curvature from which on the curvature is not believed: |x| has none but at its kink."""
 
 
 def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key) -> Scales:
@@ -50,7 +52,18 @@ def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: K
         factor = parts.sampler.factor
         if factor is None:
             factor = metric.shape_at(model, table, position, parts.sampler.metric, key).factor
-    return scales_at(model, parts, table, prepared.memory, position, factor, key)
+    scales = scales_at(model, parts, table, prepared.memory, position, factor, key)
+    if _strongest(scales) <= _KINKED * scales.largest_curvature:
+        return scales
+    if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
+        factor = metric.shape_at(model, table, position, "fisher", key).factor
+        scales = scales_at(model, parts, table, prepared.memory, position, factor, key)
+    return scales._replace(largest_curvature=max(scales.largest_curvature, _strongest(scales)))
+
+
+def _strongest(scales: Scales) -> float:
+    """The largest information about a parameter: near a mode it is about the curvature, unless there are kinks."""
+    return max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(scales.information))
 
 
 def near_mode(model: Model, table: Table, prepared: Prepared, key: Key) -> Params:

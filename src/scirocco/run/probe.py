@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.types import Array, Params, PyTree
 
 if TYPE_CHECKING:
@@ -58,3 +58,7 @@ def check_first(problem: Problem, params: Params, density: Array, gradient: PyTr
     if not unhappy and np.all(np.isfinite(density)):
         return
     problem.model.explain_bad_start(problem.model.unconstrain(check_params(params)), problem.table, unhappy)
+    raise BadStartError(
+        "the log density is not finite at the starting point for some rows. Start elsewhere, or look for rows that the "
+        "likelihood has no value for."
+    )

@@ -228,8 +228,9 @@ def _divergence(session: Session, problem: Problem, ready: Ready, run: Run) -> D
     model, factor = cast(Model, problem.model), sampler.factor
     limit = pilot.curvature_limit(model, problem.table, position, jax.random.key(0), factor)
     order = sampler.step_order / 2  # with a momentum the step is in units of θ, not of θ²
+    within = " inside sc.Preconditioned(...)" if factor is not None else ""
     advice = (
-        f"try step_size={0.1 / limit**order:.2g} (a tenth of the scale that the curvature at the start allows)"
+        f"try step_size={0.1 / limit**order:.2g}{within} (a tenth of the scale that the curvature at the start allows)"
         if np.isfinite(limit) and limit > 0
         else "try a smaller step size"
     )

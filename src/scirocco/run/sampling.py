@@ -15,7 +15,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
-from scirocco.run import family
+from scirocco.run import family, setup
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.metric import DENSE_LIMIT
@@ -69,7 +69,8 @@ def sample(
         A pytree of arrays with one common first axis (one row per datum); or rows that stay on disk: the path of a
         folder made by `sc.data.convert`, or any `sc.data.Source`.
     params
-        Where to start: any pytree of floating-point arrays. Control variates start at the mode they find from here.
+        Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
+        the mode from here, and start there.
     sampler
         By default `sc.Preconditioned(sc.BAOAB())`: the posterior mode is found, the curvature there gives coordinates
         in which the posterior is round (its diagonal above 1,000 parameters), and step size and friction follow from
@@ -77,9 +78,9 @@ def sample(
         `sc.SGLD(step_size="auto")` tries many before the run (see `sc.analysis.tune`); what was tried is in
         `run.preparation["tuning"]`.
     estimator
-        By default `sc.ControlVariates(500)`; `sc.Full()` when the sampler is left out too and there are at most 2,000
-        rows, because a pass over them then costs no more; for count models `sc.Minibatch(500)`. What was chosen is in
-        `run.preparation["chosen"]`.
+        By default `sc.ControlVariates(500)`, with fewer where there are fewer rows; `sc.Full()` when the sampler is
+        left out too and there are at most 2,000 rows, because a pass over them then costs no more; `sc.Minibatch(500)`
+        for count models and likelihoods that take a key. What was chosen is in `run.preparation["chosen"]`.
     num_samples, num_burnin, thin
         Draws kept in each chain; steps made before the first (by default 1,000 when the sampler is left out, 0 when you
         give one); steps for every kept draw.
@@ -141,6 +142,10 @@ def sample(
     _check_callbacks(callbacks)
     source = as_source(data)
     devices = as_devices(mesh)
+    if sampler is not None:
+        setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
+    if estimator is not None:
+        setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     given = {"sampler": sampler, "estimator": estimator, "num_burnin": num_burnin}
     left_out = frozenset(name for name, value in given.items() if value is None)
     if num_burnin is None:
@@ -149,7 +154,7 @@ def sample(
         num_samples, num_burnin, thin, num_chains, seed, keep_gradients, keep_draws, reducers, chain_method
     )
     if estimator is None:
-        exact = sampler is None and _drive(model) == "gradient" and _few_rows(source)
+        exact = sampler is None and _drive(model) == "gradient" and not model.takes_key and _few_rows(source)
         estimator = Full() if exact else default_estimator(model, source, devices)
     sampler = _default_sampler(model, params) if sampler is None else sampler
     _check_keeping(model, sampler, keep_gradients)

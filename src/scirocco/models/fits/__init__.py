@@ -6,7 +6,6 @@ from scirocco.models.fits.drive import Fit, run_fit
 from scirocco.models.fits.length import (
     Length,
     check_burnin,
-    check_discard,
     check_draws,
     check_length,
     planned_steps,
@@ -23,7 +22,6 @@ __all__ = [
     "Loaded",
     "Spec",
     "check_burnin",
-    "check_discard",
     "check_draws",
     "check_length",
     "load",

@@ -77,14 +77,6 @@ def check_draws(num_samples: int, num_burnin: float, thin: int | None) -> tuple[
     return _checks.positive_int(num_samples, "num_samples"), check_burnin(num_burnin), apart
 
 
-def check_discard(given: float) -> float:
-    """The share of a run that is burn-in."""
-    _checks.positive(given, "discard", allow_zero=True)
-    if float(given) >= 1:
-        raise InvalidValueError(f"`discard` must be below 1, got {given}.")
-    return float(given)
-
-
 class Spread(NamedTuple):
     """Where the draws of a run are."""
 

@@ -72,7 +72,7 @@ def save(
     size = {"dimension": spec.dimension, "num_rows": 1, "num_chains": num_chains}
     counts = {"num_samples": num_draws, "num_burnin": 0, "thin": 1, "seed": 0}
     record = document(
-        kind, spec.draws, {"kind": OWN_LOOP, "model": kind.name, **configuration, **size, **counts}, extra
+        kind, spec.draws, {"kind": OWN_LOOP, "model": kind.name, **size, **counts, **configuration}, extra
     )
     progress = {
         "step": num_draws,

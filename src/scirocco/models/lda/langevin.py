@@ -2,7 +2,7 @@
 
 Counts n of a batch stand for the unknown topics of the tokens (Fisher's identity: the gradient is an expectation over
 z). Given n, all of them have the same limit for short steps, ω_k ~ Dirichlet(β + n_k): `langevin_mean` and
-`langevin_natural` say in which parametrisation. They differ in how long they need, and in what longer steps do.
+this module say in which parametrisation. They differ in how long they need, and in what longer steps do.
 """
 
 from __future__ import annotations
