@@ -253,7 +253,7 @@ def test_a_factor_of_another_size_is_told(inner):
 def test_the_advice_after_a_divergence_is_for_these_coordinates():
     """A tenth over the curvature, which is 1."""
     factor = np.linalg.cholesky(exact_covariance(helpers.make_data())).astype(np.float32)
-    with pytest.raises(DivergenceError, match=r"try step_size=0\.1 \("):
+    with pytest.raises(DivergenceError, match=r"try step_size=0\.1 inside sc\.Preconditioned\(\.\.\.\) \("):
         helpers.draw(sc.Preconditioned(sc.SGLD(1e4), factor=factor), "Full", num_samples=100)
 
 
