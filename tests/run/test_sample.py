@@ -185,7 +185,7 @@ def test_defaults_choose_everything():
     assert run.preparation["largest_curvature"] > 0
     assert run.preparation["distance_to_mode_in_sd"] < 0.25
     assert run.preparation["chosen"] == (
-        "BAOAB in coordinates scaled by the curvature at the mode, Full (all 64 rows at every step), 1000 burn-in steps"
+        "BAOAB in coordinates scaled at the mode, Full (all 64 rows at every step), 1000 burn-in steps"
     )
 
 

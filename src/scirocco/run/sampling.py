@@ -73,8 +73,9 @@ def sample(
         the mode from here, and start there.
     sampler
         By default `sc.Preconditioned(sc.BAOAB())`: the posterior mode is found, the curvature there gives coordinates
-        in which the posterior is round (its diagonal above 1,000 parameters), and step size and friction follow from
-        the gradient noise. For count models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
+        in which the posterior is round (the gradients do where there is no curvature, as of |x|, and one by one above
+        1,000 parameters), and step size and friction follow from the gradient noise. For count models `sc.SCIR()`,
+        whose step size is chosen from the noise of the counts.
         `sc.SGLD(step_size="auto")` tries many before the run (see `sc.analysis.tune`); what was tried is in
         `run.preparation["tuning"]`.
     estimator
@@ -251,9 +252,9 @@ def _in_words(
 ) -> str:
     """What was chosen for the user, and why; empty when nothing was."""
     said = []
-    shape = {"laplace": "curvature", "diagonal": "diagonal Fisher information"}.get(sampler.metric)
     if "sampler" in left_out:
-        where = f" in coordinates scaled by the {shape} at the mode" if shape else ""
+        each = " one by one" if sampler.metric == "diagonal" else ""
+        where = f" in coordinates scaled{each} at the mode" if sampler.metric != "none" else ""
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(source.num_rows).size

@@ -44,7 +44,8 @@ class Preconditioned(Sampler):
     inner
         `sc.SGLD()`, `sc.SGHMC()`, `sc.BAOAB()`, `sc.SGNHT()` or `sc.BADODAB()`; step size and friction are those of u.
     metric
-        Where L comes from, once, before the run: "laplace" (the Hessian of the log posterior at the mode), "fisher"
+        Where L comes from, once, before the run: "laplace" (the Hessian of the log posterior at the mode; where it is
+        hardly anything beside the gradients, as with absolute values, the same as "fisher"), "fisher"
         (the sum of outer products of the rows' gradients there, and the prior's curvature) or "diagonal" (of the
         latter: for many parameters).
     factor
