@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -38,8 +38,15 @@ def is_number(value: object) -> bool:
         return False
     if isinstance(value, (int, float, np.integer, np.floating)):
         return True
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    return shape == () and dtype is not None and np.issubdtype(dtype, np.number)
+    return isinstance(value, _Scalar) and value.shape == () and np.issubdtype(value.dtype, np.number)
+
+
+@runtime_checkable
+class _Scalar(Protocol):
+    """An array of NumPy or JAX, or a tracer."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
 
 def as_float(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, NamedTuple, TypeGuard, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,27 @@ T = TypeVar("T")
 
 def on_host(tree: PyTree) -> PyTree:
     """The same with NumPy arrays, which can be pickled and sent; Python numbers stay what they are."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf) if hasattr(leaf, "shape") else leaf, tree)
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if is_array(leaf) else leaf, tree)
+
+
+def is_array(value: object) -> bool:
+    """Whether it has a shape: an array of NumPy or JAX, a tracer, a stored array, a `jax.ShapeDtypeStruct`."""
+    return hasattr(value, "shape")
+
+
+def is_named_tuple(value: Any) -> TypeGuard[NamedTuple]:
+    """Whether it is a tuple whose places have names, which is a structure and not a list of things."""
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
+def fields_of(node: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name."""
+    return {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
+
+
+def name_of(function: object) -> str:
+    """The name of a function; of what has none (a partial, an object that is called), how it is written."""
+    return str(getattr(function, "__name__", repr(function)))
 
 
 def static(*, default: Any = dataclasses.MISSING) -> Any:
@@ -61,8 +81,8 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
 def rebuilt(node: T, **fields: Any) -> T:
     """A copy of a pytree dataclass with other fields, made without its constructor: fields may be tracers or stacks."""
     copy = object.__new__(type(node))
-    for field in dataclasses.fields(node):  # type: ignore[arg-type]
-        object.__setattr__(copy, field.name, fields.get(field.name, getattr(node, field.name)))
+    for name, value in fields_of(node).items():
+        object.__setattr__(copy, name, fields.get(name, value))
     return copy
 
 

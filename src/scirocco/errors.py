@@ -26,6 +26,9 @@ __all__ = [
 class SciroccoError(Exception):
     """Root of all errors that scirocco raises on purpose."""
 
+    run: Any = None
+    """What was kept of a run before it, where there is something."""
+
 
 class InvalidValueError(SciroccoError, ValueError):
     """An argument has a value that cannot work."""
@@ -53,8 +56,6 @@ class MissingExtraError(SciroccoError, ImportError):
 
 class DataChangedError(SciroccoError, RuntimeError):
     """The data changed or shrank during a run; `run` holds what was kept of it, where there is something."""
-
-    run: Any = None
 
 
 class StoreError(SciroccoError, RuntimeError):

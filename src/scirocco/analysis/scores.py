@@ -327,7 +327,7 @@ def _flat_draws(draws: Run | PyTree) -> tuple[list[Any], Any]:
             raise InvalidValueError(f"the run holds no draws (status: {draws.status}).")
         draws = draws.draws
     leaves, treedef = jax.tree.flatten(draws)
-    leaves = [leaf if hasattr(leaf, "shape") else np.asarray(leaf) for leaf in leaves]
+    leaves = [leaf if _tree.is_array(leaf) else np.asarray(leaf) for leaf in leaves]
     shapes = {tuple(leaf.shape[:2]) for leaf in leaves}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2 or 0 in next(iter(shapes)):
         named = dict(zip(_tree.leaf_names(draws), (leaf.shape for leaf in leaves), strict=True))

@@ -19,7 +19,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratified, Weighted
 from scirocco.estimators.base import Prepared
-from scirocco.model import Model
+from scirocco.model import Model, Posterior
 from scirocco.run import family, setup
 from scirocco.run.loop import Start
 from scirocco.run.sampling import default_estimator
@@ -131,7 +131,7 @@ def tune(
     sampler = SGLD() if sampler is None else sampler
     estimator = default_estimator(model, source) if estimator is None else estimator
     sizes = over.pop("batch_size", None)
-    inner = getattr(sampler, "inner", sampler)
+    inner = sampler.core
     if not is_open(inner.step_size) and not over and sizes is None:
         raise InvalidValueError(
             f"there is nothing to choose: {type(inner).__name__} has a step size. Leave it out, or say what to try "
@@ -174,11 +174,11 @@ def _arena(
     if not isinstance(estimator, _WITHOUT_ROWS):
         _, prepared = setup.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
     start = Start(prepared.position, prepared.memory, None)
-    return Arena(model, problem.parts, problem.table, start, {"batch_size": estimator.batch_size})  # type: ignore[attr-defined]
+    return Arena(model, problem.parts, problem.table, start, {"batch_size": estimator.batch_size})
 
 
 def _with_size(estimator: Estimator, size: int) -> Estimator:
-    if not hasattr(estimator, "batch_size"):
+    if estimator.batch_size is None:
         raise InvalidValueError(f"{type(estimator).__name__} has no batch size to try.")
     size = _checks.positive_int(size, "batch_size")
     return dataclasses.replace(estimator, batch_size=size)  # type: ignore[type-var]
@@ -186,7 +186,7 @@ def _with_size(estimator: Estimator, size: int) -> Estimator:
 
 def _check(model: object, preconditioner: str | None, method: str, seconds: float | None) -> None:
     if not isinstance(model, Model):
-        if getattr(model, "drive", "") == "counts":
+        if isinstance(model, Posterior) and model.drive == "counts":
             raise InvalidTypeError(
                 "tune judges by gradients of a log density, which a CountModel has not. sc.SCIR and sc.SCIRCV choose "
                 "their step size from the noise of the counts when it is left out."

@@ -108,7 +108,7 @@ def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | 
     """The draws and gradients of a run, or of a pair; refuses what has none."""
     if model is not None and not isinstance(model, Posterior):
         raise InvalidTypeError(f"`model` must be the sc.Model of the run, got {model!r}.")
-    if isinstance(run, tuple) and not hasattr(run, "_fields") and len(run) == 2:
+    if isinstance(run, tuple) and not _tree.is_named_tuple(run) and len(run) == 2:
         source = Source(*run, None if model is None else model.unconstrain)
     elif isinstance(run, Run):
         _refuse_bare(run)
@@ -176,7 +176,7 @@ def _unconstrain(run: Run, model: Posterior | None) -> Callable[[Params], Params
 def _check_shapes(source: Source) -> None:
     for tree, name in ((source.draws, "draws"), (source.gradients, "gradients")):
         leaves = jax.tree.leaves(tree)
-        if not leaves or any(len(getattr(leaf, "shape", ())) < 2 for leaf in leaves):
+        if not leaves or any(len(np.shape(leaf)) < 2 for leaf in leaves):
             raise InvalidValueError(f"`{name}` must be arrays (chain, draw, ...), or a tree of such.")
     shapes = {tuple(leaf.shape[:2]) for leaf in jax.tree.leaves((source.draws, source.gradients))}
     if len(shapes) > 1:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import numpy as np
 
+from scirocco import _tree
 from scirocco._extras import require
 from scirocco.cluster.rows import RowsOf, held
 from scirocco.data import ArraySource, FolderSource, FolderWriter
@@ -57,7 +58,7 @@ def unpacked(parcel: Parcel) -> Any:
     try:
         thing = pickle.loads(parcel.pickled)
     except (ImportError, AttributeError) as error:
-        file = f"{(getattr(error, 'name', None) or 'mymodels').partition('.')[0]}.py"
+        file = f"{(error.name or 'mymodels').partition('.')[0]}.py"
         raise WorkerError(
             f"a worker cannot load what it was sent ({type(error).__name__}: {error}). Modules of your own must be "
             f"there too, and be the same: client.upload_file({file!r}) sends one, or install them on the workers."
@@ -115,14 +116,14 @@ def _parts(thing: object) -> Iterator[tuple[str, object]]:
         yield from named.nonlocals.items()
         yield from named.globals.items() if thing.__module__ == "__main__" else ()
         yield from ((p.name, p.default) for p in inspect.signature(thing).parameters.values())
-    elif isinstance(thing, tuple) and hasattr(thing, "_fields"):
-        yield from zip(thing._fields, thing, strict=True)
+    elif _tree.is_named_tuple(thing):
+        yield from thing._asdict().items()
     elif isinstance(thing, dict):
         yield from ((repr(key), value) for key, value in thing.items())
     elif isinstance(thing, (list, tuple)):
         yield from ((f"[{number}]", value) for number, value in enumerate(thing))
     elif dataclasses.is_dataclass(thing):
-        yield from ((field.name, getattr(thing, field.name)) for field in dataclasses.fields(thing))
+        yield from _tree.fields_of(thing).items()
     else:
         yield from ((name, value) for name, value in getattr(thing, "__dict__", {}).items() if name[0] != "_")
 

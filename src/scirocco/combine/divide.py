@@ -158,8 +158,8 @@ def _run_shards(
             partial(draw, settings=settings), shards, client=link, names=names, on_progress=bar.tell
         )
     except SciroccoError as error:
-        if getattr(error, "run", None) is not None and not keep:
-            error.run = in_memory(error.run)  # type: ignore[attr-defined]
+        if error.run is not None and not keep:
+            error.run = in_memory(error.run)
         raise
     finally:
         bar.close()
@@ -188,5 +188,5 @@ def _page(
         "shuffle": bool(shuffle),
         "asked": described | asked,
         "model": repr(model),
-        "transformed": getattr(model, "transforms", None) is not None,
+        "transformed": model.transforms is not None,
     }

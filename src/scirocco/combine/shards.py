@@ -65,7 +65,7 @@ def bounds(num_rows: int, num_shards: int, number: int) -> tuple[int, int]:
 
 def _in_shards(data: Data) -> bool:
     """Whether `data` is a list of paths and sources, and not one data set in a tuple or list of arrays."""
-    if not isinstance(data, (list, tuple)) or hasattr(data, "_fields"):
+    if not isinstance(data, (list, tuple)) or _tree.is_named_tuple(data):
         return False
     if not data:
         raise InvalidValueError("`data` is empty: there are no shards.")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from scirocco import _tree
 from scirocco._random import SeedPurpose
 from scirocco.data.batching import Batching, Blocks
 from scirocco.data.shuffle import random_order, shuffled_numbers, uniform_index
@@ -72,7 +73,7 @@ class Devices(NamedTuple):
         sharding = NamedSharding(self.mesh, spec)
 
         def one(leaf: Any) -> Any:
-            if not hasattr(leaf, "shape"):
+            if not _tree.is_array(leaf):
                 return leaf
             return _put_anywhere(leaf, sharding) if self.many_processes else jax.device_put(leaf, sharding)
 

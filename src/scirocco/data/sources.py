@@ -59,8 +59,8 @@ def as_source(data: Data) -> RowSource:
     if isinstance(data, Source):
         _try_out(data)
         return data if isinstance(data, RowSource) else UserSource(data)
-    if hasattr(data, "take") and hasattr(data, "read"):
-        missing = [name for name in _NAMES if not hasattr(data, name)]
+    missing = [name for name in _NAMES if not hasattr(data, name)]
+    if not {"take", "read"} & set(missing):
         raise InvalidTypeError(
             f"{type(data).__name__} looks like a data source but lacks {', '.join(f'`{name}`' for name in missing)}; "
             "a source has num_rows, row_spec, take(indices), read(start, stop) and fingerprint()."
@@ -74,10 +74,9 @@ class UserSource(RowSource):
     def __init__(self, source: Source):
         self.source = source
         self.num_rows = int(source.num_rows)
-        self.shuffled = bool(getattr(source, "shuffled", False))
-        self.checked = bool(getattr(source, "checked", False))
+        self.shuffled, self.checked = (bool(getattr(source, name, False)) for name in ("shuffled", "checked"))
+        self.scatters, self._stamps = (hasattr(source, name) for name in ("scatter", "stamp"))
         self.fills = all("out" in inspect.signature(call).parameters for call in (source.take, source.read))
-        self.scatters = hasattr(source, "scatter")
 
     @property
     def given(self) -> Source:
@@ -111,7 +110,7 @@ class UserSource(RowSource):
 
     def stamp(self) -> str:
         """As the user's class has it, or the fingerprint."""
-        return self._extra.stamp() if hasattr(self.source, "stamp") else self.source.fingerprint()
+        return self._extra.stamp() if self._stamps else self.source.fingerprint()
 
     @property
     def _extra(self) -> Any:

@@ -14,6 +14,7 @@ replacement, mean on each device what `scirocco.data.batching` says of one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ import numpy as np
 
 from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import AllRows, Batch, Batching, Blocks, IndependentRows, gather
-from scirocco.data.tables import Summand
+from scirocco.data.tables import Summand, is_dense
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
@@ -162,18 +163,17 @@ class AnyRows(Batching):
         return Batch(rows, plan, None, self.num_rows / self.size, self.correction, self.num_rows)
 
 
+@dataclass(frozen=True)
 class OwnSum:
     """A summand over a device's own rows, of which some may count for nothing."""
 
-    def __init__(self, summand: Summand, axes: tuple[str, ...]):
-        self.summand, self.axes = summand, axes
-        self.dense = getattr(summand, "dense", False)
+    summand: Summand
+    axes: tuple[str, ...]
 
-    def __hash__(self) -> int:
-        return hash((type(self), self.summand, self.axes))
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and (self.summand, self.axes) == (other.summand, other.axes)
+    @property
+    def dense(self) -> bool:
+        """As the summand itself."""
+        return is_dense(self.summand)
 
     def _own(self, key: Key | None) -> Key | None:
         return None if key is None else jax.random.fold_in(key, jax.lax.axis_index(self.axes))

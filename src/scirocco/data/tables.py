@@ -9,8 +9,9 @@ a superbatch (see `scirocco.data.streams`).
 from __future__ import annotations
 
 import abc
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +38,23 @@ class Summand(Protocol):
         """f(θ, x_i) for each row."""
 
 
+@runtime_checkable
+class OverDevices(Summand, Protocol):
+    """A summand whose rows lie on several devices."""
+
+    @property
+    def here(self) -> Summand:
+        """The part of this device."""
+
+    def across(self, total: PyTree) -> PyTree:
+        """The sum of the parts."""
+
+
+def is_dense(summand: Summand) -> bool:
+    """Whether a summand says that each row takes as many numbers as there are parameters."""
+    return getattr(summand, "dense", False)
+
+
 def full_sum(
     summand: Summand,
     position: Params,
@@ -50,11 +68,10 @@ def full_sum(
     The last chunk reaches back to be full, and the rows that were counted already get the weight 0: one graph serves
     all chunks.
     """
-    across = getattr(summand, "across", None)
-    if across is not None:  # rows on several devices: one sum of sums at the end, not one a chunk
-        return across(full_sum(summand.here, position, data, num_rows, chunk, key))  # type: ignore[attr-defined]
+    if isinstance(summand, OverDevices):  # one sum of sums at the end, not one a chunk
+        return summand.across(full_sum(summand.here, position, data, num_rows, chunk, key))
     chunk = min(num_rows, chunk or rows_per_chunk(data))
-    if getattr(summand, "dense", False):
+    if is_dense(summand):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
         return _plain_sum(summand, position, data, num_rows, chunk, key)
     steps = -(-num_rows // chunk)
@@ -97,17 +114,11 @@ def rows_per_chunk(data: Data) -> int:
     return max(256, _CHUNK_BYTES // row_bytes)
 
 
+@dataclass(frozen=True)
 class Probed:
     """The summand and its derivative along a direction: f and ∂f·v at the position (θ, v)."""
 
-    def __init__(self, summand: Summand):
-        self.summand = summand
-
-    def __hash__(self) -> int:
-        return hash((Probed, self.summand))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Probed) and self.summand == other.summand
+    summand: Summand
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

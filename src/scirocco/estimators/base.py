@@ -90,6 +90,8 @@ class Estimator(abc.ABC):
     """Fields that matter before the first step alone: a store does not hold them."""
     sampling: str = "auto"
     """How rows are drawn, as the user wants it: "auto" leaves it to the source of streamed data."""
+    batch_size: int | None = None
+    """Rows for one estimate; None: all of them, or as another estimator has it."""
 
     @property
     def core(self) -> Estimator:

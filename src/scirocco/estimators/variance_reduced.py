@@ -16,7 +16,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import SAMPLING, Batch, Batching, batching
-from scirocco.data.tables import Table
+from scirocco.data.tables import OverDevices, Table
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators.base import (
     Context,
@@ -47,14 +47,13 @@ def _centred_estimate(
 ) -> Estimate:
     """total + Σ w_i [f(θ, x_i) - f(θ̂, x_i)], the SAME rows in both."""
     if kind == "none":
-        own = getattr(
-            summand, "here", summand
-        )  # rows on several devices: one sum over them, of the difference
+        # rows on several devices: one sum over them, of the difference
+        own = summand.here if isinstance(summand, OverDevices) else summand
         here = own.total(position, batch.rows, batch.weights, key)
         there = own.total(memory.centre, batch.rows, batch.weights, key)
         difference = _tree.subtract(here, there)
-        if own is not summand:
-            difference = summand.across(difference)  # type: ignore[attr-defined]
+        if isinstance(summand, OverDevices):
+            difference = summand.across(difference)
         factor = batch.scale if batch.weights is None else 1.0
         return Estimate(jax.tree.map(lambda t, change: t + factor * change, memory.total, difference))
     here, there = summand.each(position, batch.rows, key), summand.each(memory.centre, batch.rows, key)

@@ -65,6 +65,8 @@ class Posterior(abc.ABC):
     """What the sum is: "gradient" or "counts". A sampler says which it needs."""
     takes_key: bool = False
     """Whether the summand is random (latent variables that are drawn for each row)."""
+    transforms: PyTree | None = None
+    """What constrains the parameters (`sc.Model`)."""
     has_density: ClassVar[bool] = False
     """Whether it is the log density of all parameters, whose curvature can be measured (`sc.Model`)."""
     has_value: ClassVar[bool] = False

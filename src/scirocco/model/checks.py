@@ -138,8 +138,8 @@ def hint(error: Exception, params: Params) -> str:
 
 def expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> None:
     """Refuse what is no floating-point array of this shape."""
-    if not hasattr(out, "shape") or tuple(out.shape) != shape:
-        got = f"shape {shape_of(out)}" if hasattr(out, "shape") else f"a {type(out).__name__}"
+    if not _tree.is_array(out) or tuple(out.shape) != shape:
+        got = f"shape {shape_of(out)}" if _tree.is_array(out) else f"a {type(out).__name__}"
         raise InvalidValueError(f"{wanted}; got {got}. {hint}".rstrip())
     if not jnp.issubdtype(out.dtype, jnp.floating):
         raise InvalidTypeError(
@@ -149,7 +149,7 @@ def expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> Non
 
 def shape_of(out: Any) -> tuple[int, ...]:
     """Of an array; () for anything else."""
-    return tuple(getattr(out, "shape", ()))
+    return tuple(out.shape) if _tree.is_array(out) else ()
 
 
 def describe(tree: PyTree) -> str:

@@ -120,12 +120,12 @@ class CountModel(Posterior):
         return isinstance(other, CountModel) and self._identity == other._identity
 
     def __repr__(self) -> str:
-        name = getattr(self.counts, "__name__", repr(self.counts))
+        name = _tree.name_of(self.counts)
         alpha = jax.tree.map(lambda leaf: leaf if np.ndim(leaf) == 0 else np.shape(leaf), self.concentration)
         return f"CountModel(concentration={alpha}, counts={name}, space={self.space!r}, form={self.form!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("concentration", "rate", "counts", "space", "form")}
+        return {name: vars(self)[name] for name in ("concentration", "rate", "counts", "space", "form")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -108,14 +108,12 @@ class Model(Posterior):
         return isinstance(other, Model) and self._identity == other._identity
 
     def __repr__(self) -> str:
-        name = getattr(self.log_likelihood, "__name__", repr(self.log_likelihood))
-        prior = (
-            "flat" if self.log_prior is None else getattr(self.log_prior, "__name__", repr(self.log_prior))
-        )
+        name = _tree.name_of(self.log_likelihood)
+        prior = "flat" if self.log_prior is None else _tree.name_of(self.log_prior)
         return f"Model(log_likelihood={name}, log_prior={prior}, form={self.form!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("log_likelihood", "log_prior", "form", "transforms")}
+        return {name: vars(self)[name] for name in ("log_likelihood", "log_prior", "form", "transforms")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scirocco import _tree
 from scirocco.models import fits
 from scirocco.models.fits.conventions import new_names
 from scirocco.models.fits.drive import BY_THE_CLOCK, Stopwatch
@@ -186,7 +187,7 @@ def open_saved(kind: fits.Kind, path: Path, renamed: Mapping[str, str]) -> Saved
 def _written(name: str, value: Any) -> Any:
     if name == "classes" and value is not None:
         value = np.asarray(value).tolist()
-    scalar = isinstance(value, np.generic) or (np.shape(value) == () and hasattr(value, "item"))
+    scalar = _tree.is_array(value) and value.shape == ()
     return encode(value.item() if scalar else value)
 
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import estimators, samplers, simplex
+from scirocco import _tree, estimators, samplers, simplex
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Posterior
 from scirocco.reducers import MomentResult
@@ -51,14 +51,14 @@ def encode(part: Any) -> Any:
         return part
     if isinstance(part, dict):
         return {"dict": [[encode(key), encode(value)] for key, value in part.items()]}
-    if isinstance(part, (list, tuple)) and not hasattr(part, "_fields"):
+    if isinstance(part, (list, tuple)) and not _tree.is_named_tuple(part):
         return {type(part).__name__: [encode(value) for value in part]}
     cls = type(part)
     if dataclasses.is_dataclass(part) and _known().get(cls.__name__) is cls:
         return {"class": cls.__name__, "fields": _fields(part)}
     if isinstance(part, _KINDS) and dataclasses.is_dataclass(cls):
         return {"class": cls.__qualname__, "module": cls.__module__, "fields": _fields(part)}
-    if hasattr(part, "dtype") and hasattr(part, "shape"):
+    if _tree.is_array(part):
         array = np.asarray(part)
         if array.nbytes <= _MAX_ARRAY_BYTES and array.dtype.kind in "fiub":
             content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
@@ -69,7 +69,7 @@ def encode(part: Any) -> Any:
 def _fields(part: Any) -> dict[str, Any]:
     skipped = part.only_for_setup if isinstance(part, estimators.Estimator) else ()
     names = [field.name for field in dataclasses.fields(part) if field.init and field.name not in skipped]
-    return {name: encode(getattr(part, name)) for name in names}
+    return {name: encode(value) for name, value in _tree.fields_of(part).items() if name in names}
 
 
 def decode(written: Any, name: str) -> Any:
@@ -117,7 +117,7 @@ def structure(tree: PyTree) -> Any:
             if not all(isinstance(key, str) for key in node):
                 return {"foreign": type(node).__name__, "items": _children(node, walk)}
             return {"dict": {key: walk(node[key]) for key in sorted(node)}}
-        if isinstance(node, (list, tuple)) and not hasattr(node, "_fields"):
+        if isinstance(node, (list, tuple)) and not _tree.is_named_tuple(node):
             return {type(node).__name__: [walk(child) for child in node]}
         if jax.tree_util.all_leaves([node]):
             return next(numbers)

@@ -106,7 +106,7 @@ def save(run: Run, path: str | os.PathLike[str], overwrite: bool) -> None:
     }
     with Store.create(path, store_groups(spec), run.num_chains, record, overwrite=overwrite) as store:
         for part, group in GROUPS.items():
-            _append(store, group, getattr(kept, part))
+            _append(store, group, kept._asdict()[part])
         store.commit(snapshot.save_results(run.reduced), progress)
 
 

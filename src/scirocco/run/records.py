@@ -87,7 +87,7 @@ def configuration(
         **_places(plan, devices),
         "kind": SAMPLED,
         "model": repr(problem.model),
-        "transformed": getattr(problem.model, "transforms", None) is not None,
+        "transformed": problem.model.transforms is not None,
         "sampler": describe(ready.sampler),
         "estimator": describe(problem.parts.estimator),
         "num_rows": int(problem.source.num_rows),
@@ -190,7 +190,7 @@ def describe(part: Any) -> dict[str, Any]:
     """A sampler, estimator or schedule by name and fields."""
     if not dataclasses.is_dataclass(part):
         return {"name": type(part).__name__}
-    fields = {field.name: plain(getattr(part, field.name)) for field in dataclasses.fields(part)}
+    fields = {name: plain(value) for name, value in _tree.fields_of(part).items()}
     return {"name": type(part).__name__, **fields}
 
 
@@ -200,11 +200,11 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+    if isinstance(value, (list, tuple)) and not _tree.is_named_tuple(value):
         return [plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return describe(value)
-    if hasattr(value, "shape"):
+    if _tree.is_array(value):
         array = np.asarray(value)
         if array.size <= 1:
             return array.item() if array.size else None

@@ -91,7 +91,7 @@ class StoreSink:
     def add(self, chunk: HostChunk) -> None:
         """Append to each group what there is for it."""
         for part, group in GROUPS.items():
-            tree = getattr(chunk, part)
+            tree = chunk._asdict()[part]
             leaves = jax.tree.leaves(tree)
             if leaves and leaves[0].shape[1]:
                 self.store.append(group, dict(zip(_tree.leaf_names(tree), leaves, strict=True)))
@@ -122,7 +122,7 @@ def store_groups(spec: Kept) -> dict[str, dict[str, Variable]]:
     """The groups of a store for draws like these (shapes of one draw, no chain or draw axis)."""
     groups = {}
     for part, group in GROUPS.items():
-        tree = getattr(spec, part)
+        tree = spec._asdict()[part]
         leaves = jax.tree.leaves(tree)
         if leaves:
             names = _tree.leaf_names(tree)
@@ -137,7 +137,7 @@ def stored_arrays(arrays: dict[str, dict[str, StoredArray]], spec: Kept) -> Kept
     """The arrays of a store in the structure of `spec`."""
     parts = []
     for part, group in GROUPS.items():
-        like = getattr(spec, part)
+        like = spec._asdict()[part]
         leaves = [arrays[group][name] for name in _tree.leaf_names(like)] if jax.tree.leaves(like) else []
         parts.append(jax.tree.unflatten(jax.tree.structure(like), leaves) if leaves else like)
     return Kept(*parts)

@@ -189,6 +189,12 @@ class Sampler(abc.ABC):
     """Whether a step depends on where it starts through the gradient alone: then it can move in other coordinates."""
     damping_field: ClassVar[str] = ""
     """Name of the hyper-parameter that is its friction; "": it has none. Tuning varies it where it is left open."""
+
+    @property
+    def damping(self) -> Any:
+        """The value of that hyper-parameter; None: left open, or there is none."""
+        return getattr(self, self.damping_field) if self.damping_field else None
+
     absorbs_noise: ClassVar[bool] = False
     """Whether gradient noise of unknown variance leaves its law as it is (thermostats)."""
     divergence_advice: ClassVar[str] = (

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
@@ -84,7 +85,7 @@ class SGHMC(MomentumSampler):
         if self.resample_every is not None:
             _checks.positive_int(self.resample_every, "resample_every")
         for leaf in jax.tree.leaves(self.gradient_noise):
-            if not getattr(leaf, "shape", ()):
+            if not np.shape(leaf):
                 _checks.positive(leaf, "gradient_noise", "SGHMC", allow_zero=True)
 
     @classmethod

@@ -166,8 +166,7 @@ def _as_float(leaf: Any) -> Any:
     """Whole numbers as floats: a variance that is kept as an integer would be cut off."""
     if isinstance(leaf, (bool, int)):
         return float(leaf)
-    dtype = getattr(leaf, "dtype", None)
-    if dtype is not None and not jnp.issubdtype(dtype, jnp.floating):
+    if _tree.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jnp.floating):
         return jnp.asarray(leaf, jnp.result_type(float))
     return leaf
 

@@ -42,10 +42,9 @@ class MomentumSampler(Sampler):
 
     def friction_like(self, params: Params) -> PyTree:
         """C for each parameter."""
-        damping = getattr(self, self.damping_field)
         return jax.tree.map(
             lambda c, p: jnp.broadcast_to(jnp.asarray(c), p.shape),
-            coefficients(damping, params, self.damping_field),
+            coefficients(self.damping, params, self.damping_field),
             params,
         )
 
@@ -82,9 +81,9 @@ def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
     """Check and normalise step size, friction or diffusion, and temperature."""
     damping = sampler.damping_field
     object.__setattr__(sampler, "step_size", schedules.normalise(sampler.step_size, owner, automatic=True))
-    value = getattr(sampler, damping)
+    value = sampler.damping
     for leaf in jax.tree.leaves(value):
-        if not getattr(leaf, "shape", ()):
+        if not np.shape(leaf):
             _checks.positive(leaf, damping, owner)
     if isinstance(value, (int, float)):
         object.__setattr__(sampler, damping, float(value))

@@ -113,7 +113,7 @@ def _look_closer(
             "noise_inflation": found.noise,
             "noise_inflation_parameter": None if origin.sampler.metric != "none" else names[found.place],
         }
-    temperature = float(getattr(origin.sampler, "temperature", 1.0))
+    temperature = float(origin.sampler.temperature)
     kind = "laplace" if len(names) <= metric.DENSE_LIMIT else "diagonal"
     shape = metric.shape_at(probe.model, probe.table, probe.position, kind, probe.key)
     measures |= {"condition": shape.condition, "flat": shape.flat}
@@ -163,7 +163,7 @@ def _origin(
     if not isinstance(known.model, Model):
         missing.append("curvature and gradients: a CountModel has no log density")
         return None
-    if float(getattr(known.sampler, "temperature", 1.0)) == 0.0:
+    if float(known.sampler.temperature) == 0.0:
         missing.append("curvature, noise, Stein's identity: at temperature 0 there is no law to draw from")
         return None
     return known
@@ -192,7 +192,7 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
         "num_rows": run.configuration.get("num_rows", 0),
         "centred": estimator is not None and estimator.keeps_one_sum,
         "plain": estimator is not None and _remembers_nothing(estimator, run),
-        "batch_size": getattr(estimator, "batch_size", None),
+        "batch_size": None if estimator is None else estimator.batch_size,
     }
 
 

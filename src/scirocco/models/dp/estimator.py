@@ -101,7 +101,7 @@ class DPMixture(fits.Conventions, Results):
     run_: Run | None
     _training: Rows
     """Rows of the last fit."""
-    _online: list[MixtureChain]
+    _online: list[MixtureChain] | None = None
     """Chains of `partial_fit`."""
     _latest: list[list[Any]]
 
@@ -243,7 +243,7 @@ class DPMixture(fits.Conventions, Results):
         """
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
-        online: list[MixtureChain] | None = getattr(self, "_online", None)
+        online = self._online
         family: Family[Any] = self._family if online is not None else given.base(self.base).resolve(X)
         new = family.rows(X)
         if online is not None and not family.informative(new).size:

@@ -14,6 +14,7 @@ from scirocco.models.dp import prediction
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.prediction import ends
 from scirocco.models.dp.rows import Array, Rows, Table
+from scirocco.models.inputs.tables import Sparse
 
 _ROWS_AT_ONCE = 32_768
 _MOST_NUMBERS = 20_000_000
@@ -28,6 +29,7 @@ class Results:
     _family: Family[Any]
     _judges: Rows
     """Rows by which a reference is chosen."""
+    _chosen: prediction.Reference | None = None
     n_features_in_: int
 
     def _settle(
@@ -263,7 +265,7 @@ class Results:
 
     def _reference(self) -> prediction.Reference:
         self._check_fitted()
-        if not hasattr(self, "_chosen"):
+        if self._chosen is None:
             self._chosen = prediction.choose(self._family, self._judges, self._draw, self._count)
         return self._chosen
 
@@ -272,7 +274,7 @@ class Results:
         return self._family.rows(X)
 
     def _rows_or_numbers(self, X: Table) -> Rows:
-        if not hasattr(X, "tocsr"):
+        if not isinstance(X, Sparse):
             numbers = np.asarray(X)
             if numbers.ndim == 1 and numbers.dtype.kind in "iu":
                 return self._fitted_rows(numbers)

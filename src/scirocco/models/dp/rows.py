@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.fits.conventions import Table
+from scirocco.models.inputs.tables import Sparse
+from scirocco.models.inputs.tables import TableLike as Table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -75,7 +76,7 @@ def count_rows(X: Table, width: int | None = None) -> CountRows:
 
     `width`: as many categories as the model was fitted with; entries beyond are refused.
     """
-    if hasattr(X, "tocsr"):
+    if isinstance(X, Sparse):
         matrix = X.tocsr()
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
@@ -125,7 +126,7 @@ def check_sums(indices: Array, counts: Array) -> None:
 
 def real_rows(X: Table, width: int | None = None) -> RealRows:
     """Real numbers from a table."""
-    if hasattr(X, "toarray"):
+    if isinstance(X, Sparse):
         X = X.toarray()
     values = np.array(_numbers(_table(X, "numbers")), np.float64, order="C")
     _check_shape(values.shape, width, "columns")

@@ -192,7 +192,7 @@ class Results:
         ]
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "_draws"):
+        if "_draws" not in vars(self):
             raise NotFittedError("this BPMF has not been fitted: call fit(users, items, ratings) first.")
 
 

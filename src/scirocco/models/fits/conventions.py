@@ -8,28 +8,13 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.samplers.schedules import Schedule
-
-
-class Sparse(Protocol):
-    """A SciPy sparse matrix or array."""
-
-    def tocsr(self) -> Any:
-        """By rows."""
-
-    def toarray(self) -> np.ndarray:
-        """Dense."""
-
-
-Table = ArrayLike | Sparse
-"""What users hand over: one row for each observation; data frames are array-like."""
 
 StepSize = float | Schedule | Callable[[int], float] | None
 """A step size as users give it: a number or a schedule; None: the model's own."""

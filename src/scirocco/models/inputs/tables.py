@@ -61,6 +61,9 @@ class Sparse(Protocol):
     def toarray(self) -> np.ndarray:
         """Made dense."""
 
+    def tocsr(self) -> Any:
+        """By rows."""
+
 
 TableLike = ArrayLike | Frame | Sparse
 """What users call a table: NumPy, pandas, polars, SciPy sparse, nested lists."""

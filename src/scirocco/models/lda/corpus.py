@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scirocco._extras import require
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.fits.conventions import Sparse
+from scirocco.models.inputs.tables import Sparse
 from scirocco.models.lda.readers import Vocabulary, check_counts, check_words, read_matrix, read_vocabulary
 from scirocco.models.lda.streams import DocumentReader, DocumentStream, Rows, stack
 

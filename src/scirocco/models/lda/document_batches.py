@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -205,7 +206,7 @@ def shortened_growth(growth: Growth, most_steps: float, batch_size: int) -> Grow
 
 def check_growth(given: object, num_documents: int) -> Growth:
     """Stages as a user gives them."""
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
+    if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidTypeError(
             '`growth` must be "auto", None or pairs (documents, passes) such as [(1000, 60), (4000, 15)]; '
             f"got {given!r}."

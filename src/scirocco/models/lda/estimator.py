@@ -109,6 +109,8 @@ class LDA(fits.Conventions, Results):
     ((2, 4), True)
     """
 
+    _online: list[TopicChain] | None = None
+    """Chains of `partial_fit`."""
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
 
     @fits.renamed_arguments(_renamed)
@@ -250,14 +252,14 @@ class LDA(fits.Conventions, Results):
         Documents are seen once, in batches of at most `batch_size`. After each call the topics as they are then join
         the last `num_samples` draws. `fit` begins anew, and so does the first call after it.
         """
-        known = self._known() if hasattr(self, "n_features_in_") else vocabulary
+        known = self._known() if "n_features_in_" in vars(self) else vocabulary
         corpus = as_corpus(X, known)
-        if not hasattr(self, "_online"):
+        if self._online is None:
             settings = self._settings(Size(_MANY, corpus.vocabulary_size), memory="none")
             self._online = [TopicChain(corpus, settings, self.seed, c) for c in range(self.num_chains)]
             self._latest: list[list[np.ndarray]] = [[] for _ in self._online]
             self._seen = 0
-        chains: list[TopicChain] = self._online
+        chains = self._online
         self._seen += corpus.num_documents
         total = max(self._seen, total_documents or 0)
         kept = _checks.positive_int(self.num_samples, "num_samples")

@@ -286,7 +286,9 @@ def _state(z: np.ndarray | None, batch: Batch, num_topics: int) -> Array:
         return np.full(batch.num_tokens, -1, np.int32)
     wanted = f"a writeable, C-contiguous int32 or uint16 array of shape ({batch.num_tokens},)"
     if not isinstance(z, np.ndarray) or z.dtype not in _UNPLACED:
-        raise InvalidTypeError(f"`z` must be {wanted}, got {getattr(z, 'dtype', type(z).__name__)}.")
+        raise InvalidTypeError(
+            f"`z` must be {wanted}, got {z.dtype if isinstance(z, np.ndarray) else type(z).__name__}."
+        )
     if z.shape != (batch.num_tokens,) or not z.flags.c_contiguous or not z.flags.writeable:
         raise InvalidValueError(f"`z` must be {wanted}, got shape {z.shape}; np.ascontiguousarray makes one.")
     none = _UNPLACED[z.dtype]

@@ -228,7 +228,7 @@ class Results:
         return self.vocabulary_ or self.n_features_in_
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "components_"):
+        if "components_" not in vars(self):
             raise NotFittedError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
 
 

@@ -207,7 +207,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 50,
         "sweeps": 200,
         "burn_in": 100,
-        "step_size": ("polynomial", 0.01, 1000.0, 0.6),
+        "step_size": schedules.polynomial(0.01, 1000.0, 0.6),
     },
     "baker2018": {
         "sampler": "scir",
@@ -216,7 +216,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 50,
         "sweeps": 200,
         "burn_in": 100,
-        "step_size": ("polynomial", 0.5, 10.0, 0.33),
+        "step_size": schedules.polynomial(0.5, 10.0, 0.33),
     },
     "barile2024": {
         "sampler": "scir_cv",
@@ -225,7 +225,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 50,
         "sweeps": 200,
         "burn_in": 100,
-        "step_size": ("polynomial", 1.0, 1000.0, 0.33),
+        "step_size": schedules.polynomial(1.0, 1000.0, 0.33),
         "refresh_every": 5,
         "refresh_size": 1000,
     },
@@ -237,7 +237,4 @@ last paper's table is damaged in the copies at hand, where κ reads 3.32 and α 
 def preset(name: str) -> dict[str, Any]:
     """The arguments of `LDA` that make a paper's setting, with memory off, as the papers had none."""
     _checks.choice(name, "preset", tuple(PRESETS))
-    found = dict(PRESETS[name])
-    kind, *numbers = found["step_size"]
-    found["step_size"] = getattr(schedules, kind)(*numbers)
-    return {"memory": "none", **found}
+    return {"memory": "none", **PRESETS[name]}

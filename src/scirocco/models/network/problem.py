@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import _checks
+from scirocco import _checks, _tree
 from scirocco.data.arrays import check_finite
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
@@ -188,7 +188,7 @@ def num_classes_of(apply: Apply, params: Params, x: np.ndarray) -> int:
         raise InvalidTypeError(
             f"`apply` of BNN failed for params and an array of {_PROBE} inputs of shape {probe.shape}: {error}"
         ) from error
-    shape = getattr(found, "shape", None)
+    shape = found.shape if _tree.is_array(found) else None
     if shape is None or len(shape) != 2 or shape[0] != _PROBE or shape[1] < 2:
         got = f"shape {shape}" if shape is not None else f"{type(found).__name__}"
         raise InvalidValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -50,7 +50,7 @@ def make_candidates(
     axes: dict[str, Sequence[Any]] = {name: list(values) for name, values in over.items()}
     damping = inner.damping_field
     multiples: Sequence[float] = (1.0,)
-    if damping and damping not in axes and getattr(inner, damping) is None:
+    if damping and damping not in axes and inner.damping is None:
         multiples = _MULTIPLES
     guess: float | None = None
     ends: tuple[float, ...] = ()
@@ -109,14 +109,14 @@ def _candidate(
     try:
         sampler = _quietly_resolved(given, scales, params)
         if multiple != 1.0:
-            scaled = jax.tree.map(lambda c: multiple * c, getattr(sampler, damping))
+            scaled = jax.tree.map(lambda c: multiple * c, sampler.damping)
             sampler = dataclasses.replace(sampler, **{damping: scaled})  # type: ignore[type-var]
         sampler.check_params(params, num_steps)
     except InvalidValueError:
         return None
     settings = {name: _plain(value) for name, value in fields.items()}
     if damping and damping not in settings:
-        settings[damping] = float(np.mean([jnp.mean(c) for c in jax.tree.leaves(getattr(sampler, damping))]))
+        settings[damping] = float(np.mean([jnp.mean(c) for c in jax.tree.leaves(sampler.damping)]))
     return sampler, dict(sorted(settings.items(), key=lambda item: item[0] != "step_size"))
 
 
@@ -151,7 +151,7 @@ def check_over(over: Any) -> dict[str, list[Any]]:
         )
     out = {}
     for name, values in over.items():
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise InvalidTypeError(f"`over[{name!r}]` must be a list of values to try, got {values!r}.")
         out[name] = [_tree_number(value) for value in values]
         if name == "step_size" and not all(isinstance(value, (int, float)) for value in out[name]):
