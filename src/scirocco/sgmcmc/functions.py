@@ -1,13 +1,21 @@
-"""R's six functions: a whole chain in one call. Their arguments are explained in `scirocco.sgmcmc`."""
+"""R's six functions: a whole chain in one call. Their arguments are explained in `scirocco.sgmcmc`.
+
+Each is written once, as what it makes of its arguments; `whole_chain` draws from that, and `steps.step_by_step` makes
+R's set-up of it.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import DivergenceError
+from scirocco.estimators import ControlVariates
 from scirocco.run import Run, sample
 from scirocco.sgmcmc.arguments import (
     Descent,
@@ -25,161 +33,20 @@ from scirocco.types import LogLikelihood, LogPrior
 _FAR_FROM_MODE = 3.0
 
 
-@both_spellings
-def sgld(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    nIters: int = 10_000,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> dict[str, np.ndarray]:
-    """Stochastic gradient Langevin dynamics: θ' = θ + (h/2) ĝ(θ) + N(0, h), with h the `stepsize`.
+def whole_chain(job: Callable[..., Job]) -> Callable[..., dict[str, np.ndarray]]:
+    """The chain of a job, in either spelling of its arguments, among them `nIters`."""
+    signature = inspect.signature(job)
 
-    The same chain as `sc.sample` with `sc.SGLD(h / 2)` and `sc.Minibatch`. The arguments are explained in
-    `scirocco.sgmcmc`; R draws independent rows for each step, here they come in shuffled blocks.
+    @both_spellings
+    @functools.wraps(job)
+    def drawn(*args: Any, **kwargs: Any) -> dict[str, np.ndarray]:
+        made, given = job(*args, **kwargs), signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return draw(made, given.arguments["nIters"])
 
-    Returns
-    -------
-    dict
-        An array (nIters, ...) for each parameter.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp, numpy as np
-    >>> from scirocco import sgmcmc
-    >>> def log_lik(params, dataset):
-    ...     return jnp.sum(-0.5 * (dataset["x"] - params["theta"]) ** 2)
-    >>> x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
-    >>> output = sgmcmc.sgld(log_lik, {"x": x}, {"theta": 0.0}, 1e-4, nIters=500, verbose=False, seed=13)
-    >>> output["theta"].shape
-    (500,)
-    """
-    return draw(
-        compose("sgld", langevin(stepsize), logLik, dataset, params, logPrior, minibatchSize, verbose, seed),
-        nIters,
-    )
-
-
-@both_spellings
-def sghmc(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    alpha: PerParameter | None = 0.01,
-    L: int = 5,
-    nIters: int = 10_000,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> dict[str, np.ndarray]:
-    """Stochastic gradient Hamiltonian Monte Carlo: L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' an iteration.
-
-    The same chain as `sc.sample` with `sc.SGHMC.from_r(stepsize, alpha, L)` and `thin=L`. R's α = 0.01 is far too small
-    for the gradient noise of most models: a warning then says by how much the variance will be too large, and
-    `alpha=None` sets it from the measured noise. The kick after a fresh momentum is halved, as in leapfrog; R's whole
-    kick would shrink the variance by about L/(L+1), whatever the step.
-    The arguments are explained in `scirocco.sgmcmc`.
-    """
-    method = hamiltonian(stepsize, alpha, L)
-    return draw(
-        compose("sghmc", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed), nIters
-    )
-
-
-@both_spellings
-def sgnht(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    a: PerParameter | None = 0.01,
-    nIters: int = 10_000,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> dict[str, np.ndarray]:
-    """Stochastic gradient Nosé–Hoover thermostat, with a thermostat for each array of parameters.
-
-    The same chain as `sc.sample` with `sc.SGNHT.from_r(stepsize, a)`. The arguments are explained in `scirocco.sgmcmc`.
-    """
-    method = thermostat(stepsize, a)
-    return draw(
-        compose("sgnht", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed), nIters
-    )
-
-
-@both_spellings
-def sgldcv(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    optStepsize: float | None = None,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    nIters: int = 10_000,
-    nItersOpt: int | None = None,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> dict[str, np.ndarray]:
-    """SGLD with control variates: finds the mode, starts there, and corrects every gradient by the one at the mode.
-
-    `optStepsize` and `nItersOpt` are R's gradient descent to the mode; without `optStepsize` the mode is found with no
-    tuning. The arguments are explained in `scirocco.sgmcmc`.
-    """
-    method, descent = langevin(stepsize), Descent(optStepsize, nItersOpt)
-    job = compose("sgldcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
-    return draw(job, nIters)
-
-
-@both_spellings
-def sghmccv(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    optStepsize: float | None = None,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    alpha: PerParameter | None = 0.01,
-    L: int = 5,
-    nIters: int = 10_000,
-    nItersOpt: int | None = None,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> dict[str, np.ndarray]:
-    """SGHMC with control variates: `sghmc` with the gradient estimate of `sgldcv`."""
-    method, descent = hamiltonian(stepsize, alpha, L), Descent(optStepsize, nItersOpt)
-    job = compose("sghmccv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
-    return draw(job, nIters)
-
-
-@both_spellings
-def sgnhtcv(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    optStepsize: float | None = None,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    a: PerParameter | None = 0.01,
-    nIters: int = 10_000,
-    nItersOpt: int | None = None,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> dict[str, np.ndarray]:
-    """SGNHT with control variates: `sgnht` with the gradient estimate of `sgldcv`."""
-    method, descent = thermostat(stepsize, a), Descent(optStepsize, nItersOpt)
-    job = compose("sgnhtcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
-    return draw(job, nIters)
+    drawn.__signature__ = signature.replace(return_annotation="dict[str, np.ndarray]")  # type: ignore[attr-defined]
+    drawn.job = job  # type: ignore[attr-defined]
+    return drawn
 
 
 def draw(job: Job, nIters: int) -> dict[str, np.ndarray]:
@@ -224,8 +91,165 @@ def diverged(job: Job, step: int, run: Run | None = None) -> DivergenceError:
 def warn_of_distance(job: Job, report: dict[str, Any]) -> None:
     """Say when the user's gradient descent stopped far from the mode: control variates then reduce little noise."""
     distance = report.get("distance_to_mode_in_sd", 0.0)
-    if getattr(job.estimator, "optimizer", None) is not None and distance > _FAR_FROM_MODE:
+    if (
+        isinstance(job.estimator, ControlVariates)
+        and job.estimator.optimizer is not None
+        and distance > _FAR_FROM_MODE
+    ):
         _checks.warn(
             f"{job.name}: the optimisation stopped about {distance:.1f} posterior standard deviations from the mode, "
             "so the control variates do little. Change `optStepsize`, raise `nItersOpt`, or leave `optStepsize` out."
         )
+
+
+@whole_chain
+def sgld(
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    nIters: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Job:
+    """Stochastic gradient Langevin dynamics: θ' = θ + (h/2) ĝ(θ) + N(0, h), with h the `stepsize`.
+
+    The same chain as `sc.sample` with `sc.SGLD(h / 2)` and `sc.Minibatch`. The arguments are explained in
+    `scirocco.sgmcmc`; R draws independent rows for each step, here they come in shuffled blocks.
+
+    Returns
+    -------
+    dict
+        An array (nIters, ...) for each parameter.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np
+    >>> from scirocco import sgmcmc
+    >>> def log_lik(params, dataset):
+    ...     return jnp.sum(-0.5 * (dataset["x"] - params["theta"]) ** 2)
+    >>> x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    >>> output = sgmcmc.sgld(log_lik, {"x": x}, {"theta": 0.0}, 1e-4, nIters=500, verbose=False, seed=13)
+    >>> output["theta"].shape
+    (500,)
+    """
+    return compose(
+        "sgld", langevin(stepsize), logLik, dataset, params, logPrior, minibatchSize, verbose, seed
+    )
+
+
+@whole_chain
+def sghmc(
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    alpha: PerParameter | None = 0.01,
+    L: int = 5,
+    nIters: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Job:
+    """Stochastic gradient Hamiltonian Monte Carlo: L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' an iteration.
+
+    The same chain as `sc.sample` with `sc.SGHMC.from_r(stepsize, alpha, L)` and `thin=L`. R's α = 0.01 is far too small
+    for the gradient noise of most models: a warning then says by how much the variance will be too large, and
+    `alpha=None` sets it from the measured noise. The kick after a fresh momentum is halved, as in leapfrog; R's whole
+    kick would shrink the variance by about L/(L+1), whatever the step.
+    The arguments are explained in `scirocco.sgmcmc`.
+    """
+    method = hamiltonian(stepsize, alpha, L)
+    return compose("sghmc", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed)
+
+
+@whole_chain
+def sgnht(
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    a: PerParameter | None = 0.01,
+    nIters: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Job:
+    """Stochastic gradient Nosé–Hoover thermostat, with a thermostat for each array of parameters.
+
+    The same chain as `sc.sample` with `sc.SGNHT.from_r(stepsize, a)`. The arguments are explained in `scirocco.sgmcmc`.
+    """
+    method = thermostat(stepsize, a)
+    return compose("sgnht", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed)
+
+
+@whole_chain
+def sgldcv(
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    nIters: int = 10_000,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Job:
+    """SGLD with control variates: finds the mode, starts there, and corrects every gradient by the one at the mode.
+
+    `optStepsize` and `nItersOpt` are R's gradient descent to the mode; without `optStepsize` the mode is found with no
+    tuning. The arguments are explained in `scirocco.sgmcmc`.
+    """
+    method, descent = langevin(stepsize), Descent(optStepsize, nItersOpt)
+    return compose("sgldcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
+
+
+@whole_chain
+def sghmccv(
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    alpha: PerParameter | None = 0.01,
+    L: int = 5,
+    nIters: int = 10_000,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Job:
+    """SGHMC with control variates: `sghmc` with the gradient estimate of `sgldcv`."""
+    method, descent = hamiltonian(stepsize, alpha, L), Descent(optStepsize, nItersOpt)
+    return compose(
+        "sghmccv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent
+    )
+
+
+@whole_chain
+def sgnhtcv(
+    logLik: LogLikelihood,
+    dataset: NamedArrays,
+    params: NamedArrays,
+    stepsize: PerParameter,
+    optStepsize: float | None = None,
+    logPrior: LogPrior | None = None,
+    minibatchSize: float = 0.01,
+    a: PerParameter | None = 0.01,
+    nIters: int = 10_000,
+    nItersOpt: int | None = None,
+    verbose: bool = True,
+    seed: int | None = None,
+) -> Job:
+    """SGNHT with control variates: `sgnht` with the gradient estimate of `sgldcv`."""
+    method, descent = thermostat(stepsize, a), Descent(optStepsize, nItersOpt)
+    return compose(
+        "sgnhtcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent
+    )

@@ -15,25 +15,28 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import Kernel
 from scirocco.run.loop import KernelState, step_key
-from scirocco.sgmcmc.arguments import (
-    Descent,
-    Job,
-    NamedArrays,
-    PerParameter,
-    both_spellings,
-    compose,
-    hamiltonian,
-    langevin,
-    thermostat,
+from scirocco.sgmcmc.arguments import Job, both_spellings
+from scirocco.sgmcmc.functions import (
+    diverged,
+    sghmc,
+    sghmccv,
+    sgld,
+    sgldcv,
+    sgnht,
+    sgnhtcv,
+    warn_of_distance,
 )
-from scirocco.sgmcmc.functions import diverged, warn_of_distance
-from scirocco.types import LogLikelihood, LogPrior, Params
+from scirocco.types import Params
 
 
 class Session:
@@ -138,116 +141,24 @@ def _session(setup: Setup, sess: Session | None) -> Session:
     return session
 
 
-@both_spellings
-def sgld_setup(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    seed: int | None = None,
-    verbose: bool = True,
-) -> Setup:
-    """`sgld`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
-    return Setup(
-        compose("sgld", langevin(stepsize), logLik, dataset, params, logPrior, minibatchSize, verbose, seed)
+def step_by_step(function: Any) -> Callable[..., Setup]:
+    """The set-up of one of R's functions: its arguments without `nIters`, in R's order (which has no `verbose`)."""
+    signature = inspect.signature(function)
+    kept = [parameter for name, parameter in signature.parameters.items() if name != "nIters"]
+    if "optStepsize" not in signature.parameters:
+        kept.sort(key=lambda parameter: parameter.name == "verbose")
+    ours = signature.replace(parameters=kept, return_annotation="Setup")
+
+    def made(*args: Any, **kwargs: Any) -> Setup:
+        return Setup(function.job(**ours.bind(*args, **kwargs).arguments))
+
+    made.__name__ = made.__qualname__ = f"{function.__name__}_setup"
+    made.__doc__ = (
+        f"`{function.__name__}`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."
     )
+    made.__signature__ = ours  # type: ignore[attr-defined]
+    return both_spellings(made)
 
 
-@both_spellings
-def sghmc_setup(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    alpha: PerParameter | None = 0.01,
-    L: int = 5,
-    seed: int | None = None,
-    verbose: bool = True,
-) -> Setup:
-    """`sghmc`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
-    method = hamiltonian(stepsize, alpha, L)
-    return Setup(compose("sghmc", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed))
-
-
-@both_spellings
-def sgnht_setup(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    a: PerParameter | None = 0.01,
-    seed: int | None = None,
-    verbose: bool = True,
-) -> Setup:
-    """`sgnht`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
-    method = thermostat(stepsize, a)
-    return Setup(compose("sgnht", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed))
-
-
-@both_spellings
-def sgldcv_setup(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    optStepsize: float | None = None,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    nItersOpt: int | None = None,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> Setup:
-    """`sgldcv`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
-    method, descent = langevin(stepsize), Descent(optStepsize, nItersOpt)
-    return Setup(
-        compose("sgldcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
-    )
-
-
-@both_spellings
-def sghmccv_setup(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    optStepsize: float | None = None,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    alpha: PerParameter | None = 0.01,
-    L: int = 5,
-    nItersOpt: int | None = None,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> Setup:
-    """`sghmccv`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
-    method, descent = hamiltonian(stepsize, alpha, L), Descent(optStepsize, nItersOpt)
-    return Setup(
-        compose("sghmccv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
-    )
-
-
-@both_spellings
-def sgnhtcv_setup(
-    logLik: LogLikelihood,
-    dataset: NamedArrays,
-    params: NamedArrays,
-    stepsize: PerParameter,
-    optStepsize: float | None = None,
-    logPrior: LogPrior | None = None,
-    minibatchSize: float = 0.01,
-    a: PerParameter | None = 0.01,
-    nItersOpt: int | None = None,
-    verbose: bool = True,
-    seed: int | None = None,
-) -> Setup:
-    """`sgnhtcv`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."""
-    method, descent = thermostat(stepsize, a), Descent(optStepsize, nItersOpt)
-    return Setup(
-        compose("sgnhtcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
-    )
+sgld_setup, sghmc_setup, sgnht_setup = map(step_by_step, (sgld, sghmc, sgnht))
+sgldcv_setup, sghmccv_setup, sgnhtcv_setup = map(step_by_step, (sgldcv, sghmccv, sgnhtcv))
