@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scirocco._console import print_wrapped, to_json, width
 from scirocco._extras import require
@@ -29,6 +29,73 @@ JSON = typer.Option("--json", help="For programs.")
 RESUME = typer.Option("--resume", help="Go on with the run in RUN, if there is one; same options.")
 OVERWRITE = typer.Option("--overwrite", help="Delete the run in RUN first.")
 RUN = typer.Argument(help="The folder of a stored run.", metavar="RUN", show_default=False)
+VOCABULARY = typer.Option(
+    "--vocabulary", metavar="FILE", help="The words, one a line, in the order of their ids."
+)
+INTERVAL = typer.Option("--interval", min=0.01, max=0.999, help="Probability inside the credible intervals.")
+STEPS = typer.Option("--steps", min=1, help="Length: batches.")
+SECONDS = typer.Option("--seconds", help="Length: wall time.")
+DRAWS = typer.Option("--draws", min=1, help="Posterior draws to keep of each chain.")
+THREADS = typer.Option("--threads", min=1, help="Default: all cores.")
+REPLACE = typer.Option("--overwrite", help="Replace FILE.")
+
+
+class Length(NamedTuple):
+    """Of a fit: at most one of them."""
+
+    num_steps: int | None = None
+    num_epochs: float | None = None
+    max_seconds: float | None = None
+
+
+def check_fit(out: Path | None, length: Length, resume: bool, overwrite: bool) -> None:
+    """Refuse before anything is read what cannot work."""
+    from scirocco.store import holds_run, refuse_unless_free
+
+    if resume and overwrite:
+        raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
+    if sum(value is not None for value in length) > 1:
+        raise InvalidValueError("give one of --steps, --epochs and --seconds.")
+    if out is None or (resume and holds_run(out)):
+        return
+    if holds_run(out) and not overwrite:
+        raise InvalidValueError(
+            f"{out} holds a run already. Add --resume to go on with it or --overwrite to delete it, or choose another "
+            "folder."
+        )
+    refuse_unless_free(out, overwrite)
+
+
+def interrupted_early(out: Path) -> bool:
+    """Whether there is a run that was interrupted in its burn-in: nothing to show, but it can be resumed."""
+    from scirocco.store import holds_run, open_stored
+
+    return holds_run(out) and open_stored(out).progress["status"] == "interrupted"
+
+
+def how_to_resume(out: Path) -> str:
+    """What to say of a fit that was interrupted."""
+    return f"Interrupted. To go on with {out}, give the same command again with --resume."
+
+
+def drawn_so_far(num_chains: int, num_draws: int, status: str) -> str:
+    """The draws of a run, for the title of a table."""
+    chains = f"{num_chains} chain{'s' * (num_chains > 1)}"
+    return f"{chains} with {num_draws} draws" + (
+        "" if status in ("complete", "stopped") else f" so far ({status})"
+    )
+
+
+def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:
+    """Refuse a file that cannot be written, before any work is done."""
+    if path.suffix not in endings:
+        raise InvalidValueError(f"--out {path} must end in {' or '.join(endings)}.")
+    if path.exists() and not overwrite:
+        raise InvalidValueError(
+            f"{path} exists already. Add --overwrite to replace it, or choose another name."
+        )
+    if not path.parent.is_dir():
+        raise InvalidValueError(f"there is no folder {path.parent} for {path.name}: make it first.")
 
 
 def print_json(value: object) -> None:

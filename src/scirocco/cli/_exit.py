@@ -177,7 +177,7 @@ def leave_unheard() -> None:
 
 def mistake(error: Any) -> str:
     """A usage error in words: what is wrong, what was probably meant, where the help is."""
-    context = getattr(error, "ctx", None)
+    context = error.ctx
     path = context.command_path if context is not None else "scirocco"
     message = _suggesting(error, context) or error.format_message().rstrip(".") + "."
     return f"{message} See `{path} --help`."
@@ -189,7 +189,7 @@ def _suggesting(error: Any, context: Any) -> str | None:
         return None
     kind, word = found[1], found[2]
     if kind == "command":
-        known = list(getattr(context.command, "commands", {}))
+        known = list(context.command.commands)
         return f"No such command '{word}'.{suggestion(word, known)}"
     known = [name for p in context.command.params for name in (*p.opts, *p.secondary_opts) if name[:1] == "-"]
     return f"No such option: {word}.{suggestion(word, known)}"

@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from scirocco.cli import clusters_tables
-from scirocco.cli._common import JSON, OVERWRITE, RESUME, print_json, typer, write_whole
+from scirocco.cli import _common, clusters_tables
+from scirocco.cli._common import JSON, print_json, typer, write_whole
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 from scirocco.errors import InvalidValueError
 
@@ -30,8 +30,6 @@ _DATA = typer.Argument(
     show_default=False,
 )
 _COLUMNS = typer.Option("--columns", metavar="NAMES", help="Of a table: age,income or 'x_*'. By default all.")
-_LIST = typer.Option("--vocabulary", metavar="FILE", help="The words, one a line, in the order of their ids.")
-_INTERVAL = typer.Option("--interval", min=0.01, max=0.999, help="Probability inside the credible intervals.")
 
 
 @cluster_app.command("fit")
@@ -44,22 +42,20 @@ def cluster_fit(
         str, typer.Option("--base", help="multinomial (counts), gaussian, or auto: by the kind of DATA.")
     ] = "auto",
     columns: Annotated[str | None, _COLUMNS] = None,
-    vocabulary: Annotated[Path | None, _LIST] = None,
+    vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
     sampler: Annotated[
         str | None, typer.Option("--sampler", metavar="NAME", help="collapsed (default), gibbs, scir, ...")
     ] = None,
     epochs: Annotated[float | None, typer.Option("--epochs", help="Length: passes over the rows.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Length: batches.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", help="Length: wall time.")] = None,
+    steps: Annotated[int | None, _common.STEPS] = None,
+    seconds: Annotated[float | None, _common.SECONDS] = None,
     chains: Annotated[int, typer.Option("--chains", min=1, help="Independent chains.")] = 1,
-    draws: Annotated[
-        int | None, typer.Option("--draws", min=1, help="Posterior draws to keep of each chain.")
-    ] = None,
+    draws: Annotated[int | None, _common.DRAWS] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a step.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the chains.")] = 0,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
-    resume: Annotated[bool, RESUME] = False,
-    overwrite: Annotated[bool, OVERWRITE] = False,
+    threads: Annotated[int | None, _common.THREADS] = None,
+    resume: Annotated[bool, _common.RESUME] = False,
+    overwrite: Annotated[bool, _common.OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Find clusters; draws go to the folder RUN while it runs, so Ctrl-C or a crash loses nothing.
@@ -69,13 +65,13 @@ def cluster_fit(
     options = {
         "sampler": sampler,
         "num_chains": chains,
-        "num_draws": draws,
+        "num_samples": draws,
         "batch_size": batch_size,
         "num_threads": threads,
         "seed": seed,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    length = {"num_epochs": epochs, "num_steps": steps, "max_seconds": seconds}
+    length = _common.Length(steps, epochs, seconds)
     wanted = Wanted(data, columns, vocabulary, base)
     _fit(wanted, out, given, length, resume=resume, overwrite=overwrite, as_json=as_json)
 
@@ -85,8 +81,8 @@ def cluster_show(
     run: Annotated[Path, _RUN],
     most: Annotated[int, typer.Option("--clusters", min=1, help="Clusters to show, the largest first.")] = 20,
     words: Annotated[int, typer.Option("--words", min=1, help="Categories or columns of each.")] = 8,
-    interval: Annotated[float, _INTERVAL] = 0.9,
-    vocabulary: Annotated[Path | None, _LIST] = None,
+    interval: Annotated[float, _common.INTERVAL] = 0.9,
+    vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """The clusters of a run, the largest first: weights with credible intervals, and what is typical of each.
@@ -111,19 +107,14 @@ def cluster_predict(
         Path, typer.Option("--out", metavar="FILE.csv", help="A line for each row.", show_default=False)
     ],
     columns: Annotated[str | None, _COLUMNS] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.")] = False,
+    overwrite: Annotated[bool, _common.REPLACE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """The most probable cluster of every row, and its probability.
 
     Example: scirocco cluster predict flowers-run flowers.csv --out labels.csv
     """
-    if out.suffix != ".csv":
-        raise InvalidValueError(f"--out {out} must end in .csv.")
-    if out.exists() and not overwrite:
-        raise InvalidValueError(
-            f"{out} exists already. Add --overwrite to replace it, or choose another name."
-        )
+    _common.check_target(out, (".csv",), overwrite)
     opened = clusters_tables.open_mixture(run, None)
     rows = read(Wanted(data, columns, None, "auto"), opened.names)
     chances = opened.model.predict_proba(rows.X)
@@ -162,17 +153,18 @@ def _fit(
     wanted: Wanted,
     out: Path,
     options: dict[str, Any],
-    length: dict[str, Any],
+    length: _common.Length,
     *,
     resume: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
     """Fit, then show the clusters."""
+    from scirocco._checks import choice
     from scirocco.models import DPMixture
-    from scirocco.store import holds_run, open_stored
 
-    _check(wanted, out, length, resume, overwrite)
+    choice(wanted.base, "base", _BASES)
+    _common.check_fit(out, length, resume, overwrite)
     rows = read(wanted)
     model = DPMixture(rows.base, **options)
     if not as_json:
@@ -180,18 +172,16 @@ def _fit(
             print(note, flush=True)
     try:
         with ending_with_its_draws():
-            model.fit(rows.X, **length, store=out, resume=resume, overwrite=overwrite)
+            model.fit(rows.X, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
         interrupted = model.run_ is not None and model.run_.status == "interrupted"
     except (KeyboardInterrupt, InvalidValueError):
-        # interrupted in its burn-in, a run has no clusters to show but can be gone on with
-        if not holds_run(out) or open_stored(out).progress["status"] != "interrupted":
+        if not _common.interrupted_early(out):
             raise
         interrupted = True
     finally:
         clusters_tables.keep_names(out, rows.names)
     if interrupted:
-        words = f"Interrupted. To go on with {out}, give the same command again with --resume."
-        print(words, file=sys.stderr if as_json else sys.stdout)
+        print(_common.how_to_resume(out), file=sys.stderr if as_json else sys.stdout)
         raise typer.Exit(INTERRUPTED)
     opened = clusters_tables.open_mixture(out, None)
     found = clusters_tables.profiles(opened)
@@ -200,26 +190,6 @@ def _fit(
         return
     clusters_tables.print_clusters(opened, found[:20], len(found), 0.9)
     print(f"All clusters: scirocco cluster show {out} --clusters {len(found)}")
-
-
-def _check(wanted: Wanted, out: Path, length: dict[str, Any], resume: bool, overwrite: bool) -> None:
-    """Refuse before anything is read what cannot work."""
-    from scirocco._checks import choice
-    from scirocco.store import holds_run, refuse_unless_free
-
-    choice(wanted.base, "base", _BASES)
-    if resume and overwrite:
-        raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
-    if sum(value is not None for value in length.values()) > 1:
-        raise InvalidValueError("give one of --steps, --epochs and --seconds.")
-    if resume and holds_run(out):
-        return
-    if holds_run(out) and not overwrite:
-        raise InvalidValueError(
-            f"{out} holds a run already. Add --resume to go on with it or --overwrite to delete it, or choose another "
-            "folder."
-        )
-    refuse_unless_free(out, overwrite)
 
 
 def read(wanted: Wanted, names: tuple[str, ...] | None = None) -> Rows:

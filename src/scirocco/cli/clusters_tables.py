@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from scirocco.cli._common import width, write_whole
+from scirocco.cli._common import drawn_so_far, width, write_whole
 from scirocco.cli.topics_tables import flow
 from scirocco.errors import InvalidValueError
 
@@ -126,8 +126,6 @@ def print_clusters(opened: Opened, shown: Sequence[Profile], total: int, interva
         ]
         for cluster in shown
     ]
-    chains = f"{opened.num_chains} chain{'s' * (opened.num_chains > 1)}"
-    so_far = "" if opened.status in ("complete", "stopped") else f" so far ({opened.status})"
     some = f"{len(shown)} of {total} clusters" if len(shown) < total else f"{total} clusters"
     what = (
         "mean (distance to that of all, in sd)"
@@ -135,7 +133,7 @@ def print_clusters(opened: Opened, shown: Sequence[Profile], total: int, interva
         else "probability in % (times that of all)"
     )
     columns = ["cluster", "weight %", f"{100 * interval:g} % interval", what]
-    title = f"{some}, {chains} with {opened.num_draws} draws{so_far}"
+    title = f"{some}, {drawn_so_far(opened.num_chains, opened.num_draws, opened.status)}"
     print_table(title, columns, rows, right=(0, 1, 2))
     low, high = opened.model.num_clusters(interval)
     print(

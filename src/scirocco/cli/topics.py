@@ -9,8 +9,8 @@ from typing import Annotated, Any, TextIO
 
 import numpy as np
 
-from scirocco.cli import topics_fit, topics_tables
-from scirocco.cli._common import JSON, OVERWRITE, RESUME, drafted, print_json, typer
+from scirocco.cli import _common, topics_fit, topics_tables
+from scirocco.cli._common import JSON, drafted, print_json, typer
 from scirocco.errors import InvalidValueError
 
 _NAMES = ("mean", "low", "high")
@@ -21,8 +21,6 @@ _RUN = typer.Argument(help="The folder of a fitted topic model.", metavar="RUN",
 _CORPUS_HELP = (
     "UCI docword, .mtx (both also .gz), sparse .npz, a data folder; or text: a document a line, or a file."
 )
-_LIST = typer.Option("--vocabulary", metavar="FILE", help="The words, one a line, in the order of their ids.")
-_INTERVAL = typer.Option("--interval", min=0.01, max=0.999, help="Probability inside the credible intervals.")
 
 
 @topics_app.callback()
@@ -53,7 +51,7 @@ def topics_fit_command(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run; needed with CORPUS.")
     ] = None,
-    vocabulary: Annotated[Path | None, _LIST] = None,
+    vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
     min_documents: Annotated[
         int, typer.Option("--min-documents", min=1, help="Words of a text: in so many documents at least.")
     ] = 5,
@@ -87,31 +85,28 @@ def topics_fit_command(
             "--epochs", help="Length: passes over the documents (enough for 50 million tokens, 20 to 200)."
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Length: batches.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", help="Length: wall time.")] = None,
+    steps: Annotated[int | None, _common.STEPS] = None,
+    seconds: Annotated[float | None, _common.SECONDS] = None,
     chains: Annotated[
         int | None, typer.Option("--chains", min=1, help="Independent chains; with two, R-hat is shown.")
     ] = None,
-    draws: Annotated[
-        int | None, typer.Option("--draws", min=1, help="Posterior draws to keep of each chain.")
-    ] = None,
+    draws: Annotated[int | None, _common.DRAWS] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the chains and of what is held out.")] = 0,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
+    threads: Annotated[int | None, _common.THREADS] = None,
     held_out: Annotated[
         float | None,
         typer.Option(
             "--held-out", help="Share of documents kept back to be scored by perplexity (0.01; 0 for none)."
         ),
     ] = None,
-    resume: Annotated[bool, RESUME] = False,
-    overwrite: Annotated[bool, OVERWRITE] = False,
+    resume: Annotated[bool, _common.RESUME] = False,
+    overwrite: Annotated[bool, _common.OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Fit a topic model; draws go to the folder RUN while it runs, so Ctrl-C or a crash loses nothing.
 
     Example: scirocco topics fit docword.kos.txt.gz --topics 50 --chains 2 --out kos
     """
-    length = topics_fit.Length(steps, epochs, seconds)
     options = {
         "num_topics": num_topics,
         "alpha": alpha,
@@ -120,14 +115,15 @@ def topics_fit_command(
         "batch_size": batch_size,
         "step_size": step_size,
         "num_chains": chains,
-        "num_draws": draws,
+        "num_samples": draws,
         "num_threads": threads,
     }
     given = {name: value for name, value in options.items() if value is not None}
     words = topics_fit.Words(vocabulary, min_documents, max_share)
     topics_fit.run(
         topics_fit.Request(
-            corpus, out, words, length, preset, given, seed, held_out, resume, overwrite, as_json
+            *(corpus, out, words, _common.Length(steps, epochs, seconds), preset, given, seed, held_out),
+            *(resume, overwrite, as_json),
         )
     )
 
@@ -139,7 +135,7 @@ def topics_show(
     topic: Annotated[
         list[int] | None, typer.Option("--topic", metavar="K", help="Only this topic; may be repeated.")
     ] = None,
-    interval: Annotated[float, _INTERVAL] = 0.9,
+    interval: Annotated[float, _common.INTERVAL] = 0.9,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """The topics of a run, the largest first: words, weights, credible intervals, and R-hat with several chains.
@@ -177,7 +173,7 @@ def topics_transform(
         float | None,
         typer.Option("--interval", min=0.01, max=0.999, help="Also bounds of credible intervals."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.")] = False,
+    overwrite: Annotated[bool, _common.REPLACE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """The share of each topic in each document, as a table documents × topics.
@@ -190,7 +186,7 @@ def topics_transform(
     from scirocco.models.lda.summary import open_run
     from scirocco.models.lda.texts import open_corpus
 
-    _check_target(out, overwrite)
+    _common.check_target(out, (".npz", ".csv"), overwrite)
     model = open_run(run).model
     opened = open_corpus(corpus, model.vocabulary_ or model.n_features_in_)
     if not as_json:
@@ -204,18 +200,6 @@ def topics_transform(
         print_json({"run": str(run), "path": str(out), "shape": shape, "interval": interval, "notes": notes})
     else:
         print(f"{shape[0]:,} documents × {shape[1]} topics in {out}")
-
-
-def _check_target(path: Path, overwrite: bool) -> None:
-    """Refuse a file that cannot be written, before any work is done."""
-    if path.suffix not in (".npz", ".csv"):
-        raise InvalidValueError(f"--out {path} must end in .npz or .csv.")
-    if path.exists() and not overwrite:
-        raise InvalidValueError(
-            f"{path} exists already. Add --overwrite to replace it, or choose another name."
-        )
-    if not path.parent.is_dir():
-        raise InvalidValueError(f"there is no folder {path.parent} for {path.name}: make it first.")
 
 
 def _write_shares(path: Path, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:

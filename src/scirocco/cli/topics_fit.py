@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scirocco.cli._common import print_json, typer
+from scirocco.cli._common import Length, check_fit, how_to_resume, interrupted_early, print_json, typer
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 from scirocco.errors import InvalidValueError
 
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 _EMBEDDED, _EMBEDDED_HELD_OUT = {"num_topics": 20}, 0.02
 _USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 20, 200
 _MOST_SHOWN, _WORDS_SHOWN = 20, 6
-
-
-class Length(NamedTuple):
-    """At most one of them."""
-
-    num_steps: int | None = None
-    num_epochs: float | None = None
-    max_seconds: float | None = None
 
 
 class Words(NamedTuple):
@@ -82,26 +74,14 @@ def _check(request: Request, model: LDA) -> None:
     """Refuse before anything is read what cannot work."""
     from scirocco.models.fits import check_length
     from scirocco.models.lda.settings import Size, resolve
-    from scirocco.store import holds_run, refuse_unless_free
 
     if request.corpus is not None and request.out is None:
         raise InvalidValueError("where should the run go? Add --out RUN, the name of a folder to make.")
-    if request.resume and request.overwrite:
-        raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
-    if request.resume and request.out is None:
+    if request.resume and request.out is None and not request.overwrite:
         raise InvalidValueError("which run should be gone on with? Add --out RUN.")
-    if sum(value is not None for value in request.length) > 1:
-        raise InvalidValueError("give one of --steps, --epochs and --seconds.")
+    check_fit(request.out, request.length, request.resume, request.overwrite)
     check_length(*request.length, num_rows=1, batch_size=1)
     resolve(model.get_params(), Size(1, 1))
-    if request.out is None or (request.resume and holds_run(request.out)):
-        return
-    if holds_run(request.out) and not request.overwrite:
-        raise InvalidValueError(
-            f"{request.out} holds a run already. Add --resume to go on with it or --overwrite to delete it, or choose "
-            "another folder."
-        )
-    refuse_unless_free(request.out, request.overwrite)
 
 
 def _model(request: Request) -> LDA:
@@ -157,7 +137,7 @@ def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
 
 def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, folder: Path) -> str:
     """Run the chains; the status of the run."""
-    from scirocco.store import holds_run, open_stored
+    from scirocco.store import holds_run
 
     try:
         with ending_with_its_draws():
@@ -175,7 +155,7 @@ def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, f
         raise
     except InvalidValueError:
         # interrupted in its burn-in, a run has no topics to show but can be gone on with
-        if not holds_run(folder) or open_stored(folder).progress["status"] != "interrupted":
+        if not interrupted_early(folder):
             raise
         _say_how_to_go_on(request, folder)
     assert model.run_ is not None
@@ -184,5 +164,5 @@ def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, f
 
 def _say_how_to_go_on(request: Request, folder: Path) -> None:
     if request.out is not None:
-        request.say(f"Interrupted. To go on with {folder}, give the same command again with --resume.")
+        request.say(how_to_resume(folder))
     raise typer.Exit(INTERRUPTED)

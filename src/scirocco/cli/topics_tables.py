@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scirocco.cli._common import print_wrapped, width
+from scirocco.cli._common import drawn_so_far, print_wrapped, width
 
 if TYPE_CHECKING:
     from scirocco.models import LDA
@@ -34,8 +34,7 @@ def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> 
         rows.append([" " + cell + " " for cell in row] + [words])
     total = opened.model.num_topics
     some = f"{len(topics)} of {total} topics" if len(topics) < total else f"{total} topics"
-    chains = f"{opened.num_chains} chain{'s' if opened.num_chains > 1 else ''}"
-    title = f"{some}, {chains} with {opened.num_draws} draws" + _unfinished(opened.status)
+    title = f"{some}, {drawn_so_far(opened.num_chains, opened.num_draws, opened.status)}"
     heading = f"word: weight in % ({100 * interval:g} % interval)"
     print_table(title, [*columns, heading], rows, right=tuple(range(len(columns))))
     apart = sum(topic.rhat is not None and topic.rhat > _AGREED for topic in topics)
@@ -45,10 +44,6 @@ def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> 
             "intervals span what each of them found. Longer chains (--epochs) or fewer topics may help."
         )
         print_wrapped(advice)
-
-
-def _unfinished(status: str) -> str:
-    return "" if status in ("complete", "stopped") else f" so far ({status})"
 
 
 def _item(word: Word) -> str:
