@@ -8,6 +8,7 @@ import warnings
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 
@@ -47,6 +48,16 @@ class _Scalar(Protocol):
 
     shape: tuple[int, ...]
     dtype: np.dtype
+
+
+def numbers(values: npt.ArrayLike, name: str) -> np.ndarray:
+    """As an array of doubles."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(
+            f"`{name}` must be an array of numbers, got {type(values).__name__}."
+        ) from error
 
 
 def as_float(value: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -95,7 +95,7 @@ def _to_uniform(values: np.ndarray) -> float:
 
 
 def _check_concentration(concentration: npt.ArrayLike) -> np.ndarray:
-    found = _numbers(concentration, "concentration")
+    found = _checks.numbers(concentration, "concentration")
     if found.ndim != 1 or len(found) < 2:
         raise InvalidValueError(
             f"`concentration` must be the K >= 2 parameters of a Dirichlet law, got shape {found.shape}."
@@ -108,7 +108,7 @@ def _check_concentration(concentration: npt.ArrayLike) -> np.ndarray:
 
 
 def _check_draws(draws: npt.ArrayLike, num_components: int) -> np.ndarray:
-    found = _numbers(draws, "draws")
+    found = _checks.numbers(draws, "draws")
     if found.ndim < 2 or found.shape[-1] != num_components:
         raise InvalidValueError(
             f"`draws` must have the shape (..., {num_components}), as many components as `concentration`, "
@@ -127,15 +127,6 @@ def _check_draws(draws: npt.ArrayLike, num_components: int) -> np.ndarray:
             f"{found[first].min():g}. Divide θ by its sum to have ω."
         )
     return found
-
-
-def _numbers(values: npt.ArrayLike, name: str) -> np.ndarray:
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`{name}` must be an array of numbers, got {type(values).__name__}."
-        ) from error
 
 
 # -- Wasserstein distances -------------------------------------------------------------------------------------
@@ -265,12 +256,7 @@ def _draws(values: npt.ArrayLike, name: str) -> Array:
 
 
 def _finite(values: npt.ArrayLike, name: str) -> Array:
-    try:
-        found = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`{name}` must be an array of numbers, got {type(values).__name__}."
-        ) from error
+    found = _checks.numbers(values, name)
     if not np.all(np.isfinite(found)):
         raise InvalidValueError(
             f"`{name}` must be finite; {np.sum(~np.isfinite(found))} of its numbers are not."

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scirocco import _checks
 from scirocco._stein import KERNELS, stein_kernel
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -126,10 +126,7 @@ def _median_distance(x: Array) -> float:
 
 
 def _pairs(draws: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[Array, Array]:
-    try:
-        x, s = np.asarray(draws, np.float64), np.asarray(gradients, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError("`draws` and `gradients` must be arrays of numbers.") from error
+    x, s = _checks.numbers(draws, "draws"), _checks.numbers(gradients, "gradients")
     if x.ndim < 2 or x.shape != s.shape:
         raise InvalidValueError(
             f"`draws` and `gradients` must have one shape (..., dimension), got {x.shape} and {s.shape}."

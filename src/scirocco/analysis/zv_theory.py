@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scirocco import _checks
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -125,10 +125,7 @@ def _matrix(values: npt.ArrayLike, name: str, dimension: int) -> Array:
 
 
 def _numbers(values: npt.ArrayLike, name: str) -> Array:
-    try:
-        found = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"`{name}` must hold numbers, got {type(values).__name__}.") from error
+    found = _checks.numbers(values, name)
     if not np.all(np.isfinite(found)):
         raise InvalidValueError(f"`{name}` must be finite.")
     return found

@@ -37,13 +37,7 @@ class Workers:
 
     What all tasks of a round need is sent once, not once a task. A round is a function of what is sent, and nothing of
     it stays on a worker: when one is lost, and with it what it held, the round is sent again and gives the same.
-
-    Parameters
-    ----------
-    client
-        A connected `distributed.Client`.
-    num_shards
-        Tasks of a round; None: one for each thread of the workers.
+    `num_shards` is the tasks of a round; None: one for each thread of the workers.
     """
 
     def __init__(self, client: Client, num_shards: int | None):

@@ -95,13 +95,6 @@ class FractionatedModel(Model):
 
     With share = 1/S and the rows dealt out to S shards, the densities of the unconstrained positions multiply to the
     posterior. The Jacobian is divided as the prior is: otherwise the product would have it S times.
-
-    Parameters
-    ----------
-    model
-        The model of all data.
-    share
-        The exponent of the prior, 1/S.
     """
 
     def __init__(self, model: Model, share: float):

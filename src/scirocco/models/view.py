@@ -136,20 +136,9 @@ def need_draws(run: Run) -> Run:
 
 
 def run_behind(name: str, draws: Draws, stats: Draws, sampler: str, seed: int, status: str) -> Run:
-    """The run of a model that has draws but no run: the stored one, or else what is known.
+    """The run of a model that has draws but no run: the stored one, or else what is known of it.
 
-    Parameters
-    ----------
-    name
-        Of the model.
-    draws, stats
-        What it holds.
-    sampler
-        A name of the method.
-    seed
-        Of the model.
-    status
-        How it came to its draws.
+    `status` says how it came to its draws.
     """
     first = next(iter(draws.values()))
     if isinstance(first, StoredArray):

@@ -56,13 +56,7 @@ def to_stored(
 ) -> np.ndarray:
     """Rows in the dtype on disk, after a look at every value.
 
-    Parameters
-    ----------
-    rows, dtype
-        Some rows, and the dtype to store them in.
-    name, first_row, columns
-        For the messages: the array's name, the number of the first of these rows in the source, and the names of the
-        columns that were stacked into it.
+    Messages name the array, count rows from `first_row`, and name the columns that were stacked into the array.
     """
     if rows.dtype.kind == "f":
         _check_finite(rows, name, first_row, columns)

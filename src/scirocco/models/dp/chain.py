@@ -31,20 +31,9 @@ _MANY_ROWS = 4096
 
 
 class MixtureChain:
-    """All that a chain is: rows, an engine, the number of steps made.
+    """All that a chain is: rows, an engine, the number of steps made; random numbers from `seed` and `chain`.
 
-    Parameters
-    ----------
-    rows
-        `CountRows` or `RealRows`, in a random order: a batch is made of chunks of neighbours.
-    family
-        Their base measure.
-    settings
-        From `settings.resolve`.
-    seed, chain
-        The chain's random numbers follow from both.
-    labelling
-        What draws labels for the slice samplers, see `Slices`.
+    The rows are in a random order: a batch is made of chunks of neighbours. For `labelling` see `Slices`.
     """
 
     def __init__(

@@ -26,18 +26,9 @@ _SPARSE = 1.25  # so many slots for each cluster, and labels are renumbered
 
 
 class Collapsed:
-    """Labels, and what follows from them.
+    """Labels of rows that say something of their cluster, and what follows from them.
 
-    Parameters
-    ----------
-    rows
-        Rows that say something of their cluster.
-    family
-        Their base measure.
-    settings
-        From `settings.resolve`.
-    rng
-        For the labels to begin with: uniform over `initial_clusters`.
+    Labels begin uniform over `initial_clusters`.
     """
 
     def __init__(self, rows: Rows, family: Family[Any], settings: Settings, rng: np.random.Generator):

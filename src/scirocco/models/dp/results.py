@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scirocco import _checks
 from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.dp import prediction
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.prediction import ends
 from scirocco.models.dp.rows import Array, Rows, Table
+from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs.tables import Sparse
 
 _ROWS_AT_ONCE = 32_768
@@ -214,7 +214,7 @@ class Results:
         chosen = self._reference()
         wanted = np.arange(self.n_features_in_) if columns is None else np.asarray(columns)
         wanted = np.broadcast_to(wanted, (chosen.num_clusters, wanted.shape[-1]))
-        tails, names = self._tails(interval), tuple(self._family.shapes())
+        tails, names = tails_of(interval), tuple(self._family.shapes())
         size = max(1, _MOST_NUMBERS // (self._count * chosen.num_clusters))
         parts = [
             ends(
@@ -295,15 +295,8 @@ class Results:
             raise InvalidValueError(f"row numbers must be from 0 to {rows.num_rows - 1}, got {numbers}.")
         return rows.take(numbers)
 
-    def _tails(self, probability: float) -> tuple[float, float]:
-        _checks.positive(probability, "interval")
-        if probability >= 1:
-            raise InvalidValueError(f"`interval` must be below 1, got {probability}.")
-        tail = (1.0 - probability) / 2.0
-        return tail, 1.0 - tail
-
     def _interval(self, values: Array, probability: float) -> Array:
-        tails = self._tails(probability)
+        tails = tails_of(probability)
         flat = values.reshape(-1) if values.dtype.kind == "i" else values
         method: Any = "inverted_cdf" if values.dtype.kind == "i" else "linear"
         ends: Array = np.quantile(flat, tails, axis=0, method=method)

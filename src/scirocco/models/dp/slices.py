@@ -44,20 +44,10 @@ _TOO_MANY = 1 << 16
 
 
 class Slices:
-    """Labels, sticks and components.
+    """Labels, sticks and components of rows that say something of their cluster.
 
-    Parameters
-    ----------
-    rows
-        Rows that say something of their cluster.
-    family
-        Their base measure.
-    settings
-        From `settings.resolve`.
-    rng
-        For the labels to begin with: uniform over `initial_clusters`; sticks and components from the prior.
-    labelling
-        What draws the labels of a batch (`sharded.Shards`); None: this process.
+    Labels begin uniform over `initial_clusters`, sticks and components are from the prior. `labelling` draws the labels
+    of a batch (`sharded.Shards`); None: this process does.
     """
 
     def __init__(

@@ -146,12 +146,7 @@ def align(reference: ArrayLike, others: np.ndarray, measure: str = "hellinger") 
 def aligned(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
     """Draws (chain, draw, topic, ...) with the topics of every chain in the order of the first.
 
-    Parameters
-    ----------
-    draws
-        Numbers for each topic: chains × draws × topics × anything.
-    orders
-        What `align` gave for the chains after the first, (chains − 1, topics).
+    `orders` is what `align` gave for the chains after the first, (chains − 1, topics).
     """
     array = np.array(draws)
     if array.ndim < 3 or np.shape(orders) != (len(array) - 1, array.shape[2]):
@@ -167,18 +162,8 @@ def aligned(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
 def aligned_rhat(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
     """Rank-normalised split R-hat, as ArviZ has it, of scalar summaries of topics, after the topics have been matched.
 
-    Parameters
-    ----------
-    draws
-        A summary for each topic, e.g. its share of the tokens or the weight of a word: chains × draws × topics
-        (× more). Two chains and four draws at least.
-    orders
-        What `align` gave for the chains after the first, (chains − 1, topics).
-
-    Returns
-    -------
-    numpy.ndarray
-        Topics (× more). NaN where a summary never moves.
+    The draws of a summary, e.g. of the share of the tokens or the weight of a word, are chains × draws × topics
+    (× more), two chains and four draws at least; `orders` as for `aligned`. NaN where a summary never moves.
 
     Examples
     --------

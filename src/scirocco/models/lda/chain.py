@@ -31,18 +31,10 @@ from scirocco.store import StoredArray
 
 
 class TopicChain:
-    """All that a chain is: batches of documents, an engine, the number of steps made.
+    """All that a chain is: batches of documents, an engine, the steps made; random numbers from `seed` and `chain`.
 
-    Parameters
-    ----------
-    corpus
-        A `Corpus`, or a `DocumentStream` (without memory only).
-    settings
-        From `settings.resolve`.
-    seed, chain
-        The chain's random numbers follow from both.
-    counting
-        What makes the local steps of a chain without memory; None: this process.
+    A `DocumentStream` goes without memory only. `counting` makes the local steps of a chain without memory; None: this
+    process does.
     """
 
     def __init__(

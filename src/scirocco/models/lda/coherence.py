@@ -82,19 +82,9 @@ def _umass(both: np.ndarray, one: np.ndarray) -> np.ndarray:
 
 
 def shared_documents(words: np.ndarray, corpus: Corpus) -> tuple[np.ndarray, int]:
-    """How many documents hold both of two words, for all pairs of some, and how many are not empty.
+    """How many documents hold both of two words, for all pairs of some distinct ones, and how many are not empty.
 
-    Parameters
-    ----------
-    words
-        Distinct word ids, (W,).
-    corpus
-        The documents.
-
-    Returns
-    -------
-    together, num_documents
-        Whole numbers (W, W), with the documents of a single word on the diagonal; and the documents with any word.
+    The first is (W, W), with the documents of a single word on the diagonal.
     """
     sparse = require("scipy.sparse", "counting shared documents")
     column = np.full(corpus.vocabulary_size, -1, np.int64)

@@ -117,10 +117,7 @@ def gibbs(
     >>> bool(abs(found.counts.sum() - 6.0) < 1e-3)
     True
     """
-    _checks.positive_int(sweeps, "sweeps")
-    _checks.positive_int(burn_in, "burn_in", minimum=0)
-    if burn_in >= sweeps:
-        raise InvalidValueError(f"`burn_in` must be below `sweeps` ({sweeps}), got {burn_in}.")
+    check_sweeps(sweeps, burn_in)
     _checks.choice(kernel, "kernel", ("auto", "sparse", "dense"))
     if whole and rao_blackwell:
         raise InvalidValueError("`whole` sums are of topics drawn: leave `rao_blackwell` out.")
@@ -147,6 +144,14 @@ def gibbs(
     factor = 1.0 / (kept * (kernels.UNIT if rao_blackwell else 1.0))
     counts = slabs.total()[0] if whole else _means(kernels, slabs, (table, concentration, sums), factor)
     return Local(counts, (mixes / kept).astype(np.float32) if keep_documents else None)
+
+
+def check_sweeps(sweeps: int, burn_in: int) -> None:
+    """Some must be left after the burn-in."""
+    _checks.positive_int(sweeps, "sweeps")
+    _checks.positive_int(burn_in, "burn_in", minimum=0)
+    if burn_in >= sweeps:
+        raise InvalidValueError(f"`burn_in` must be below `sweeps` ({sweeps}), got {burn_in}.")
 
 
 def cvb0(

@@ -8,11 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import _checks
 from scirocco.diffusions import gamma
-from scirocco.errors import InvalidValueError
 from scirocco.models.lda._tokens import Batch
-from scirocco.models.lda.local import Local
+from scirocco.models.lda.local import Local, check_sweeps
 from scirocco.types import Array, ArrayLike, Key
 
 _BLOCK = 16
@@ -86,10 +84,7 @@ def gibbs_parallel(
     >>> bool(abs(found.counts.sum() - 6.0) < 1e-3)
     True
     """
-    _checks.positive_int(sweeps, "sweeps")
-    _checks.positive_int(burn_in, "burn_in", minimum=0)
-    if burn_in >= sweeps:
-        raise InvalidValueError(f"`burn_in` must be below `sweeps` ({sweeps}), got {burn_in}.")
+    check_sweeps(sweeps, burn_in)
     single = not isinstance(count, jax.core.Tracer) and bool(np.max(np.asarray(count), initial=0) <= 1)
     counts, documents = _gibbs_parallel(
         key, jnp.asarray(index), jnp.asarray(count), jnp.asarray(weights), alpha, sweeps, burn_in, single

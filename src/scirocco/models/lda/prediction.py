@@ -194,14 +194,7 @@ def part(corpus: Corpus, rows: np.ndarray) -> Corpus:
 def hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Corpus | None]:
     """The documents to fit, and those kept back: a random share, the same for the same seed.
 
-    Parameters
-    ----------
-    corpus
-        All documents.
-    share
-        From 0 (none) to below 1. None: one in a hundred, or none where that is too little to be scored.
-    seed
-        Of the choice.
+    The share is from 0 (none) to below 1. None: one in a hundred, or none where that is too little to be scored.
 
     Examples
     --------

@@ -30,12 +30,7 @@ _FILES = (
 def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
     """Counts as 64-bit integers, all of them whole numbers from 0 to 2³¹ − 1; nothing is rounded or cut off.
 
-    Parameters
-    ----------
-    counts
-        Numbers of any real kind.
-    place
-        Says in words where the entry with a given number is.
+    `place` says in words where the entry with a given number is.
     """
     if counts.dtype.kind not in "fiub":
         raise InvalidTypeError(f"word counts must be numbers, got dtype {counts.dtype}.")
