@@ -188,9 +188,8 @@ class Watch:
         before = self.state.mark
         try:
             self.state = read_state(self.path)
-        except (
-            StoreError
-        ):  # being written just now; what is really damaged stays so, and is told the second time
+        # being written just now; what is really damaged stays so, and is told the second time
+        except StoreError:
             time.sleep(0.2)
             self.state = read_state(self.path)
         return self.state.mark != before

@@ -116,9 +116,8 @@ def local(num_workers: int | None = None, threads_per_worker: int = 1, **options
 def _environment(threads: int) -> dict[str, str]:
     """What a worker must know before it imports JAX."""
     found = {
-        "NPROC": str(
-            threads
-        ),  # the threads of XLA's pools on a CPU; by default every worker has one for each core
+        # the threads of XLA's pools on a CPU; by default every worker has one for each core
+        "NPROC": str(threads),
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "JAX_ENABLE_X64": str(int(jax.config.read("jax_enable_x64"))),
     }

@@ -88,9 +88,8 @@ class Workers:
         # To one worker, from which the others fetch it: with broadcast=True a dying one held a step up for minutes.
         (shared,) = self.client.scatter([common], hash=False)
         try:
-            for number, job in enumerate(
-                jobs
-            ):  # a shard always on the same worker, where its files are in memory
+            # a shard always on the same worker, where its files are in memory
+            for number, job in enumerate(jobs):
                 where = {"workers": slots[number % len(slots)], "allow_other_workers": True}
                 futures.append(self.client.submit(function, shared, job, pure=False, **where))
             found: list[Result] = self.client.gather(futures)

@@ -151,9 +151,8 @@ def _is_iterator(node: Any) -> bool:
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
     columns = getattr(leaf, "dtypes", None)
-    if (
-        columns is not None and getattr(leaf, "ndim", 1) == 2
-    ):  # a data frame: name the columns that are no numbers
+    # a data frame: name the columns that are no numbers
+    if columns is not None and getattr(leaf, "ndim", 1) == 2:
         bad = [f"{column!r} ({dtype})" for column, dtype in columns.items() if not _is_numeric(dtype)]
         if bad:
             raise InvalidTypeError(f"{name}: columns {', '.join(bad)} are not numeric. Encode or drop them.")

@@ -147,9 +147,8 @@ class RowShuffle:
             if self.filled == self.capacity:
                 self._spill()
             if self._rows is None:
-                self._rows = np.empty(
-                    self.capacity, self.record
-                )  # the system commits pages when they are touched
+                # the system commits pages when they are touched
+                self._rows = np.empty(self.capacity, self.record)
             count = min(length - start, self.capacity - self.filled)
             for name, array in chunk.items():
                 self._rows[name][self.filled : self.filled + count] = array[start : start + count]

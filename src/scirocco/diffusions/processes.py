@@ -129,9 +129,8 @@ def _log_transition(key: Key, at: _Transition) -> Array:
     short = theta > 4.0 * at.span
     relative = at.shrink + added / jnp.where(short, theta, 1.0)
     near = at.start + jnp.log1p(jnp.where(short & (relative > -0.5), relative, 0.0))
-    tiny = jnp.finfo(
-        theta.dtype
-    ).tiny  # a sum can round to 0, and its logarithm would not be a number to go on with
+    # a sum can round to 0, and its logarithm would not be a number to go on with
+    tiny = jnp.finfo(theta.dtype).tiny
     far = jnp.log(jnp.maximum(theta + (theta * at.shrink + added), tiny))
     by_gamma = jnp.log(at.span) + drawn.gamma(log=True)
     return jnp.where(drawn.by_normal, jnp.where(short & (relative > -0.5), near, far), by_gamma)

@@ -197,9 +197,8 @@ def covariance(values: PyTree, batch: Batch, kind: str) -> PyTree:
             "a batch of one row has no covariance: use `batch_size` >= 2 with this sampler."
         )
     correction = batch.correction
-    weighted = jax.tree.map(
-        lambda v: _spread(batch, v) * v, values
-    )  # each row's own estimate of the sum, over n
+    # each row's own estimate of the sum, over n
+    weighted = jax.tree.map(lambda v: _spread(batch, v) * v, values)
     diagonal = jax.tree.map(lambda w: jnp.var(w, axis=0, ddof=1) * n * correction, weighted)
     if kind == "diagonal":
         return diagonal

@@ -117,9 +117,8 @@ class ControlVariates(Estimator):
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """Find the mode, and the exact sum there."""
-        if (
-            self.centre is not None or model.drive != "gradient"
-        ):  # counts have no density to climb: stay at the start
+        # counts have no density to climb: stay at the start
+        if self.centre is not None or model.drive != "gradient":
             centre = position if self.centre is None else model.unconstrain(_like(self.centre, position))
             total = table.sum(model.summand, centre, key)
             gradient = model.combine(centre, total)

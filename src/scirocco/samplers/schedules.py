@@ -185,9 +185,8 @@ def step_sizes(step_size: PyTree, params: Params, step: ArrayLike, name: str = "
 
 def check_positive_along(step_size: PyTree, num_steps: int) -> None:
     """Refuse schedules that reach 0 or leave the finite numbers within the run (looked at in 1,000 places)."""
-    probe = np.linspace(0, max(0, num_steps - 1), 1_000).astype(
-        np.int32
-    )  # one length: nothing new to compile
+    # one length: nothing new to compile
+    probe = np.linspace(0, max(0, num_steps - 1), 1_000).astype(np.int32)
     for schedule in jax.tree.leaves(step_size, is_leaf=is_schedule):
         if not is_schedule(schedule):
             continue

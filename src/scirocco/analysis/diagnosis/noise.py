@@ -119,9 +119,8 @@ def _check(origin: Origin) -> None:
 def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
     if origin.memory is not None:
         return origin.memory
-    estimator = origin.estimator.around(
-        origin.model.constrain(position)
-    )  # no need to look for the mode again
+    # no need to look for the mode again
+    estimator = origin.estimator.around(origin.model.constrain(position))
     return estimator.prepare(origin.model, table, position, key).memory
 
 

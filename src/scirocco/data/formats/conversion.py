@@ -185,9 +185,8 @@ def convert(
     options["columns"] = {name: group for name, group in plan.columns.items() if plan.stacked[name]}
     try:
         _write(folder, options, _arrays(table, plan, {}))
-    except (
-        _WiderTypeError
-    ):  # the types of a CSV file are known only at its end: look at all of it, and begin again
+    # the types of a CSV file are known only at its end: look at all of it, and begin again
+    except _WiderTypeError:
         _write(folder, options, _arrays(table, plan, _scan(table, plan)))
     return FolderSource(folder)
 

@@ -231,8 +231,7 @@ class PartialFolder:
 def _own_files(path: Path) -> set[str]:
     try:
         arrays = read_header(path).arrays
-    except (
-        InvalidValueError
-    ):  # a damaged header names no files: then whatever is an .npy file is taken for ours
+    # a damaged header names no files: then whatever is an .npy file is taken for ours
+    except InvalidValueError:
         return {FILE_NAME, *(file.name for file in path.glob("*.npy"))}
     return {FILE_NAME, *(entry.file for entry in arrays.values())}

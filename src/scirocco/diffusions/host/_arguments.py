@@ -90,9 +90,8 @@ def operand(array: Array, shape: tuple[int, ...], dtype: DTypeLike, out: Array) 
         return Operand(np.empty(1, dtype), False, float(array.flat[0]))
     full = np.ascontiguousarray(np.broadcast_to(array, shape), dtype)
     shifted = np.may_share_memory(full, out) and full.ctypes.data != out.ctypes.data
-    if (
-        shifted or not full.flags.writeable
-    ):  # a read-only array would be another type to numba, and compiled again
+    # a read-only array would be another type to numba, and compiled again
+    if shifted or not full.flags.writeable:
         full = full.copy()
     return Operand(full.reshape(-1), True, 1.0)
 

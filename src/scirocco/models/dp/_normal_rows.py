@@ -11,9 +11,8 @@ from scirocco.models.dp._common import Arrays, kept
 from scirocco.models.dp._normal import clear, density, move, weigh
 from scirocco.models.dp._slices import BLOCK, VECTOR
 
-_reordered = njit(
-    nogil=True, error_model="numpy", forceinline=True, fastmath={"reassoc", "contract"}
-)  # sums may become vectors
+# sums may become vectors
+_reordered = njit(nogil=True, error_model="numpy", forceinline=True, fastmath={"reassoc", "contract"})
 
 
 @_reordered

@@ -79,9 +79,8 @@ def move_sticks(
             plain,
         )
         log_two = math.log(max(two, _FLOOR))
-        if (
-            method == GIBBS and alpha + after < 1.0
-        ):  # may be below all doubles, and α depends on its logarithm
+        # may be below all doubles, and α depends on its logarithm
+        if method == GIBBS and alpha + after < 1.0:
             s0, s1, two = gamma(s0, s1, alpha + after + 1.0)
             s0, s1, u = uniform(s0, s1)
             log_two = math.log(two) + math.log(u) / (alpha + after)

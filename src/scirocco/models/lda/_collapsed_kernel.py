@@ -97,9 +97,8 @@ def collapsed_documents(
                         seen += table[w, uint64(k)]
                         total += alpha[uint64(k)] * (beta + table[w, uint64(k)]) * inverse[uint64(k)]
                         single = np.float32(total)
-                        if (
-                            single <= below
-                        ):  # every topic must be within reach, or the chain may never leave it
+                        # every topic must be within reach, or the chain may never leave it
+                        if single <= below:
                             single = np.nextafter(below, np.float32(np.inf))
                         cumulative[w, uint64(k)] = below = single
                     age[w] = min(_VISITS * seen, _VISITS * num_topics) + 1

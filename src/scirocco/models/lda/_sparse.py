@@ -19,9 +19,8 @@ from scirocco.models.lda._gibbs import BLOCK, UNIT, Arrays, Seed, blocks, kept
 
 _SHIFT = uint64(3)  # BLOCK = 2³
 _REMEMBERED = 64  # sweeps of a document whose topics are kept, to be counted together
-_reordered = njit(
-    nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}
-)  # sums may become vectors
+# sums may become vectors
+_reordered = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
 
 @kept
@@ -145,9 +144,8 @@ def _sparse_sweep(
             names[j], place[fresh] = fresh, j
             shares[j] += np.float32(1.0)
         fresh = topic
-        if (
-            i < size
-        ):  # token i leaves it, if it has a topic; the last topic takes the place of one that has gone
+        # token i leaves it, if it has a topic; the last topic takes the place of one that has gone
+        if i < size:
             w, topic = uint64(tokens[i]), uint64(z[i])
             if topic <= last:
                 j = uint64(place[topic])

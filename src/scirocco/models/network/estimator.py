@@ -196,9 +196,8 @@ class BNN(fits.Conventions, Results):
         def sampling(num_samples: int, **how: Any) -> Run:
             return sample(
                 problem.model,
-                ArraySource(
-                    problem.rows
-                ),  # checked already; from_arrays would make bytes four times as large
+                # checked already; from_arrays would make bytes four times as large
+                ArraySource(problem.rows),
                 problem.params,
                 sampler=sampler,
                 estimator=estimator,
