@@ -10,6 +10,7 @@ from scirocco.models.lda import LDA
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
 from scirocco.models.regression import LinearRegression, LogisticRegression
+from scirocco.run.records import Record
 from scirocco.store import open_stored
 
 __all__ = [
@@ -43,7 +44,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     sc.models.load(f"{folder}/model")
     LinearRegression(num_samples=20)
     """
-    name = open_stored(path).record["configuration"].get("model")
+    name = Record.from_json(open_stored(path).record).model
     if name not in KINDS:
         raise InvalidTypeError(f"{path} holds a run, not a fitted model of sc.models: open it with sc.load.")
     return KINDS[name].load(path)

@@ -15,7 +15,7 @@ from scirocco.run.family import CHAINS
 from scirocco.run.matching import Method
 from scirocco.run.on_cluster import resume_on
 from scirocco.run.progress import Callback
-from scirocco.run.request import resume_here
+from scirocco.run.request import carry_out, stored_request
 from scirocco.run.result import Run
 from scirocco.types import Data, Params
 
@@ -79,4 +79,5 @@ def resume(
                 "resumed by the workers of `client`, or here, one after the other."
             )
         return resume_on(client, os.path.abspath(path), model, source, num_samples, method, progress)
-    return resume_here(path, model, source, num_samples, method, tuple(callbacks), progress, as_devices(mesh))
+    how = {"callbacks": tuple(callbacks), "progress": progress, "devices": as_devices(mesh)}
+    return carry_out(stored_request(path, model, source, num_samples, method, **how))

@@ -14,6 +14,7 @@ from scirocco.analysis.diagnosis.theory import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
 from scirocco.run import Run, encoding, pilot, setup
+from scirocco.run.records import Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler, Scales, schedules
 from scirocco.store import Stored
@@ -154,10 +155,10 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
 
 
 def _stored_sampler(run: Run) -> Any:
-    record = Stored.open(run.path).record if run.path else {}
-    if "sampler" not in record:
+    sampler = Record.from_json(Stored.open(run.path).record).sampler if run.path else None
+    if sampler is None:
         raise InvalidValueError("gradient noise needs the sampler, which this run does not hold.")
-    return encoding.decode(record["sampler"], "sampler")
+    return encoding.decode(sampler, "sampler")
 
 
 def _unexplained(x: Array, g: Array) -> Array:
