@@ -14,7 +14,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.length import Length, spread
 from scirocco.models.fits.saved import Kind, make_record
-from scirocco.run import records
+from scirocco.run import records, snapshot
 from scirocco.run.keeping import Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report
 from scirocco.run.records import Record
@@ -200,7 +200,7 @@ def _resumed(fit: Fit, path: Path) -> Session:
         records.refuse_differences(stored, given, store.path, "these arguments")
         _refuse_another_length(fit, plan, path)
         chains = fit.chains()
-        chains.restore({k: v for k, v in store.read_state().items() if not k.startswith("result:")})
+        chains.restore(snapshot.of_chains(store.read_state()))
     except BaseException:
         store.close()
         raise

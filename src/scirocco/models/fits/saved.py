@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from typing import Any, NamedTuple
 
@@ -90,11 +91,27 @@ def load(kind: Kind, path: str | os.PathLike[str]) -> Loaded:
     """A stored fit, and what was remembered with it."""
     stored = open_stored(path)
     record = Record.from_json(stored.record)
-    if kind.key not in record.fitted:
+    if model_in(record) != kind.name:
         raise kind.refuse(path)
+    noted = (record.notes or {}).get(_NOTE + kind.name)
+    extra = record.fitted[kind.key] if noted is None else json.loads(noted)
     stats = stored.arrays.get("sample_stats", {})
     draws = dict[str, Any](stored.arrays["posterior"])
-    return Loaded(draws, dict[str, Any](stats), record.fitted[kind.key], record.configuration)
+    return Loaded(draws, dict[str, Any](stats), extra, record.configuration)
+
+
+_NOTE = "sc.models."
+
+
+def notes(kind: Kind, extra: dict[str, Any]) -> dict[str, str]:
+    """For `sc.sample`: what a model needs to come back from the store of its run."""
+    return {_NOTE + kind.name: json.dumps(extra)}
+
+
+def model_in(record: Record) -> str:
+    """The name of the model of `sc.models` that a stored run was made by; another text for runs of other models."""
+    noted = (name.removeprefix(_NOTE) for name in record.notes or () if name.startswith(_NOTE))
+    return next(noted, record.model)
 
 
 def to_arviz(kind: Kind, run: Run | None, draws: dict[str, Any], stats: dict[str, np.ndarray]) -> Any:
