@@ -46,6 +46,15 @@ def noise_along(run: Run, num_points: int = 12, seed: int = 0) -> NoiseCurve:
     the ratio is ε V / 2 T, or ε V / 2 C T. Where batches are drawn without replacement, what cancels before the chain
     feels it is left out.
 
+    Parameters
+    ----------
+    run
+        A run of `sc.sample`; one that was loaded has no model, and must have kept its gradients.
+    num_points
+        Places along the run.
+    seed
+        Of the batches that are drawn to measure it.
+
     Raises
     ------
     InvalidValueError
