@@ -145,12 +145,15 @@ class Together(Scheme):
             )
             return target.combine(at, estimate.total), (estimate, updated)
 
+        more: dict[str, PyTree] = {}
+        if parts.sampler.needs_auxiliary:  # the same key draws the same for each row as in the estimate
+            more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
         if probe is None:
             drive, (estimate, updated) = total(position)
-            return as_gradient(target, position, drive, estimate), updated
-        drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
-        curvature = jax.tree.map(jnp.multiply, probe, without_value(tangent))
-        return as_gradient(target, position, drive, estimate)._replace(curvature=curvature), updated
+        else:
+            drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
+            more["curvature"] = jax.tree.map(jnp.multiply, probe, without_value(tangent))
+        return as_gradient(target, position, drive, estimate)._replace(**more), updated
 
     def move(
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws

@@ -74,6 +74,7 @@ def compose(
         _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
+    _check_auxiliary(sampler, estimator, spread)
     automatic = estimator.sampling == "auto"
     estimator = with_reference(sampler, estimator)
     if devices is not None and spread:
@@ -124,6 +125,22 @@ def _check_value(model: Posterior, sampler: Sampler) -> None:
         raise InvalidTypeError(
             f"{type(sampler).__name__} asks for the value of a log density: it needs a sc.Model(log_likelihood, "
             f"log_prior), not a {type(model).__name__}."
+        )
+
+
+def _check_auxiliary(sampler: Sampler, estimator: Estimator, spread: bool) -> None:
+    if not sampler.needs_auxiliary:
+        return
+    name = type(sampler).__name__
+    if spread:
+        raise InvalidValueError(
+            f"{name} asks for the auxiliary draws of all rows of a batch, and a mesh spreads them over devices: leave "
+            "its axis for rows out."
+        )
+    if not estimator.looks_once:
+        raise InvalidValueError(
+            f"{name} asks for the auxiliary draws behind an estimate. {type(estimator).__name__} makes it from passes "
+            "or differences, not from one draw for each row of a batch: use sc.Minibatch, sc.Weighted or sc.Stratified."
         )
 
 
