@@ -16,7 +16,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
 from scirocco.model import Model, Posterior
-from scirocco.run import family, matching, pilot, probe, records, setup
+from scirocco.run import family, matching, pilot, records, setup
 from scirocco.run.chains import make_chains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
@@ -120,7 +120,7 @@ def _start(request: Request) -> Run:
         bar.say(request.chosen)
         problem, ready = prepared(request)
         chains = make_chains(problem, ready.start, plan, request.devices)
-        probe.check_first(problem, request.params, chains.first_density, chains.first_gradient)
+        setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
         record = Record(configuration=records.configuration(problem, ready, plan, request.devices))
         if path is not None:  # all processes look at the first state, one of them writes
             spec = records.kept_spec(problem, chains.first_state, plan.keeping)
