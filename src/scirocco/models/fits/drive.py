@@ -141,7 +141,7 @@ def run_fit(
     """
     clock, limit, callbacks = Clock(), fit.length.max_seconds, tuple(callbacks)
     if store is not None and resume and holds_run(store):
-        session = _resumed(fit, store)
+        fit, session = _resumed(fit, store)
     else:
         session = _new(fit, store, overwrite, extra or {})
     bar = Bar(session.plan.num_steps, progress, limit)
@@ -149,6 +149,7 @@ def run_fit(
         watch = None if limit is None else Stopwatch(limit)
         if session.plan.num_burnin == BY_THE_CLOCK:
             session, watch = _burnt_in(fit, session, callbacks, bar)
+            session.commit()  # a crash should not cost the burn-in
         session.drive((*callbacks, watch) if watch else callbacks, bar, clock)
         if session.status == "interrupted" and store is not None and not holds_run(store):
             raise KeyboardInterrupt  # before the first commit: there is nothing to open
@@ -183,8 +184,8 @@ def _new(fit: Fit, store: Path | None, overwrite: bool, extra: dict[str, Any]) -
     return Session(chains, plan, record, sink)
 
 
-def _resumed(fit: Fit, path: Path) -> Session:
-    """A stored fit; refuses other data, other settings or another length."""
+def _resumed(fit: Fit, path: Path) -> tuple[Fit, Session]:
+    """A stored fit, with what it had settled on; refuses other data, other settings or another length."""
     store = Store.open(path)
     try:
         record, reached = records.read(store)
@@ -204,7 +205,7 @@ def _resumed(fit: Fit, path: Path) -> Session:
     except BaseException:
         store.close()
         raise
-    return Session(chains, plan, record, StoreSink(store, fit.spec.kept()), reached)
+    return fit, Session(chains, plan, record, StoreSink(store, fit.spec.kept()), reached)
 
 
 def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
@@ -252,6 +253,5 @@ def _burnt_in(
     record = replace(session.record, configuration=session.record.configuration | planned)
     session.sink.close()
     sink = new_sink(session.sink.path, fit.spec.kept(), fit.num_chains, record.to_json(), overwrite=True)
-    session = Session(chains, plan, record, sink)
-    session.commit()  # a crash should not cost the burn-in
-    return session, Stopwatch(seconds - watch.elapsed, again + plan.thin)
+    left_over = Stopwatch(seconds - watch.elapsed, again + plan.thin)
+    return Session(chains, plan, record, sink), left_over
