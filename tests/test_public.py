@@ -23,8 +23,6 @@ from public_names import names  # noqa: E402
 
 INNER = {"store", "demo", "jobs", "drawing"}
 """Rooms without public names."""
-NOT_YET = {"scirocco._tree.pytree_dataclass", "scirocco.analysis.diagnosis.noise.noise_along"}
-"""Private names that pages still import."""
 
 
 def documented():
@@ -107,4 +105,4 @@ def test_pages_import_public_names_alone():
                     "\n".join(line for line in lines if re.match(r"(from|import) scirocco\b", line))
                 )
                 for path in found:
-                    assert path in public or path in NOT_YET, f"{page.name} imports {path}, which is private"
+                    assert path in public, f"{page.name} imports {path}, which is private"

@@ -1,6 +1,7 @@
 """What all models fitted by `sc.sample` have in common: names of lengths, epochs and seconds, save and load, ArviZ."""
 
 import inspect
+import re
 import warnings
 
 import numpy as np
@@ -110,6 +111,55 @@ def test_a_saved_model_comes_back(models, name, tmp_path):
         DPMixture.load(tmp_path / "saved")
     with pytest.raises(sc.errors.SciroccoError):
         model.save(tmp_path / "saved")  # there is one already
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def stored(request, models, tmp_path_factory):
+    """The folder of a fit with `store`, and the same fit in memory."""
+    folder = tmp_path_factory.mktemp("fits") / request.param
+    fitted(request.param, num_epochs=60, store=folder)
+    return folder, models[request.param]
+
+
+def test_a_fit_with_a_store_is_loaded_as_the_model(stored):
+    folder, model = stored
+    for again in (type(model).load(folder), sc.models.load(folder)):
+        assert type(again) is type(model)
+        assert again.get_params() == model.get_params()
+        np.testing.assert_array_equal(predicted(again), predicted(model))
+    assert again.run_.num_draws == model.run_.num_draws
+    with pytest.raises(InvalidTypeError, match="is not one of"):
+        DPMixture.load(folder)
+
+
+def test_the_folder_of_a_fit_is_reported_as_the_model(stored):
+    folder, model = stored
+    given = Diagnosis([], {})
+    text = report.html(folder, diagnosis=given)
+    assert f"<h1>{type(model).__name__}</h1>" in text
+    sections = re.findall(r'<section[^>]* id="([a-z]+)"', report.html(model, diagnosis=given))
+    assert sections and all(f'id="{section}"' in text for section in sections)
+
+
+def test_a_stored_fit_is_resumed_and_loaded(tmp_path):
+    """What was written beside the state of the chains does not keep them from being resumed."""
+    kind, options, data = FITS["BPMF"]
+    options = options | {"num_burnin": 0}
+    how = {"num_steps": 4_000, "store": tmp_path / "part", "progress": False}
+    part = kind(**options).fit(*data, **how, callbacks=[lambda told: told.stop()])
+    assert part.run_.status == "stopped" and part.run_.num_draws < 20
+    np.testing.assert_array_equal(predicted(sc.models.load(tmp_path / "part")), predicted(part))
+    kind(**options).fit(*data, **how, resume=True)
+    whole = kind(**options).fit(*data, num_steps=4_000, progress=False)
+    np.testing.assert_array_equal(predicted(sc.models.load(tmp_path / "part")), predicted(whole))
+
+
+def test_what_was_averaged_is_loaded_from_the_store(tmp_path):
+    how = {"X_test": X[:7], "y_test": Y[:7], "num_steps": 40, "progress": False}
+    net = BNN(hidden=3, thin=2, num_samples=5).fit(X, Y, store=tmp_path / "net", **how)
+    again = sc.models.load(tmp_path / "net")
+    np.testing.assert_array_equal(again.predictive_, net.predictive_)
+    assert again.scores_ == net.scores_
 
 
 @pytest.mark.parametrize("name", NAMES)

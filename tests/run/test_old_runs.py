@@ -5,6 +5,7 @@ They were made by `tools/same_draws.py --folders`: 40 draws of two chains after 
 
 from __future__ import annotations
 
+import json
 import pathlib
 import zipfile
 
@@ -15,6 +16,8 @@ import pytest
 
 import scirocco as sc
 from scirocco.errors import InvalidValueError
+from scirocco.run import records
+from scirocco.store import open_stored
 
 ARCHIVE = pathlib.Path(__file__).parent / "data" / "runs_of_version_0_1_0.zip"
 METHODS = {
@@ -46,6 +49,17 @@ def old(request, tmp_path):
     with zipfile.ZipFile(ARCHIVE) as archive:
         archive.extractall(tmp_path)
     return request.param, tmp_path / request.param
+
+
+def test_what_an_old_run_holds_is_written_as_it_was(old):
+    """Record and progress come back to the same JSON, in the same order; versions before 0.2 do not say the kind."""
+    stored = open_stored(old[1])
+    record, progress = records.read(stored)
+    assert json.dumps(record.to_json()) == json.dumps(stored.record)
+    assert json.dumps(progress.to_json()) == json.dumps(stored.progress)
+    assert "kind" not in record.configuration and record.kind == "sampled"
+    assert (progress.draws, progress.step) == (40, record.num_steps(40))
+    assert (record.num_chains, record.first_chain, record.fitted) == (2, 0, {})
 
 
 @pytest.mark.filterwarnings("ignore:the run was started elsewhere")

@@ -234,6 +234,19 @@ def test_arviz_gets_no_gradients_when_none_were_kept():
     assert {"posterior", "sample_stats", "observed_data"} <= set(groups)
 
 
+def test_arviz_gets_the_statistics_of_the_draws_that_were_kept(tmp_path):
+    """One chain with every third draw is the same chain with all of them."""
+    how = {"num_samples": 20, "num_chains": 2}
+    whole, part = (helpers.draw(**how, keep_draws=every) for every in (True, 3))
+    stored = helpers.draw(**how, keep_draws=3, store=tmp_path / "run")
+    for run in (part, stored, sc.load(tmp_path / "run")):
+        data = run.to_arviz()
+        assert data["posterior"].sizes["draw"] == data["sample_stats"].sizes["draw"] == 6
+        for group, all_of_them in (("posterior", whole.named_draws()), ("sample_stats", whole.stats)):
+            for name, values in all_of_them.items():
+                np.testing.assert_array_equal(data[group][name].values, values[:, 2::3])
+
+
 def test_arviz_can_save_and_load_it(run, tmp_path):
     """Attributes must be plain strings for that."""
     data = run.to_arviz()

@@ -11,6 +11,7 @@ from scirocco.analysis.cost import (
     sgld_settings,
 )
 from scirocco.analysis.diagnosis import Diagnosis, Finding, diagnose
+from scirocco.analysis.diagnosis.noise import NoiseCurve, noise_along
 from scirocco.analysis.distances import ks_dirichlet, sliced_wasserstein, wasserstein
 from scirocco.analysis.neighbours import kl_knn
 from scirocco.analysis.scores import (
@@ -37,6 +38,7 @@ __all__ = [
     "Finding",
     "LangevinSettings",
     "LogPredictive",
+    "NoiseCurve",
     "Reduction",
     "Stein",
     "Trial",
@@ -51,6 +53,7 @@ __all__ = [
     "ksd",
     "log_loss",
     "log_predictive",
+    "noise_along",
     "perplexity",
     "sgld_bound",
     "sgld_cv_bound",

@@ -19,10 +19,10 @@ import numpy as np
 from scirocco.cli._common import width as terminal_width
 from scirocco.cli._exit import ending_at_once
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
-from scirocco.run import load
+from scirocco.run import load, records
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.listing import NOT_BEGUN, smallest_ess, worst
-from scirocco.run.records import OWN_LOOP, method_of
+from scirocco.run.records import OWN_LOOP
 from scirocco.store import holds_run, open_stored
 
 ENDED_WELL = ("complete", "stopped")
@@ -102,21 +102,19 @@ def _part_or_none(path: Path) -> Part:
 
 def _part(path: Path) -> Part:
     stored = open_stored(path)
-    progress, configuration = stored.progress, stored.record["configuration"]
-    status = str(progress["status"])
-    step, burnin = int(progress["step"]), int(configuration["num_burnin"])
+    record, progress = records.read(stored)
     return Part(
         path.name,
-        "killed" if status == "running" and not stored.running else status,
-        step,
-        burnin + int(progress["num_samples"]) * int(configuration["thin"]),
-        int(progress["draws"]),
-        int(progress["num_samples"]),
-        int(configuration["num_chains"]),
-        float(progress["steps_per_second"]),
-        step < burnin,
-        method_of(configuration),
-        tuple((int(at), dict(values)) for at, values in progress["scores"]),
+        records.status_of(stored),
+        progress.step,
+        record.num_steps(progress.num_samples),
+        progress.draws,
+        progress.num_samples,
+        record.num_chains,
+        progress.steps_per_second,
+        progress.step < record.num_burnin,
+        record.method,
+        tuple(progress.scores),
         path,
     )
 

@@ -82,6 +82,9 @@ class Estimator(abc.ABC):
     """Whether it serves `sc.Blocks`, which shares one batch out among the blocks."""
     can_be_referenced: ClassVar[bool] = False
     """Whether its estimates can be compared with a reference (`Referenced`)."""
+    looks_once: ClassVar[bool] = False
+    """Whether an estimate is the weighted sum over its batch, each row evaluated once: its auxiliary draws are then
+    those of the batch."""
     keeps_one_sum: ClassVar[bool] = False
     """Whether its memory is one sum over all rows, which stays as it is for the whole run."""
     learns: ClassVar[bool] = False

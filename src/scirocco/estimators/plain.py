@@ -76,7 +76,7 @@ class Minibatch(Estimator):
     Minibatch(batch_size=500, sampling='auto')
     """
 
-    can_spread = serves_blocks = can_be_referenced = True
+    can_spread = serves_blocks = can_be_referenced = looks_once = True
 
     batch_size: int = static()
     sampling: str = static(default="auto")
@@ -116,7 +116,7 @@ class Weighted(Estimator):
     """
 
     is_uniform = False
-    serves_blocks = True
+    serves_blocks = looks_once = True
 
     batch_size: int = static()
     probabilities: Any
@@ -160,7 +160,7 @@ class Stratified(Estimator):
     """
 
     is_uniform = False
-    can_be_referenced = True
+    can_be_referenced = looks_once = True
 
     batch_size: int = static()
     strata: Any

@@ -23,6 +23,7 @@ from scirocco.jobs import zoo
 from scirocco.model import Posterior
 from scirocco.run import Run, resume, sample
 from scirocco.run.family import CHAINS, SHARDS
+from scirocco.run.records import Record
 from scirocco.store import open_stored
 from scirocco.types import Data, Params
 
@@ -166,7 +167,8 @@ def resume_job(path: Path, num_samples: int | None, config: Path | None = None, 
 
 def origin(path: Path) -> str | None:
     """The configuration file that a stored run was started from."""
-    found = open_stored(_first(path)).record.get("notes", {}).get("config")
+    notes = Record.from_json(open_stored(_first(path)).record).notes or {}
+    found = notes.get("config")
     return None if found is None else str(found)
 
 
@@ -177,8 +179,8 @@ def _first(path: Path) -> Path:
 
 def _refuse_others(path: Path) -> None:
     """Models with a loop of their own have a command of their own."""
-    model = open_stored(_first(path)).record["configuration"].get("model")
-    command = {"LDA": "topics fit", "DPMixture": "cluster fit"}.get(str(model))
+    model = Record.from_json(open_stored(_first(path)).record).model
+    command = {"LDA": "topics fit", "DPMixture": "cluster fit"}.get(model)
     if command is not None:
         raise InvalidValueError(
             f"{path} holds a fitted {model}: go on with the command that began it, with --resume added: "

@@ -117,6 +117,10 @@ class Posterior(abc.ABC):
         """The posterior that `valued` was made from; itself otherwise."""
         return self
 
+    def auxiliary(self, params: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """Auxiliary draws of these rows at `params` (latent variables), leaves (row, ...)."""
+        raise InvalidTypeError(f"a {type(self).__name__} has no auxiliary draws: it needs a sc.Model.")
+
     def blank_total(self, position: Params, row_spec: PyTree) -> PyTree:
         """Something with the structure and shapes of the sum over the rows: that of a position by default."""
         return position

@@ -51,6 +51,11 @@ def asks_for_key(log_likelihood: Callable[..., Any]) -> bool:
     return len(placed) >= 3 and (placed[2].default is placed[2].empty or placed[2].name == "key")
 
 
+def value_and_auxiliary(out: Any) -> tuple[Any, PyTree | None]:
+    """What a log likelihood that takes a key has returned: a value, or a pair of a value and an auxiliary draw."""
+    return out if isinstance(out, tuple) and len(out) == 2 else (out, None)
+
+
 def spread(values: Any, like: Any, name: str) -> list[Any]:
     """One value for each leaf of the parameters: from a number, an array, a list of numbers, or a tree like theirs."""
     if isinstance(values, (list, tuple)) and not isinstance(like, (list, tuple)):
@@ -173,6 +178,8 @@ def check_density(model: Model, params: Params, source: RowSource, batch_size: i
     key = (jax.eval_shape(jax.random.key, 0),) if model.takes_key else ()
     if model.form == "datum":
         out = trace(model._jitted, "log_likelihood", params, spec, *key)
+        if model.takes_key:
+            out, _ = value_and_auxiliary(out)
         hint = "It is called with one row, not a batch."
         if _single_columns(source):
             hint += (
@@ -185,6 +192,11 @@ def check_density(model: Model, params: Params, source: RowSource, batch_size: i
         return
     rows = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batch_size, *s.shape), s.dtype), spec)
     out = trace(model._jitted, "log_likelihood", params, rows, *key)
+    if isinstance(out, tuple) and model.takes_key:
+        raise InvalidValueError(
+            "a log_likelihood of several rows returned a tuple: an auxiliary draw belongs to one row, whose key makes "
+            "it. Write log_likelihood(params, datum, key) for one row to return (value, auxiliary)."
+        )
     if model.form == "total":
         if int(np.prod(shape_of(out))) != 1:
             raise InvalidValueError(

@@ -17,7 +17,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, blank, one_row
-from scirocco.model.checks import asks_for_key, check_density, explain_density
+from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.transforms import Transform
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
@@ -32,7 +32,10 @@ class Model(Posterior):
         several rows at once and returns one value for each. `log_likelihood(params, datum, key)` may be random, with a
         key that is fresh for every row and step: its gradient must then be an unbiased estimate of that of the log
         likelihood. For a latent variable z drawn from p(z | x, θ), with `jax.lax.stop_gradient`, return log p(x, z | θ)
-        (Fisher's identity).
+        (Fisher's identity). Such a function of one row may return `(value, auxiliary)`, with z or any arrays made of it
+        as the auxiliary draw: `model.auxiliary(params, rows, key)` draws it for chosen rows, e.g. at the draws of a
+        run, and a sampler that declares `needs_auxiliary` finds those of its batch in `Gradient.auxiliary`. Runs keep
+        none, and without such a sampler none is computed.
     log_prior
         `log_prior(params) -> scalar`; flat when left out.
     vectorized
@@ -209,7 +212,24 @@ class Model(Posterior):
     def _call(self, params: Params, data: PyTree, key: Key | None) -> Array:
         if not self.takes_key:
             return self._jitted(params, data)
-        return self._jitted(params, data, jax.random.key(0) if key is None else key)
+        return value_and_auxiliary(self._jitted(params, data, jax.random.key(0) if key is None else key))[0]
+
+    def auxiliary(self, params: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """The auxiliary draws of these rows at `params` (user's units), leaves (row, ...).
+
+        Draws from p(z | x, θ) at the posterior draws of θ are draws of z from its posterior.
+        """
+
+        def of_one(datum: Datum, key: Key) -> PyTree:
+            return value_and_auxiliary(self._jitted(params, datum, key))[1]
+
+        if self.takes_key and self.form == "datum":
+            found = jax.vmap(of_one)(rows, self.row_keys(rows, key))
+            if found is not None:
+                return found
+        raise InvalidTypeError(
+            "auxiliary draws come from a log_likelihood(params, datum, key) of one row that returns (value, auxiliary)."
+        )
 
     def row_keys(self, rows: Rows, key: Key | None) -> Key:
         """A key for each row."""

@@ -4,13 +4,15 @@ import os
 from typing import Any
 
 from scirocco.errors import InvalidTypeError
+from scirocco.models import fits
 from scirocco.models.dp import DPMixture
 from scirocco.models.factorisation import BPMF
 from scirocco.models.lda import LDA
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
 from scirocco.models.regression import LinearRegression, LogisticRegression
-from scirocco.store import open_stored
+from scirocco.run.records import Record
+from scirocco.store import holds_run, open_stored
 
 __all__ = [
     "BNN",
@@ -31,7 +33,7 @@ KINDS: dict[str, Any] = {
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Open a fitted model, whichever it is: what its `save` wrote.
+    """Open a fitted model, whichever it is: what its `save` wrote, or its `fit` with `store`.
 
     Examples
     --------
@@ -43,7 +45,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     sc.models.load(f"{folder}/model")
     LinearRegression(num_samples=20)
     """
-    name = open_stored(path).record["configuration"].get("model")
-    if name not in KINDS:
+    name = name_at(path)
+    if name is None:
         raise InvalidTypeError(f"{path} holds a run, not a fitted model of sc.models: open it with sc.load.")
     return KINDS[name].load(path)
+
+
+def name_at(path: str | os.PathLike[str]) -> str | None:
+    """The name of the model that was fitted in a folder; None for a run of another model."""
+    record = Record.from_json(open_stored(path).record) if holds_run(path) else None
+    return name if record and (name := fits.model_in(record)) in KINDS else None

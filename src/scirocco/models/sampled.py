@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _tree
+from scirocco.errors import InvalidValueError
 from scirocco.models import fits
 from scirocco.models.fits.conventions import new_names
 from scirocco.models.fits.drive import BY_THE_CLOCK, Stopwatch
 from scirocco.models.fits.length import Spread, spread
-from scirocco.run import Run, load
+from scirocco.run import Run, load, snapshot
 from scirocco.run.encoding import decode, encode
 from scirocco.run.progress import Callback, Report
-from scirocco.store import holds_run, open_stored
+from scirocco.store import Store, holds_run, open_stored
 
 Path = str | os.PathLike[str]
 Wanted = tuple[int, float, int | None]
@@ -80,6 +81,7 @@ def draw(
     overwrite: bool = False,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
+    arrays: Mapping[str, np.ndarray] | None = None,
 ) -> Run:
     """Run for so many steps, or for so many seconds.
 
@@ -94,10 +96,14 @@ def draw(
         its plan.
     store, resume, overwrite, callbacks, progress
         As for `sc.sample`.
+    arrays
+        What the model needs to come back from the store, where that is too large for `notes`; written when the run
+        ends.
     """
     options = {"store": store, "resume": resume, "overwrite": overwrite, "progress": progress}
     if length.num_steps is not None:
-        return sampling(**_lengths(_places(wanted, length.num_steps)), callbacks=tuple(callbacks), **options)
+        places = _lengths(_places(wanted, length.num_steps))
+        return _with_arrays(sampling(**places, callbacks=tuple(callbacks), **options), arrays)
     seconds = length.max_seconds or 0.0
     if store is not None and resume and holds_run(store):
         was = load(store).configuration
@@ -106,7 +112,15 @@ def draw(
         num_steps, left = _affordable(sampling, seconds)
         plan = _places(wanted, max(num_steps, first_draw(wanted)))
     watch = Stopwatch(left, plan.burn_in + plan.thin)
-    return sampling(**_lengths(plan), callbacks=(*callbacks, watch), **options)
+    return _with_arrays(sampling(**_lengths(plan), callbacks=(*callbacks, watch), **options), arrays)
+
+
+def _with_arrays(run: Run, arrays: Mapping[str, np.ndarray] | None) -> Run:
+    if run.path is not None and arrays:
+        with Store.open(run.path) as store:
+            added = {snapshot.FITTED + name: array for name, array in arrays.items()}
+            store.commit(store.read_state() | added, store.progress)
+    return run
 
 
 def first_draw(wanted: Wanted) -> int:
@@ -170,18 +184,28 @@ def save(
     arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Draws (chain, draw, ...), settings and plain `extra`, with `arrays` of any size."""
-    settings = {
-        name: _written(name, value) for name, value in model.get_params().items() if name not in _CODE
-    }
-    known = {"settings": settings, **extra}
+    known = _with_settings(model, extra)
     fits.save(kind, draws, {}, {"sampler": _SAMPLER}, known, path, overwrite, arrays)
 
 
+def notes(kind: fits.Kind, model: fits.Conventions, extra: dict[str, Any]) -> dict[str, str]:
+    """Settings and plain `extra`, for `sc.sample` to write with the draws; they come back from `open_saved`."""
+    return fits.notes(kind, _with_settings(model, extra))
+
+
+def _with_settings(model: fits.Conventions, extra: dict[str, Any]) -> dict[str, Any]:
+    given = model.get_params().items()
+    return {"settings": {name: _written(name, value) for name, value in given if name not in _CODE}, **extra}
+
+
 def open_saved(kind: fits.Kind, path: Path, renamed: Mapping[str, str]) -> Saved:
-    """What `save` wrote; settings of older versions come back under their new names."""
-    extra = fits.load(kind, path).extra
+    """What `save` wrote, or `sc.sample` with `notes`; settings of older versions have their new names."""
+    extra, run = fits.load(kind, path).extra, load(path)
+    if not run.num_draws:
+        raise InvalidValueError(f"the run in {path} has no draws yet (status: {run.status}): resume it.")
     read = {n: v if isinstance(v, list) else decode(v, n) for n, v in extra["settings"].items()}
-    return Saved(new_names(read, renamed, warn=False), extra, open_stored(path).read_state(), load(path))
+    arrays = {n.removeprefix(snapshot.FITTED): a for n, a in open_stored(path).read_state().items()}
+    return Saved(new_names(read, renamed, warn=False), extra, arrays, run)
 
 
 def _written(name: str, value: Any) -> Any:

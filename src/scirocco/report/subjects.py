@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from scirocco import models
-from scirocco.errors import InvalidTypeError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.view import Reportable, View, need_draws, own_run
 from scirocco.run import Run, load
 
@@ -17,9 +17,13 @@ def view_of(what: object, **options: Any) -> View:
         what = load(what)
     if isinstance(what, Run):
         need_draws(what)
-        if what.path is None or what.configuration.get("model") not in models.KINDS:
+        if what.path is None or models.name_at(what.path) is None:
             return View(what, f"Posterior draws by {method_of(what)}")
-        return models.load(what.path).report_view(what, **options)
+        try:
+            model = models.load(what.path)
+        except InvalidValueError as error:  # a fit that has not ended
+            return View(what, f"Posterior draws by {method_of(what)}", about=str(error))
+        return model.report_view(what, **options)
     if isinstance(what, Reportable):
         return what.report_view(**options)
     if hasattr(what, "run_") or hasattr(what, "get_params"):  # a class of a user's own

@@ -6,7 +6,6 @@ from scirocco.run.loading import load
 from scirocco.run.loop import Info, KernelState
 from scirocco.run.progress import Report
 from scirocco.run.result import Run
-from scirocco.run.resuming import resume
-from scirocco.run.sampling import sample
+from scirocco.run.sampling import resume, sample
 
 __all__ = ["Info", "Kernel", "KernelState", "Report", "Run", "list_runs", "load", "resume", "sample"]

@@ -112,7 +112,7 @@ class ThreadedChains(DeviceChains):
         """The state of the first chain."""
         return self.states[0]
 
-    def _one(self, chain: int, num_steps: int, thin: int) -> HostChunk:
+    def _one(self, num_steps: int, thin: int, chain: int) -> HostChunk:
         if self._streams:
             pieces = []
             for state, piece in advance_streamed(
@@ -140,9 +140,8 @@ class ThreadedChains(DeviceChains):
     def advance(self, num_steps: int, thin: int) -> HostChunk:
         """All chains, in parallel where there are cores."""
         chains = range(len(self.states))
-        if self._pool is None:
-            return stack([self._one(chain, num_steps, thin) for chain in chains])
-        return stack(list(self._pool.map(lambda chain: self._one(chain, num_steps, thin), chains)))
+        mapped = map if self._pool is None else self._pool.map
+        return stack(list(mapped(partial(self._one, num_steps, thin), chains)))
 
     def save(self) -> dict[str, np.ndarray]:
         """All chains' states."""

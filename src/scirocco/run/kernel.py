@@ -10,7 +10,7 @@ import numpy as np
 
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import loop, probe, setup
+from scirocco.run import loop, setup
 from scirocco.run.loop import Info, KernelState
 from scirocco.run.streaming import StreamedParts, start_streamed, step_streamed
 from scirocco.samplers import Sampler
@@ -53,7 +53,7 @@ class Kernel:
             state, density, self._streamed = start_streamed(self.model, parts, table, ready.start, key, 0)
         else:
             state, density = _start(self.model, parts, ready.start, key, np.int32(0))
-        probe.check_first(self.problem, params, density, state.gradient.total)
+        setup.check_first(self.problem, params, density, state.gradient.total)
         return state
 
     def step(self, key: Key, state: KernelState) -> tuple[KernelState, Info]:

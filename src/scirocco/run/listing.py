@@ -12,9 +12,10 @@ import numpy as np
 from scirocco.diagnostics import ess
 from scirocco.diagnostics.columns import Columns
 from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.run import records
 from scirocco.run.family import CHAINS, SHARDS, Family, name_of
 from scirocco.run.loading import load
-from scirocco.run.records import OWN_LOOP, kind_of
+from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Run
 from scirocco.store import holds_run, open_stored
 
@@ -89,33 +90,32 @@ def worst(statuses: list[str]) -> str:
 
 
 def _describe_run(path: Path) -> dict[str, Any]:
-    stored = open_stored(path)
-    run = load(path)
-    progress, configuration = stored.progress, run.configuration
-    steps = configuration["num_burnin"] + progress["num_samples"] * configuration["thin"]
+    record, progress = records.read(open_stored(path))
+    run, steps = load(path), record.num_steps(progress.num_samples)
     return {
         "path": str(path),
         "kind": "run",
         "status": run.status,
-        **_method(configuration),
-        "num_chains": configuration["num_chains"],
-        "draws": progress["draws"],
-        "num_samples": progress["num_samples"],
+        **_method(record),
+        "num_chains": record.num_chains,
+        "draws": progress.draws,
+        "num_samples": progress.num_samples,
         # a chain that left the finite numbers keeps the draws before that, and the step of its last commit
-        "percent": 100.0 * max(progress["step"] / steps, progress["draws"] / max(progress["num_samples"], 1)),
-        "steps_per_second": progress["steps_per_second"],
+        "percent": 100.0 * max(progress.step / steps, progress.draws / max(progress.num_samples, 1)),
+        "steps_per_second": progress.steps_per_second,
         # draws of models with a loop of their own may be huge, and their parts change places between chains
-        "smallest_ess": None if run.kind == OWN_LOOP else smallest_ess(run),
+        "smallest_ess": None if record.kind == OWN_LOOP else smallest_ess(run),
         "updated": time.time() - os.path.getmtime(path / "scirocco" / "commit.json"),
     }
 
 
-def _method(configuration: dict[str, Any]) -> dict[str, Any]:
+def _method(record: Record) -> dict[str, Any]:
     """Sampler, estimator and step size; a model with a loop of its own has its name for the first."""
+    configuration = record.configuration
     sampler = configuration["sampler"]
-    if kind_of(configuration) == OWN_LOOP:
+    if record.kind == OWN_LOOP:
         size = str(configuration.get("step_size", ""))
-        return {"sampler": configuration["model"], "estimator": sampler, "step_size": size}
+        return {"sampler": record.model, "estimator": sampler, "step_size": size}
     return {
         "sampler": sampler["name"],
         "estimator": configuration["estimator"]["name"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from typing import Any
 
@@ -13,12 +14,13 @@ from scirocco import _tree
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, records, snapshot
 from scirocco.run.family import CHAINS, SHARDS
+from scirocco.run.records import Progress, Record
 from scirocco.run.result import Run
 from scirocco.run.sinks import GROUPS, Kept, store_groups
 from scirocco.store import JoinedArray, Store, Stored, holds_run, open_stored
 from scirocco.types import Params, PyTree
 
-_BLOCK = 4_096
+_BLOCK, _BLOCK_BYTES = 4_096, 1 << 25
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -45,33 +47,27 @@ def load(path: str | os.PathLike[str]) -> Run:
             f"{path} holds subposteriors, a run for each shard: sc.combine.load opens them."
         )
     stored = Stored.open(path)
-    record, progress = stored.record, stored.progress
+    record, progress = records.read(stored)
     arrays = stored.arrays
 
     def tree(part: str) -> PyTree | None:
         found = arrays.get(GROUPS[part])
-        return None if found is None else encoding.build(record["structure"], list(found.values()))
+        return None if found is None else encoding.build(record.structure, list(found.values()))
 
-    traces = {name: _trace(name, written, arrays["traces"]) for name, written in record["traces"].items()}
+    traces = {name: _trace(name, written, arrays["traces"]) for name, written in record.traces.items()}
     return Run(
         tree("draws"),
         tree("gradients"),
         dict[str, Any](arrays.get(GROUPS["stats"], {})),
-        record["configuration"] | {"num_samples": progress["num_samples"]},
-        record["report"],
-        progress["timing"],
-        _status(stored),
-        [(step, dict(values)) for step, values in progress["scores"]],
+        record.configuration | {"num_samples": progress.num_samples},
+        record.report,
+        progress.timing,
+        records.status_of(stored),
+        progress.scores,
         traces,
-        encoding.build(record["reduced"], list(snapshot.results(stored.read_state()).values())),
+        encoding.build(record.reduced, list(snapshot.results(stored.read_state()).values())),
         stored.path,
     )
-
-
-def _status(stored: Stored) -> str:
-    """A run that is neither finished nor being written was ended from outside."""
-    status = str(stored.progress["status"])
-    return "killed" if status == "running" and not stored.running else status
 
 
 def _trace(name: str, written: dict[str, Any], arrays: dict[str, Any]) -> PyTree:
@@ -82,47 +78,56 @@ def _trace(name: str, written: dict[str, Any], arrays: dict[str, Any]) -> PyTree
 def save(run: Run, path: str | os.PathLike[str], overwrite: bool) -> None:
     """Write a run that was kept in memory; it can be loaded, not resumed."""
     kept = Kept(run.draws, run.gradients, run.stats, run.traces)
-    spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), kept)
-    record = {
-        "configuration": run.configuration,
-        "structure": encoding.structure(spec.draws) if spec.draws is not None else None,
-        "report": records.plain(run.preparation),
-        "traces": {
-            name: {"structure": encoding.structure(tree), "leaves": records.leaves_spec(tree)}
-            for name, tree in spec.traces.items()
-        },
-        "reducers": [],
-        "reduced": encoding.structure(run.reduced),
-    }
-    progress = {
-        "step": run.configuration["num_burnin"] + run.num_draws * run.configuration["thin"],
-        "draws": run.num_draws,
-        "num_samples": run.configuration["num_samples"],
-        "status": run.status,
-        "steps_per_second": 0.0,
-        "scores": run.scores,
-        "timing": run.timing,
-        "diverged": None,
-    }
-    with Store.create(path, store_groups(spec), run.num_chains, record, overwrite=overwrite) as store:
+    spec = _spec(kept)
+    record = Record(
+        configuration=run.configuration,
+        structure=encoding.structure(spec.draws),
+        report=records.plain(run.preparation),
+        traces=records.trace_specs(spec.traces),
+        reduced=encoding.structure(run.reduced),
+    )
+    progress = Progress(
+        record.num_steps(run.num_draws),
+        run.num_draws,
+        run.configuration["num_samples"],
+        run.status,
+        scores=run.scores,
+        timing=run.timing,
+    )
+    write(path, kept, record, progress, snapshot.save_results(run.reduced), overwrite)
+
+
+def write(
+    path: str | os.PathLike[str],
+    kept: Kept,
+    record: Record,
+    progress: Progress,
+    state: dict[str, np.ndarray],
+    overwrite: bool,
+) -> None:
+    """A store of a run that has ended."""
+    groups, num_chains = store_groups(_spec(kept)), jax.tree.leaves(kept)[0].shape[0]
+    with Store.create(path, groups, num_chains, record.to_json(), overwrite=overwrite) as store:
         for part, group in GROUPS.items():
             _append(store, group, kept._asdict()[part])
-        store.commit(snapshot.save_results(run.reduced), progress)
+        store.commit(state, progress.to_json())
+
+
+def _spec(kept: Kept) -> Kept:
+    """Of one draw of one chain."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), kept)
 
 
 def _append(store: Store, group: str, tree: PyTree) -> None:
     leaves = jax.tree.leaves(tree)
     if not leaves:
         return
-    names = _tree.leaf_names(tree)
-    for start in range(0, leaves[0].shape[1], _BLOCK):
-        store.append(
-            group,
-            {
-                name: np.asarray(leaf[:, start : start + _BLOCK])
-                for name, leaf in zip(names, leaves, strict=True)
-            },
-        )
+    names, num_draws = _tree.leaf_names(tree), leaves[0].shape[1]
+    total = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    many = max(1, min(_BLOCK, _BLOCK_BYTES * num_draws // max(total, 1)))  # one draw may be large
+    for start in range(0, num_draws, many):
+        part = [np.asarray(leaf[:, start : start + many]) for leaf in leaves]
+        store.append(group, dict(zip(names, part, strict=True)))
 
 
 def load_chains(folder: str | os.PathLike[str], params: Params | None = None) -> Run:
@@ -151,7 +156,7 @@ def as_params(run: Run, params: Params | None) -> Run:
 def draws_made(folder: str) -> list[int]:
     """Draws that each chain has made; 0 for one that has not begun."""
     paths = [CHAINS.path(folder, number) for number in range(CHAINS.read(folder)["count"])]
-    return [open_stored(path).progress["draws"] if holds_run(path) else 0 for path in paths]
+    return [records.read(open_stored(path))[1].draws if holds_run(path) else 0 for path in paths]
 
 
 def load_begun(folder: str, params: Params | None) -> Run | None:

@@ -215,7 +215,8 @@ def start_chain(
     """
     keys = chain_keys(model, parts, key, chain)
     zero, (position, memory, known) = jnp.zeros((), jnp.int32), begin
-    if known is not None and parts.sampler.noise_kind == "none" and keys.signs is None:
+    enough = parts.sampler.noise_kind == "none" and not parts.sampler.needs_auxiliary
+    if known is not None and enough and keys.signs is None:
         gradient, density = (
             known_gradient(known),
             jnp.zeros(()),

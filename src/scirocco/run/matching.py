@@ -17,6 +17,7 @@ from scirocco.estimators import Estimator
 from scirocco.run import encoding, records, setup
 from scirocco.run.keeping import Keeping
 from scirocco.run.loop import Start
+from scirocco.run.records import Progress, Record
 from scirocco.run.session import Plan
 from scirocco.samplers import Sampler
 from scirocco.store import open_stored
@@ -40,32 +41,31 @@ class Method(NamedTuple):
 def check(path: _Path, num_samples: int | None, method: Method) -> Plan:
     """The plan of the stored run; refuses what can be seen to be wrong from the arguments alone."""
     stored = open_stored(path)
-    _need_record(stored.record, stored.path)
-    plan = _plan(stored.record, stored.progress, num_samples, method.reducers, stored.path)
-    _part(stored.record, method.sampler, "sampler")
-    _part(stored.record, method.estimator, "estimator")
+    record, reached = records.read(stored)
+    plan = _plan(record, reached, num_samples, method.reducers, stored.path)
+    stored_part(record, method.sampler, "sampler")
+    stored_part(record, method.estimator, "estimator")
     return plan
 
 
-def checked(request: Request, record: dict[str, Any], reached: dict[str, Any]) -> Request:
+def checked(request: Request, record: Record, reached: Progress) -> Request:
     """The request with the plan, the sampler and the estimator of the stored run; refuses another one."""
     path, left_out = os.path.abspath(os.fspath(cast(_Path, request.store))), request.left_out
-    _need_record(record, path)
     was, now = (
         {name: value for name, value in asked.items() if name not in left_out}
-        for asked in (record["asked"], request.asked)
+        for asked in (_asked(record, path), request.asked)
     )
     records.refuse_differences(was, now, path, "these arguments")
     plan = _plan(record, reached, request.plan.num_samples, request.reducers, path)
     _refuse_another_spread(record, request.devices, path)
     return request._replace(
         plan=plan,
-        sampler=_part(record, None if "sampler" in left_out else request.sampler, "sampler"),
-        estimator=_part(record, None if "estimator" in left_out else request.estimator, "estimator"),
+        sampler=stored_part(record, None if "sampler" in left_out else request.sampler, "sampler"),
+        estimator=stored_part(record, None if "estimator" in left_out else request.estimator, "estimator"),
     )
 
 
-def recomposed(request: Request, record: dict[str, Any]) -> tuple[setup.Problem, setup.Ready]:
+def recomposed(request: Request, record: Record) -> tuple[setup.Problem, setup.Ready]:
     """The problem as it was, after looking whether it is the same one."""
     path, source = os.fspath(cast(_Path, request.store)), request.source
     problem = setup.compose(
@@ -75,7 +75,7 @@ def recomposed(request: Request, record: dict[str, Any]) -> tuple[setup.Problem,
     position = _position(record, request.params)
     rows = source.read(0, min(records._MODEL_ROWS, source.num_rows))
     values = encoding.model_values(problem.model, position, rows)
-    difference = encoding.compare_models(record["model_values"], values)
+    difference = encoding.compare_models(record.model_values, values)
     if difference:
         raise InvalidValueError(
             f"the run in {path} cannot be resumed with this model: {difference}. Pass the model it was started with."
@@ -83,12 +83,12 @@ def recomposed(request: Request, record: dict[str, Any]) -> tuple[setup.Problem,
     _warn_other_machine(record)
     scheme, table = problem.parts.scheme, problem.table
     memory = scheme.blank_memory(problem.model, problem.parts, position, 1, table.row_spec)
-    sampler, report = problem.parts.sampler, dict(record["report"])
+    sampler, report = problem.parts.sampler, dict(record.report)
     return problem, setup.Ready(sampler, Start(position, memory, None), report, resumed=True)
 
 
-def _refuse_another_spread(record: dict[str, Any], devices: Devices | None, path: str) -> None:
-    was = record["configuration"].get("row_places", 1)
+def _refuse_another_spread(record: Record, devices: Devices | None, path: str) -> None:
+    was = record.configuration.get("row_places", 1)
     now = devices.num_row_places if devices is not None and devices.row_axes else 1
     if was != now:
         raise InvalidValueError(
@@ -97,72 +97,71 @@ def _refuse_another_spread(record: dict[str, Any], devices: Devices | None, path
         )
 
 
-def _need_record(record: dict[str, Any], path: str) -> None:
-    if "asked" not in record:
+def _asked(record: Record, path: str) -> dict[str, Any]:
+    if record.asked is None:
         raise StoreError(
             f"{path} holds draws without the state of their chains (`run.save`): it cannot be resumed."
         )
+    return record.asked
 
 
 def _plan(
-    record: dict[str, Any],
-    reached: dict[str, Any],
+    record: Record,
+    reached: Progress,
     num_samples: int | None,
     reducers: Mapping[str, Any] | None,
     path: str,
 ) -> Plan:
     """The plan of the stored run, with the number of draws that is wanted now."""
-    was = record["configuration"]
-    if reached["status"] == "diverged":
-        chain, step, _ = reached["diverged"]
-        chain += was.get("first_chain", 0)
+    _asked(record, path)
+    was = record.configuration
+    if reached.diverged is not None:
+        chain, step = record.first_chain + reached.diverged.chain, reached.diverged.step
         raise StoreError(
             f"the run in {path} ended because chain {chain} left the finite numbers at step {step}; going on would end "
             "there again. Start a new run with a smaller step size; sc.load opens the draws before it."
         )
-    wanted = (
-        reached["num_samples"] if num_samples is None else _checks.positive_int(num_samples, "num_samples")
-    )
-    if wanted < reached["draws"]:
+    wanted = reached.num_samples if num_samples is None else _checks.positive_int(num_samples, "num_samples")
+    if wanted < reached.draws:
         raise InvalidValueError(
-            f"the run in {path} has {reached['draws']} draws already, more than num_samples={wanted}. sc.load opens it."
+            f"the run in {path} has {reached.draws} draws already, more than num_samples={wanted}. sc.load opens it."
         )
     keeping = Keeping.checked(was["keep_gradients"], was["keep_draws"] or False, dict(reducers or {}))
-    if keeping.reducing.names != record["reducers"]:
+    if keeping.reducing.names != record.reducers:
         raise InvalidValueError(
-            f"the run in {path} has the reducers {record['reducers']}, which are functions and not stored; "
+            f"the run in {path} has the reducers {record.reducers}, which are functions and not stored; "
             f"pass reducers=... as at first (got {keeping.reducing.names})."
         )
     return Plan(
         wanted,
-        was["num_burnin"],
-        was["thin"],
-        was["num_chains"],
+        *record.lengths[1:],
+        record.num_chains,
         was["seed"],
         keeping,
         was["chain_method"],
-        was.get("first_chain", 0),
+        record.first_chain,
     )
 
 
-def _part(record: dict[str, Any], given: Any, key: str) -> Any:
-    if given is not None:
-        was, now = record["asked"][key], records.describe(given)
+def stored_part(record: Record, given: Any, key: str) -> Any:
+    """The sampler or the estimator of a stored run; refuses another one, uses the one given if none could be stored."""
+    if given is not None and record.asked is not None:
+        was, now = record.asked[key], records.describe(given)
         records.refuse_differences({key: was}, {key: now}, "the store", f"another {key}")
     try:
-        return encoding.decode(record[key], key)
+        return encoding.decode(getattr(record, key), key)
     except InvalidTypeError:
         if given is None or (isinstance(given, Sampler) and given.needs_scales):
             raise  # what was chosen for an open number is known to the store alone
         return given
 
 
-def _position(record: dict[str, Any], params: Params | None) -> PyTree:
+def _position(record: Record, params: Params | None) -> PyTree:
     """Where the run started, in unconstrained coordinates."""
-    leaves = [jnp.asarray(encoding.decode(leaf, "params")) for leaf in record["probe"]]
+    leaves = [jnp.asarray(encoding.decode(leaf, "params")) for leaf in record.probe or []]
     if params is None:
-        return encoding.build(record["structure"], leaves, exact=True)
-    names = list(record["position"])
+        return encoding.build(record.structure, leaves, exact=True)
+    names = list(record.position or {})
     if _tree.leaf_names(params) != names:
         raise InvalidValueError(
             f"`params` has the parameters {_tree.leaf_names(params)}; the stored run has {names}."
@@ -170,14 +169,14 @@ def _position(record: dict[str, Any], params: Params | None) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(params), leaves)
 
 
-def _refuse_other_data(record: dict[str, Any], source: Any, path: str) -> None:
-    was = {key: record["configuration"][key] for key in ("num_rows", "data")}
+def _refuse_other_data(record: Record, source: Any, path: str) -> None:
+    was = {key: record.configuration[key] for key in ("num_rows", "data")}
     now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
     records.refuse_differences(was, now, path, "these data")
 
 
-def _warn_other_machine(record: dict[str, Any]) -> None:
-    was = record["configuration"]
+def _warn_other_machine(record: Record) -> None:
+    was = record.configuration
     now = {"backend": jax.default_backend(), "jax": jax.__version__, "numpy": np.__version__}
     then = {"backend": was["backend"], **{key: was["versions"][key] for key in ("jax", "numpy")}}
     changed = [f"{key} {then[key]} → {now[key]}" for key in now if then[key] != now[key]]

@@ -13,12 +13,13 @@ from scirocco.cluster.pickling import for_workers, opened
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoError
 from scirocco.model import Posterior
-from scirocco.run import encoding, family, matching, records
+from scirocco.run import family, matching, records
 from scirocco.run.family import CHAINS
 from scirocco.run.loading import draws_made, in_memory, load_begun, load_chains
 from scirocco.run.matching import Method
 from scirocco.run.progress import SharedBar
-from scirocco.run.request import Request, carry_out, prepared, resume_here
+from scirocco.run.records import Record
+from scirocco.run.request import Request, carry_out, prepared, stored_request
 from scirocco.run.result import Origin, Run
 from scirocco.run.setup import Ready
 from scirocco.store import holds_run, open_stored
@@ -86,12 +87,12 @@ def _as_begun(request: Request, first: str) -> Request:
     """What was left out is that of the chains that have begun."""
     if not request.left_out or not holds_run(first):
         return request
-    record = open_stored(first).record
+    record = Record.from_json(open_stored(first).record)
     names = {"sampler", "estimator"} & request.left_out
-    parts = {name: encoding.decode(record[name], name) for name in names}
+    parts = {name: matching.stored_part(record, None, name) for name in names}
     plan = request.plan
     if "num_burnin" in request.left_out:
-        plan = plan._replace(num_burnin=record["configuration"]["num_burnin"])
+        plan = plan._replace(num_burnin=record.num_burnin)
     return request._replace(plan=plan, **parts)
 
 
@@ -147,37 +148,13 @@ def resume_on(
                 f"chain {number} of the run in {path} has not begun: go on with sc.sample(..., store={path!r}, "
                 "resume=True), which begins it."
             )
-        matching.check(place, num_samples, method)
-    was = load_chains(path).configuration
-    wanted = was["num_samples"] if num_samples is None else num_samples
-    num_steps = was["num_burnin"] + wanted * was["thin"]
-    whole = Whole(path, len(paths), wanted, num_steps, method.params, True, progress)
-    task = partial(
-        resume_there,
-        model=model,
-        num_samples=num_samples,
-        method=method._replace(params=_tree.on_host(method.params)),
-        double=family.double_precision(),
-    )
+    wanted = max(matching.check(place, num_samples, method).num_samples for place in paths)
+    method = method._replace(params=_tree.on_host(method.params))
+    request = stored_request(paths[0], model, cast(RowSource, None), wanted, method, progress=False)
+    shared = Shared(request, family.double_precision())
+    whole = Whole(path, len(paths), wanted, request.plan.num_steps, method.params, True, progress)
     with connected(client, "sc.resume") as link, family.place_for_rows(path) as place:
-        return carried_out(task, _rows(source, link, place), link, whole)
-
-
-def resume_there(
-    chain: Chain,
-    tell: Callable[[int], None],
-    *,
-    model: Posterior,
-    num_samples: int | None,
-    method: Method,
-    double: bool,
-) -> str:
-    """Resume one chain, on a worker."""
-    CHAINS.check_place(chain.path, double)
-    family.wait_for_writer(chain.path, tell)
-    arguments = (chain.path, model, opened(chain.rows), num_samples, method)
-    family.driven(lambda callback: resume_here(*arguments, (callback,)), tell)
-    return chain.path
+        return carried_out(partial(draw, shared=shared), _rows(source, link, place), link, whole)
 
 
 def _refuse(request: Request, client: Any) -> None:

@@ -1,10 +1,11 @@
-"""What defines a run, as plain JSON: enough to describe it, to refuse another one, and to go on."""
+"""What a stored run is and how far it is, as plain JSON: enough to describe it, to refuse another one, to resume it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -15,13 +16,14 @@ from scirocco.data import ArraySource, Devices
 from scirocco.errors import InvalidValueError
 from scirocco.run import encoding, loop
 from scirocco.run.keeping import Keeping
-from scirocco.run.session import Plan
-from scirocco.run.setup import Problem, Ready
 from scirocco.run.sinks import Kept
+from scirocco.store import Store, Stored
 from scirocco.types import PyTree
 
 if TYPE_CHECKING:
     from scirocco.run.request import Request
+    from scirocco.run.session import Plan
+    from scirocco.run.setup import Problem, Ready
 
 _MODEL_ROWS = 8
 
@@ -30,13 +32,147 @@ SAMPLED, OWN_LOOP = "sampled", "own loop"
 """Kinds of runs: made by `sc.sample`, or by a model in a loop of its own."""
 
 
-def kind_of(configuration: dict[str, Any]) -> str:
+class Divergence(NamedTuple):
+    """Where a chain left the finite numbers."""
+
+    chain: int
+    step: int
+    leaf: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stored run is: what every commit writes."""
+
+    step: int
+    draws: int
+    num_samples: int
+    """Draws that are wanted of each chain."""
+    status: str
+    """"running", "complete", "interrupted", "stopped" or "diverged"."""
+    steps_per_second: float = 0.0
+    scores: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    timing: dict[str, dict[str, float]] = field(default_factory=dict)
+    diverged: Divergence | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a commit holds it."""
+        diverged = None if self.diverged is None else list(self.diverged)
+        return {**vars(self), "diverged": diverged}
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Self:
+        """What `to_json` wrote."""
+        known = {name: written[name] for name in cls.__dataclass_fields__ if name in written}
+        known["scores"] = [(int(step), dict(values)) for step, values in written["scores"]]
+        known["diverged"] = Divergence(*written["diverged"]) if written.get("diverged") else None
+        return cls(**known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a stored run is: written once, before its first step.
+
+    Fields that are None are not written. Those from `asked` on are needed to resume a run of `sc.sample`, and only such
+    a run has them; a model with a loop of its own makes its chains itself.
+    """
+
+    configuration: dict[str, Any]
+    """Everything that defines the run, for readers: `Run.configuration`."""
+    asked: dict[str, Any] | None = None
+    """What the user asked for, as far as it shapes the chains."""
+    notes: dict[str, str] | None = None
+    sampler: Any = None
+    """Encoded, with every open number filled in."""
+    estimator: Any = None
+    structure: Any = None
+    """Of the draws."""
+    position: dict[str, dict[str, Any]] | None = None
+    """Shapes and dtypes of the unconstrained parameters, by name; `params`: of the constrained ones."""
+    params: dict[str, dict[str, Any]] | None = None
+    model_values: Any = None
+    """By which another model is recognised, at the point `probe`."""
+    probe: list[Any] | None = None
+    report: dict[str, Any] = field(default_factory=dict)
+    """What the set-up found."""
+    traces: dict[str, Any] = field(default_factory=dict)
+    reducers: list[str] = field(default_factory=list)
+    reduced: Any = field(default_factory=lambda: encoding.structure({}))
+    """Structure of what the reducers find."""
+    fitted: dict[str, Any] = field(default_factory=dict)
+    """What a model of `sc.models` needs besides the draws, under its key, which is written beside the names above."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a store holds it."""
+        named = {name: value for name, value in vars(self).items() if name != "fitted" and value is not None}
+        return named | self.fitted
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Self:
+        """What `to_json` wrote, or versions before 0.2."""
+        names = cls.__dataclass_fields__.keys() - {"fitted"}
+        known = {name: value for name, value in written.items() if name in names}
+        return cls(**known, fitted={name: value for name, value in written.items() if name not in names})
+
+    @property
+    def kind(self) -> str:
+        """Either "sampled" or "own loop"."""
+        return kind_of(self.configuration)
+
+    @property
+    def method(self) -> str:
+        """How the draws were made, in a few words."""
+        return method_of(self.configuration)
+
+    @property
+    def model(self) -> str:
+        """The model: its name, of one of `sc.models`."""
+        return str(self.configuration.get("model"))
+
+    @property
+    def lengths(self) -> tuple[int, int, int]:
+        """`num_samples`, `num_burnin` and `thin`, as planned at first."""
+        return tuple(self.configuration[name] for name in ("num_samples", "num_burnin", "thin"))
+
+    @property
+    def num_burnin(self) -> int:
+        """Steps before the first draw."""
+        return self.lengths[1]
+
+    def num_steps(self, num_samples: int) -> int:
+        """Steps that so many draws of each chain take."""
+        _, num_burnin, thin = self.lengths
+        return num_burnin + num_samples * thin
+
+    @property
+    def num_chains(self) -> int:
+        """Chains."""
+        return int(self.configuration["num_chains"])
+
+    @property
+    def first_chain(self) -> int:
+        """Number of the first chain, where others are run elsewhere."""
+        return int(self.configuration.get("first_chain", 0))
+
+
+def read(stored: Stored | Store) -> tuple[Record, Progress]:
+    """What a stored run is, and how far it is."""
+    return Record.from_json(stored.record), Progress.from_json(stored.progress)
+
+
+def status_of(stored: Stored) -> str:
+    """A run that is neither finished nor being written was ended from outside."""
+    status = str(stored.progress["status"])
+    return "killed" if status == "running" and not stored.running else status
+
+
+def kind_of(configuration: Mapping[str, Any]) -> str:
     """Of a run; those stored by versions before 0.2 do not say it, but their own loops have a name for a sampler."""
     older = OWN_LOOP if isinstance(configuration.get("sampler"), str) else SAMPLED
     return str(configuration.get("kind", older))
 
 
-def method_of(configuration: dict[str, Any]) -> str:
+def method_of(configuration: Mapping[str, Any]) -> str:
     """How the draws of a run were made, in a few words."""
     sampler = configuration["sampler"]
     if kind_of(configuration) == OWN_LOOP:
@@ -44,31 +180,35 @@ def method_of(configuration: dict[str, Any]) -> str:
     return f"{sampler['name']} with {configuration['estimator']['name']}"
 
 
-def make(problem: Problem, ready: Ready, request: Request) -> dict[str, Any]:
-    """What a store must hold besides the configuration; the request has sampler and estimator as the user gave them."""
+def make(problem: Problem, ready: Ready, request: Request, configuration: dict[str, Any]) -> Record:
+    """Of a run that is stored; the request has sampler and estimator as the user gave them."""
     plan, estimator, position = request.plan, request.estimator, ready.start.position
     params = jax.eval_shape(problem.model.constrain, position)
     rows = problem.source.read(0, min(_MODEL_ROWS, problem.source.num_rows))
+    traced = plan.keeping.reducing.traced.items()
+    return Record(
+        configuration=configuration,
+        asked=request.asked,
+        notes=dict(request.notes),
+        sampler=encoding.encode(ready.sampler),
+        estimator=encoding.encode(estimator),
+        structure=encoding.structure(params),
+        position=leaves_spec(position),
+        params=leaves_spec(params),
+        model_values=encoding.model_values(problem.model, position, rows),
+        probe=[encoding.encode(np.asarray(leaf)) for leaf in jax.tree.leaves(position)],
+        report=plain(ready.report),
+        traces=trace_specs({name: jax.eval_shape(function, params) for name, function in traced}),
+        reducers=plan.keeping.reducing.names,
+        reduced=encoding.structure(_results(plan.keeping, params)),
+    )
+
+
+def trace_specs(traces: Mapping[str, PyTree]) -> dict[str, Any]:
+    """Structure and leaves of what is traced."""
     return {
-        "asked": request.asked,
-        "notes": dict(request.notes),
-        "sampler": encoding.encode(ready.sampler),
-        "estimator": encoding.encode(estimator),
-        "structure": encoding.structure(params),
-        "position": leaves_spec(position),
-        "params": leaves_spec(params),
-        "model_values": encoding.model_values(problem.model, position, rows),
-        "probe": [encoding.encode(np.asarray(leaf)) for leaf in jax.tree.leaves(position)],
-        "report": plain(ready.report),
-        "traces": {
-            name: {
-                "structure": encoding.structure(spec := jax.eval_shape(function, params)),
-                "leaves": leaves_spec(spec),
-            }
-            for name, function in plan.keeping.reducing.traced.items()
-        },
-        "reducers": plan.keeping.reducing.names,
-        "reduced": encoding.structure(_results(plan.keeping, params)),
+        name: {"structure": encoding.structure(tree), "leaves": leaves_spec(tree)}
+        for name, tree in traces.items()
     }
 
 

@@ -16,15 +16,15 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
 from scirocco.model import Model, Posterior
-from scirocco.run import family, matching, pilot, probe, records, setup
+from scirocco.run import family, matching, pilot, records, setup
 from scirocco.run.chains import make_chains
-from scirocco.run.keeping import Chains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
+from scirocco.run.records import Record
 from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
-from scirocco.run.sinks import Kept, MemorySink, Sink, StoreSink, store_groups
+from scirocco.run.sinks import MemorySink, Sink, StoreSink, new_sink
 from scirocco.samplers import Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
@@ -75,31 +75,25 @@ def carry_out(request: Request) -> Run:
         return _start(request)
 
 
-def resume_here(
+def stored_request(
     path: str | os.PathLike[str],
     model: Posterior,
     source: RowSource,
     num_samples: int | None,
     method: matching.Method,
-    callbacks: tuple[Callback, ...] = (),
-    progress: bool = False,
-    devices: Devices | None = None,
-) -> Run:
-    """`resume` in this process: the arguments that the store knows are those of the stored run."""
+    **how: Any,
+) -> Request:
+    """Of `resume`: the arguments that the store knows are those of the stored run."""
     params, sampler, estimator, reducers = method
     plan = matching.check(path, num_samples, method)
     given = {"sampler": sampler, "estimator": estimator}
-    known = records.asked(sampler, estimator, plan, devices).keys() | records.PLACES
-    left_out = frozenset(name for name in known if given.get(name) is None)
-    request = Request(
+    known = records.asked(sampler, estimator, plan, how.get("devices")).keys() | records.PLACES
+    return Request(
         *(model, source, params, cast(Sampler, sampler), cast(Estimator, estimator), plan, path, True),
         reducers=reducers,
-        callbacks=callbacks,
-        progress=progress,
-        devices=devices,
-        left_out=left_out,
+        left_out=frozenset(name for name in known if given.get(name) is None),
+        **how,
     )
-    return carry_out(request)
 
 
 def prepared(request: Request) -> tuple[Problem, Ready]:
@@ -119,24 +113,26 @@ def prepared(request: Request) -> tuple[Problem, Ready]:
 
 
 def _start(request: Request) -> Run:
-    clock, plan, store = Clock(), request.plan, request.store
+    clock, plan, path = Clock(), request.plan, request.store
     bar = Bar(plan.num_steps, request.progress and request.writes)
     sink: Sink = MemorySink()
     try:
         bar.say(request.chosen)
         problem, ready = prepared(request)
         chains = make_chains(problem, ready.start, plan, request.devices)
-        probe.check_first(problem, request.params, chains.first_density, chains.first_gradient)
-        record = {"configuration": records.configuration(problem, ready, plan, request.devices)}
-        if store is not None:  # all processes look at the first state, one of them writes
+        setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
+        record = Record(configuration=records.configuration(problem, ready, plan, request.devices))
+        if path is not None:  # all processes look at the first state, one of them writes
             spec = records.kept_spec(problem, chains.first_state, plan.keeping)
             if request.writes:
-                record |= records.make(problem, ready, request)
-                sink = StoreSink(_new_store(request, record, spec), spec)
-        session = _session(request, chains, sink, bar, clock)
-        if store is not None:
+                record = records.make(problem, ready, request, record.configuration)
+                if request.overwrite:
+                    family.clear_families(path)
+                sink = new_sink(path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite)
+        session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
+        if path is not None:
             session.commit()  # from here on the run can be resumed
-        return _finish(session, problem, ready, record)
+        return _driven(session, request, problem, ready, bar, clock)
     finally:
         bar.close()
         sink.close()
@@ -145,74 +141,45 @@ def _start(request: Request) -> Run:
 def _resume(request: Request) -> Run:
     clock, path = Clock(), cast(str, request.store)
     with Store.open(path) if request.writes else contextlib.nullcontext(open_stored(path)) as store:
-        record, reached = store.record, store.progress
+        record, reached = records.read(store)
         request = matching.checked(request, record, reached)
         problem, ready = matching.recomposed(request, record)
         plan = request.plan
-        if reached["draws"] >= plan.num_samples:
+        if reached.draws >= plan.num_samples:
             return load(path)
         chains = make_chains(problem, ready.start, plan, request.devices, store.read_state())
         spec = records.kept_spec(problem, chains.first_state, plan.keeping)
         here = jax.tree.map(np.array, chains.first_state.sampler.position)
         ready = ready._replace(start=ready.start._replace(position=here))
-        bar = Bar(plan.num_steps, request.progress and request.writes)
         sink: Sink = StoreSink(store, spec) if isinstance(store, Store) else MemorySink()
+        bar = Bar(plan.num_steps, request.progress and request.writes)
         try:
-            session = _session(request, chains, sink, bar, clock)
-            session.restore(reached)
-            run = _finish(session, problem, ready, record)
+            session = Session(chains, plan, record, sink, reached, records.stamp(request.source))
+            run = _driven(session, request, problem, ready, bar, clock)
             return run if request.writes else load(path)
         finally:
             bar.close()
 
 
-def _new_store(request: Request, record: dict[str, Any], spec: Kept) -> Store:
-    path = cast(str, request.store)
-    if request.overwrite:
-        family.clear_families(path)
-    groups = store_groups(spec)
-    return Store.create(path, groups, request.plan.num_chains, record, overwrite=request.overwrite)
-
-
-def _session(request: Request, chains: Chains, sink: Sink, bar: Bar, clock: Clock) -> Session:
-    session = Session(chains, request.plan, sink, request.callbacks, bar, records.stamp(request.source))
-    session.timing_before = {"setup": clock.read()}
-    return session
-
-
-def _finish(session: Session, problem: Problem, ready: Ready, record: dict[str, Any]) -> Run:
+def _driven(
+    session: Session, request: Request, problem: Problem, ready: Ready, bar: Bar, clock: Clock
+) -> Run:
     """Drive the session to its end; the run, or an error that holds what there is of it."""
-    try:
-        session.drive()
-    except DataChangedError as error:
-        session.status = "stopped"
-        error.run = _gather(session, problem, ready, record)
-        raise
-    run = _gather(session, problem, ready, record)
-    if session.bad is not None:
-        raise _divergence(session, problem, ready, run)
-    return run
-
-
-def _gather(session: Session, problem: Problem, ready: Ready, record: dict[str, Any]) -> Run:
-    kept, parts = session.sink.collect(), problem.parts
+    parts = problem.parts
     # the memory of other estimators is of before the first step: it has moved on with the chains
     known = not ready.resumed and parts.estimator.keeps_one_sum
     memory = ready.start.memory if known else None
-    return Run(
-        kept.draws,
-        kept.gradients,
-        kept.stats,
-        record["configuration"],
-        ready.report,
-        session.timing_before | session.timing,
-        session.status,
-        session.scores,
-        kept.traces,
-        jax.tree.map(np.asarray, session.results()),
-        session.sink.path,
-        Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory),
-    )
+    origin = Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory)
+    try:
+        session.drive(request.callbacks, bar, clock)
+    except DataChangedError as error:
+        session.status = "stopped"
+        error.run = session.run(ready.report, origin)
+        raise
+    run = session.run(ready.report, origin)
+    if session.bad is not None:
+        raise _divergence(session, problem, ready, run)
+    return run
 
 
 def _divergence(session: Session, problem: Problem, ready: Ready, run: Run) -> DivergenceError:

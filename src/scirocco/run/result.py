@@ -137,7 +137,8 @@ class Run:
         """The run as ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
 
         Groups: posterior, sample_stats, observed_data (sizes), and `gradients` when they were kept; the configuration
-        and the versions are attributes.
+        and the versions are attributes. Where not every draw was kept (`keep_draws`), the statistics are those of the
+        draws that were; `run.stats` has all.
         """
         self._need_draws()
         az = require("arviz", "run.to_arviz()")
@@ -154,7 +155,7 @@ class Run:
         attributes["inference_library_version"] = __version__
         groups = {
             "posterior": self._dataset(self.draws).assign_attrs(attributes),
-            "sample_stats": self._dataset(self.stats),
+            "sample_stats": self._dataset(jax.tree.map(self._at_draws, self.stats)),
             "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
         }
         if self.gradients is not None:
@@ -164,6 +165,11 @@ class Run:
         tree = xarray.DataTree.from_dict(groups)
         tree.attrs.update(attributes)
         return tree
+
+    def _at_draws(self, values: np.ndarray) -> np.ndarray:
+        """Of numbers (chain, draw) for every draw that was made, those of the draws that were kept."""
+        every = self.configuration.get("keep_draws", 1)
+        return np.asarray(values)[:, every - 1 :: every][:, : self.num_draws]
 
     def _dataset(self, tree: PyTree) -> Any:
         xarray = require("xarray", "run.to_arviz()")

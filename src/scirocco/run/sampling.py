@@ -1,4 +1,4 @@
-"""`sc.sample`: from a log likelihood and data to posterior draws."""
+"""`sc.sample` and `sc.resume`: from a log likelihood and data to posterior draws, and on from a store."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from scirocco.run import chains as _chains
 from scirocco.run import family, setup
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
+from scirocco.run.matching import Method
 from scirocco.run.metric import DENSE_LIMIT
-from scirocco.run.on_cluster import sample_on
+from scirocco.run.on_cluster import resume_on, sample_on
 from scirocco.run.progress import Callback
-from scirocco.run.request import Request, carry_out
+from scirocco.run.request import Request, carry_out, stored_request
 from scirocco.run.result import Run
 from scirocco.run.session import Plan
 from scirocco.samplers import BAOAB, Preconditioned, Sampler
@@ -180,6 +181,67 @@ def sample(
         chosen=_in_words(sampler, estimator, plan.num_burnin, source, left_out),
     )
     return sample_on(client, request) if chains_apart else carry_out(request)
+
+
+def resume(
+    path: str | os.PathLike[str],
+    model: Posterior,
+    data: Data,
+    *,
+    num_samples: int | None = None,
+    params: Params | None = None,
+    sampler: Any = None,
+    estimator: Any = None,
+    reducers: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = True,
+    mesh: jax.sharding.Mesh | None = None,
+    client: Any = None,
+) -> Run:
+    """Go on with a run that was started with `sc.sample(..., store=path)`.
+
+    The result equals that of a run that was never interrupted, bit for bit (same machine, same versions), also when
+    more draws are asked for than at first. Another model, other data or another configuration are refused.
+
+    Parameters
+    ----------
+    path
+        The store.
+    model, data
+        As at first: a store holds numbers, not code and not the data.
+    num_samples
+        Draws of each chain in all, those made already included; by default what was asked for at first.
+    params, sampler, estimator
+        Only where the store could not hold them (it then says so): parameters that are not dicts, lists, tuples and
+        arrays; classes of your own.
+    reducers
+        The reducers that the run was started with, if any: they are functions.
+    callbacks, progress, mesh, client
+        As for `sc.sample`; rows must be spread over as many devices as at first. Chains that were made on a cluster are
+        gone on with by the workers of `client`, or here, one after the other.
+
+    Examples
+    --------
+    >>> import tempfile, jax.numpy as jnp, scirocco as sc
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = sc.sample(model, jnp.ones(100), jnp.array(1.0), sampler=sc.SGLD(1e-3), num_samples=200,
+    ...                     store=folder, progress=False)
+    ...     run = sc.resume(folder, model, jnp.ones(100), num_samples=300, progress=False)
+    ...     run.num_draws
+    300
+    """
+    source = as_source(data)
+    method = Method(params, sampler, estimator, reducers)
+    if client is not None or CHAINS.is_at(path):
+        if callbacks or mesh is not None:
+            raise InvalidValueError(
+                f"`callbacks` and `mesh` are not for the chains in {os.fspath(path)}, which are a run each: they are "
+                "resumed by the workers of `client`, or here, one after the other."
+            )
+        return resume_on(client, os.path.abspath(path), model, source, num_samples, method, progress)
+    how = {"callbacks": tuple(callbacks), "progress": progress, "devices": as_devices(mesh)}
+    return carry_out(stored_request(path, model, source, num_samples, method, **how))
 
 
 def _checked_plan(

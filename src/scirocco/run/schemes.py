@@ -139,18 +139,22 @@ class Together(Scheme):
         target = parts.target(model)
         context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
 
-        def total(at: Params) -> tuple[PyTree, tuple[Estimate, PyTree]]:
-            estimate, updated = parts.estimator.estimate(
-                target.summand, at, memory, context, parts.sampler.noise_kind
-            )
-            return target.combine(at, estimate.total), (estimate, updated)
-
+        more: dict[str, PyTree] = {}
+        if parts.sampler.needs_auxiliary:  # the same key draws the same for each row as in the estimate
+            more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
+        of = (memory, context, parts.sampler.noise_kind)
         if probe is None:
-            drive, (estimate, updated) = total(position)
-            return as_gradient(target, position, drive, estimate), updated
-        drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
-        curvature = jax.tree.map(jnp.multiply, probe, without_value(tangent))
-        return as_gradient(target, position, drive, estimate)._replace(curvature=curvature), updated
+            estimate, updated = parts.estimator.estimate(target.summand, position, *of)
+            drive = target.combine(position, estimate.total)
+        else:
+
+            def total(at: Params) -> tuple[PyTree, tuple[Estimate, PyTree]]:
+                estimate, updated = parts.estimator.estimate(target.summand, at, *of)
+                return target.combine(at, estimate.total), (estimate, updated)
+
+            drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
+            more["curvature"] = jax.tree.map(jnp.multiply, probe, without_value(tangent))
+        return as_gradient(target, position, drive, estimate)._replace(**more), updated
 
     def move(
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws

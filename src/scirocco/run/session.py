@@ -17,6 +17,8 @@ from scirocco.errors import DataChangedError
 from scirocco.run import snapshot
 from scirocco.run.keeping import Chains, HostChunk, Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
+from scirocco.run.records import Divergence, Progress, Record
+from scirocco.run.result import Origin, Run
 from scirocco.run.sinks import Sink
 from scirocco.types import Key, PyTree
 
@@ -55,45 +57,47 @@ class Plan(NamedTuple):
         return range(self.first_chain, self.first_chain + self.num_chains)
 
 
-class Divergence(NamedTuple):
-    """Where a chain left the finite numbers."""
-
-    chain: int
-    step: int
-    leaf: int
-
-
 class Session:
-    """Drives the chains from where they are to the end of the plan."""
+    """Drives the chains from where they are to the end of the plan.
+
+    Parameters
+    ----------
+    chains, plan
+        What makes the steps, and how many.
+    record
+        What the run is.
+    sink
+        Where the draws go.
+    reached
+        Where a stored run was; its chains have been restored.
+    stamp
+        What changes when the data do.
+    """
 
     def __init__(
         self,
         chains: Chains,
         plan: Plan,
+        record: Record,
         sink: Sink,
-        callbacks: tuple[Callback, ...],
-        bar: Bar,
-        stamp: Callable[[], str] | None,
+        reached: Progress | None = None,
+        stamp: Callable[[], str] | None = None,
     ):
-        self.chains, self.plan, self.sink, self.bar, self.callbacks = chains, plan, sink, bar, callbacks
-        self.step = self.made = 0
+        self.chains, self.plan, self.record, self.sink = chains, plan, record, sink
+        self.callbacks: tuple[Callback, ...] = ()
+        self.bar, self.setup = Bar(0, False), dict[str, float]()
+        self.step, self.made = (0, 0) if reached is None else (reached.step, reached.draws)
         self.rate = self.began = 0.0
-        self.scores: list[tuple[int, dict[str, float]]] = []
+        self.scores = [] if reached is None else list(reached.scores)
         self.status = "complete"
         self.bad: Divergence | None = None
         self.timing: dict[str, dict[str, float]] = {}
-        self.timing_before: dict[str, dict[str, float]] = {}
-        """Of what came before the first step."""
         self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
         self._stamped = stamp() if stamp else ""
 
-    def restore(self, progress: dict[str, Any]) -> None:
-        """Resume from a commit."""
-        self.step, self.made = progress["step"], progress["draws"]
-        self.scores = [(step, dict(values)) for step, values in progress["scores"]]
-
-    def drive(self) -> None:
-        """Chunks until the end, an interrupt, a callback's stop or a divergence."""
+    def drive(self, callbacks: tuple[Callback, ...], bar: Bar, setup: Clock) -> None:
+        """Chunks until the end, an interrupt, a callback's stop or a divergence; `setup` is read at the first step."""
+        self.callbacks, self.bar, self.setup = callbacks, bar, setup.read()
         clock, self.began, first = Clock(), time.perf_counter(), self.step
         try:
             with self._finishing_chunks():
@@ -217,18 +221,30 @@ class Session:
         self._look_for_change(now_or_never=True)
         if self.sink.path is None and not self.chains.among_processes:
             return
-        progress = {
-            "step": self.step,
-            "draws": self.made,
-            "num_samples": self.plan.num_samples,
-            "status": self._status_now(),
-            "steps_per_second": self.rate,
-            "scores": self.scores,
-            "timing": self.timing,
-            "diverged": list(self.bad) if self.bad else None,
-        }
+        wanted, status = self.plan.num_samples, self._status_now()
+        progress = Progress(
+            self.step, self.made, wanted, status, self.rate, self.scores, self.timing, self.bad
+        )
         state = {} if self.bad else self.chains.save()
-        self.sink.commit(state | snapshot.save_results(self.results()), progress)
+        self.sink.commit(state | snapshot.save_results(self.results()), progress.to_json())
+
+    def run(self, preparation: dict[str, Any], origin: Origin | None = None) -> Run:
+        """What there is of the run."""
+        kept = self.sink.collect()
+        return Run(
+            kept.draws,
+            kept.gradients,
+            kept.stats,
+            self.record.configuration,
+            preparation,
+            {"setup": self.setup, **self.timing},
+            self.status,
+            self.scores,
+            kept.traces,
+            jax.tree.map(np.asarray, self.results()),
+            self.sink.path,
+            origin,
+        )
 
     def results(self) -> dict[str, Any]:
         """What the reducers have found so far."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from scirocco import _checks
+from scirocco import _checks, _tree
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -22,15 +25,13 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, measure_counts
 from scirocco.model import Model, Posterior
-from scirocco.run import pilot, probe
+from scirocco.run import pilot
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
 from scirocco.run.schemes import Scheme, Together
 from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
-from scirocco.types import Data, Key, Params, PyTree
-
-T = TypeVar("T")
+from scirocco.types import Array, Data, Key, Params, PyTree
 
 
 class Problem(NamedTuple):
@@ -74,6 +75,7 @@ def compose(
         _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
+    _check_auxiliary(sampler, estimator, spread)
     automatic = estimator.sampling == "auto"
     estimator = with_reference(sampler, estimator)
     if devices is not None and spread:
@@ -127,6 +129,22 @@ def _check_value(model: Posterior, sampler: Sampler) -> None:
         )
 
 
+def _check_auxiliary(sampler: Sampler, estimator: Estimator, spread: bool) -> None:
+    if not sampler.needs_auxiliary:
+        return
+    name = type(sampler).__name__
+    if spread:
+        raise InvalidValueError(
+            f"{name} asks for the auxiliary draws of all rows of a batch, and a mesh spreads them over devices: leave "
+            "its axis for rows out."
+        )
+    if not estimator.looks_once:
+        raise InvalidValueError(
+            f"{name} asks for the auxiliary draws behind an estimate. {type(estimator).__name__} makes it from passes "
+            "or differences, not from one draw for each row of a batch: use sc.Minibatch, sc.Weighted or sc.Stratified."
+        )
+
+
 def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
     """The estimator, with a reference where the sampler compares its estimates with one."""
     if not sampler.needs_reference:
@@ -153,7 +171,7 @@ def prepare(
 
     Returns the problem with the method as it was filled in, and what was found.
     """
-    params = probe.check_params(params)
+    params = check_params(params)
     if not problem.parts.sampler.needs_scales:
         problem.parts.sampler.check_params(params, num_steps)
     parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
@@ -162,10 +180,8 @@ def prepare(
         report["batches"] = problem.table.reason
     start = Start(prepared.position, prepared.memory, prepared.gradient)
     if parts.sampler.needs_scales:
-        begin = start
-        sampler, start, found = _explained(
-            problem, params, lambda: _resolved(problem, parts, prepared, begin, key)
-        )
+        with _explained(problem, params):
+            sampler, start, found = _resolved(problem, parts, prepared, start, key)
         sampler.check_params(prepared.position, num_steps)
         parts, report = parts._replace(sampler=sampler), report | found
     return problem._replace(parts=parts), Ready(parts.sampler, start, report)
@@ -177,7 +193,7 @@ def prepare_estimator(
     """Check the start and let the estimator do its one-off work."""
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
-    params = probe.check_params(params)
+    params = check_params(params)
     model.check_domain(params)
     model.check_shapes(params, problem.source, parts.batching.size)
     parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
@@ -187,15 +203,15 @@ def prepare_estimator(
         sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
     position = model.place(model.unconstrain(params), table, key)
-    return parts, _explained(
-        problem, params, lambda: parts.scheme.prepare(model, parts, table, position, key)
-    )
+    with _explained(problem, params):
+        return parts, parts.scheme.prepare(model, parts, table, position, key)
 
 
-def _explained(problem: Problem, params: Params, work: Callable[[], T]) -> T:
-    """Do the work; when it fails at the start, say why."""
+@contextlib.contextmanager
+def _explained(problem: Problem, params: Params) -> Iterator[None]:
+    """When the work fails at the start, say why."""
     try:
-        return work()
+        yield
     except BadStartError:
         if problem.model.has_density:
             problem.model.explain_bad_start(problem.model.unconstrain(params), problem.table, [])
@@ -235,3 +251,54 @@ def count_scales(
     batch = estimator.batching(table.num_rows).size
     renewed = None if many == table.num_rows else batch / many * (1 - many / table.num_rows)
     return Reference(model.combine(position, total), variance, renewed)
+
+
+# -- the starting point -----------------------------------------------------------------------------------------------
+
+
+def check_params(params: Params) -> Params:
+    """The starting parameters as floating-point JAX arrays."""
+    leaves, treedef = jax.tree.flatten(params)
+    if not leaves:
+        raise InvalidValueError("`params` holds no arrays: pass the starting value of every parameter.")
+    named = zip(_tree.leaf_names(params), leaves, strict=True)
+    return jax.tree.unflatten(treedef, [_check_leaf(name, leaf) for name, leaf in named])
+
+
+def _check_leaf(name: str, leaf: Any) -> Array:
+    if isinstance(leaf, int) and not isinstance(leaf, bool):
+        _checks.warn(f"parameter `{name}` starts at the integer {leaf}: taken as {float(leaf)}.")
+        leaf = float(leaf)
+    try:
+        host = np.asarray(leaf)
+    except Exception as error:
+        raise InvalidTypeError(f"parameter `{name}` cannot be read as an array: {error}") from error
+    if host.dtype.kind in "iub":
+        raise InvalidTypeError(
+            f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers need continuous parameters: "
+            "start from floats (e.g. .astype(float)), and sum discrete ones out of the likelihood."
+        )
+    if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
+        raise InvalidTypeError(
+            f"parameter `{name}` has dtype {host.dtype}; it must be a floating-point array."
+        )
+    if not np.all(np.isfinite(host)):
+        count = int(np.sum(~np.isfinite(host)))
+        raise InvalidValueError(
+            f"the starting value of parameter `{name}` has {count} NaN or infinite entr{'y' if count == 1 else 'ies'}: "
+            "start from finite numbers."
+        )
+    return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(host.dtype))
+
+
+def check_first(problem: Problem, params: Params, density: Array, gradient: PyTree) -> None:
+    """The first log density and gradient must be finite; looks closer, and says what is wrong, when they are not."""
+    names, leaves = _tree.leaf_names(gradient), jax.tree.leaves(gradient)
+    unhappy = [name for name, leaf in zip(names, leaves, strict=True) if not np.all(np.isfinite(leaf))]
+    if not unhappy and np.all(np.isfinite(density)):
+        return
+    problem.model.explain_bad_start(problem.model.unconstrain(check_params(params)), problem.table, unhappy)
+    raise BadStartError(
+        "the log density is not finite at the starting point for some rows. Start elsewhere, or look for rows that the "
+        "likelihood has no value for."
+    )

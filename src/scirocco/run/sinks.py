@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, NamedTuple, Protocol
 
@@ -116,6 +117,20 @@ class StoreSink:
     def close(self) -> None:
         """Let go of the folder."""
         self.store.close()
+
+
+def new_sink(
+    path: str | os.PathLike[str] | None,
+    spec: Kept,
+    num_chains: int,
+    record: dict[str, Any],
+    *,
+    overwrite: bool = False,
+) -> Sink:
+    """For draws like these: a new store at `path`, or memory where there is none."""
+    if path is None:
+        return MemorySink()
+    return StoreSink(Store.create(path, store_groups(spec), num_chains, record, overwrite=overwrite), spec)
 
 
 def store_groups(spec: Kept) -> dict[str, dict[str, Variable]]:

@@ -41,7 +41,8 @@ def save_stacked(chains: Snapshot) -> dict[str, np.ndarray]:
     return {name: _as_numbers(leaf) for name, leaf in zip(names, jax.tree.leaves(chains), strict=True)}
 
 
-_RESULT = "result:"
+_RESULT, FITTED = "result:", "fitted:"
+"""Names of arrays that are no part of the state begin so: what the reducers found, what a fitted model needs."""
 
 
 def save_results(results: PyTree) -> dict[str, np.ndarray]:
@@ -53,6 +54,11 @@ def save_results(results: PyTree) -> dict[str, np.ndarray]:
 def results(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of `save_results`, in order."""
     return {name: saved[name] for name in sorted(saved) if name.startswith(_RESULT)}
+
+
+def of_chains(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays that are the state of chains."""
+    return {name: value for name, value in saved.items() if not name.startswith((_RESULT, FITTED))}
 
 
 def _as_numbers(leaf: Any) -> np.ndarray:
@@ -83,7 +89,7 @@ def template(problem: Problem, position: Params, key: Key, reducing: PyTree) -> 
 def restore(like: Snapshot, saved: dict[str, np.ndarray], chain: int) -> Snapshot:
     """The saved numbers of one chain in the structure of `like`; refuses what does not fit it."""
     names = _tree.leaf_names(like)
-    saved = {name: value for name, value in saved.items() if not name.startswith(_RESULT)}
+    saved = of_chains(saved)
     missing, extra = sorted(set(names) - set(saved)), sorted(set(saved) - set(names))
     if missing or extra:
         raise InvalidValueError(

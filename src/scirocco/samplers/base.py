@@ -55,6 +55,8 @@ class Gradient(NamedTuple):
     """Estimate of the log posterior there, from the same rows (`needs_value`); on the real line, up to a constant."""
     value_variance: Array | None = None
     """Its variance, where the estimator knows it: 0 of `sc.Full`; of others where `noise_kind` is not "none"."""
+    auxiliary: PyTree | None = None
+    """The auxiliary draws of the rows of the batch that are behind `total`, leaves (row, ...) (`needs_auxiliary`)."""
 
 
 class Scales(NamedTuple):
@@ -142,6 +144,8 @@ class Sampler(abc.ABC):
     """What `Gradient.total` must be: "gradient" (of a `Model`) or "counts" (of a `CountModel`)."""
     needs_value: ClassVar[bool] = False
     """Whether each step needs an estimate of the log posterior (`Gradient.value`)."""
+    needs_auxiliary: ClassVar[bool] = False
+    """Whether each step needs the auxiliary draws of the batch (`Gradient.auxiliary`), from a likelihood with a key."""
     needs_reference: ClassVar[bool] = False
     """Whether each step needs a `Reference`; such a sampler has `refresh_every` and `refresh_size`."""
     refresh_every: int | None = None

@@ -277,7 +277,8 @@ def _check_block(names: Any, sampler: Any) -> None:
             f"{kind} leaves numbers open that would be measured for one sampler alone; in the block {label} give its "
             "step size, and where it has them friction and gradient noise (0.0: none is taken out)."
         )
-    if sampler.needs_curvature or sampler.needs_reference or sampler.needs_value or sampler.proposes:
+    more = (sampler.needs_curvature, sampler.needs_reference, sampler.needs_value, sampler.needs_auxiliary)
+    if any(more) or sampler.proposes:
         what = "sc.SCIR" if sampler.needs_reference else "a sampler without it"
         raise InvalidTypeError(
             f"{kind} asks for more than an estimate at each step; use {what} in the block {label}."

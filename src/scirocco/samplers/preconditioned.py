@@ -116,6 +116,11 @@ class Preconditioned(Sampler):
         return self.inner.needs_value
 
     @property
+    def needs_auxiliary(self) -> bool:  # type: ignore[override]
+        """The inner sampler's."""
+        return self.inner.needs_auxiliary
+
+    @property
     def step_order(self) -> int:  # type: ignore[override]
         """The inner sampler's."""
         return self.inner.step_order

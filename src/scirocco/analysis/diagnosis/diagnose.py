@@ -18,7 +18,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import Run, encoding, metric
-from scirocco.run.records import OWN_LOOP
+from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler
 from scirocco.store import Stored
@@ -156,7 +156,7 @@ def _origin(
             missing.append("curvature, gradient noise, Stein's identity, prior: pass model=... and data=...")
         return None
     if known is None:
-        record = Stored.open(run.path).record if run.path else {}
+        record = Record.from_json(Stored.open(run.path).record) if run.path else None
         sampler = _part(record, sampler, "sampler")
         estimator = _part(record, estimator, "estimator")
         known = Origin(model, as_source(data), sampler, estimator, None)
@@ -169,14 +169,15 @@ def _origin(
     return known
 
 
-def _part(record: dict[str, Any], given: Sampler | Estimator | None, name: str) -> Any:
+def _part(record: Record | None, given: Sampler | Estimator | None, name: str) -> Any:
     if given is not None:
         return given
-    if name not in record:
+    written = getattr(record, name, None)
+    if written is None:
         raise InvalidValueError(
             f"this run does not hold its {name} (it was written by run.save): pass {name}=..., as it was in sc.sample."
         )
-    return encoding.decode(record[name], name)
+    return encoding.decode(written, name)
 
 
 def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from scirocco.analysis.diagnosis.theory import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
 from scirocco.run import Run, encoding, pilot, setup
+from scirocco.run.records import Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler, Scales, schedules
 from scirocco.store import Stored
@@ -44,6 +45,15 @@ def noise_along(run: Run, num_points: int = 12, seed: int = 0) -> NoiseCurve:
     In a step a gradient estimate of variance V adds ε² V to the variance, and the sampler 2 ε T, with momentum 2 ε C T:
     the ratio is ε V / 2 T, or ε V / 2 C T. Where batches are drawn without replacement, what cancels before the chain
     feels it is left out.
+
+    Parameters
+    ----------
+    run
+        A run of `sc.sample`; one that was loaded has no model, and must have kept its gradients.
+    num_points
+        Places along the run.
+    seed
+        Of the batches that are drawn to measure it.
 
     Raises
     ------
@@ -153,10 +163,10 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
 
 
 def _stored_sampler(run: Run) -> Any:
-    record = Stored.open(run.path).record if run.path else {}
-    if "sampler" not in record:
+    sampler = Record.from_json(Stored.open(run.path).record).sampler if run.path else None
+    if sampler is None:
         raise InvalidValueError("gradient noise needs the sampler, which this run does not hold.")
-    return encoding.decode(record["sampler"], "sampler")
+    return encoding.decode(sampler, "sampler")
 
 
 def _unexplained(x: Array, g: Array) -> Array:

@@ -171,7 +171,9 @@ class BPMF(fits.Conventions, Results):
             estimator=Minibatch(batch) if self.estimator is None else self.estimator,
             num_chains=self.num_chains,
             seed=self.seed,
+            notes=sampled.notes(_KIND, self, {"offset": offset, "num_items": triples.num_items}),
         )
+        rated = Rated.of(triples)
         run = sampled.draw(
             *(sampling, length, wanted),
             store=store,
@@ -179,10 +181,11 @@ class BPMF(fits.Conventions, Results):
             overwrite=overwrite,
             callbacks=callbacks,
             progress=progress,
+            arrays={"items": rated.items, "first": rated.first},
         )
         if not run.num_draws:
             raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
-        self._settle(run, offset, law, Rated.of(triples))
+        self._settle(run, offset, law, rated)
         return self
 
     # -- on disk ----------------------------------------------------------------------------------------------
@@ -199,9 +202,14 @@ class BPMF(fits.Conventions, Results):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BPMF:
-        """What `save` wrote."""
+        """What `save` wrote, or `fit` with `store`."""
         saved = sampled.open_saved(_KIND, path, cls._renamed)
         model = cls(**saved.settings)
+        if "items" not in saved.arrays:
+            raise InvalidValueError(
+                f"the fit in {path} has not ended ({saved.run.status}), and who has rated what is written at its end: "
+                "wait for it, or resume it. sc.load opens its draws."
+            )
         rated = Rated(saved.arrays["items"], saved.arrays["first"], int(saved.extra["num_items"]))
         model._settle(saved.run, float(saved.extra["offset"]), model._law(), rated)
         return model

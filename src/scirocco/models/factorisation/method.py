@@ -78,6 +78,7 @@ class WithPrecisions(Sampler):
             self.inner.noise_kind != "none"
             or self.inner.needs_curvature
             or self.inner.needs_value
+            or self.inner.needs_auxiliary
             or self.inner.proposes
             or self.inner.driven_by != "gradient"
         ):

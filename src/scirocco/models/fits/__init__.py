@@ -10,7 +10,7 @@ from scirocco.models.fits.length import (
     check_length,
     planned_steps,
 )
-from scirocco.models.fits.saved import Kind, Loaded, load, need_draws, save, to_arviz
+from scirocco.models.fits.saved import Kind, Loaded, load, model_in, need_draws, notes, save, to_arviz
 
 __all__ = [
     "Chain",
@@ -25,7 +25,9 @@ __all__ = [
     "check_draws",
     "check_length",
     "load",
+    "model_in",
     "need_draws",
+    "notes",
     "planned_steps",
     "renamed_arguments",
     "run_fit",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,14 +13,14 @@ from scirocco._version import __version__
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.length import Length, spread
-from scirocco.models.fits.saved import Kind, document
-from scirocco.run import records
+from scirocco.models.fits.saved import Kind, make_record
+from scirocco.run import records, snapshot
 from scirocco.run.keeping import Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report
-from scirocco.run.records import OWN_LOOP
+from scirocco.run.records import Record
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
-from scirocco.run.sinks import MemorySink, Sink, StoreSink, store_groups
+from scirocco.run.sinks import StoreSink, new_sink
 from scirocco.store import Store, holds_run, refuse_unless_free
 
 Path = str | os.PathLike[str]
@@ -101,11 +101,9 @@ class Fit:
         keeping = Keeping.checked(False, True, None)
         return Plan(num_samples, num_burnin, thin, self.num_chains, self.seed, keeping, "threads")
 
-    def record(self, plan: Plan, extra: dict[str, Any]) -> dict[str, Any]:
+    def record(self, plan: Plan, extra: dict[str, Any]) -> Record:
         """All that a store must hold; `extra` is what only the model needs."""
         configuration = {
-            "kind": OWN_LOOP,
-            "model": self.kind.name,
             **self.configuration,
             "num_rows": int(self.num_rows),
             "dimension": self.spec.dimension,
@@ -117,7 +115,7 @@ class Fit:
             "seed": plan.seed,
             "versions": {"scirocco": __version__, "numpy": np.__version__},
         }
-        return document(self.kind, self.spec.draws, configuration, extra)
+        return make_record(self.kind, self.spec, configuration, extra)
 
 
 def run_fit(
@@ -141,22 +139,24 @@ def run_fit(
     extra
         What the model needs to come back from a store, as plain JSON.
     """
-    clock = Clock()
+    clock, limit, callbacks = Clock(), fit.length.max_seconds, tuple(callbacks)
     if store is not None and resume and holds_run(store):
-        begun = _restored(fit, store)
+        fit, session = _resumed(fit, store)
     else:
-        begun = _new(fit, store, overwrite, extra or {})
-    limit, callbacks = fit.length.max_seconds, tuple(callbacks)
-    bar = Bar(begun.plan.num_steps, progress, limit)
+        session = _new(fit, store, overwrite, extra or {})
+    bar = Bar(session.plan.num_steps, progress, limit)
     try:
-        if begun.plan.num_burnin == BY_THE_CLOCK:
-            begun, watch = _burnt_in(begun, callbacks, bar)
-            return _drive(begun, (*callbacks, watch), bar, clock)
-        watches = () if limit is None else (Stopwatch(limit),)
-        return _drive(begun, (*callbacks, *watches), bar, clock)
+        watch = None if limit is None else Stopwatch(limit)
+        if session.plan.num_burnin == BY_THE_CLOCK:
+            session, watch = _burnt_in(fit, session, callbacks, bar)
+            session.commit()  # a crash should not cost the burn-in
+        session.drive((*callbacks, watch) if watch else callbacks, bar, clock)
+        if session.status == "interrupted" and store is not None and not holds_run(store):
+            raise KeyboardInterrupt  # before the first commit: there is nothing to open
+        return session.run({})
     finally:
         bar.close()
-        begun.sink.close()
+        session.sink.close()
 
 
 class Stopwatch:
@@ -175,57 +175,37 @@ class Stopwatch:
             report.stop()
 
 
-class Begun(NamedTuple):
-    """A fit that is ready to go on."""
-
-    fit: Fit
-    chains: HostChains
-    plan: Plan
-    sink: Sink
-    record: dict[str, Any]
-    reached: dict[str, Any] | None = None
-    """Where a stored one was."""
-    burnt_in: bool = False
-    """Whether a burn-in lies behind it that a crash should not cost."""
-
-
-def _new(fit: Fit, store: Path | None, overwrite: bool, extra: dict[str, Any]) -> Begun:
+def _new(fit: Fit, store: Path | None, overwrite: bool, extra: dict[str, Any]) -> Session:
     if store is not None:
         refuse_unless_free(store, overwrite)
     chains, plan = fit.chains(), fit.plan()
     record = fit.record(plan, extra)
-    return Begun(fit, chains, plan, _sink(fit, record, store, overwrite), record)
+    sink = new_sink(store, fit.spec.kept(), fit.num_chains, record.to_json(), overwrite=overwrite)
+    return Session(chains, plan, record, sink)
 
 
-def _sink(fit: Fit, record: dict[str, Any], store: Path | None, overwrite: bool) -> Sink:
-    if store is None:
-        return MemorySink()
-    made = Store.create(store, store_groups(fit.spec.kept()), fit.num_chains, record, overwrite=overwrite)
-    return StoreSink(made, fit.spec.kept())
-
-
-def _restored(fit: Fit, path: Path) -> Begun:
-    """A stored fit; refuses other data, other settings or another length."""
+def _resumed(fit: Fit, path: Path) -> tuple[Fit, Session]:
+    """A stored fit, with what it had settled on; refuses other data, other settings or another length."""
     store = Store.open(path)
     try:
-        record = store.record
-        was = record["configuration"]
-        if was.get("model") != fit.kind.name:
+        record, reached = records.read(store)
+        if record.model != fit.kind.name:
             raise fit.kind.refuse(path)
+        was = record.configuration
         if fit.as_stored is not None:
             fit = fit.as_stored(was)
-        plan = fit.plan_of(was["num_samples"], was["num_burnin"], was["thin"])
-        now = fit.record(plan, {})["configuration"]
+        plan = fit.plan_of(*record.lengths)
+        now = fit.record(plan, {}).configuration
         given = {name: now.get(name) for name in set(was) - {"versions"}}
         stored = {name: was[name] for name in given}
         records.refuse_differences(stored, given, store.path, "these arguments")
         _refuse_another_length(fit, plan, path)
         chains = fit.chains()
-        chains.restore({k: v for k, v in store.read_state().items() if not k.startswith("result:")})
+        chains.restore(snapshot.of_chains(store.read_state()))
     except BaseException:
         store.close()
         raise
-    return Begun(fit, chains, plan, StoreSink(store, fit.spec.kept()), record, store.progress)
+    return fit, Session(chains, plan, record, StoreSink(store, fit.spec.kept()), reached)
 
 
 def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
@@ -246,19 +226,20 @@ def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
         )
 
 
-def _burn_in(begun: Begun, callbacks: Sequence[Callback], bar: Bar) -> tuple[Plan, Stopwatch]:
-    """Run the burn-in; returns the plan of what is left of the time, and what ends it when the plan takes longer."""
-    fit, chains = begun.fit, begun.chains
-    seconds = fit.length.max_seconds or 0.0
+def _burnt_in(
+    fit: Fit, session: Session, callbacks: tuple[Callback, ...], bar: Bar
+) -> tuple[Session, Stopwatch]:
+    """A burn-in by the clock, and the session that follows it, with what ends it when its plan takes longer.
+
+    The store gives place to one with the plan that is known now.
+    """
+    seconds, clock = fit.length.max_seconds or 0.0, Clock()
     if isinstance(fit.num_burnin, int):
         watch = Stopwatch(seconds, most_steps=fit.num_burnin)
     else:
         watch = Stopwatch(seconds * fit.num_burnin)
-    session = Session(chains, fit.plan(), begun.sink, (*callbacks, watch), bar, None)
-    if begun.reached is not None:
-        session.restore(begun.reached)
-    first = session.step
-    session.drive()
+    chains, first = cast(HostChains, session.chains), session.step
+    session.drive((*callbacks, watch), bar, clock)
     if not watch.stopped:
         if session.status == "interrupted":
             raise KeyboardInterrupt
@@ -267,41 +248,10 @@ def _burn_in(begun: Begun, callbacks: Sequence[Callback], bar: Bar) -> tuple[Pla
     left = max(1, int(rate * (seconds - watch.elapsed)))
     again = fit.after_clock(chains.chains) if fit.after_clock else 0
     draws = max(1, min(fit.num_samples, (left - again) // (fit.thin or 1)))
-    thin = fit.thin or max(1, (left - again) // draws)
-    return fit.plan_of(draws, again, thin), Stopwatch(seconds - watch.elapsed, again + thin)
-
-
-def _burnt_in(begun: Begun, callbacks: Sequence[Callback], bar: Bar) -> tuple[Begun, Stopwatch]:
-    """After a burn-in by the clock; its store gives place to one with the plan that is known now."""
-    plan, watch = _burn_in(begun, callbacks, bar)
+    plan = fit.plan_of(draws, again, fit.thin or max(1, (left - again) // draws))
     planned = {"num_samples": plan.num_samples, "num_burnin": plan.num_burnin, "thin": plan.thin}
-    record = {**begun.record, "configuration": begun.record["configuration"] | planned}
-    begun.sink.close()
-    sink = _sink(begun.fit, record, begun.sink.path, overwrite=True)
-    return Begun(begun.fit, begun.chains, plan, sink, record, burnt_in=True), watch
-
-
-def _drive(begun: Begun, callbacks: tuple[Callback, ...], bar: Bar, clock: Clock) -> Run:
-    timing: dict[str, Any] = {"setup": clock.read()}
-    session = Session(begun.chains, begun.plan, begun.sink, callbacks, bar, None)
-    if begun.reached is not None:
-        session.restore(begun.reached)
-    if begun.burnt_in:
-        session.commit()
-    session.drive()
-    if session.status == "interrupted" and begun.sink.path is not None and not holds_run(begun.sink.path):
-        raise KeyboardInterrupt  # before the first commit: there is nothing to open
-    kept = begun.sink.collect()
-    return Run(
-        kept.draws,
-        None,
-        kept.stats,
-        begun.record["configuration"],
-        {},
-        timing | session.timing,
-        session.status,
-        session.scores,
-        {},
-        {},
-        begun.sink.path,
-    )
+    record = replace(session.record, configuration=session.record.configuration | planned)
+    session.sink.close()
+    sink = new_sink(session.sink.path, fit.spec.kept(), fit.num_chains, record.to_json(), overwrite=True)
+    left_over = Stopwatch(seconds - watch.elapsed, again + plan.thin)
+    return Session(chains, plan, record, sink), left_over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from typing import Any, NamedTuple
 
@@ -11,11 +12,12 @@ import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.fits.chains import Spec
-from scirocco.run import encoding
-from scirocco.run.records import OWN_LOOP
+from scirocco.run import encoding, records
+from scirocco.run.loading import write
+from scirocco.run.records import OWN_LOOP, Progress, Record
 from scirocco.run.result import Run
-from scirocco.run.sinks import store_groups
-from scirocco.store import Store, Stored, StoredArray, open_stored
+from scirocco.run.sinks import Kept
+from scirocco.store import Stored, StoredArray, open_stored
 
 
 class Kind(NamedTuple):
@@ -33,19 +35,13 @@ class Kind(NamedTuple):
         return InvalidTypeError(f"the run in {path} is not one of {self.words}.")
 
 
-def document(
-    kind: Kind, draws: dict[str, Any], configuration: dict[str, Any], extra: dict[str, Any]
-) -> dict[str, Any]:
+def make_record(kind: Kind, spec: Spec, configuration: dict[str, Any], extra: dict[str, Any]) -> Record:
     """What a store must hold so that `sc.load` opens it, and what only this model needs."""
-    return {
-        "configuration": configuration,
-        "structure": encoding.structure(draws),
-        "report": {},
-        "traces": {},
-        "reducers": [],
-        "reduced": encoding.structure({}),
-        kind.key: extra,
-    }
+    return Record(
+        configuration={"kind": OWN_LOOP, "model": kind.name, **configuration},
+        structure=encoding.structure(spec.draws),
+        fitted={kind.key: extra},
+    )
 
 
 def save(
@@ -71,26 +67,9 @@ def save(
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
     size = {"dimension": spec.dimension, "num_rows": 1, "num_chains": num_chains}
     counts = {"num_samples": num_draws, "num_burnin": 0, "thin": 1, "seed": 0}
-    record = document(
-        kind, spec.draws, {"kind": OWN_LOOP, "model": kind.name, **size, **counts, **configuration}, extra
-    )
-    progress = {
-        "step": num_draws,
-        "draws": num_draws,
-        "num_samples": num_draws,
-        "status": "complete",
-        "steps_per_second": 0.0,
-        "scores": [],
-        "timing": {},
-        "diverged": None,
-    }
-    with Store.create(path, store_groups(spec.kept()), num_chains, record, overwrite=overwrite) as store:
-        for number in range(num_draws):  # one after the other, as each may be large
-            part = slice(number, number + 1)
-            store.append("posterior", {name: np.asarray(value[:, part]) for name, value in draws.items()})
-            if stats:
-                store.append("sample_stats", {name: value[:, part] for name, value in stats.items()})
-        store.commit(arrays or {}, progress)
+    record = make_record(kind, spec, {**size, **counts, **configuration}, extra)
+    progress = Progress(num_draws, num_draws, num_draws, "complete")
+    write(path, Kept(draws, None, stats, {}), record, progress, arrays or {}, overwrite)
 
 
 def _shapes(arrays: dict[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
@@ -111,15 +90,28 @@ class Loaded(NamedTuple):
 def load(kind: Kind, path: str | os.PathLike[str]) -> Loaded:
     """A stored fit, and what was remembered with it."""
     stored = open_stored(path)
-    if kind.key not in stored.record:
+    record = Record.from_json(stored.record)
+    if model_in(record) != kind.name:
         raise kind.refuse(path)
+    noted = (record.notes or {}).get(_NOTE + kind.name)
+    extra = record.fitted[kind.key] if noted is None else json.loads(noted)
     stats = stored.arrays.get("sample_stats", {})
-    return Loaded(
-        dict[str, Any](stored.arrays["posterior"]),
-        dict[str, Any](stats),
-        stored.record[kind.key],
-        stored.record["configuration"],
-    )
+    draws = dict[str, Any](stored.arrays["posterior"])
+    return Loaded(draws, dict[str, Any](stats), extra, record.configuration)
+
+
+_NOTE = "sc.models."
+
+
+def notes(kind: Kind, extra: dict[str, Any]) -> dict[str, str]:
+    """For `sc.sample`: what a model needs to come back from the store of its run."""
+    return {_NOTE + kind.name: json.dumps(extra)}
+
+
+def model_in(record: Record) -> str:
+    """The name of the model of `sc.models` that a stored run was made by; another text for runs of other models."""
+    noted = (name.removeprefix(_NOTE) for name in record.notes or () if name.startswith(_NOTE))
+    return next(noted, record.model)
 
 
 def to_arviz(kind: Kind, run: Run | None, draws: dict[str, Any], stats: dict[str, np.ndarray]) -> Any:
@@ -131,8 +123,9 @@ def to_arviz(kind: Kind, run: Run | None, draws: dict[str, Any], stats: dict[str
 
 def need_draws(stored: Stored, key: str, leaf: str) -> None:
     """Refuse a stored fit that is still in its burn-in; runs of other kinds are `load`'s to refuse."""
-    if key in stored.record and not stored.arrays["posterior"][leaf].shape[1]:
+    record, progress = records.read(stored)
+    if key in record.fitted and not stored.arrays["posterior"][leaf].shape[1]:
         raise InvalidValueError(
-            f"the run in {stored.path} has no draws yet: it is in its burn-in ({stored.progress['status']}). "
+            f"the run in {stored.path} has no draws yet: it is in its burn-in ({progress.status}). "
             "Look again later, or go on with it (--resume)."
         )

@@ -13,6 +13,7 @@ from scirocco.models import fits
 from scirocco.models.lda.alignment import topic_distance
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import TopWords
+from scirocco.run.records import Record
 from scirocco.store import Stored, open_stored
 
 _SIZES = ("table", "topics.theta")
@@ -65,7 +66,9 @@ def token_shares(path: str | os.PathLike[str], model: LDA) -> np.ndarray | None:
 
 def _shares(stored: Stored, model: LDA) -> np.ndarray | None:
     """Shares of the topics in the order of `components_`; None where the state does not say."""
-    state = {} if stored.record["configuration"]["sampler"] in _NATURAL else stored.read_state()
+    state = (
+        {} if Record.from_json(stored.record).configuration["sampler"] in _NATURAL else stored.read_state()
+    )
     found = next((state[name] for name in _SIZES if name in state), None)
     topics = stored.arrays["posterior"]["topics"]
     if found is None or found.shape[:1] + found.shape[2:] != (topics.shape[0], topics.shape[2]):

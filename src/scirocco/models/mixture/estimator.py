@@ -190,6 +190,7 @@ class GaussianMixture(fits.Conventions, Results):
             estimator=estimator,
             num_chains=self.num_chains,
             seed=self.seed,
+            notes=sampled.notes(_KIND, self, _extra(table.names, columns, known)),
         )
         run = sampled.draw(
             *(sampling, length, wanted),
@@ -220,19 +221,12 @@ class GaussianMixture(fits.Conventions, Results):
         A sampler of your own is left out: the loaded model has the default in its place.
         """
         self._check_fitted()
-        names = getattr(self, "feature_names_in_", None)
-        known = self._known
-        extra = {
-            "names": None if names is None else list(names),
-            "shift": self._columns.shift.tolist(),
-            "units": self._columns.units.tolist(),
-            "weights": None if known is None else known.tolist(),
-        }
+        extra = _extra(getattr(self, "feature_names_in_", None), self._columns, self._known)
         sampled.save(_KIND, self, dict(self.run_.draws), extra, path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GaussianMixture:
-        """What `save` wrote."""
+        """What `save` wrote, or `fit` with `store`."""
         saved = sampled.open_saved(_KIND, path, cls._renamed)
         model, extra = cls(**saved.settings), saved.extra
         columns = Columns(*(np.asarray(extra[name], np.float64) for name in ("shift", "units")))
@@ -290,3 +284,13 @@ class GaussianMixture(fits.Conventions, Results):
             return gradient
         h = steps.weights if self.step_size is None else self.step_size
         return Blocks({("means", "scales") if diagonal else "means": gradient, "weights": SCIR(h)})
+
+
+def _extra(names: Sequence[str] | None, columns: Columns, known: np.ndarray | None) -> dict[str, Any]:
+    """What a file holds besides draws and settings."""
+    return {
+        "names": None if names is None else list(names),
+        "shift": columns.shift.tolist(),
+        "units": columns.units.tolist(),
+        "weights": None if known is None else known.tolist(),
+    }

@@ -192,6 +192,7 @@ class BNN(fits.Conventions, Results):
         tested = None if y_test is None else self._tested(y_test, monitored, problem.classes)
         averaged = None if monitored is None else {MONITORED: Predictive(problem.probabilities, monitored)}
         kept = _checks.positive_int(self.num_samples, "num_samples")
+        notes = sampled.notes(_KIND, self, self._extra(problem.form, problem.classes))
 
         def sampling(num_samples: int, **how: Any) -> Run:
             return sample(
@@ -206,6 +207,7 @@ class BNN(fits.Conventions, Results):
                 num_chains=self.num_chains,
                 seed=self.seed,
                 reducers=averaged,
+                notes=notes,
                 **how,
             )
 
@@ -216,6 +218,7 @@ class BNN(fits.Conventions, Results):
             overwrite=overwrite,
             callbacks=callbacks,
             progress=progress,
+            arrays=None if tested is None else {"tested": tested},
         )
         self._settle(run, problem.classes, problem.form, problem.prior, problem.probabilities)
         self._average(run, tested)
@@ -229,12 +232,7 @@ class BNN(fits.Conventions, Results):
         A network of your own, a sampler or an estimator are left out: give the network to `load` again.
         """
         self._draws()
-        extra = {
-            "own": self.apply is not None,
-            "form": {"row": list(self._form.row), "names": self._form.names, "pixels": self._form.pixels},
-            "scores": self.__dict__.get("scores_"),
-            **sampled.write_labels(self.classes_),
-        }
+        extra = self._extra(self._form, self.classes_) | {"scores": self.__dict__.get("scores_")}
         averaged = {"predictive": self.predictive_} if "predictive_" in self.__dict__ else {}
         sampled.save(_KIND, self, self.run_.named_draws(), extra, path, overwrite, averaged)
 
@@ -242,7 +240,7 @@ class BNN(fits.Conventions, Results):
     def load(
         cls, path: str | os.PathLike[str], *, apply: Apply | None = None, params: Params | None = None
     ) -> BNN:
-        """What `save` wrote.
+        """What `save` wrote, or `fit` with `store`.
 
         Parameters
         ----------
@@ -261,11 +259,17 @@ class BNN(fits.Conventions, Results):
         run = _as_tree(saved.run, params, path)
         probabilities = None if network is None else Probabilities(network)
         model._settle(run, sampled.read_labels(extra), shape, gamma_prior(model.precision), probabilities)
+        model._average(run, saved.arrays.get("tested"))
         if "predictive" in saved.arrays:
             model.predictive_ = saved.arrays["predictive"]
-        if extra["scores"] is not None:
+        if extra.get("scores") is not None:
             model.scores_ = extra["scores"]
         return model
+
+    def _extra(self, form: Form, classes: np.ndarray) -> dict[str, Any]:
+        """What a file holds besides draws and settings."""
+        described = {"row": list(form.row), "names": form.names, "pixels": form.pixels}
+        return {"own": self.apply is not None, "form": described, **sampled.write_labels(classes)}
 
     def __sklearn_tags__(self) -> Any:
         """A classifier, of inputs of any shape."""
@@ -332,11 +336,11 @@ def _as_tree(run: Run, params: Params | None, path: str | os.PathLike[str]) -> R
     """Stored draws, which have a name for each array, as a tree like the given weights."""
     if params is None:
         return run
-    names = _tree.leaf_names(params)
-    if sorted(names) != sorted(run.draws):
+    names, named = _tree.leaf_names(params), run.named_draws()
+    if sorted(names) != sorted(named):
         raise InvalidValueError(
-            f"the weights in {path} are {', '.join(sorted(run.draws))}, but `params` has {', '.join(sorted(names))}: "
+            f"the weights in {path} are {', '.join(sorted(named))}, but `params` has {', '.join(sorted(names))}: "
             "give those of the network that was fitted."
         )
-    leaves = [run.draws[name] for name in names]
+    leaves = [named[name] for name in names]
     return dataclasses.replace(run, draws=jax.tree.unflatten(jax.tree.structure(params), leaves))

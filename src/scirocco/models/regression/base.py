@@ -22,7 +22,7 @@ from scirocco.models.fits.intervals import tails_of
 from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.models.inputs import Features, TableLike, features
 from scirocco.models.regression.density import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
-from scirocco.models.regression.inference import THIN, Method
+from scirocco.models.regression.inference import THIN, Method, Units
 from scirocco.models.view import View
 from scirocco.run import Run, sample
 from scirocco.run.progress import Callback
@@ -129,6 +129,7 @@ class Regression(fits.Conventions):
         model: Model,
         data: dict[str, np.ndarray],
         method: Method,
+        extra: dict[str, Any],
         num_epochs: float | None,
         max_seconds: float | None,
         options: dict[str, Any],
@@ -153,6 +154,7 @@ class Regression(fits.Conventions):
             estimator=method.estimator,
             num_chains=self.num_chains,
             seed=self.seed,
+            notes=sampled.notes(self._kind, self, extra),
         )
         run = sampled.draw(sampling, length, wanted, **options)
         if run.draws is None or not run.num_draws:
@@ -161,6 +163,15 @@ class Regression(fits.Conventions):
             raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
         warn_if_unmixed(run.draws, type(self).__name__, "Raise `thin` or `num_samples`.")
         return run
+
+    def _outside(self, draws: Mapping[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+        """Draws of a run in the user's units."""
+        if "mean" not in extra:  # saved in the user's units
+            return {name: np.asarray(leaf) for name, leaf in draws.items()}
+        found = Units(np.asarray(extra["mean"]), np.asarray(extra["deviation"])).undo(dict(draws))
+        if "centre" in extra and self.intercept:
+            found["intercept"] = np.asarray(found["intercept"], np.float64) + extra["centre"]
+        return found
 
     def _settle(self, draws: dict[str, Any]) -> None:
         """Keep draws (chain, draw, ...) in the user's units, and some of them for predictions."""
@@ -268,15 +279,15 @@ class Regression(fits.Conventions):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """What `save` wrote."""
+        """What `save` wrote, or `fit` with `store`."""
         saved = sampled.open_saved(cls._kind, path, cls._renamed)
         model = cls(**saved.settings)
-        model.run_ = None
+        model.run_ = saved.run if "mean" in saved.extra else None
         model.n_features_in_ = int(saved.run.draws["coef"].shape[-1])
         if saved.extra["names"] is not None:
             model.feature_names_in_ = np.asarray(saved.extra["names"], dtype=object)
         model._restore(saved.extra)
-        model._settle({name: np.asarray(leaf) for name, leaf in saved.run.draws.items()})
+        model._settle(model._outside(saved.run.draws, saved.extra))
         return model
 
     def _more(self) -> dict[str, Any]:

@@ -151,6 +151,10 @@ class Units(NamedTuple):
         """Whether they are the user's own."""
         return not self.mean.any() and bool(np.all(self.deviation == 1.0))
 
+    def written(self) -> dict[str, list[float]]:
+        """For a file."""
+        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+
     def apply(self, x: np.ndarray) -> np.ndarray:
         """The table in these units, in JAX's precision; differences are those of the table's own precision."""
         dtype = float_type(x.dtype)

@@ -173,8 +173,9 @@ class LinearRegression(Regression):
         spread = float(given.std()) if given.min() < given.max() else abs(float(given[0])) or 1.0
         model, data, chosen = self._composed(units.apply(table.array), given - centre, spread)
         options = run_options(store, resume, overwrite, callbacks, progress)
+        extra = {"names": table.names, **units.written(), "centre": centre}
         try:
-            run = self._sample(model, data, chosen, num_epochs, max_seconds, options)
+            run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
         except DivergenceError as error:
             if self.noise is not None or num_rows > num_columns + self.intercept:
                 raise
@@ -185,11 +186,8 @@ class LinearRegression(Regression):
                 chain=error.chain,
                 step=error.step,
             ) from error
-        draws = units.undo(dict(run.draws))
-        if self.intercept:
-            draws["intercept"] = np.asarray(draws["intercept"], np.float64) + centre
         self._remember(table, run)
-        self._settle(draws)
+        self._settle(self._outside(run.draws, extra))
         return self
 
     def _scale(self, factor: np.ndarray, num_rows: int, spread: float) -> float:

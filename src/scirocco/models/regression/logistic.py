@@ -160,9 +160,10 @@ class LogisticRegression(Regression):
         model, chosen = self._composed(x, codes, len(classes))
         data = {"x": x, "y": codes.astype(x.dtype) if len(classes) == 2 else codes}
         options = run_options(store, resume, overwrite, callbacks, progress)
-        run = self._sample(model, data, chosen, num_epochs, max_seconds, options)
+        extra = {"names": table.names, **units.written(), **sampled.write_labels(classes)}
+        run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
         self._remember(table, run, classes_=classes)
-        self._settle(units.undo(dict(run.draws)))
+        self._settle(self._outside(run.draws, extra))
         return self
 
     def _composed(self, x: np.ndarray, codes: np.ndarray, num_classes: int) -> tuple[Model, Method]:
