@@ -18,6 +18,7 @@ from sphinx.application import Sphinx
 MIRRORED = {
     "../benchmarks/README.md": "/benchmarks.md",
     "../CHANGELOG.md": "/changelog.md",
+    "../CONTRIBUTING.md": "/contributing.md",
     "../README.md": "/index.md",
 }
 LINK = re.compile(r"\]\((" + "|".join(map(re.escape, MIRRORED)) + r")(#[^)]*)?\)")
