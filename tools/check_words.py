@@ -33,7 +33,8 @@ PAGES = (
 PHRASES = {
     # runs
     r"(go|goes|going|gone|went) on with": "resume, continue",
-    r"(to|and|can|cannot|will|would) go on\b": "continue, resume",
+    r"go on\b": "continue, resume",
+    r"(as it was )?at first": "the original; at the start",
     r"(left|leaves?|leaving) the finite numbers": "diverged (NaN or inf)",
     r"(carry|carries|carried) on": "continue",
     r"taken? up again": "resumed, restored",
@@ -97,6 +98,10 @@ PHRASES = {
     r"to begin with": "first; at the start",
     r"(is|are) level( with)?": "equals; is constant",
     r"(take|takes|taken|taking|took) (\S+ ){0,3}out of": "subtract from, remove from",
+    r"(the|a|its|their|whose|stationary|exact|right|wrong|same|invariant) laws?": "distribution",
+    r"speaks? of": "refers to",
+    r"but for(?= (the|those|a|its|what|upper|samplers|one)\b)": "except",
+    r"ever more": "increasingly many",
     # "a" for "per"
     r"(steps?|draws?|ratings|passes|rows?|gradients?|normals?|bytes|samples|values?|iterations?|documents?)"
     r" an? (second|step|chain|row|draw|run|pass|parameter|document|stratum|shard|worker|device|batch|epoch)": "per",
