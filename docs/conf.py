@@ -1,4 +1,4 @@
-"""How the documentation is built: `make docs`. Pages are executed, and a warning is an error."""
+"""Configuration of the documentation (`make docs`). Pages are executed, and a warning is an error."""
 
 import os
 import pathlib
@@ -12,10 +12,10 @@ import plain_pages  # noqa: E402
 
 import scirocco  # noqa: E402
 
-# What runs on a page, runs in this environment (myst-nb hands it on to the kernels).
+# The environment of the code on the pages (myst-nb passes it to the kernels).
 os.environ.update(page_blocks.environment())
-os.environ.pop("MPLBACKEND")  # kernels have their own, which shows figures
-os.environ["JUPYTER_PATH"] = str(HERE / "_ext")  # our kernel: this interpreter, told to be quiet
+os.environ.pop("MPLBACKEND")  # kernels use their own backend, which shows figures
+os.environ["JUPYTER_PATH"] = str(HERE / "_ext")  # our kernel: this interpreter, without log messages
 
 project = "scirocco"
 author = "the scirocco developers"
@@ -23,7 +23,7 @@ copyright = "the scirocco developers"
 version = release = scirocco.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-extensions += ["plain_pages", "docstrings", "mathml", "figures"]  # ours, in _ext
+extensions += ["plain_pages", "docstrings", "mathml", "figures"]  # our own extensions, in _ext
 exclude_patterns = ["_ext", "results/README.md"]
 
 # ----------------------------------------------------------------------------------------------------- pages
@@ -31,9 +31,9 @@ exclude_patterns = ["_ext", "results/README.md"]
 nb_custom_formats = {".md": ["plain_pages.read", {}, False]}
 nb_execution_mode = "force"
 nb_execution_in_temp = True
-nb_execution_raise_on_error = False  # a page that fails is a warning: all are tried, and -W makes it an error
+nb_execution_raise_on_error = False  # a failing page is a warning; -W makes it an error
 nb_execution_show_tb = True
-nb_execution_timeout = 300  # seconds a block
+nb_execution_timeout = 300  # seconds per block
 nb_execution_excludepatterns = plain_pages.without_code(HERE)
 nb_output_stderr = "show"
 nb_merge_streams = True
@@ -43,8 +43,8 @@ myst_links_external_new_tab = False
 
 # ------------------------------------------------------------------------------------------------- reference
 
-autosummary_generate = False  # the pages in api/ are written by hand, and hold the docstrings
-suppress_warnings = ["ref.python"]  # attributes of one name in two classes: they are listed, not linked
+autosummary_generate = False  # the pages in api/ are written by hand and include the docstrings
+suppress_warnings = ["ref.python"]  # attributes with the same name in two classes are listed, not linked
 default_role = "literal"  # `name` in a docstring is code
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

@@ -1,8 +1,7 @@
-"""Verdicts on the papers' figures, put into the page from the files under docs/results.
+"""Directives that show the results in docs/results: `{claims} NAME` for one experiment, `{verdicts}` for all.
 
-Two directives: `{claims} NAME` for the claims of one experiment, `{verdicts}` for the table of all. What they show is
-in the JSON files that `scirocco reproduce` wrote, and nowhere else. A result that has no place on the page is a
-warning, and so an error where warnings are.
+Both read the JSON files that `scirocco reproduce` wrote; the page contains no copy of their numbers. A result without
+a section on the page is a warning, which `make docs` treats as an error.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ def quick() -> dict[str, Any]:
 
 
 def verdict(claim: dict[str, Any]) -> str:
-    """In words: yes, NO, or what it would be if it counted."""
+    """The verdict in words: yes, NO, or the verdict of a claim that does not count."""
     word = "yes" if claim["holds"] else "no"
     return word.replace("no", "NO") if claim["counts"] else f"{word}; does not count"
 
 
 def tally(claims: list[dict[str, Any]]) -> tuple[int, int, int]:
-    """Claims that count and hold, that count, that do not count."""
+    """The numbers of claims that count and hold, that count, and that do not count."""
     counted = [claim for claim in claims if claim["counts"]]
     return sum(claim["holds"] for claim in counted), len(counted), len(claims) - len(counted)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a reader says them."""
+    """Seconds or minutes, rounded."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
@@ -56,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 def text(words: str, *classes: str) -> nodes.paragraph:
-    """A paragraph; what stands between backticks is code."""
+    """A paragraph; text between backticks is code."""
     out = nodes.paragraph(classes=list(classes))
     for number, piece in enumerate(re.split(r"`([^`]+)`", words)):
         if piece:
@@ -65,7 +64,7 @@ def text(words: str, *classes: str) -> nodes.paragraph:
 
 
 def table(head: list[str], rows: list[list[nodes.Node]], widths: list[int], name: str) -> nodes.table:
-    """A table of which every cell is a node."""
+    """A table whose cells are nodes."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=width) for width in widths]
     group += nodes.thead("", _row([text(title) for title in head]))
@@ -78,7 +77,7 @@ def _row(cells: list[nodes.Node]) -> nodes.row:
 
 
 def folded(summary: str, inside: list[nodes.Node]) -> list[nodes.Node]:
-    """What a reader may open; open wherever there is no HTML."""
+    """Content that a reader can unfold; always visible in formats other than HTML."""
     begin = nodes.raw("", f"<details><summary>{summary}</summary>", format="html")
     return [begin, *inside, nodes.raw("", "</details>", format="html")]
 
@@ -87,7 +86,7 @@ def folded(summary: str, inside: list[nodes.Node]) -> list[nodes.Node]:
 
 
 class Claims(SphinxDirective):
-    """What the paper says, what was measured, by which rule, and the verdict; then the notes, and how it was made."""
+    """A table of claims with measurement, rule and verdict, followed by notes and the command."""
 
     required_arguments = 1
 
@@ -134,13 +133,13 @@ class Verdicts(SphinxDirective):
     """All experiments: what, where, claims that hold, times of full and quick runs."""
 
     def run(self) -> list[nodes.Node]:
-        """Nodes of the table; links and order come when the page has been read."""
+        """An empty table; `_fill` fills it when the page has been read."""
         self.env.note_dependency(str(RESULTS / "all-quick.json"))
         return [nodes.container("", classes=["verdicts"], verdicts=True)]
 
 
 def _fill(app: Sphinx, document: nodes.document) -> None:
-    """Fill the table in the order of the page, when it is known what stands where."""
+    """Fill the table, in the order of the sections on the page."""
     empty = [node for node in document.findall(nodes.container) if node.get("verdicts")]
     if not empty:
         return
@@ -171,7 +170,7 @@ def _verdicts_table(shown: dict[str, tuple[dict[str, Any], Any]]) -> nodes.table
                 text(f"{count[0]} of {count[1]}"),
                 text(str(count[2]) if count[2] else ""),
                 text(duration(record["seconds"]["wall"])),
-                text(duration(fast["seconds"]) if fast else "not made"),
+                text(duration(fast["seconds"]) if fast else "not run"),
             ]
         )
     sums = [
@@ -186,7 +185,7 @@ def _verdicts_table(shown: dict[str, tuple[dict[str, Any], Any]]) -> nodes.table
 
 
 def _identifier(node: Any) -> str:
-    """Of the section that a node stands in."""
+    """The identifier of the section that contains a node."""
     while not isinstance(node, nodes.section):
         node = node.parent
     return str(node["ids"][0])

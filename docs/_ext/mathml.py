@@ -1,4 +1,4 @@
-"""Formulas as MathML, made when the documentation is built: no page asks the network for a script to draw them."""
+"""Formulas as MathML, made when the documentation is built, so that pages need no script from the network."""
 
 import re
 from typing import Any
@@ -14,18 +14,18 @@ FUNCTION = re.compile(
 
 
 def drawn(formula: str, display: str = "inline") -> str:
-    """Return a formula as MathML, with the thin space after names of functions that the converter leaves out."""
+    """Return a formula as MathML, with the thin space after function names that the converter omits."""
     return FUNCTION.sub(r'\1<mspace width="0.17em"/>', convert(formula, display=display))
 
 
 def visit_inline(self: Any, node: nodes.math) -> None:
-    """Write a formula that stands in a line."""
+    """Write an inline formula."""
     self.body.append(drawn(node.astext()))
     raise nodes.SkipNode
 
 
 def visit_block(self: Any, node: nodes.math_block) -> None:
-    """Write a formula that has a line of its own, with its number where it has a label."""
+    """Write a displayed formula, with a number if it has a label."""
     self.body.append(self.starttag(node, "div", CLASS="formula"))
     self.body.append(drawn(node.astext(), "block"))
     if node.get("number"):

@@ -1,7 +1,7 @@
-"""Plain Markdown pages as notebooks: what is fenced as python or sh runs when the documentation is built.
+"""Plain Markdown pages as notebooks: blocks fenced as python or sh run when the documentation is built.
 
-A page stays what GitHub shows: no cells, no metadata. tools/page_blocks.py says which blocks run. This module cuts a
-page into the cells of a notebook for myst-nb, which executes them, and fails the build when one of them fails.
+Pages contain no cells and no metadata, so GitHub shows them as they are. tools/page_blocks.py defines which blocks run.
+This module splits a page into notebook cells for myst-nb, which executes them; a failing cell fails the build.
 """
 
 import pathlib
@@ -14,10 +14,11 @@ from page_blocks import Block, blocks
 from public_names import entries
 from sphinx.application import Sphinx
 
-# Where a file outside docs/ has a page of its own in the built documentation.
+# Files outside docs/ that have a page in the built documentation.
 MIRRORED = {
     "../benchmarks/README.md": "/benchmarks.md",
     "../CHANGELOG.md": "/changelog.md",
+    "../CONTRIBUTING.md": "/contributing.md",
     "../README.md": "/index.md",
 }
 LINK = re.compile(r"\]\((" + "|".join(map(re.escape, MIRRORED)) + r")(#[^)]*)?\)")
@@ -42,7 +43,7 @@ def read(text: str) -> nbformat.NotebookNode:
     done, ran = 0, False
     for block in blocks(text):
         follows = not any(line.strip() for line in lines[done : block.line - 1])
-        if ran and follows and block.language == "text":  # what it printed once; here is what it prints now
+        if ran and follows and block.language == "text":  # recorded output, replaced by the current one
             done = block.end
             continue
         ran = block.runs
@@ -58,7 +59,7 @@ def read(text: str) -> nbformat.NotebookNode:
 
 
 def cells_of(block: Block, source: str) -> list[nbformat.NotebookNode]:
-    """Return the cells that a block becomes; none when it is prose like the rest."""
+    """Return the cells of a block; none if the block is prose."""
     if block.language == "{names}":
         return [nbformat.v4.new_markdown_cell(entries(block.code))]
     if block.language in ("python", "sh") and block.reason is not None:
@@ -89,7 +90,7 @@ def with_local_links(text: str) -> str:
 
 
 def without_code(folder: pathlib.Path) -> list[str]:
-    """Return the pages below a folder on which nothing runs, as patterns; no kernel needs to be started for them."""
+    """Return patterns of the pages without code to run; they need no kernel."""
     pages = sorted(folder.rglob("*.md"))
     return [
         page.relative_to(folder.parent).as_posix()
@@ -99,7 +100,7 @@ def without_code(folder: pathlib.Path) -> list[str]:
 
 
 def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
-    """Let pages that run alternate with those that do not: Sphinx hands its workers neighbours, ten at a time."""
+    """Alternate pages with and without code: Sphinx gives each worker ten neighbouring pages at a time."""
     idle = {
         page.removeprefix("docs/").removesuffix(".md") for page in app.config.nb_execution_excludepatterns
     }
@@ -109,6 +110,6 @@ def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect what has no option; conf.py names `read` in ``nb_custom_formats``."""
+    """Register the event handler; conf.py registers `read` in ``nb_custom_formats``."""
     app.connect("env-before-read-docs", spread_out)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

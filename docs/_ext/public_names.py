@@ -3,11 +3,11 @@
 ```{names}
 scirocco.transforms
 interval
-positive: What a value stands for, which has no docstring of its own.
+positive: The description of a value, which has no docstring.
 ```
 
-The first line is the module to take the names from. ``:inherited:`` after the module also shows what classes
-inherit, which models need and samplers do not.
+The first line is the module that contains the names. With ``:inherited:`` after the module, inherited members are
+shown too; models need this, samplers do not.
 """
 
 import importlib
@@ -15,14 +15,14 @@ import inspect
 
 
 def names(code: str) -> tuple[str, dict[str, str], list[str]]:
-    """Return the module of a block, its names with what is said of them, and its options."""
+    """Return the module of a block, its names with their descriptions, and its options."""
     head, *rest = [line.strip() for line in code.splitlines() if line.strip()]
     module, *options = head.split()
     return module, {name: text.strip() for name, _, text in (line.partition(":") for line in rest)}, options
 
 
 def entries(code: str) -> str:
-    """Return the Markdown (with reStructuredText for autodoc inside) that a block of names stands for."""
+    """Return the Markdown (with reStructuredText for autodoc) that replaces a block of names."""
     module, texts, options = names(code)
     home = importlib.import_module(module)
     listed = [name for name in texts if callable(getattr(home, name))]
@@ -35,13 +35,13 @@ def entries(code: str) -> str:
 
 
 def entry(name: str, value: object, text: str, inherited: bool) -> list[str]:
-    """Return the directive that suits a value."""
+    """Return the autodoc directive for a value."""
     if inspect.isclass(value):
-        # what tuples and exceptions bring along is not ours to document
+        # members of tuples and exceptions are not documented here
         skipped = ["   :inherited-members: tuple, BaseException, object"] if inherited else []
         return [f".. autoclass:: {name}", "   :members:", *skipped, ""]
     if callable(value):
         return [f".. autofunction:: {name}", ""]
     if not text:
-        raise ValueError(f"{name} is a value and has no docstring: say what it is, `{name}: ...`")
+        raise ValueError(f"{name} is a value without a docstring: describe it with `{name}: ...`")
     return [f".. py:data:: {name}", "", f"   {text}", ""]
