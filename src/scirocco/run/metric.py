@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _tree
 from scirocco.data import Table
 from scirocco.errors import InvalidValueError
-from scirocco.estimators.newton import hessian
+from scirocco.estimators.newton import hessian, whitening
 from scirocco.model import Model
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -53,15 +53,10 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
 
 
 def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
-    """L = D Q Λ^(-1/2), from D^(-1) P D^(-1) = Q Λ Qᵀ with unit diagonal; flat and convex directions are bounded."""
-    diagonal = np.abs(np.diagonal(precision))
-    positive = diagonal[diagonal > 0]
-    floor = positive.min() if len(positive) else 1.0
-    root = np.sqrt(np.where(diagonal > 0, diagonal, floor))
-    values, vectors = np.linalg.eigh((precision + precision.T) / 2 / np.outer(root, root))
+    """The factor of `newton.whitening`; flat and convex directions are bounded by what `dtype` resolves."""
     floor = _FLATTEST * float(np.finfo(dtype).eps)
-    flat = bool(values[0] <= floor)
-    factor = vectors / np.sqrt(np.maximum(np.abs(values), floor)) / root[:, None]
+    factor, smallest = whitening(precision, floor)
+    flat = smallest <= floor
     spread = np.linalg.svd(factor, compute_uv=False)
     return Shape(factor.astype(dtype), float((spread[0] / spread[-1]) ** 2), flat)
 

@@ -16,17 +16,16 @@ from scirocco.estimators import ControlVariates, Estimator, Full
 from scirocco.model import Posterior
 from scirocco.models import fits, sampled
 from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.inputs import TableLike, features
+from scirocco.models.inputs import TableLike, Units, features
 from scirocco.models.mixture import density
 from scirocco.models.mixture.results import Results
 from scirocco.models.mixture.start import (
-    Columns,
     Priors,
     Start,
-    columns_and_priors,
     known_weights,
     rough_fit,
     step_sizes,
+    units_and_priors,
 )
 from scirocco.run import sample
 from scirocco.run.progress import Callback
@@ -160,11 +159,11 @@ class GaussianMixture(fits.Conventions, Results):
         if len(table.array) < count:
             rows = f"{len(table.array)} sample{'s' * (len(table.array) > 1)}"
             raise InvalidValueError(f"{count} components need at least as many rows; X has {rows}.")
-        columns, priors = columns_and_priors(
+        units, priors = units_and_priors(
             table.array, self.covariance, self.scale, self.prior_scale, self.scale_prior
         )
         x, known, rng = (
-            columns.inside(table.array),
+            units.apply(table.array),
             known_weights(self.weights, count),
             np.random.default_rng(self.seed),
         )
@@ -199,7 +198,7 @@ class GaussianMixture(fits.Conventions, Results):
             callbacks=callbacks,
             progress=progress,
         )
-        self._settle(run, columns, table.names, known)
+        self._settle(run, units, table.names, known)
         if run.num_draws:
             warn_if_unmixed(
                 self.relabelled_,
@@ -224,8 +223,8 @@ class GaussianMixture(fits.Conventions, Results):
         known = self._known
         extra = {
             "names": None if names is None else list(names),
-            "shift": self._columns.shift.tolist(),
-            "units": self._columns.units.tolist(),
+            "shift": self._units.mean.tolist(),
+            "units": self._units.deviation.tolist(),
             "weights": None if known is None else known.tolist(),
         }
         sampled.save(_KIND, self, dict(self.run_.draws), extra, path, overwrite)
@@ -235,9 +234,9 @@ class GaussianMixture(fits.Conventions, Results):
         """What `save` wrote."""
         saved = sampled.open_saved(_KIND, path, cls._renamed)
         model, extra = cls(**saved.settings), saved.extra
-        columns = Columns(*(np.asarray(extra[name], np.float64) for name in ("shift", "units")))
+        units = Units(*(np.asarray(extra[name], np.float64) for name in ("shift", "units")))
         known = None if extra["weights"] is None else np.asarray(extra["weights"], np.float64)
-        model._settle(saved.run, columns, extra["names"], known)
+        model._settle(saved.run, units, extra["names"], known)
         return model
 
     def __sklearn_tags__(self) -> Any:

@@ -13,15 +13,16 @@ from numpy.typing import DTypeLike
 from scirocco import _checks, transforms
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import Estimator
+from scirocco.estimators.newton import inverse_root
 from scirocco.model import Model
 from scirocco.models import fits
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs import ColumnLike, TableLike, targets
+from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
-from scirocco.models.regression.approximation import Approximation, full_precision, reduced, whitening
+from scirocco.models.regression.approximation import Approximation, full_precision, reduced
 from scirocco.models.regression.base import Predicted, Regression, run_options
 from scirocco.models.regression.density import NOISE_FLOOR, Prior
-from scirocco.models.regression.inference import Coordinates, Method, Units, in_order, method
+from scirocco.models.regression.inference import Coordinates, Method, in_order, in_own_units, method
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
@@ -185,7 +186,7 @@ class LinearRegression(Regression):
                 chain=error.chain,
                 step=error.step,
             ) from error
-        draws = units.undo(dict(run.draws))
+        draws = in_own_units(dict(run.draws), units)
         if self.intercept:
             draws["intercept"] = np.asarray(draws["intercept"], np.float64) + centre
         self._remember(table, run)
@@ -230,7 +231,7 @@ class LinearRegression(Regression):
             start["tau"] = np.asarray(found.working.tau)
             more.append(found.working.log_tau_sd)
         start = {name: np.asarray(value, x.dtype) for name, value in start.items()}
-        ordered, _ = in_order(whitening(found.precision), np.zeros(size), (1, size), self.intercept, more)
+        ordered, _ = in_order(found.factor, np.zeros(size), (1, size), self.intercept, more)
         data = self._rows(x, y) if self.estimator is not None else self._few_rows(factor, len(x), x.dtype)
         if not sampled:  # in units of the noise, so that it is 1
             data |= {name: data[name] / np.asarray(self.noise, x.dtype) for name in ("x", "one", "y")}
@@ -341,7 +342,8 @@ def _approximate(
         working = prior.working(squares[None])
         penalty = full_precision(working, prior, (1, size))[0]
         precision = squared / noise**2 + np.diag(penalty)
-        covariance = np.linalg.inv(precision)
+        root = inverse_root(precision)
+        covariance = root @ root.T
         before, theta = (theta, noise), covariance @ moment / noise**2
         squares = theta[:columns] ** 2 + np.diagonal(covariance)[:columns]
         if not known:

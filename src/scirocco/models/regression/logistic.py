@@ -14,12 +14,19 @@ from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits, sampled
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs import ColumnLike, TableLike, labels
+from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
 from scirocco.models.regression import density
-from scirocco.models.regression.approximation import Rows, approximate, survey, whitening
+from scirocco.models.regression.approximation import Rows, approximate, survey
 from scirocco.models.regression.base import Predicted, Regression, run_options
 from scirocco.models.regression.density import Prior
-from scirocco.models.regression.inference import Coordinates, Method, Units, in_order, large_method, method
+from scirocco.models.regression.inference import (
+    Coordinates,
+    Method,
+    in_order,
+    in_own_units,
+    large_method,
+    method,
+)
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
@@ -162,7 +169,7 @@ class LogisticRegression(Regression):
         options = run_options(store, resume, overwrite, callbacks, progress)
         run = self._sample(model, data, chosen, num_epochs, max_seconds, options)
         self._remember(table, run, classes_=classes)
-        self._settle(units.undo(dict(run.draws)))
+        self._settle(in_own_units(dict(run.draws), units))
         return self
 
     def _composed(self, x: np.ndarray, codes: np.ndarray, num_classes: int) -> tuple[Model, Method]:
@@ -183,7 +190,7 @@ class LogisticRegression(Regression):
             return made[0]
 
         found = approximate(rows, make, rng)
-        seen = survey(rows, found, whitening(found.precision), rng)
+        seen = survey(rows, found, rng)
         more = [] if found.working.tau is None else [found.working.log_tau_sd]
         start = self._start(found.centre, found.working.tau, x.dtype)
         ordered, noise = in_order(seen.factor, seen.noise, shape, self.intercept, more)
