@@ -21,7 +21,7 @@ from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced
 from scirocco.models.regression.base import Predicted, Regression, run_options
-from scirocco.models.regression.density import NOISE_FLOOR, Prior
+from scirocco.models.regression.density import Prior
 from scirocco.models.regression.inference import Coordinates, Method, in_order, in_own_units, method
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
@@ -337,7 +337,7 @@ def _approximate(
     squared, moment, rest = gram[np.ix_(order, order)], gram[order, size], gram[size, size]
     columns = size - intercept
     theta, squares = np.zeros(size), noise**2 / np.maximum(np.diagonal(squared)[:columns], 1e-12)
-    floor = NOISE_FLOOR * (prior.noise_scale or 0.0)
+    floor = prior.noise_floor * (prior.noise_scale or 0.0)
     for _ in range(_ROUNDS):
         working = prior.working(squares[None])
         penalty = full_precision(working, prior, (1, size))[0]
