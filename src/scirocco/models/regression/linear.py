@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
+from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.estimators.newton import inverse_root
@@ -301,8 +302,7 @@ class LinearRegression(Regression):
         """Quantiles of a standard normal in a random order, one a draw: the same for every row."""
         from scipy.special import ndtri
 
-        order = np.random.default_rng(self.seed).permutation(count)
-        return np.asarray(ndtri((order + 0.5) / count))
+        return np.asarray(ndtri((shuffled_numbers(count, self.seed) + 0.5) / count))
 
     def score(self, X: TableLike, y: ColumnLike) -> float:
         """R²: the share of the variance of y that `predict` explains."""
