@@ -264,13 +264,18 @@ def _draws(values: npt.ArrayLike, name: str) -> Array:
     return found.reshape(-1, found.shape[-1])
 
 
-def _finite(values: npt.ArrayLike, name: str) -> Array:
+def numbers(values: npt.ArrayLike, name: str) -> Array:
+    """As float64."""
     try:
-        found = np.asarray(values, np.float64)
+        return np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(
             f"`{name}` must be an array of numbers, got {type(values).__name__}."
         ) from error
+
+
+def _finite(values: npt.ArrayLike, name: str) -> Array:
+    found = numbers(values, name)
     if not np.all(np.isfinite(found)):
         raise InvalidValueError(
             f"`{name}` must be finite; {np.sum(~np.isfinite(found))} of its numbers are not."

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.analysis.distances import numbers
+from scirocco.errors import InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -123,12 +124,7 @@ def _to_unit_covariance(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def _points(values: npt.ArrayLike, name: str) -> Array:
-    try:
-        found = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`{name}` must be an array of numbers, got {type(values).__name__}."
-        ) from error
+    found = numbers(values, name)
     if found.ndim < 2 or not found.shape[-1]:
         raise InvalidValueError(
             f"`{name}` must have the shape (..., dimension), got {found.shape}. Write {name}[..., None] where the "

@@ -9,6 +9,7 @@ a superbatch (see `scirocco.data.streams`).
 from __future__ import annotations
 
 import abc
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -97,17 +98,11 @@ def rows_per_chunk(data: Data) -> int:
     return max(256, _CHUNK_BYTES // row_bytes)
 
 
+@dataclass(frozen=True)
 class Probed:
     """The summand and its derivative along a direction: f and ∂f·v at the position (θ, v)."""
 
-    def __init__(self, summand: Summand):
-        self.summand = summand
-
-    def __hash__(self) -> int:
-        return hash((Probed, self.summand))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Probed) and self.summand == other.summand
+    summand: Summand
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -56,17 +57,11 @@ def empirical_fisher(
     return _tree.scale(source.num_rows / num_rows, _sum(_Squares(model), position, rows))
 
 
+@dataclass(frozen=True)
 class _Squares:
     """Summand (∇ log p(x_i | θ))², elementwise."""
 
-    def __init__(self, model: Any):
-        self.model = model
-
-    def __hash__(self) -> int:
-        return hash((_Squares, self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Squares) and self.model == other.model
+    model: Any
 
     def total(self, position: Params, rows: Rows, weights: Any = None, key: Key | None = None) -> PyTree:
         squares = self.each(position, rows)

@@ -15,6 +15,7 @@ value, gradient and Hessian: the regressions hand it theirs, in double precision
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -220,14 +221,15 @@ def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @partial(jax.jit, static_argnums=(0, 1))
 def _hessian(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
     """Of the negative log posterior, from a sample of rows."""
-    scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
     flat, unravel = ravel_pytree(position)
+    negative = negative_log_posterior(model, num_rows, rows)
+    return hessian(lambda x: negative(unravel(x)), flat, jax.tree.leaves(rows)[0].shape[0])
 
-    def negative(x: Array) -> Array:
-        at = unravel(x)
-        return -model.log_prior_density(at) - scale * model.log_likelihood_sum(at, rows)
 
-    return hessian(negative, flat, jax.tree.leaves(rows)[0].shape[0])
+def negative_log_posterior(model: Any, num_rows: int, rows: Rows) -> Callable[[Params], Array]:
+    """A function of the position, from a sample of so many rows."""
+    scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
+    return lambda at: -model.log_prior_density(at) - scale * model.log_likelihood_sum(at, rows)
 
 
 def hessian(function: Callable[[Array], Array], at: Array, num_rows: int) -> Array:
@@ -260,9 +262,7 @@ def _correction(
     """
     scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
     variances = _variances(model, scale, position, rows)
-
-    def negative_gradient(at: Params) -> PyTree:
-        return jax.grad(lambda p: -model.log_prior_density(p) - scale * model.log_likelihood_sum(p, rows))(at)
+    negative_gradient = jax.grad(negative_log_posterior(model, num_rows, rows))
 
     def curvature_times(direction: PyTree) -> PyTree:
         product = jax.jvp(negative_gradient, (position,), (direction,))[1]
@@ -275,17 +275,11 @@ def _correction(
     return _tree.add(position, correction), distance
 
 
+@dataclass(frozen=True)
 class _ValueAndGradient:
     """Summand (log p(x_i | θ), ∇ log p(x_i | θ)), so that one pass gives both sums."""
 
-    def __init__(self, model: Any):
-        self.model = model
-
-    def __hash__(self) -> int:
-        return hash((_ValueAndGradient, self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ValueAndGradient) and self.model == other.model
+    model: Any
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -101,17 +102,11 @@ def _prior_diagonal(model: Model, position: Params) -> np.ndarray:
     return np.maximum(-np.asarray(ravel_pytree(product)[0], np.float64), 0.0)
 
 
+@dataclass(frozen=True)
 class _OfModel:
     """A summand that belongs to a model: one compiled program for each."""
 
-    def __init__(self, model: Model):
-        self.model = model
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.model == other.model
+    model: Model
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """Not needed for a metric."""

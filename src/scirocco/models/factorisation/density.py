@@ -155,20 +155,14 @@ class Compact(NamedTuple):
     """∂ log τ."""
 
 
+@dataclass(frozen=True)
 class RatingSum:
     """f(θ, x_i) = ∇ log p(r | θ), which touches one row of each table.
 
     `compact` gives the few numbers of each rating, `expand` sums them up into tables: SAGA remembers the former.
     """
 
-    def __init__(self, model: RatingModel):
-        self.model = model
-
-    def __hash__(self) -> int:
-        return hash((RatingSum, self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RatingSum) and self.model == other.model
+    model: RatingModel
 
     def total(
         self, position: Params, rows: Ratings, weights: Array | None = None, key: Key | None = None

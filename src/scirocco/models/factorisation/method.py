@@ -6,6 +6,7 @@ summands whose values are mostly zeros.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -142,17 +143,11 @@ def _without(tree: PyTree) -> PyTree:
 # -- SAGA ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class _Compacted:
     """A summand whose values are the compact ones."""
 
-    def __init__(self, summand: RatingSum):
-        self.summand = summand
-
-    def __hash__(self) -> int:
-        return hash((_Compacted, self.summand))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Compacted) and self.summand == other.summand
+    summand: RatingSum
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         return self.summand.compact(position, rows)

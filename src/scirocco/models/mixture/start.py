@@ -141,12 +141,8 @@ def _logs(rows: np.ndarray, fit: Start) -> np.ndarray:
 
 
 def _responsibilities(rows: np.ndarray, fit: Start) -> np.ndarray:
-    out: np.ndarray = _shares(_logs(rows, fit))
-    return out
-
-
-def _shares(logs: np.ndarray) -> np.ndarray:
     """Softmax along the last axis."""
+    logs = _logs(rows, fit)
     raised = np.exp(logs - logs.max(axis=-1, keepdims=True))
     shares: np.ndarray = raised / raised.sum(axis=-1, keepdims=True)
     return shares

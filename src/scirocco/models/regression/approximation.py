@@ -80,10 +80,7 @@ class Rows:
 
     def means(self, eta: np.ndarray) -> np.ndarray:
         """Probabilities (rows, K) of the predictors (rows, K)."""
-        if self.num_predictors == 1:
-            return 0.5 * (1.0 + np.tanh(0.5 * eta))
-        shifted = np.exp(eta - eta.max(axis=1, keepdims=True))
-        return shifted / shifted.sum(axis=1, keepdims=True)
+        return probabilities(eta, self.num_predictors > 1)
 
     def look(self, theta: np.ndarray, curved: bool = True) -> Look:
         """One pass; the curvature is costly, and left at 0 where it is not asked for."""
@@ -113,6 +110,14 @@ class Rows:
                 curvature[k * p : (k + 1) * p, other * p : (other + 1) * p] += block
                 if k != other:
                     curvature[other * p : (other + 1) * p, k * p : (k + 1) * p] += block
+
+
+def probabilities(eta: np.ndarray, several: bool) -> np.ndarray:
+    """Of predictors (..., K) of `several` classes: all classes'; else the second class's, for each predictor."""
+    if not several:
+        return np.asarray(0.5 * (1.0 + np.tanh(0.5 * eta)))
+    shifted = np.exp(eta - eta.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
 
 def affordable(size: int) -> int:

@@ -16,7 +16,7 @@ from scirocco.models import fits, sampled
 from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
 from scirocco.models.regression import density
-from scirocco.models.regression.approximation import Rows, approximate, survey
+from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
 from scirocco.models.regression.base import Predicted, Regression, run_options
 from scirocco.models.regression.density import Prior
 from scirocco.models.regression.inference import (
@@ -250,7 +250,7 @@ class LogisticRegression(Regression):
         tails = None if interval is None else tails_of(interval)
         means, ends = [], []
         for _, eta in self._predictors(X):
-            each = _probabilities(eta)
+            each = probabilities(eta, len(self.classes_) > 2)
             means.append(each.mean(axis=1))
             if tails is not None:
                 ends.append(np.quantile(each, tails, axis=1))
@@ -291,11 +291,3 @@ class LogisticRegression(Regression):
         tags.classifier_tags = utils.ClassifierTags()
         tags.target_tags.required = True
         return tags
-
-
-def _probabilities(eta: np.ndarray) -> np.ndarray:
-    """Of predictors (rows, draws): the second class's probability; of (rows, draws, K): all classes'."""
-    if eta.ndim == 2:
-        return np.asarray(0.5 * (1.0 + np.tanh(0.5 * eta)))
-    shifted = np.exp(eta - eta.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
