@@ -104,6 +104,8 @@ class GaussianMixture(fits.Conventions, Results):
     (True, (2, 2))
     """
 
+    _estimator_type = "density_estimator"
+
     def __init__(
         self,
         num_components: int = 2,
@@ -238,12 +240,6 @@ class GaussianMixture(fits.Conventions, Results):
         known = None if extra["weights"] is None else np.asarray(extra["weights"], np.float64)
         model._settle(saved.run, units, extra["names"], known)
         return model
-
-    def __sklearn_tags__(self) -> Any:
-        """A density, as scikit-learn's own mixtures are."""
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.transformer_tags = "density_estimator", None
-        return tags
 
     # -- the parts of a fit -----------------------------------------------------------------------------------
 

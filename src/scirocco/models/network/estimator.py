@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks, _tree
-from scirocco._extras import require
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Minibatch
@@ -108,6 +107,7 @@ class BNN(fits.Conventions, Results):
 
     run_: Run
 
+    _estimator_type = "classifier"
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
 
     @fits.renamed_arguments(_renamed)
@@ -269,14 +269,6 @@ class BNN(fits.Conventions, Results):
         if extra["scores"] is not None:
             model.scores_ = extra["scores"]
         return model
-
-    def __sklearn_tags__(self) -> Any:
-        """A classifier, of inputs of any shape."""
-        utils = require("sklearn.utils", "a scikit-learn pipeline")
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.transformer_tags = "classifier", None
-        tags.classifier_tags, tags.target_tags.required = utils.ClassifierTags(), True
-        return tags
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

@@ -102,6 +102,7 @@ class LinearRegression(Regression):
     intercept_: float
     noise_: float
     _kind = fits.Kind("LinearRegression", "a linear regression", "linear")
+    _estimator_type = "regressor"
     _from_data = ("scale", "intercept_scale")
 
     @fits.renamed_arguments(Regression._renamed)
@@ -315,17 +316,6 @@ class LinearRegression(Regression):
         total = float(np.sum((given - given.mean()) ** 2))
         left = float(np.sum((given - predicted) ** 2))
         return 1.0 - left / total if total else float(left == 0.0)
-
-    def __sklearn_tags__(self) -> Any:
-        """A regressor."""
-        from scirocco._extras import require
-
-        utils = require("sklearn.utils", "a scikit-learn pipeline")
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.transformer_tags = "regressor", None
-        tags.regressor_tags = utils.RegressorTags()
-        tags.target_tags.required = True
-        return tags
 
 
 def _approximate(

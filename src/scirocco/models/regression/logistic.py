@@ -101,6 +101,7 @@ class LogisticRegression(Regression):
     coef_: np.ndarray
     intercept_: np.ndarray
     _kind = fits.Kind("LogisticRegression", "a logistic regression", "logistic")
+    _estimator_type = "classifier"
 
     @fits.renamed_arguments(Regression._renamed)
     def __init__(
@@ -280,14 +281,3 @@ class LogisticRegression(Regression):
         predicted = np.argmax(self.predict_proba(X), axis=1)
         codes, _ = labels(y, self.classes_, num_rows=len(predicted), who=type(self).__name__)
         return float(np.mean(codes == predicted))
-
-    def __sklearn_tags__(self) -> Any:
-        """A classifier."""
-        from scirocco._extras import require
-
-        utils = require("sklearn.utils", "a scikit-learn pipeline")
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.transformer_tags = "classifier", None
-        tags.classifier_tags = utils.ClassifierTags()
-        tags.target_tags.required = True
-        return tags
