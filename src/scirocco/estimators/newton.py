@@ -147,15 +147,10 @@ def ascend(
     """
     looks, factor, distance = 0, np.eye(here.at.size), np.inf
     while looks < most and np.all(np.isfinite(here.gradient)):
-        curvature = np.asarray(here.curvature(), np.float64)
-        known = bool(np.all(np.isfinite(curvature)))  # else steps follow the gradient
-        factor = inverse_root(curvature, least) if known else np.eye(here.at.size)
-        half = factor.T @ here.gradient
-        gain = float(half @ half)
-        distance = float(np.sqrt(gain / max(1, half.size))) if known or not gain else np.inf
+        factor, half, distance = _scaled(here, least)
         if distance <= close:
             break
-        step = factor @ half
+        step, gain = factor @ half, float(half @ half)
         for halving in range(_HALVINGS):
             there = look(here.at + 0.5**halving * step)
             looks += 1
@@ -166,6 +161,16 @@ def ascend(
             break
         here = there
     return Ascent(here, factor, distance, looks)
+
+
+def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """L, Lᵀg, and the distance to the mode that they imply; L = 1 where the Hessian is not finite."""
+    curvature = np.asarray(here.curvature(), np.float64)
+    known = bool(np.all(np.isfinite(curvature)))
+    factor = inverse_root(curvature, least) if known else np.eye(here.at.size)
+    half = factor.T @ here.gradient
+    far = not known and bool(np.any(half))
+    return factor, half, np.inf if far else float(np.sqrt(half @ half / max(1, half.size)))
 
 
 def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, float, int]:
@@ -186,7 +191,8 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
     most = _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
     begin = curve(np.asarray(flat, np.float64), here)
     found = ascend(begin, there, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=1e-6)
-    return found.here.seen, found.distance, found.looks
+    distance = found.distance if found.looks < most else _scaled(found.here, 1e-6)[2]
+    return found.here.seen, distance, found.looks
 
 
 def inverse_root(precision: np.ndarray, least: float = _FLATTEST) -> np.ndarray:

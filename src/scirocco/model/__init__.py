@@ -1,6 +1,6 @@
 """Models: a log density and the gradients of its rows, or Dirichlet and gamma posteriors and the counts of theirs."""
 
-from scirocco.model.base import Posterior, WithValue, Wrapper, without_value
+from scirocco.model.base import Posterior, WithValue, without_value
 from scirocco.model.blocks import BlockModel, Statistics, View
 from scirocco.model.counts import CountModel, CountSum
 from scirocco.model.density import GradientSum, Model
@@ -15,6 +15,5 @@ __all__ = [
     "Statistics",
     "View",
     "WithValue",
-    "Wrapper",
     "without_value",
 ]

@@ -18,7 +18,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from scirocco.data import Devices
 from scirocco.data.spread import SpreadRows, SumOverDevices
 from scirocco.errors import InvalidValueError
-from scirocco.model import Posterior, Wrapper
+from scirocco.model import Posterior
+from scirocco.model.base import Wrapper
 from scirocco.run import loop, snapshot
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws
 from scirocco.run.loop import CHAIN_AXES, KernelState, Parts, Start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -25,7 +25,6 @@ from scirocco.models.regression.density import KINDS, RESOLUTION, Horseshoe, Lap
 from scirocco.models.regression.inference import THIN, Method
 from scirocco.models.view import View
 from scirocco.run import Run, sample
-from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
 
 _BURN_IN, _SHARE = 50, 0.2
@@ -284,20 +283,3 @@ class Regression(fits.Conventions):
 
     def _restore(self, extra: dict[str, Any]) -> None:
         pass
-
-
-def run_options(
-    store: str | os.PathLike[str] | None,
-    resume: bool,
-    overwrite: bool,
-    callbacks: Sequence[Callback],
-    progress: bool,
-) -> dict[str, Any]:
-    """Of `sc.sample`, as `fit` passes them on."""
-    return {
-        "store": store,
-        "resume": resume,
-        "overwrite": overwrite,
-        "callbacks": callbacks,
-        "progress": progress,
-    }

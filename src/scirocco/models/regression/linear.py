@@ -21,7 +21,7 @@ from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced
-from scirocco.models.regression.base import Predicted, Regression, run_options
+from scirocco.models.regression.base import Predicted, Regression
 from scirocco.models.regression.density import Prior
 from scirocco.models.regression.inference import Coordinates, Method, in_order, in_own_units, method
 from scirocco.run.metric import DENSE_LIMIT
@@ -175,7 +175,8 @@ class LinearRegression(Regression):
         centre = float(given.mean()) if self.intercept else 0.0
         spread = float(given.std()) if given.min() < given.max() else abs(float(given[0])) or 1.0
         model, data, chosen = self._composed(units.apply(table.array), given - centre, spread)
-        options = run_options(store, resume, overwrite, callbacks, progress)
+        options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
+        options |= {"callbacks": callbacks, "progress": progress}
         try:
             run = self._sample(model, data, chosen, num_epochs, max_seconds, options)
         except DivergenceError as error:

@@ -17,7 +17,7 @@ from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
-from scirocco.models.regression.base import Predicted, Regression, run_options
+from scirocco.models.regression.base import Predicted, Regression
 from scirocco.models.regression.density import Prior
 from scirocco.models.regression.inference import (
     Coordinates,
@@ -167,7 +167,8 @@ class LogisticRegression(Regression):
         x = units.apply(table.array)
         model, chosen = self._composed(x, codes, len(classes))
         data = {"x": x, "y": codes.astype(x.dtype) if len(classes) == 2 else codes}
-        options = run_options(store, resume, overwrite, callbacks, progress)
+        options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
+        options |= {"callbacks": callbacks, "progress": progress}
         run = self._sample(model, data, chosen, num_epochs, max_seconds, options)
         self._remember(table, run, classes_=classes)
         self._settle(in_own_units(dict(run.draws), units))
