@@ -154,7 +154,7 @@ def accuracy(digits: Any, activation: str, quick: bool) -> dict[str, Any]:
         digits.y,
         X_test=digits.X_test,
         y_test=digits.y_test,
-        num_steps=400 if quick else 12_000,
+        num_epochs=(400 if quick else 12_000) * 500 / len(digits.X),
         callbacks=[watch],
         progress=False,
     )

@@ -139,13 +139,17 @@ def speed(data: Ratings, sizes: tuple[int, int], num_steps: int, repeats: int) -
     )
 
 
-def quality(found: Any, num_steps: int | None) -> None:
+def quality(found: Any, num_epochs: float | None) -> None:
     """The default fit on the first fold."""
     test = found.fold == 1
     model, train = BPMF(num_users=found.num_users, num_items=found.num_items), ~test
     cpu, wall = timed(
         lambda: model.fit(
-            found.users[train], found.items[train], found.ratings[train], num_steps=num_steps, progress=False
+            found.users[train],
+            found.items[train],
+            found.ratings[train],
+            num_epochs=num_epochs,
+            progress=False,
         )
     )
     ratings = found.ratings[test]
@@ -174,7 +178,7 @@ def main() -> None:
     )
     speed(data, sizes, 50 if options.quick else 3_000, 1 if options.quick else 5)
     print("the default fit, tested on the first fold")
-    quality(found, 200 if options.quick else None)
+    quality(found, 10 if options.quick else None)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,13 @@ def test_without_the_papers_it_says_what_to_install(capsys, monkeypatch):
     assert status == 0 and "SGLD" in out and "gaussian-mixture" not in out
 
 
+def test_the_papers_go_with_one_version_and_have_the_licence():
+    declared = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text("utf-8"))["project"]
+    assert [name.partition("==")[2] for name in declared["dependencies"]] == [scirocco.__version__]
+    assert declared["license-files"] == ["LICENSE"]
+    assert (ROOT / "papers" / "LICENSE").read_text("utf-8") == (ROOT / "LICENSE").read_text("utf-8")
+
+
 def test_the_papers_are_found_by_their_entry_point(monkeypatch):
     declared = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text("utf-8"))
     ((name, value),) = declared["project"]["entry-points"]["scirocco.papers"].items()

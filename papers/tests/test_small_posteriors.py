@@ -101,7 +101,7 @@ def log_jacobian(p):
 def two_points(posterior, seed):
     """On the real line: the start, and one within a per cent of it (or of 1e-6 where it is 0)."""
     rng = np.random.default_rng(seed)
-    here = posterior.model.unconstrain(spt._double(posterior.start))
+    here = posterior.model.unconstrain(spt.double(posterior.start))
     return here, jax.tree.map(lambda u: u + (1e-6 + 0.01 * abs(u)) * rng.normal(size=u.shape), here)
 
 
@@ -113,8 +113,8 @@ def test_densities_are_scipys(name, seed):
         ours, plain, theirs, jacobian = [], [], [], []
         for u in two_points(posterior, seed):
             params = posterior.model.constrain(u)
-            ours.append(float(posterior.log_density(u, spt._double(posterior.data))))
-            plain.append(float(posterior.model.log_density(params, spt._double(posterior.data))))
+            ours.append(float(posterior.log_density(u, spt.double(posterior.data))))
+            plain.append(float(posterior.model.log_density(params, spt.double(posterior.data))))
             params = jax.tree.map(np.asarray, params)
             theirs.append(JOINT[name](params, rows))
             jacobian.append(log_jacobian(params))

@@ -195,3 +195,9 @@ def broadcast_prefix(
             f"parameters {jax.tree.structure(tree)}. Give one value for all, or one for each named parameter."
         ) from error
     return leaves
+
+
+def matrix(tree: PyTree) -> np.ndarray:
+    """Leaves (row, ...) side by side, as a matrix of float64."""
+    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)

@@ -207,6 +207,20 @@ def test_old_names_work_with_a_warning(kind, old, new):
         kind(**old, **new)
 
 
+@pytest.mark.parametrize("name", ["BPMF", "BNN"])
+def test_steps_of_a_fit_are_now_epochs(name):
+    """The old argument gives the same draws, and its warning says what to write instead."""
+    with pytest.warns(
+        FutureWarning, match=r"`num_steps` of `fit` is now `num_epochs`.*num_epochs=10 "
+    ) as caught:
+        old = fitted(name, num_steps={"BPMF": 40, "BNN": 30}[name])
+    assert caught[0].filename == __file__, "it points at the call"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        new = fitted(name, num_epochs=10)
+    np.testing.assert_array_equal(predicted(old), predicted(new))
+
+
 def test_a_run_is_not_a_model(tmp_path):
     made = sc.sample(
         sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2),

@@ -13,11 +13,13 @@ import numpy as np
 
 from scirocco import datasets
 from scirocco.model import Model
+from scirocco.models.regression.approximation import Rows as Table
+from scirocco.models.regression.approximation import laplace as newton
 from scirocco.types import Array, PyTree
 
 COMMON = 0.01
 """Share of the rows in which a column must not be 0 to count as common."""
-_DRAWS_AT_ONCE, _NEWTON_STEPS = 50, 8
+_DRAWS_AT_ONCE = 50
 
 
 class Rows(NamedTuple):
@@ -76,12 +78,5 @@ def laplace(train: Rows) -> tuple[Any, Any]:
 
     With a normal prior of the same variance, 2: beside so many rows the difference does not matter for a centre.
     """
-    beta = np.zeros(train.x.shape[1])
-    for _ in range(_NEWTON_STEPS):
-        chance = jax.nn.sigmoid(train.x @ jnp.asarray(beta, jnp.float32))
-        gradient = np.asarray(train.x.T @ (train.y - chance), np.float64) - 0.5 * beta
-        curvature = np.asarray((train.x * (chance * (1 - chance))[:, None]).T @ train.x, np.float64)
-        curvature += 0.5 * np.eye(len(beta))
-        beta = beta + np.linalg.solve(curvature, gradient)
-    factor = np.linalg.inv(np.linalg.cholesky(curvature)).T
-    return jnp.asarray(beta, jnp.float32), jnp.asarray(factor, jnp.float32)
+    found = newton(Table(np.asarray(train.x), np.asarray(train.y), 2, False), 2.0)
+    return jnp.asarray(found.here.at, jnp.float32), jnp.asarray(found.factor, jnp.float32)

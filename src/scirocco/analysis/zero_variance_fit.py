@@ -55,14 +55,14 @@ class Source(NamedTuple):
     def read(self, part: slice) -> tuple[PyTree, Array]:
         """These draws of all chains: leaves (chain·draw, ...), and the gradients as a matrix."""
         draws = jax.tree.map(lambda leaf: _rows(leaf, part), self.draws)
-        gradients = flat(jax.tree.map(lambda leaf: _rows(leaf, part), self.gradients))
+        gradients = _tree.matrix(jax.tree.map(lambda leaf: _rows(leaf, part), self.gradients))
         return draws, gradients / self.temperature
 
     def positions(self, draws: PyTree) -> Array:
         """The positions of such draws, as a matrix."""
         if self.unconstrain is None:
-            return flat(draws)
-        found = flat(_many(self.unconstrain, draws))
+            return _tree.matrix(draws)
+        found = _tree.matrix(_many(self.unconstrain, draws))
         if not np.isfinite(found).all():
             raise InvalidValueError(
                 "`model` has transforms whose domain the draws are not in: pass the run's own model."
@@ -87,12 +87,6 @@ def one(leaf: Array) -> jax.ShapeDtypeStruct:
 def _rows(leaf: Array, part: slice) -> Array:
     values = np.asarray(leaf[:, part])
     return values.reshape(-1, *values.shape[2:])
-
-
-def flat(tree: PyTree) -> Array:
-    """Leaves (row, ...) as a matrix of float64."""
-    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
-    return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -199,7 +193,7 @@ class Function:
 
     def __call__(self, draws: PyTree) -> Array:
         """(row, output)."""
-        return flat(draws if self._g is None else _many(self._g, draws))
+        return _tree.matrix(draws if self._g is None else _many(self._g, draws))
 
     def build(self, values: Array) -> PyTree:
         """A value for each output, in g's structure; single numbers as numbers."""

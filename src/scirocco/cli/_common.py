@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,14 +109,13 @@ def print_json(value: object) -> None:
 def drafted(path: Path) -> Iterator[Path]:
     """A name to write to, which becomes `path` when all is written; Ctrl-C leaves what was there."""
     draft = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    from scirocco.store import files
+
     try:
-        yield draft
-        draft.replace(path)
+        with files.drafted(str(draft), str(path)):
+            yield draft
     except OSError as error:
         raise InvalidValueError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):  # there is none
-            draft.unlink()
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -21,6 +21,7 @@ from scirocco.run import Run, family, records
 from scirocco.run.family import SHARDS
 from scirocco.run.loading import in_memory
 from scirocco.run.progress import SharedBar
+from scirocco.run.sampling import default_burnin
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Params
 
@@ -34,7 +35,7 @@ def subposteriors(
     sampler: Sampler | None = None,
     estimator: Estimator | None = None,
     num_samples: int = 10_000,
-    num_burnin: int = 0,
+    num_burnin: int | None = None,
     thin: int = 1,
     num_chains: int = 1,
     seed: int = 0,
@@ -64,8 +65,8 @@ def subposteriors(
     params
         Where the chains of every shard start.
     sampler, estimator, num_samples, num_burnin, thin, num_chains, keep_gradients
-        As for `sc.sample`, for each shard. What is chosen from the data (a step size, a mode) is chosen by each shard
-        for itself.
+        As for `sc.sample`, for each shard: `num_burnin` is 1,000 by default when the sampler is left out, 0 when you
+        give one. What is chosen from the data (a step size, a mode) is chosen by each shard for itself.
     seed
         The seeds of the shards and of the dealing follow from it.
     store
@@ -115,7 +116,7 @@ def subposteriors(
         "sampler": sampler,
         "estimator": estimator,
         "num_samples": _checks.positive_int(num_samples, "num_samples"),
-        "num_burnin": _checks.positive_int(num_burnin, "num_burnin", minimum=0),
+        "num_burnin": _burnin(num_burnin, model, sampler, store if resume else None),
         "thin": _checks.positive_int(thin, "thin"),
         "num_chains": _checks.positive_int(num_chains, "num_chains"),
         "keep_gradients": bool(keep_gradients),
@@ -131,6 +132,17 @@ def subposteriors(
             SHARDS.begin(folder, page, resume=resume, overwrite=overwrite)
         runs = _run(settings, dealt, seed, folder, link, progress, keep=store is not None)
     return Subposteriors(runs, model, dealt.num_rows, None if store is None else folder)
+
+
+def _burnin(
+    given: int | None, model: Posterior, sampler: Sampler | None, resumed: str | os.PathLike[str] | None
+) -> int:
+    """By the rule of `sc.sample`; runs that are resumed keep theirs."""
+    if given is not None:
+        return _checks.positive_int(given, "num_burnin", minimum=0)
+    if resumed is not None and SHARDS.is_at(resumed):
+        return int(SHARDS.read(os.fspath(resumed))["asked"]["num_burnin"])
+    return default_burnin(model, sampler)
 
 
 def _run(

@@ -59,7 +59,7 @@ def read_shards(subposteriors: Subposteriors | Iterable[PyTree], model: Posterio
     positions = trees
     if model is not None:
         positions = [_to_real_line(model, tree, shard) for shard, tree in enumerate(trees)]
-    points = [_matrix(tree) for tree in positions]
+    points = [_tree.matrix(tree) for tree in positions]
     if not points[0].shape[1]:
         raise InvalidValueError("the draws hold no numbers: there is nothing to combine.")
     return Shards(points, chains, _coordinates(positions[0]), partial(_restore, trees[0], model))
@@ -194,11 +194,6 @@ def _to_real_line(model: Model, tree: PyTree, shard: int) -> PyTree:
             f"the draws of subposterior {shard} (`{name}`) must lie in the domain of the model's transforms",
         )
     return found
-
-
-def _matrix(tree: PyTree) -> Array:
-    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
-    return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
 
 def _coordinates(tree: PyTree) -> list[str]:

@@ -5,7 +5,8 @@ every round an index x is paired with K - x mod m for a random K, and a hash bit
 swap. Every round is a permutation of 0..m-1 for any m, so the whole is one. After r rounds an index is uniform up to
 2^-r. No table, no sort, nothing to checkpoint: a batch without replacement costs O(n), never O(N), and the order of an
 epoch follows from its key alone. `shuffled_numbers` is a permutation on the host; `RowShuffle` puts a stream of rows,
-of unknown number, into random order in bounded memory.
+of unknown number, into random order in bounded memory. (Compiled code of the host has a twin of `random_order` that
+keeps neighbours together, `models.dp._common.rows_at`.)
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco._random import SeedPurpose
 from scirocco.data.native.npy import as_bytes
 from scirocco.types import Array, Key
 
@@ -41,11 +41,9 @@ def random_order(words: Array, positions: Array, length: int | Array) -> Array:
     return jax.lax.fori_loop(0, ROUNDS, swap_or_not, positions.astype(jnp.uint32)).astype(jnp.int32)
 
 
-def shuffled_numbers(length: int, seed: int, purpose: SeedPurpose) -> np.ndarray:
-    """A uniformly random order of 0..length-1, written down, on the host; one for each seed and purpose."""
-    order = np.arange(length)
-    np.random.default_rng([seed, int(purpose)]).shuffle(order)
-    return order
+def shuffled_numbers(numbers: int | np.ndarray, seed: int, *purpose: int) -> np.ndarray:
+    """0..numbers-1, or the given numbers, in a uniformly random order, on the host; one for each seed and purpose."""
+    return np.random.default_rng([seed, *map(int, purpose)]).permutation(numbers)
 
 
 def epoch_words(key: Key, epoch: Array, count: int) -> Array:

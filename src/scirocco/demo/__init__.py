@@ -22,9 +22,10 @@ from scirocco.demo.figure import draw, save_figure, subscript
 from scirocco.errors import MissingExtraError
 from scirocco.estimators import ControlVariates
 from scirocco.model import Model
+from scirocco.models.regression.approximation import Rows, laplace
 from scirocco.run import Run, sample
 from scirocco.samplers import SGLD
-from scirocco.types import Array, Params, Rows
+from scirocco.types import Array, Params
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,7 +39,7 @@ NUM_FEATURES = 12
 PRIOR_VARIANCE = 10.0
 
 
-def log_likelihood(params: Params, row: Rows) -> Array:
+def log_likelihood(params: Params, row: dict[str, Array]) -> Array:
     """Bernoulli with logit xᵀβ: of ONE row."""
     logit = row["x"] @ params["beta"]
     return row["y"] * logit - jnp.logaddexp(0.0, logit)
@@ -68,23 +69,8 @@ def make_problem(num_rows: int, seed: int) -> Problem:
     truth = rng.normal(0.0, 0.5, NUM_FEATURES)
     truth[0], truth[-3:] = -1.0, 0.0
     y = (rng.random(num_rows) < 1.0 / (1.0 + np.exp(-x @ truth))).astype(np.float32)
-    mode, sd = laplace(x, y)
-    return Problem({"x": x, "y": y}, truth, mode, sd)
-
-
-def laplace(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior mode by Newton's method, and the standard deviations of the normal approximation there, in float64."""
-    x, y = x.astype(np.float64), y.astype(np.float64)
-    mode = np.zeros(x.shape[1])
-    for _ in range(50):
-        p = 1.0 / (1.0 + np.exp(-x @ mode))
-        gradient = x.T @ (y - p) - mode / PRIOR_VARIANCE
-        hessian = (x * (p * (1.0 - p))[:, None]).T @ x + np.eye(len(mode)) / PRIOR_VARIANCE
-        move = np.linalg.solve(hessian, gradient)
-        mode = mode + move
-        if np.abs(move).max() < 1e-12:
-            break
-    return mode, np.sqrt(np.diag(np.linalg.inv(hessian)))
+    found = laplace(Rows(x, y, 2, False), PRIOR_VARIANCE)
+    return Problem({"x": x, "y": y}, truth, found.here.at, np.sqrt(np.sum(found.factor**2, axis=1)))
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,16 @@ makes the step safe for models that are not concave.
 
 Where that stops far from the mode, `descend` takes over: the whole Hessian with the signs of its eigenvalues made
 positive, and steps that are halved until they gain. It costs more, and finds its way through regions that bend the
-wrong way (a location and a scale, started far off).
+wrong way (a location and a scale, started far off). Its loop is `ascend`, which takes any log density that can tell its
+value, gradient and Hessian: the regressions hand it theirs, in double precision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +40,8 @@ _CLOSE_ENOUGH = 0.25
 FAR = 1.0
 """Distance beyond which a point does not pass for the mode."""
 _DESCENT_LOOKS, _DESCENT_LOOKS_AT_DISK, _HALVINGS = 200, 30, 20
+_FLATTEST = 1e-14
+"""Smallest eigenvalue of a Hessian with unit diagonal that is believed in double precision."""
 _HESSIAN_NUMBERS = 1 << 23
 """Rows × columns of a Hessian that are looked at together."""
 
@@ -92,54 +96,146 @@ def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> t
     return here, corrected(here, 0.0)[1] if damping > 0 else distance, looks
 
 
+Seen = TypeVar("Seen")
+
+
+class Curve(NamedTuple, Generic[Seen]):
+    """A log density at a point, in double precision on the host."""
+
+    at: np.ndarray
+    value: float
+    gradient: np.ndarray
+    curvature: Callable[[], np.ndarray]
+    """Minus the Hessian; computed where a step begins."""
+    seen: Seen
+    """What the caller wants to have back with the point."""
+
+
+class Ascent(NamedTuple, Generic[Seen]):
+    """Where `ascend` ended."""
+
+    here: Curve[Seen]
+    factor: np.ndarray
+    """L with LLᵀ = |H|⁻¹, and the distance to the mode, at the last point where a step began."""
+    distance: float
+    looks: int
+
+
+def ascend(
+    here: Curve[Seen],
+    look: Callable[[np.ndarray], Curve[Seen]],
+    *,
+    most: int,
+    close: float,
+    rounding: float = 1e-12,
+    least: float = _FLATTEST,
+) -> Ascent[Seen]:
+    """Newton steps |H|⁻¹ g, halved until they gain.
+
+    Parameters
+    ----------
+    here, look
+        Where to begin, and what makes a `Curve` of another point.
+    most
+        No step begins after so many looks.
+    close
+        Distance to the mode, in posterior standard deviations (root mean square), at which steps end.
+    rounding
+        Of the log density, relative: a loss that small passes for none.
+    least
+        Smallest eigenvalue that is believed, see `inverse_root`.
+    """
+    looks, factor, distance = 0, np.eye(here.at.size), np.inf
+    while looks < most and np.all(np.isfinite(here.gradient)):
+        factor, half, distance = _scaled(here, least)
+        if distance <= close:
+            break
+        step, gain = factor @ half, float(half @ half)
+        for halving in range(_HALVINGS):
+            there = look(here.at + 0.5**halving * step)
+            looks += 1
+            needed = 1e-4 * 0.5**halving * gain - rounding * (1.0 + abs(here.value))
+            if there.value - here.value >= needed:  # False for NaN
+                break
+        else:
+            break
+        here = there
+    return Ascent(here, factor, distance, looks)
+
+
+def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """L, Lᵀg, and the distance to the mode that they imply; L = 1 where the Hessian is not finite."""
+    curvature = np.asarray(here.curvature(), np.float64)
+    known = bool(np.all(np.isfinite(curvature)))
+    factor = inverse_root(curvature, least) if known else np.eye(here.at.size)
+    half = factor.T @ here.gradient
+    far = not known and bool(np.any(half))
+    return factor, half, np.inf if far else float(np.sqrt(half @ half / max(1, half.size)))
+
+
 def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, float, int]:
     """Newton steps with |H| in place of H (few parameters), halved until they gain: as long as they do.
 
     Returns what `correct` returns.
     """
-    looks, most = 0, _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
-    step, gain, distance = _descent(model, table.num_rows, here, rows)
-    while distance > _CLOSE_ENOUGH and looks < most:
-        for halving in range(_HALVINGS):
-            there = look(model, table, _tree.add(here.position, _tree.scale(0.5**halving, step)))
-            looks += 1
-            needed = 1e-4 * 0.5**halving * gain - 1e-7 * abs(float(here.log_density))  # but for rounding
-            if float(there.log_density) - float(here.log_density) > needed:  # False for NaN
-                break
-        else:
-            break
-        here = there
-        step, gain, distance = _descent(model, table.num_rows, here, rows)
-    return here, distance, looks
+    flat, unravel = ravel_pytree(here.position)
+
+    def curve(at: np.ndarray, seen: Look) -> Curve[Look]:
+        gradient = np.asarray(ravel_pytree(seen.gradient)[0], np.float64)
+        hessian = partial(_hessian, model, table.num_rows, seen.position, rows)
+        return Curve(at, float(seen.log_density), gradient, hessian, seen)
+
+    def there(at: np.ndarray) -> Curve[Look]:
+        return curve(at, look(model, table, unravel(jnp.asarray(at, flat.dtype))))
+
+    most = _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
+    begin = curve(np.asarray(flat, np.float64), here)
+    found = ascend(begin, there, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=1e-6)
+    distance = found.distance if found.looks < most else _scaled(found.here, 1e-6)[2]
+    return found.here.seen, distance, found.looks
 
 
-def _descent(model: Any, num_rows: int, here: Look, rows: Rows) -> tuple[Params, float, float]:
-    """|H|^(-1) g, its product with g, and the distance to the mode it implies."""
-    flat, unravel = ravel_pytree(here.gradient)
-    gradient = np.asarray(flat, np.float64)
-    hessian = np.asarray(_hessian(model, num_rows, here.position, rows), np.float64)
-    if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient))):
-        return here.gradient, 0.0, 0.0 if not np.any(gradient) else np.inf
-    diagonal = np.abs(np.diagonal(hessian))
-    root = np.sqrt(np.where(diagonal > 0, diagonal, diagonal[diagonal > 0].min(initial=1.0)))
-    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2 / np.outer(root, root))
-    values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
-    step = vectors @ (vectors.T @ (gradient / root) / values) / root
-    gain = float(gradient @ step)
-    return unravel(jnp.asarray(step, here.log_density.dtype)), gain, float(np.sqrt(gain / len(step)))
+def inverse_root(precision: np.ndarray, least: float = _FLATTEST) -> np.ndarray:
+    """L with LLᵀ = P⁻¹, by Cholesky; that of `whitening` where P is not positive definite."""
+    root, scaled = _unit_diagonal(np.asarray(precision, np.float64))
+    try:
+        lower = np.linalg.cholesky(scaled)
+    except np.linalg.LinAlgError:
+        return whitening(precision, least)[0]
+    if np.min(np.diagonal(lower), initial=1.0) ** 2 <= least:
+        return whitening(precision, least)[0]
+    return np.asarray(np.linalg.inv(lower).T / root[:, None])
+
+
+def whitening(precision: np.ndarray, least: float) -> tuple[np.ndarray, float]:
+    """L = D⁻¹ Q |Λ|^(-1/2), from D⁻¹ P D⁻¹ = Q Λ Qᵀ with unit diagonal, and the smallest of Λ.
+
+    Directions that are flat or bend the other way are bounded: |Λ| is at least `least`.
+    """
+    root, scaled = _unit_diagonal(np.asarray(precision, np.float64))
+    values, vectors = np.linalg.eigh(scaled)
+    return vectors / np.sqrt(np.maximum(np.abs(values), least)) / root[:, None], float(values[0])
+
+
+def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    diagonal = np.abs(np.diagonal(precision))
+    positive = diagonal[diagonal > 0]
+    root = np.sqrt(np.where(diagonal > 0, diagonal, positive.min() if len(positive) else 1.0))
+    return root, (precision + precision.T) / 2 / np.outer(root, root)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _hessian(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
     """Of the negative log posterior, from a sample of rows."""
-    scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
     flat, unravel = ravel_pytree(position)
+    negative = negative_log_posterior(model, num_rows, rows)
+    return hessian(lambda x: negative(unravel(x)), flat, jax.tree.leaves(rows)[0].shape[0])
 
-    def negative(x: Array) -> Array:
-        at = unravel(x)
-        return -model.log_prior_density(at) - scale * model.log_likelihood_sum(at, rows)
 
-    return hessian(negative, flat, jax.tree.leaves(rows)[0].shape[0])
+def negative_log_posterior(model: Any, num_rows: int, rows: Rows) -> Callable[[Params], Array]:
+    """A function of the position, from a sample of so many rows."""
+    scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
+    return lambda at: -model.log_prior_density(at) - scale * model.log_likelihood_sum(at, rows)
 
 
 def hessian(function: Callable[[Array], Array], at: Array, num_rows: int) -> Array:
@@ -172,9 +268,7 @@ def _correction(
     """
     scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
     variances = _variances(model, scale, position, rows)
-
-    def negative_gradient(at: Params) -> PyTree:
-        return jax.grad(lambda p: -model.log_prior_density(p) - scale * model.log_likelihood_sum(p, rows))(at)
+    negative_gradient = jax.grad(negative_log_posterior(model, num_rows, rows))
 
     def curvature_times(direction: PyTree) -> PyTree:
         product = jax.jvp(negative_gradient, (position,), (direction,))[1]
@@ -187,17 +281,11 @@ def _correction(
     return _tree.add(position, correction), distance
 
 
+@dataclass(frozen=True)
 class _ValueAndGradient:
     """Summand (log p(x_i | θ), ∇ log p(x_i | θ)), so that one pass gives both sums."""
 
-    def __init__(self, model: Any):
-        self.model = model
-
-    def __hash__(self) -> int:
-        return hash((_ValueAndGradient, self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ValueAndGradient) and self.model == other.model
+    model: Any
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

@@ -1,4 +1,4 @@
-"""Regressions by name, for rows {x, y}: the density and where to start; and configuration files to begin with.
+"""Regressions by name, for rows {x, y}: the densities of `models.regression` and where to start; and example files.
 
 All coefficients are N(0, scale²), the intercept N(0, (10 scale)²). For more (other priors, standardised columns, labels
 that are words, predictions) see `sc.models`.
@@ -21,6 +21,8 @@ from scirocco._checks import positive, positive_int
 from scirocco.data import open as open_folder
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
+from scirocco.models.regression import density
+from scirocco.models.regression.density import Normal
 from scirocco.types import Array, Data, Params, Rows
 
 _LOOKED_AT = 100_000
@@ -44,7 +46,7 @@ class Table(NamedTuple):
 def logistic(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
     """y in {0, 1}, log odds xᵀβ + b."""
     _whole(table.y, "logistic", 2)
-    return Known(Model(_binary, _prior(scale)), _start((table.num_columns,), intercept))
+    return Known(_model(density.binary, scale), _start((table.num_columns,), intercept))
 
 
 def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0) -> Known:
@@ -52,13 +54,15 @@ def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale
     positive(noise_scale, "noise_scale", "linear")
     params = _start((table.num_columns,), intercept) | {"noise": jnp.asarray(float(noise_scale))}
     kinds = dict.fromkeys(params, None) | {"noise": transforms.positive}
-    return Known(Model(_normal, _prior(scale, noise_scale), transforms=kinds), params)
+    positive(scale, "scale", "the model")
+    prior = Normal(float(scale), 10.0 * scale, float(noise_scale), noise_floor=0.0)
+    return Known(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
 
 
 def poisson(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
     """y ~ Poisson(exp(xᵀβ + b))."""
     _whole(table.y, "poisson", None)
-    return Known(Model(_counts, _prior(scale)), _start((table.num_columns,), intercept))
+    return Known(_model(density.poisson, scale), _start((table.num_columns,), intercept))
 
 
 def softmax(
@@ -67,7 +71,7 @@ def softmax(
     """y in {0, ..., K-1}, probabilities ∝ exp(xᵀβ_k + b_k)."""
     _whole(table.y, "softmax", num_classes)
     number = int(table.y.max()) + 1 if num_classes is None else positive_int(num_classes, "num_classes")
-    return Known(Model(_classes, _prior(scale)), _start((number, table.num_columns), intercept))
+    return Known(_model(density.multinomial, scale), _start((number, table.num_columns), intercept))
 
 
 ZOO: dict[str, Callable[..., Known]] = {
@@ -131,40 +135,9 @@ def _start(shape: tuple[int, ...], intercept: bool) -> dict[str, Array]:
     return start | {"intercept": jnp.zeros(shape[:-1])} if intercept else start
 
 
-def _prior(scale: float, noise_scale: float | None = None) -> Callable[[Params], Array]:
+def _model(likelihood: Callable[[Params, Rows], Array], scale: float) -> Model:
     positive(scale, "scale", "the model")
-
-    def log_prior(params: Params) -> Array:
-        total = -0.5 * jnp.sum(jnp.square(params["coef"] / scale))
-        if "intercept" in params:
-            total -= 0.5 * jnp.sum(jnp.square(params["intercept"] / (10.0 * scale)))
-        if noise_scale is not None:
-            total -= 0.5 * jnp.square(params["noise"] / noise_scale)
-        return total
-
-    return log_prior
-
-
-def _eta(params: Params, row: Rows) -> Array:
-    return params["coef"] @ row["x"] + params.get("intercept", 0.0)
-
-
-def _binary(params: Params, row: Rows) -> Array:
-    eta = _eta(params, row)
-    return row["y"] * eta - jnp.logaddexp(0.0, eta)
-
-
-def _normal(params: Params, row: Rows) -> Array:
-    return -0.5 * ((row["y"] - _eta(params, row)) / params["noise"]) ** 2 - jnp.log(params["noise"])
-
-
-def _counts(params: Params, row: Rows) -> Array:
-    eta = _eta(params, row)
-    return row["y"] * eta - jnp.exp(eta)
-
-
-def _classes(params: Params, row: Rows) -> Array:
-    return jax.nn.log_softmax(_eta(params, row))[row["y"].astype(int)]
+    return Model(likelihood, Normal(float(scale), 10.0 * scale), vectorized=True)
 
 
 # -- `scirocco sample --example logistic > job.toml` -------------------------------------------------------------------

@@ -146,6 +146,36 @@ class Posterior(abc.ABC):
         """What a reader wants to know of an estimate."""
 
 
+class Wrapper(Posterior):
+    """A posterior that drives samplers in another way than `model`, and says what that one says otherwise."""
+
+    model: Any
+
+    def constrain(self, position: Params) -> Params:
+        """The model's."""
+        return self.model.constrain(position)
+
+    def unconstrain(self, params: Params) -> Params:
+        """The model's."""
+        return self.model.unconstrain(params)
+
+    def check_domain(self, params: Params) -> None:
+        """The model's."""
+        self.model.check_domain(params)
+
+    def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
+        """The model's."""
+        return self.model.look(position, rows, key)
+
+    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
+        """The model's."""
+        return self.model.values(position, rows)
+
+    def stats(self, total: PyTree) -> dict[str, Array]:
+        """The model's."""
+        return self.model.stats(total)
+
+
 def blank(spec: PyTree) -> PyTree:
     """Zeros of these shapes and dtypes."""
     return jax.tree.map(lambda s: jax.numpy.zeros(s.shape, s.dtype), spec)

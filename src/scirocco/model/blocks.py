@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from scirocco import _tree
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior, RowSource, SomeRows, blank, one_row
+from scirocco.model.base import Posterior, RowSource, SomeRows, Wrapper, blank, one_row
 from scirocco.model.checks import takes_three, trace
 from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel
 from scirocco.model.density import Model
@@ -216,7 +216,7 @@ class BlockModel(Posterior):
         raise NotImplementedError("a block model is driven through its views")
 
 
-class View(Posterior):
+class View(Wrapper):
     """A block model as one of its blocks sees it: the whole position goes in, what drives that block comes out.
 
     It is also the summand: f(θ, x_i) is the block's part of what a row contributes.
@@ -224,18 +224,19 @@ class View(Posterior):
 
     drive = "block"
     dense: ClassVar[bool] = False
+    model: BlockModel
     follows: str
     """What kind of sampler it drives."""
 
     def __init__(self, model: BlockModel, names: tuple[str, ...]):
-        self.whole, self.names = model, names
+        self.model, self.names = model, names
         self.takes_key = False
 
     def __hash__(self) -> int:
-        return hash((type(self), self.whole, self.names))
+        return hash((type(self), self.model, self.names))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and (self.whole, self.names) == (other.whole, other.names)
+        return type(self) is type(other) and (self.model, self.names) == (other.model, other.names)
 
     @property
     def summand(self) -> Any:
@@ -265,30 +266,6 @@ class View(Posterior):
         """The position with the block's part replaced."""
         return _tree.put(position, self.names, part)
 
-    def constrain(self, position: Params) -> Params:
-        """As the whole model."""
-        return self.whole.constrain(position)
-
-    def unconstrain(self, params: Params) -> Params:
-        """As the whole model."""
-        return self.whole.unconstrain(params)
-
-    def check_domain(self, params: Params) -> None:
-        """As the whole model."""
-        self.whole.check_domain(params)
-
-    def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
-        """As the whole model."""
-        return self.whole.look(position, rows, key)
-
-    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
-        """As the whole model."""
-        return self.whole.values(position, rows)
-
-    def stats(self, total: PyTree) -> dict[str, Array]:
-        """As the whole model."""
-        return self.whole.stats(total)
-
 
 class GradientView(View):
     """The gradient of the joint log density with respect to some of the parameters."""
@@ -296,23 +273,23 @@ class GradientView(View):
     follows = "gradient"
 
     def _along(self, position: Params, function: Callable[[Params], Array]) -> PyTree:
-        return jax.grad(lambda part: function(self.whole.mixed(self.put(position, part))))(self.own(position))
+        return jax.grad(lambda part: function(self.model.mixed(self.put(position, part))))(self.own(position))
 
     def combine(self, position: Params, total: PyTree) -> PyTree:
         """∇ log prior + the estimated sum."""
-        return _tree.add(self._along(position, self.whole.model.log_prior_density), total)
+        return _tree.add(self._along(position, self.model.model.log_prior_density), total)
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> PyTree:
         """Σ_i w_i ∇ log p(x_i | θ)."""
-        return self._along(position, lambda at: self.whole.model.log_likelihood_sum(at, rows, weights))
+        return self._along(position, lambda at: self.model.model.log_likelihood_sum(at, rows, weights))
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """∇ log p(x_i | θ) for each row."""
 
         def one(row: Datum) -> PyTree:
-            return self._along(position, lambda at: self.whole.model.log_likelihood_of_one(at, row))
+            return self._along(position, lambda at: self.model.model.log_likelihood_of_one(at, row))
 
         return jax.vmap(one)(rows)
 
@@ -331,7 +308,7 @@ class SummedView(View):
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
-        params = self.whole.constrain(position)
+        params = self.model.constrain(position)
         if weights is None:
             return self._typed(position, sum_rows(self.block, params, rows, key))
         values = each_row(self.block, params, rows, key)
@@ -341,7 +318,7 @@ class SummedView(View):
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for each row."""
-        return self._typed(position, each_row(self.block, self.whole.constrain(position), rows, key))
+        return self._typed(position, each_row(self.block, self.model.constrain(position), rows, key))
 
     def _typed(self, position: Params, values: PyTree) -> PyTree:
         """In the precision of the parameters: users may return integers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -291,20 +292,14 @@ class CountModel(Posterior):
         return CountSum(self)
 
 
+@dataclass(frozen=True)
 class CountSum:
     """f(θ, x_i) = z_i, the counts of a row: the summand that drives samplers on the simplex."""
 
     dense = True
     """Single rows have values as large as the parameters, so few rows are looked at together."""
 
-    def __init__(self, model: CountModel):
-        self.model = model
-
-    def __hash__(self) -> int:
-        return hash((CountSum, self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CountSum) and self.model == other.model
+    model: CountModel
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

@@ -7,6 +7,7 @@ it under `vmap`, `grad` and every loop, so user code runs once or twice, however
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, blank, one_row
+from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.transforms import Transform
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
@@ -282,6 +283,7 @@ class Model(Posterior):
         explain_density(self, position, table, unhappy)
 
 
+@dataclass(frozen=True)
 class GradientSum:
     """f(θ, x_i) = ∇ log p(x_i | θ): the summand that drives Langevin and Hamiltonian samplers.
 
@@ -289,14 +291,7 @@ class GradientSum:
     formed only when an estimator needs them (SAGA, noise covariances).
     """
 
-    def __init__(self, model: Model):
-        self.model = model
-
-    def __hash__(self) -> int:
-        return hash((GradientSum, self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GradientSum) and self.model == other.model
+    model: Model
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
@@ -320,12 +315,6 @@ def _each(
 class ValuedSum(GradientSum):
     """f(θ, x_i) = (∇ log p(x_i | θ), log p(x_i | θ)): for samplers that ask for the value of the log density."""
 
-    def __hash__(self) -> int:
-        return hash((ValuedSum, self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ValuedSum) and self.model == other.model
-
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> WithValue:
@@ -340,7 +329,7 @@ class ValuedSum(GradientSum):
         return WithValue(gradient, value)
 
 
-class Valued(Posterior):
+class Valued(Wrapper):
     """A model whose sums and drives are `WithValue`: for samplers that ask for the value of the log density."""
 
     drive = "gradient"
@@ -378,27 +367,3 @@ class Valued(Posterior):
     def blank_total(self, position: Params, row_spec: PyTree) -> WithValue:
         """A gradient and a number."""
         return blank(jax.eval_shape(lambda: self.summand.total(position, one_row(row_spec), None, None)))
-
-    def constrain(self, position: Params) -> Params:
-        """The model's."""
-        return self.model.constrain(position)
-
-    def unconstrain(self, params: Params) -> Params:
-        """The model's."""
-        return self.model.unconstrain(params)
-
-    def check_domain(self, params: Params) -> None:
-        """The model's."""
-        self.model.check_domain(params)
-
-    def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
-        """The model's."""
-        return self.model.look(position, rows, key)
-
-    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
-        """The model's."""
-        return self.model.values(position, rows)
-
-    def stats(self, total: PyTree) -> dict[str, Array]:
-        """The model's."""
-        return self.model.stats(total)

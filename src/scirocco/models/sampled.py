@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError
 from scirocco.models import fits
 from scirocco.models.fits.conventions import new_names
@@ -69,6 +69,17 @@ def lengths(
         planned_steps=fits.planned_steps(*chosen),
     )
     return length, chosen
+
+
+def warn_of_steps(num_steps: int | None, num_rows: int, batch_size: int) -> None:
+    """Say how `num_steps`, which `fit` once took, is given now."""
+    if num_steps is not None:
+        epochs = _checks.positive_int(num_steps, "num_steps") * batch_size / num_rows
+        _checks.warn(
+            f"`num_steps` of `fit` is now `num_epochs`, passes over the rows: give num_epochs={epochs:.6g} for "
+            f"{num_steps} steps. The old name will be removed in the next version.",
+            FutureWarning,
+        )
 
 
 def draw(

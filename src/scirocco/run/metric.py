@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _tree
 from scirocco.data import Table
 from scirocco.errors import InvalidValueError
-from scirocco.estimators.newton import hessian
+from scirocco.estimators.newton import hessian, whitening
 from scirocco.model import Model
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -53,15 +54,10 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
 
 
 def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
-    """L = D Q Λ^(-1/2), from D^(-1) P D^(-1) = Q Λ Qᵀ with unit diagonal; flat and convex directions are bounded."""
-    diagonal = np.abs(np.diagonal(precision))
-    positive = diagonal[diagonal > 0]
-    floor = positive.min() if len(positive) else 1.0
-    root = np.sqrt(np.where(diagonal > 0, diagonal, floor))
-    values, vectors = np.linalg.eigh((precision + precision.T) / 2 / np.outer(root, root))
+    """The factor of `newton.whitening`; flat and convex directions are bounded by what `dtype` resolves."""
     floor = _FLATTEST * float(np.finfo(dtype).eps)
-    flat = bool(values[0] <= floor)
-    factor = vectors / np.sqrt(np.maximum(np.abs(values), floor)) / root[:, None]
+    factor, smallest = whitening(precision, floor)
+    flat = smallest <= floor
     spread = np.linalg.svd(factor, compute_uv=False)
     return Shape(factor.astype(dtype), float((spread[0] / spread[-1]) ** 2), flat)
 
@@ -106,17 +102,11 @@ def _prior_diagonal(model: Model, position: Params) -> np.ndarray:
     return np.maximum(-np.asarray(ravel_pytree(product)[0], np.float64), 0.0)
 
 
+@dataclass(frozen=True)
 class _OfModel:
     """A summand that belongs to a model: one compiled program for each."""
 
-    def __init__(self, model: Model):
-        self.model = model
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.model == other.model
+    model: Model
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """Not needed for a metric."""

@@ -19,6 +19,7 @@ from scirocco.data import Devices
 from scirocco.data.spread import SpreadRows, SumOverDevices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
+from scirocco.model.base import Wrapper
 from scirocco.run import loop, snapshot
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws
 from scirocco.run.loop import CHAIN_AXES, KernelState, Parts, Start
@@ -27,7 +28,7 @@ from scirocco.run.setup import Problem
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 
-class OverDevices(Posterior):
+class OverDevices(Wrapper):
     """A model whose sum over the rows is one over the rows of several devices (inside `shard_map`)."""
 
     def __init__(self, model: Posterior, axes: tuple[str, ...]):
@@ -56,29 +57,9 @@ class OverDevices(Posterior):
         assert isinstance(rows, SpreadRows)
         return jax.lax.psum(self.model.look(position, rows.rows, key), self.axes)
 
-    def constrain(self, position: Params) -> Params:
-        """The model's."""
-        return self.model.constrain(position)
-
-    def unconstrain(self, params: Params) -> Params:
-        """The model's."""
-        return self.model.unconstrain(params)
-
-    def check_domain(self, params: Params) -> None:
-        """The model's."""
-        self.model.check_domain(params)
-
     def combine(self, position: Params, total: PyTree) -> PyTree:
         """The model's."""
         return self.model.combine(position, total)
-
-    def values(self, position: Params, rows: Rows) -> dict[str, Array]:
-        """The model's."""
-        return self.model.values(position, rows)
-
-    def stats(self, total: PyTree) -> dict[str, Array]:
-        """The model's."""
-        return self.model.stats(total)
 
 
 class SpreadChains(DeviceChains):

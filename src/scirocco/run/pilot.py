@@ -22,6 +22,7 @@ from scirocco.data import Resident, Table
 from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
+from scirocco.estimators.newton import negative_log_posterior
 from scirocco.model import Model, without_value
 from scirocco.run import metric
 from scirocco.run.loop import Parts
@@ -167,10 +168,7 @@ def curvature_limit(
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, factor: Any, key: Key) -> Array:
-    scale = num_rows / jax.tree.leaves(rows)[0].shape[0]
-
-    def gradient(at: Params) -> PyTree:
-        return jax.grad(lambda p: -model.log_prior_density(p) - scale * model.log_likelihood_sum(p, rows))(at)
+    gradient = jax.grad(negative_log_posterior(model, num_rows, rows))
 
     def image(direction: PyTree) -> PyTree:
         return _pull(factor, jax.jvp(gradient, (position,), (_push(factor, direction),))[1])

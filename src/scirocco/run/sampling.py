@@ -150,8 +150,7 @@ def sample(
         setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     given = {"sampler": sampler, "estimator": estimator, "num_burnin": num_burnin}
     left_out = frozenset(name for name, value in given.items() if value is None)
-    if num_burnin is None:
-        num_burnin = _DEFAULT_BURNIN if sampler is None and _drive(model) == "gradient" else 0
+    num_burnin = default_burnin(model, sampler) if num_burnin is None else num_burnin
     plan = _checked_plan(
         num_samples, num_burnin, thin, num_chains, seed, keep_gradients, keep_draws, reducers, chain_method
     )
@@ -325,6 +324,11 @@ def _in_words(
     if said and "num_burnin" in left_out:
         said.append(f"{num_burnin} burn-in steps")
     return ", ".join(said)
+
+
+def default_burnin(model: Any, sampler: Sampler | None) -> int:
+    """Steps before the first draw where the user gives none: a sampler of the user's own starts where it is told to."""
+    return _DEFAULT_BURNIN if sampler is None and _drive(model) == "gradient" else 0
 
 
 def default_estimator(model: Any, source: Any, devices: Devices | None = None) -> Estimator:

@@ -33,16 +33,22 @@ def writing(path: str, *, sync: bool, many_writers: bool = False) -> Iterator[Bi
     under a name of its own, and the last one stands.
     """
     tmp = f"{path}.{os.getpid()}{TMP}" if many_writers else path + TMP
+    with drafted(tmp, path), open(tmp, "w+b") as file:
+        yield file
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def drafted(draft: str, path: str) -> Iterator[None]:
+    """What is written to `draft` takes the place of `path` when the block ends well, and vanishes when it does not."""
     try:
-        with open(tmp, "w+b") as file:
-            yield file
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        _replace(tmp, path)
+        yield
+        _replace(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(tmp)
+            os.unlink(draft)
         raise
 
 

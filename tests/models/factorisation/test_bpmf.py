@@ -31,7 +31,7 @@ def make_ratings(seed=0):
 def fitted():
     """With room for one user and one item more."""
     model = BPMF(3, num_users=NUM_USERS + 1, num_items=NUM_ITEMS + 1, num_samples=40, batch_size=300)
-    return model.fit(*make_ratings(), num_steps=3_000, progress=False)
+    return model.fit(*make_ratings(), num_epochs=3_000 * 300 / NUM_ROWS, progress=False)
 
 
 def test_it_learns(fitted):
@@ -133,7 +133,7 @@ def test_fixed_precision_and_another_sampler():
     users, items, ratings = make_ratings()
     steps = {"users": 1e-3, "items": 1e-3, "user_bias": 1e-3, "item_bias": 1e-3}
     options = {"prior": (1, 300), "rating_precision": 3, "sampler": SGLD(steps), "num_samples": 5, "seed": 7}
-    runs = [BPMF(2, **options).fit(users, items, ratings, num_steps=60, progress=False) for _ in range(2)]
+    runs = [BPMF(2, **options).fit(users, items, ratings, num_epochs=60, progress=False) for _ in range(2)]
     assert (runs[0].num_users_, runs[0].num_items_) == (NUM_USERS, NUM_ITEMS)
     assert "rating_precision" not in runs[0].run_.draws
     np.testing.assert_array_equal(runs[0].run_.draws["users"], runs[1].run_.draws["users"])
@@ -234,7 +234,7 @@ def test_a_stopped_fit_is_taken_up_bit_for_bit(tmp_path, quick_compiler):
         if report.step > 100:
             report.stop()
 
-    options = {"num_steps": 300, "progress": False}
+    options = {"num_epochs": 300, "progress": False}
     whole = BPMF(2).fit(*triples, **options)
     BPMF(2).fit(*triples, store=tmp_path / "fit", callbacks=[stop_half_way], **options)
     again = BPMF(2).fit(*triples, store=tmp_path / "fit", resume=True, **options)

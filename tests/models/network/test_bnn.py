@@ -14,7 +14,7 @@ from scirocco.models.network.estimator import BNN
 from scirocco.models.network.problem import checked_inputs
 from scirocco.run import session
 
-SHORT = {"num_steps": 300, "progress": False}
+SHORT = {"num_epochs": 60, "progress": False}
 
 
 def bytes_and_words():
@@ -236,7 +236,7 @@ def check_module(made):
     X, y = bytes_and_words()
     x = (X.reshape(100, 6) / np.float32(255)).astype(np.float32)
     made.set_params(batch_size=20, thin=5)
-    assert made.fit(x, y == "day", num_steps=300, progress=False).predict_proba(x).shape == (100, 2)
+    assert made.fit(x, y == "day", num_epochs=60, progress=False).predict_proba(x).shape == (100, 2)
 
 
 def test_flax_linen():

@@ -47,7 +47,7 @@ def fitted():
         num_burnin=0.05,
         seed=int(os.environ.get("SCIROCCO_TEST_SEED", "0")),
     )
-    net.fit(x, y, X_test=x, y_test=y, num_steps=10_500, progress=False)
+    net.fit(x, y, X_test=x, y_test=y, num_epochs=10_500, progress=False)
     return net, x, y
 
 

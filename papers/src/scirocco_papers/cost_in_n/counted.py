@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import expit, log_expit
 
+from scirocco.estimators.newton import Curve, ascend
 from scirocco.model import Model
 
 PRIOR_VARIANCE = 10.0
@@ -70,15 +71,15 @@ def log_posterior(params: np.ndarray[Any, np.dtype[Any]], counts: np.ndarray[Any
 
 def find_mode(counts: np.ndarray[Any, np.dtype[Any]]) -> tuple[Any, Any]:
     """The mode, by Newton's method, and the curvature matrix there."""
-    params = np.zeros(3)
-    for _ in range(50):
+
+    def curve(params: np.ndarray[Any, np.dtype[Any]]) -> Curve[None]:
         miss = counts * expit(-TYPES @ params)
         curvature = (TYPES.T * (miss * expit(TYPES @ params))) @ TYPES + np.eye(3) / PRIOR_VARIANCE
-        step = np.linalg.solve(curvature, TYPES.T @ miss - params / PRIOR_VARIANCE)
-        params = params + step
-        if np.max(np.abs(step)) < 1e-12:
-            break
-    return params, curvature
+        gradient = TYPES.T @ miss - params / PRIOR_VARIANCE
+        return Curve(params, float(log_posterior(params, counts)), gradient, lambda: curvature, None)
+
+    mode = ascend(curve(np.zeros(3)), curve, most=50, close=1e-9).here
+    return mode.at, mode.curvature()
 
 
 def exact(counts: np.ndarray[Any, np.dtype[Any]]) -> Truth:

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.estimators.newton import Curve, ascend
 from scirocco.model import Model
 from scirocco.types import Array
 from scirocco_papers.nuts import Nuts
@@ -109,7 +110,7 @@ def heavy_tailed(seed: int, num_rows: int = 800) -> Problem:
     radius = np.sqrt(rng.chisquare(DEGREES, num_rows) / DEGREES)
     x = (rng.normal(size=(num_rows, 2)) @ factor.T / radius[:, None]).astype(np.float32)
     model = Model(_t_log_likelihood, vectorized=True)
-    mode = _newton(lambda theta: jnp.sum(_t_log_likelihood(theta, x)), np.median(x, axis=0))
+    mode = _mode_near(lambda theta: jnp.sum(_t_log_likelihood(theta, x)), np.median(x, axis=0))
     reach = 9 / num_rows**0.5
 
     def log_density(theta: Array) -> Array:
@@ -119,13 +120,17 @@ def heavy_tailed(seed: int, num_rows: int = 800) -> Problem:
     return Problem("t", model, x, mode, np.full(2, 3.0), exact)
 
 
-def _newton(log_density: Callable[[Any], Array], start: Draws, num_steps: int = 20) -> Draws:
-    """The mode near a point."""
-    at = jnp.asarray(start, jnp.float32)
-    slope, curvature = jax.jit(jax.grad(log_density)), jax.jit(jax.hessian(log_density))
-    for _ in range(num_steps):
-        at = at - jnp.linalg.solve(curvature(at), slope(at))
-    return np.asarray(at, np.float64)
+def _mode_near(log_density: Callable[[Any], Array], start: Draws) -> Draws:
+    """By Newton's method."""
+    derivatives = jax.jit(jax.value_and_grad(log_density))
+    curvature = jax.jit(lambda at: -jax.hessian(log_density)(at))
+
+    def curve(at: Draws) -> Curve[None]:
+        value, gradient = derivatives(jnp.asarray(at, jnp.float32))
+        slope = np.asarray(gradient, np.float64)
+        return Curve(at, float(value), slope, lambda: curvature(jnp.asarray(at, jnp.float32)), None)
+
+    return ascend(curve(np.asarray(start, np.float64)), curve, most=20, close=1e-5, rounding=1e-7).here.at
 
 
 def _mixture_log_likelihood(theta: Array, x: Array) -> Array:

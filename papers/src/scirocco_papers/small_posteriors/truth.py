@@ -1,6 +1,6 @@
 """Means and standard deviations of a small posterior in the user's units, by NUTS in double precision.
 
-1. The mode, by Newton steps damped in proportion to the diagonal of the Hessian H: free of the units of the parameters.
+1. The mode, by Newton steps in units in which the Hessian H has the diagonal 1: free of the units of the parameters.
 2. NUTS in z with position = mode + L⁻ᵀ z, H = L Lᵀ: scales near 1 and no correlation, whatever the units were. The
    chains start at draws from N(0, 2² I), wider than the posterior.
 3. Split R-hat and the effective sample size of every parameter and of its square must be good enough, or the truth
@@ -22,6 +22,7 @@ from jax.scipy.linalg import solve_triangular
 
 from scirocco._extras import require
 from scirocco.errors import SciroccoError
+from scirocco.estimators.newton import Curve, ascend
 from scirocco.types import Array, Data, Key, Params, PyTree
 from scirocco_papers.small_posteriors.problems import SmallPosterior
 
@@ -55,7 +56,7 @@ class Mode(NamedTuple):
 def truth(posterior: SmallPosterior) -> Truth:
     """Means and standard deviations by NUTS; computed once for each posterior."""
     with jax.enable_x64(True):
-        data = _double(posterior.data)
+        data = double(posterior.data)
         mode = find_mode(posterior)
         draws = _nuts(posterior, mode, data)
     means, sds = (jax.tree.map(lambda leaf, f=f: f(leaf, axis=(0, 1)), draws) for f in (np.mean, np.std))
@@ -88,51 +89,32 @@ def discrepancy(draws: Params, truth: Truth) -> tuple[float, float]:
     return float(max(np.max(e) for e in errors)), float(worst)
 
 
-def find_mode(posterior: SmallPosterior, max_steps: int = 200) -> Mode:
-    """Damped Newton ascent from the start, until a step is worth less than 1e-12 in log density."""
+def find_mode(posterior: SmallPosterior, max_steps: int = 400) -> Mode:
+    """Newton ascent from the start, until a step is worth less than 1e-12 in log density."""
     with jax.enable_x64(True):
         density, start, _ = _flat(posterior)
-        data = _double(posterior.data)
+        data = double(posterior.data)
         derivatives = jax.jit(lambda *at: (density(*at), jax.grad(density)(*at), jax.hessian(density)(*at)))
-        at, damping = start, 1e-3
-        value, gradient, hessian = (np.asarray(part) for part in derivatives(at, data))
-        for _ in range(max_steps):
-            damped = -hessian + damping * np.diag(np.abs(np.diag(hessian)))
-            step, promise = _ascent(damped, gradient)
-            if promise > 0:
-                candidate = [np.asarray(part) for part in derivatives(at + step, data)]
-                if all(np.all(np.isfinite(part)) for part in candidate) and candidate[0] >= value:
-                    at, (value, gradient, hessian) = at + step, candidate
-                    if promise < 1e-12:
-                        return Mode(np.asarray(at), -hessian)
-                    damping = damping / 10 if damping > 1e-12 else 0.0
-                    continue
-                if promise < 1e-9:  # no better within rounding
-                    return Mode(np.asarray(at), -hessian)
-            damping = max(10 * damping, 1e-9)
-    raise SciroccoError(f"no mode of {posterior.name!r} found in {max_steps} Newton steps.")
 
+        def curve(at: np.ndarray) -> Curve[None]:
+            value, gradient, hessian = (np.asarray(part) for part in derivatives(at, data))
+            return Curve(at, float(value), gradient, lambda: -hessian, None)
 
-def _ascent(matrix: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, float]:
-    """Newton step and what it promises; a promise of 0 when the matrix is not positive definite."""
-    scale = 1 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))  # Cholesky of a matrix with unit diagonal
-    try:
-        factor = np.linalg.cholesky(matrix * np.outer(scale, scale))
-    except np.linalg.LinAlgError:
-        return np.zeros_like(gradient), 0.0
-    half = np.linalg.solve(factor, scale * gradient)
-    return scale * np.linalg.solve(factor.T, half), float(half @ half)
+        found = ascend(curve(start), curve, most=max_steps, close=1e-6 / start.size**0.5)
+    if not found.distance <= 1e-4:
+        raise SciroccoError(f"no mode of {posterior.name!r} found in {max_steps} Newton steps.")
+    return Mode(found.here.at, found.here.curvature())
 
 
 def _flat(
     posterior: SmallPosterior,
 ) -> tuple[Callable[[Array, Data], Array], np.ndarray, Callable[[Array], Params]]:
     """The log density of a flat position, the start as one, and the way back to a tree."""
-    start, unravel = ravel_pytree(posterior.model.unconstrain(_double(posterior.start)))
+    start, unravel = ravel_pytree(posterior.model.unconstrain(double(posterior.start)))
     return lambda at, data: posterior.log_density(unravel(at), data), np.asarray(start), unravel
 
 
-def _double(tree: PyTree) -> Any:
+def double(tree: PyTree) -> Any:
     """Floating-point leaves in double precision."""
 
     def cast(leaf: Array) -> Array:

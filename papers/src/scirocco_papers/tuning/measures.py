@@ -16,9 +16,9 @@ from scirocco.errors import DivergenceError, SciroccoWarning
 from scirocco.estimators import ControlVariates
 from scirocco.run import sample
 from scirocco.samplers import Sampler
-from scirocco.types import Array, Data, Params, PyTree
+from scirocco.types import Array, Data, Params
 from scirocco_papers.small_posteriors.problems import SmallPosterior
-from scirocco_papers.small_posteriors.truth import Truth, discrepancy
+from scirocco_papers.small_posteriors.truth import Truth, discrepancy, double
 
 NUM_CHAINS, MOST_ROWS = 4, 500
 _JUDGED = 2_000
@@ -53,8 +53,8 @@ class Yardstick:
     def __init__(self, posterior: SmallPosterior, truth: Truth):
         self._posterior, self._truth = posterior, truth
         with jax.enable_x64(True):
-            self._data = _double(posterior.data)
-            start = _double(posterior.start)
+            self._data = double(posterior.data)
+            start = double(posterior.start)
             self._unravel = ravel_pytree(posterior.model.unconstrain(start))[1]
             self._flat = jax.jit(jax.vmap(lambda q: ravel_pytree(posterior.model.unconstrain(q))[0]))
             self._gradients = jax.jit(self._gradients_at)
@@ -127,10 +127,3 @@ def _step_size(sampler: Any, report: dict[str, Any]) -> float:
         return float(report["tuning"]["chosen"]["step_size"])
     given = getattr(sampler, "inner", sampler).step_size
     return math.nan if given is None or isinstance(given, str) else float(given)
-
-
-def _double(tree: PyTree) -> Any:
-    def cast(leaf: Array) -> Array:
-        return jnp.asarray(leaf, jnp.float64 if np.asarray(leaf).dtype.kind == "f" else None)
-
-    return jax.tree.map(cast, tree)

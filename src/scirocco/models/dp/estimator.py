@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from scirocco import _checks
+from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
 from scirocco.models import fits
 from scirocco.models.dp import chain as chains
@@ -349,8 +350,7 @@ class DPMixture(fits.Conventions, Results):
             raise InvalidValueError(
                 f"all {rows.num_rows} rows are empty: there is nothing to learn clusters from."
             )
-        rng = np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0))
-        return rows.take(chosen[rng.permutation(chosen.size)])
+        return rows.take(shuffled_numbers(chosen, _checks.positive_int(self.seed, "seed", minimum=0)))
 
 
 def _watcher(family: Family[Any], rows: Rows) -> Callback:

@@ -85,7 +85,7 @@ class BPMF(fits.Conventions, Results):
     >>> users, items = rng.integers(0, 30, 2000), rng.integers(0, 20, 2000)
     >>> liking = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 20))
     >>> ratings = 3 + liking[users, items] + 0.3 * rng.normal(size=2000)
-    >>> model = BPMF(num_factors=3).fit(users, items, ratings, num_steps=2000, progress=False)
+    >>> model = BPMF(num_factors=3).fit(users, items, ratings, num_epochs=2000, progress=False)
     >>> model.score(users, items, ratings) > 0.8
     True
     >>> mean, low, high = model.predict([0, 1], [2, 3], interval=0.9)
@@ -125,7 +125,6 @@ class BPMF(fits.Conventions, Results):
         items: ArrayLike,
         ratings: ArrayLike,
         *,
-        num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
         store: str | os.PathLike[str] | None = None,
@@ -133,6 +132,7 @@ class BPMF(fits.Conventions, Results):
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
+        num_steps: int | None = None,
     ) -> BPMF:
         """Draw factors and biases given ratings.
 
@@ -142,16 +142,19 @@ class BPMF(fits.Conventions, Results):
             Whole numbers from 0 on, one of each for a rating. Several ratings of one pair all count.
         ratings
             Finite numbers.
-        num_steps, num_epochs, max_seconds
-            One of them: steps, passes over the ratings, or seconds of sampling (set-up and compilation are not
-            counted), burn-in included. By default `num_samples` times `thin` steps after the burn-in if `thin` is
-            given, else 10,000 steps.
+        num_epochs, max_seconds
+            One of them: passes over the ratings, or seconds of sampling (set-up and compilation are not counted),
+            burn-in included. By default `num_samples` times `thin` steps after the burn-in if `thin` is given, else
+            10,000 steps.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`; a fit that is resumed must have the same length.
+        num_steps
+            Deprecated: give `num_epochs`.
         """
         triples = check_triples(users, items, ratings, self.num_users, self.num_items)
         law, offset = self._law(), float(triples.ratings.mean(dtype=np.float64))
         batch = min(_checks.positive_int(self.batch_size, "batch_size"), len(triples.ratings))
+        sampled.warn_of_steps(num_steps, len(triples.ratings), batch)
         wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
         length = fits.check_length(
             *(num_steps, num_epochs, max_seconds),

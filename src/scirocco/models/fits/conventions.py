@@ -69,6 +69,8 @@ class Conventions:
 
     _renamed: ClassVar[Mapping[str, str]] = {}
     """New names of arguments by the old ones, which work for one version."""
+    _estimator_type: ClassVar[str | None] = None
+    """scikit-learn's: "classifier", "regressor" or "density_estimator"; None: a transformer."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -112,14 +114,15 @@ class Conventions:
         """What scikit-learn's pipelines ask for."""
         from scirocco._extras import require
 
-        utils = require("sklearn.utils", "a scikit-learn pipeline")
-        tags = utils.Tags(
-            estimator_type=None,
-            target_tags=utils.TargetTags(required=False),
-            transformer_tags=utils.TransformerTags(),
+        utils, kind = require("sklearn.utils", "a scikit-learn pipeline"), self._estimator_type
+        return utils.Tags(
+            estimator_type=kind,
+            target_tags=utils.TargetTags(required=kind in ("classifier", "regressor")),
+            transformer_tags=utils.TransformerTags() if kind is None else None,
+            classifier_tags=utils.ClassifierTags() if kind == "classifier" else None,
+            regressor_tags=utils.RegressorTags() if kind == "regressor" else None,
+            input_tags=utils.InputTags(sparse=True),
         )
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _old_attribute(old: str, new: str) -> property:

@@ -1,15 +1,25 @@
 """What users hand to models, checked: tables of features, class labels, numeric targets."""
 
-from scirocco.models.inputs.tables import ColumnLike, Features, TableLike, column_name, features, float_type
-from scirocco.models.inputs.targets import labels, targets
+from scirocco.models.inputs.tables import (
+    ColumnLike,
+    Features,
+    TableLike,
+    Units,
+    column_name,
+    features,
+    float_type,
+)
+from scirocco.models.inputs.targets import gamma_law, labels, targets
 
 __all__ = [
     "ColumnLike",
     "Features",
     "TableLike",
+    "Units",
     "column_name",
     "features",
     "float_type",
+    "gamma_law",
     "labels",
     "targets",
 ]

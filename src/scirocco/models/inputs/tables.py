@@ -23,6 +23,7 @@ WILD_SCALES = 1e3
 _MOST_DENSE = 2_000_000_000
 """Numbers that a sparse table may have when it is made dense: 8 GB."""
 _SHOWN = 5
+_CHUNK = 16_384
 
 
 @runtime_checkable
@@ -315,3 +316,51 @@ def _remark_scales(array: np.ndarray, names: tuple[str, ...] | None, who: str) -
             f"{column_name(high, names)}. One prior for all coefficients then means very different things; "
             f"{who}(standardise=True) puts it on standardised columns."
         )
+
+
+# -- the columns as chains see them ------------------------------------------------------------------------------------
+
+
+class Units(NamedTuple):
+    """Columns as a chain sees them: (x - mean) / deviation.
+
+    Rounding to float32 comes last: what matters of a column far from 0 are its last digits.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, x: np.ndarray, standardise: bool, centre: bool) -> Units:
+        """Of a table with an intercept or without; the user's own where nothing is to be changed.
+
+        With an intercept columns are always centred. Its prior then speaks of a row in the middle of the table; at
+        x = 0, which may be far away (a year), it would pull slopes to 0.
+        """
+        mean, deviation = np.zeros(x.shape[1]), np.ones(x.shape[1])
+        moving = x.max(axis=0) > x.min(axis=0)  # rounding gives a constant column a deviation
+        if centre:
+            # a constant column that is kept shares what it says with the intercept; centred it would say nothing
+            mean = np.where(moving, x.mean(axis=0, dtype=np.float64), 0.0)
+        if standardise:
+            deviation = np.where(moving, x.std(axis=0, dtype=np.float64), 1.0)
+        return cls(mean, deviation)
+
+    @property
+    def plain(self) -> bool:
+        """Whether they are the user's own."""
+        return not self.mean.any() and bool(np.all(self.deviation == 1.0))
+
+    def written(self) -> dict[str, list[float]]:
+        """For a file."""
+        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        """The table in these units, in JAX's precision; differences are those of the table's own precision."""
+        dtype = float_type(x.dtype)
+        if self.plain:
+            return x.astype(dtype, copy=False)
+        out = np.empty(x.shape, dtype)
+        for first in range(0, len(x), _CHUNK):
+            out[first : first + _CHUNK] = (x[first : first + _CHUNK] - self.mean) / self.deviation
+        return out

@@ -1,4 +1,4 @@
-"""Class labels and numeric targets as users have them, checked before a model sees them."""
+"""Class labels, numeric targets and the numbers of a prior as users have them, checked before a model sees them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 from scirocco.models.inputs.tables import ColumnLike, Series, missing, numbers
 
@@ -126,3 +127,16 @@ def _remark_column(shape: tuple[int, ...]) -> None:
         f"A column-vector y was passed when a 1d array was expected: y has the shape {shape}; use y.ravel()."
     )
     warnings.warn(message, kind, stacklevel=5)
+
+
+def gamma_law(pair: tuple[float, float], name: str, who: str) -> tuple[float, float]:
+    """(shape, rate) as a user gives them."""
+    try:
+        shape, rate = pair
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(
+            f"`{name}` of {who} must be the pair (shape, rate) of a Gamma law, got {pair!r}."
+        ) from error
+    for value in (shape, rate):
+        _checks.positive(value, name, who)
+    return float(shape), float(rate)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scirocco import _checks
+from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.fits.chains import DocumentPurpose
 from scirocco.models.lda.corpus import Corpus
@@ -76,11 +77,10 @@ class CorpusBatches:
             self._order = self._shuffled()
 
     def _shuffled(self) -> np.ndarray:
-        order = np.random.default_rng([self.seed, DocumentPurpose.ORDER, self.epoch])
-        if not self.growing:
-            return order.permutation(self.num_documents)
-        first = np.random.default_rng([self.seed, DocumentPurpose.FIRST]).permutation(self.num_documents)
-        return order.permutation(first[: self.reach])
+        chosen: int | np.ndarray = self.num_documents
+        if self.growing:
+            chosen = shuffled_numbers(chosen, self.seed, DocumentPurpose.FIRST)[: self.reach]
+        return shuffled_numbers(chosen, self.seed, DocumentPurpose.ORDER, self.epoch)
 
     def next(self, count: int) -> Delivery:
         """The next documents."""

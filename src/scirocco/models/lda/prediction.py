@@ -11,6 +11,7 @@ import numpy as np
 
 from scirocco._checks import is_number
 from scirocco.data.native.corpus import CorpusSource
+from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import DocumentPurpose
 from scirocco.models.lda import local
@@ -216,7 +217,7 @@ def hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Co
             f"{wanted:g} of {corpus.num_documents:,} documents are {count}: some must be held out, and some be left. "
             "Give another share, or 0 to hold out none."
         )
-    order = np.random.default_rng([seed, DocumentPurpose.HELD_OUT]).permutation(corpus.num_documents)
+    order = shuffled_numbers(corpus.num_documents, seed, DocumentPurpose.HELD_OUT)
     held, fitted = part(corpus, np.sort(order[:count])), part(corpus, np.sort(order[count:]))
     _, hidden = split(held.take_csr(np.arange(count)))
     if hidden[2].sum() > 0 and fitted.num_tokens > 0:

@@ -16,17 +16,16 @@ from scirocco.estimators import ControlVariates, Estimator, Full
 from scirocco.model import Posterior
 from scirocco.models import fits, sampled
 from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.inputs import TableLike, features
+from scirocco.models.inputs import TableLike, Units, features
 from scirocco.models.mixture import density
 from scirocco.models.mixture.results import Results
 from scirocco.models.mixture.start import (
-    Columns,
     Priors,
     Start,
-    columns_and_priors,
     known_weights,
     rough_fit,
     step_sizes,
+    units_and_priors,
 )
 from scirocco.run import sample
 from scirocco.run.progress import Callback
@@ -105,6 +104,8 @@ class GaussianMixture(fits.Conventions, Results):
     (True, (2, 2))
     """
 
+    _estimator_type = "density_estimator"
+
     def __init__(
         self,
         num_components: int = 2,
@@ -160,11 +161,11 @@ class GaussianMixture(fits.Conventions, Results):
         if len(table.array) < count:
             rows = f"{len(table.array)} sample{'s' * (len(table.array) > 1)}"
             raise InvalidValueError(f"{count} components need at least as many rows; X has {rows}.")
-        columns, priors = columns_and_priors(
+        units, priors = units_and_priors(
             table.array, self.covariance, self.scale, self.prior_scale, self.scale_prior
         )
         x, known, rng = (
-            columns.inside(table.array),
+            units.apply(table.array),
             known_weights(self.weights, count),
             np.random.default_rng(self.seed),
         )
@@ -190,7 +191,7 @@ class GaussianMixture(fits.Conventions, Results):
             estimator=estimator,
             num_chains=self.num_chains,
             seed=self.seed,
-            notes=sampled.notes(_KIND, self, _extra(table.names, columns, known)),
+            notes=sampled.notes(_KIND, self, _extra(table.names, units, known)),
         )
         run = sampled.draw(
             *(sampling, length, wanted),
@@ -200,7 +201,7 @@ class GaussianMixture(fits.Conventions, Results):
             callbacks=callbacks,
             progress=progress,
         )
-        self._settle(run, columns, table.names, known)
+        self._settle(run, units, table.names, known)
         if run.num_draws:
             warn_if_unmixed(
                 self.relabelled_,
@@ -221,7 +222,7 @@ class GaussianMixture(fits.Conventions, Results):
         A sampler of your own is left out: the loaded model has the default in its place.
         """
         self._check_fitted()
-        extra = _extra(getattr(self, "feature_names_in_", None), self._columns, self._known)
+        extra = _extra(getattr(self, "feature_names_in_", None), self._units, self._known)
         sampled.save(_KIND, self, dict(self.run_.draws), extra, path, overwrite)
 
     @classmethod
@@ -229,16 +230,10 @@ class GaussianMixture(fits.Conventions, Results):
         """What `save` wrote, or `fit` with `store`."""
         saved = sampled.open_saved(_KIND, path, cls._renamed)
         model, extra = cls(**saved.settings), saved.extra
-        columns = Columns(*(np.asarray(extra[name], np.float64) for name in ("shift", "units")))
+        units = Units(*(np.asarray(extra[name], np.float64) for name in ("shift", "units")))
         known = None if extra["weights"] is None else np.asarray(extra["weights"], np.float64)
-        model._settle(saved.run, columns, extra["names"], known)
+        model._settle(saved.run, units, extra["names"], known)
         return model
-
-    def __sklearn_tags__(self) -> Any:
-        """A density, as scikit-learn's own mixtures are."""
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.transformer_tags = "density_estimator", None
-        return tags
 
     # -- the parts of a fit -----------------------------------------------------------------------------------
 
@@ -286,11 +281,11 @@ class GaussianMixture(fits.Conventions, Results):
         return Blocks({("means", "scales") if diagonal else "means": gradient, "weights": SCIR(h)})
 
 
-def _extra(names: Sequence[str] | None, columns: Columns, known: np.ndarray | None) -> dict[str, Any]:
+def _extra(names: Sequence[str] | None, units: Units, known: np.ndarray | None) -> dict[str, Any]:
     """What a file holds besides draws and settings."""
     return {
         "names": None if names is None else list(names),
-        "shift": columns.shift.tolist(),
-        "units": columns.units.tolist(),
+        "shift": units.mean.tolist(),
+        "units": units.deviation.tolist(),
         "weights": None if known is None else known.tolist(),
     }

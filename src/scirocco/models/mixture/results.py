@@ -13,9 +13,8 @@ import numpy as np
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs import TableLike, features
+from scirocco.models.inputs import TableLike, Units, features
 from scirocco.models.mixture import density
-from scirocco.models.mixture.start import Columns
 from scirocco.models.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.types import Array, Params
@@ -44,19 +43,17 @@ class Results:
     n_features_in_: int
     feature_names_in_: np.ndarray
     """Only of a table whose columns have names."""
-    _columns: Columns
+    _units: Units
     _known: np.ndarray | None
     """Weights that are not drawn."""
     _inner: Params
     _order: np.ndarray
 
-    def _settle(
-        self, run: Run, columns: Columns, names: Sequence[str] | None, known: np.ndarray | None
-    ) -> None:
+    def _settle(self, run: Run, units: Units, names: Sequence[str] | None, known: np.ndarray | None) -> None:
         """Draws in the user's units and in one order of components; a run without draws leaves none."""
         for name in ("means_", "weights_", "scales_", "relabelled_", "feature_names_in_"):
             self.__dict__.pop(name, None)
-        self.run_, self._columns, self.n_features_in_ = run, columns, len(columns.units)
+        self.run_, self._units, self.n_features_in_ = run, units, len(units.mean)
         self._known = known
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
@@ -78,13 +75,13 @@ class Results:
 
     def _in_order(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
         """(chain, draw, K, ...)."""
-        order, columns = self._order, self._columns
+        order, units = self._order, self._units
         found = {
             name: np.take_along_axis(v, order.reshape(*order.shape, *[1] * (v.ndim - 2)), axis=1)
             for name, v in self._inner.items()
         }
-        found["means"] = columns.outside(found["means"])
-        found["scales"] = found.get("scales", np.ones((1, *shape[2:]))) * columns.units
+        found["means"] = found["means"] * units.deviation + units.mean
+        found["scales"] = found.get("scales", np.ones((1, *shape[2:]))) * units.deviation
         return {
             name: np.broadcast_to(v, (len(order), *v.shape[1:])).reshape(*shape[:2], *v.shape[1:])
             for name, v in found.items()
@@ -118,7 +115,7 @@ class Results:
     def score_samples(self, X: TableLike) -> np.ndarray:
         """Log posterior predictive density of each row: log (1/S) Σ_s p(x | θ_s); it knows no order of components."""
         draws, _ = self._thinned()
-        jacobian = float(np.sum(np.log(self._columns.units)))
+        jacobian = float(np.sum(np.log(self._units.deviation)))
         parts = []
         for rows in self._blocks(X):
             logs = np.asarray(_likelihoods(draws, rows), np.float64)
@@ -159,7 +156,7 @@ class Results:
     def _blocks(self, X: TableLike) -> Iterator[np.ndarray]:
         like = (self.n_features_in_, getattr(self, "feature_names_in_", None))
         table = features(X, "GaussianMixture", constant="keep", exact=True, like=like)
-        rows = self._columns.inside(table.array)
+        rows = self._units.apply(table.array)
         yield from np.array_split(rows, range(_BLOCK, len(rows), _BLOCK))
 
     def _check_fitted(self) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.inputs import float_type
+from scirocco.models.inputs import Units, gamma_law
 
 COVARIANCES = ("known", "diagonal")
 _WHO = "GaussianMixture"
@@ -141,12 +141,8 @@ def _logs(rows: np.ndarray, fit: Start) -> np.ndarray:
 
 
 def _responsibilities(rows: np.ndarray, fit: Start) -> np.ndarray:
-    out: np.ndarray = _shares(_logs(rows, fit))
-    return out
-
-
-def _shares(logs: np.ndarray) -> np.ndarray:
     """Softmax along the last axis."""
+    logs = _logs(rows, fit)
     raised = np.exp(logs - logs.max(axis=-1, keepdims=True))
     shares: np.ndarray = raised / raised.sum(axis=-1, keepdims=True)
     return shares
@@ -155,30 +151,17 @@ def _shares(logs: np.ndarray) -> np.ndarray:
 # -- units and priors, from a table and the user's settings ------------------------------------------------------------
 
 
-class Columns(NamedTuple):
-    """A column is taken as (x - shift) / unit: known standard deviations, or else the data's, are one."""
-
-    shift: np.ndarray
-    units: np.ndarray
-
-    def inside(self, table: np.ndarray) -> np.ndarray:
-        """Rows in these units, in the precision of JAX; the difference is taken in float64."""
-        centred = (table.astype(np.float64) - self.shift) / self.units
-        return np.ascontiguousarray(centred, dtype=float_type(table.dtype))
-
-    def outside(self, means: np.ndarray) -> np.ndarray:
-        """Means in the user's units."""
-        return means * self.units + self.shift
-
-
-def columns_and_priors(
+def units_and_priors(
     table: np.ndarray,
     covariance: str,
     scale: ArrayLike,
     prior_scale: float | str,
     scale_prior: tuple[float, float],
-) -> tuple[Columns, Priors]:
-    """From a table and the settings of `GaussianMixture`, which are checked here."""
+) -> tuple[Units, Priors]:
+    """From a table and the settings of `GaussianMixture`, which are checked here.
+
+    Known standard deviations are one in these units, or else the data's.
+    """
     _checks.choice(covariance, "covariance", COVARIANCES)
     x, diagonal = table.astype(np.float64), covariance == "diagonal"
     if isinstance(prior_scale, str):
@@ -188,14 +171,14 @@ def columns_and_priors(
     else:
         _checks.positive(prior_scale, "prior_scale", _WHO)
         shift, spread = np.zeros(x.shape[1]), np.full(x.shape[1], float(prior_scale))
-    gamma = _gamma(scale_prior) if diagonal else None
+    gamma = gamma_law(scale_prior, "scale_prior", _WHO) if diagonal else None
     if len(x) < 2 and (diagonal or not spread.all()):
         raise InvalidValueError(
             f"X of {_WHO} has one sample, which has no spread to take the priors from: give more rows, or "
             'covariance="known" with `scale` and a number as `prior_scale`.'
         )
     units = x.std(axis=0) if diagonal else _known(scale, x.shape[1])
-    return Columns(shift, units), Priors(spread / units, gamma)
+    return Units(shift, units), Priors(spread / units, gamma)
 
 
 def _known(scale: ArrayLike, width: int) -> np.ndarray:
@@ -208,18 +191,6 @@ def _known(scale: ArrayLike, width: int) -> np.ndarray:
             f"`scale` of {_WHO} must be a number > 0 or one for each of the {width} columns, got {scale!r}."
         )
     return np.broadcast_to(units, (width,))
-
-
-def _gamma(scale_prior: tuple[float, float]) -> tuple[float, float]:
-    try:
-        shape, rate = scale_prior
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`scale_prior` of {_WHO} must be the pair (shape, rate) of a Gamma law, got {scale_prior!r}."
-        ) from error
-    for value in (shape, rate):
-        _checks.positive(value, "scale_prior", _WHO)
-    return float(shape), float(rate)
 
 
 def known_weights(weights: ArrayLike, count: int) -> np.ndarray | None:

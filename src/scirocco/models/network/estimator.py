@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks, _tree
-from scirocco._extras import require
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Minibatch
@@ -101,13 +100,14 @@ class BNN(fits.Conventions, Results):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 2)).astype(np.float32)
     >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)                        # no line divides these classes
-    >>> net = sc.models.BNN(hidden=20).fit(X, y, num_steps=3_000, progress=False)
+    >>> net = sc.models.BNN(hidden=20).fit(X, y, num_epochs=3_000, progress=False)
     >>> net.score(X, y) > 0.9, net.predict_proba(X[:3]).shape
     (True, (3, 2))
     """
 
     run_: Run
 
+    _estimator_type = "classifier"
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
 
     @fits.renamed_arguments(_renamed)
@@ -158,7 +158,6 @@ class BNN(fits.Conventions, Results):
         *,
         X_test: TableLike | None = None,
         y_test: ColumnLike | None = None,
-        num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
         store: str | os.PathLike[str] | None = None,
@@ -166,6 +165,7 @@ class BNN(fits.Conventions, Results):
         overwrite: bool = False,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
+        num_steps: int | None = None,
     ) -> BNN:
         """Draw weights given inputs and their classes.
 
@@ -178,12 +178,14 @@ class BNN(fits.Conventions, Results):
             Labels, one a row.
         X_test, y_test
             Inputs whose predictive probabilities are averaged over every draw while the chains run, and their labels.
-        num_steps, num_epochs, max_seconds
-            One of them: steps, passes over the rows, or seconds of sampling (set-up and compilation are not counted),
-            burn-in included; a hundred passes by default, and no fewer than 5,000 steps.
+        num_epochs, max_seconds
+            One of them: passes over the rows, or seconds of sampling (set-up and compilation are not counted), burn-in
+            included; a hundred passes by default, and no fewer than 5,000 steps.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`. A fit that is resumed has the length that it was started with: burn-in and kept draws
             are shares of it.
+        num_steps
+            Deprecated: give `num_epochs`.
         """
         problem = self._problem(X, y)
         sampler, estimator = self._method(len(problem.rows.y))
@@ -271,14 +273,6 @@ class BNN(fits.Conventions, Results):
         described = {"row": list(form.row), "names": form.names, "pixels": form.pixels}
         return {"own": self.apply is not None, "form": described, **sampled.write_labels(classes)}
 
-    def __sklearn_tags__(self) -> Any:
-        """A classifier, of inputs of any shape."""
-        utils = require("sklearn.utils", "a scikit-learn pipeline")
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.transformer_tags = "classifier", None
-        tags.classifier_tags, tags.target_tags.required = utils.ClassifierTags(), True
-        return tags
-
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _problem(self, X: TableLike, y: ColumnLike) -> Problem:
@@ -306,10 +300,12 @@ class BNN(fits.Conventions, Results):
     ) -> tuple[fits.Length, sampled.Wanted]:
         """Of the run, and the draws that are averaged: as many as there is room for, `thin` steps apart."""
         wanted = (BY_THE_CLOCK, fits.check_burnin(self.num_burnin), _checks.positive_int(self.thin, "thin"))
+        batch_size = estimator.batching(num_rows).size
+        sampled.warn_of_steps(num_steps, num_rows, batch_size)
         length = fits.check_length(
             *(num_steps, num_epochs, max_seconds),
             num_rows=num_rows,
-            batch_size=estimator.batching(num_rows).size,
+            batch_size=batch_size,
             default_epochs=_DEFAULT_EPOCHS,
         )
         if length.num_steps is None:

@@ -15,7 +15,7 @@ from scirocco.data.arrays import check_finite
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.models import inputs
-from scirocco.models.inputs import ColumnLike, TableLike
+from scirocco.models.inputs import ColumnLike, TableLike, gamma_law
 from scirocco.models.inputs.tables import Frame, Sparse
 from scirocco.models.network.density import Apply, LogLikelihood, Prior, Probabilities, Rows
 from scirocco.models.network.networks import TwoLayers
@@ -94,15 +94,7 @@ def own_problem(
 
 def gamma_prior(precision: tuple[float, float]) -> Prior:
     """From the pair that users give."""
-    try:
-        shape, rate = precision
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`precision` of BNN must be the pair (shape, rate) of a Gamma law, got {precision!r}."
-        ) from error
-    for value in (shape, rate):
-        _checks.positive(value, "precision", "BNN")
-    return Prior(float(shape), float(rate))
+    return Prior(*gamma_law(precision, "precision", "BNN"))
 
 
 # -- inputs and labels, checked ----------------------------------------------------------------------------------------

@@ -8,22 +8,24 @@ m is near the posterior mean also for priors with a kink at 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from scirocco.estimators.newton import Ascent, Curve, ascend, whitening
 from scirocco.models.regression.density import Prior, Working
 
 _CHUNK = 16_384
 _FIRST_ROWS = 20_000
 _WORK = 2e10
 """Rows × parameters² of one look at the curvature; of more rows a random part is taken."""
-_MOST_STEPS, _MOST_LOOKS, _HALVINGS = 40, 6, 30
+_MOST_STEPS, _MOST_LOOKS = 40, 6
 _CLOSE = 0.02
 """Root-mean-square distance to the centre, in posterior standard deviations, at which steps end."""
 _POINTS = 8
 _FLATTEST = 1e-9
-"""Smallest eigenvalue of a correlation matrix that is believed."""
+"""Smallest eigenvalue of a correlation matrix that is believed: chains move in float32."""
 
 
 class Look(NamedTuple):
@@ -42,6 +44,11 @@ class Approximation(NamedTuple):
     working: Working
     noise: float | None = None
     """σ, in linear regression with an unknown one."""
+
+    @property
+    def factor(self) -> np.ndarray:
+        """L with LLᵀ = precision⁻¹."""
+        return whitening(self.precision, _FLATTEST)[0]
 
 
 class Rows:
@@ -73,10 +80,7 @@ class Rows:
 
     def means(self, eta: np.ndarray) -> np.ndarray:
         """Probabilities (rows, K) of the predictors (rows, K)."""
-        if self.num_predictors == 1:
-            return 0.5 * (1.0 + np.tanh(0.5 * eta))
-        shifted = np.exp(eta - eta.max(axis=1, keepdims=True))
-        return shifted / shifted.sum(axis=1, keepdims=True)
+        return probabilities(eta, self.num_predictors > 1)
 
     def look(self, theta: np.ndarray, curved: bool = True) -> Look:
         """One pass; the curvature is costly, and left at 0 where it is not asked for."""
@@ -108,6 +112,14 @@ class Rows:
                     curvature[other * p : (other + 1) * p, k * p : (k + 1) * p] += block
 
 
+def probabilities(eta: np.ndarray, several: bool) -> np.ndarray:
+    """Of predictors (..., K) of `several` classes: all classes'; else the second class's, for each predictor."""
+    if not several:
+        return np.asarray(0.5 * (1.0 + np.tanh(0.5 * eta)))
+    shifted = np.exp(eta - eta.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+
+
 def affordable(size: int) -> int:
     """Rows of one look at the curvature of so many parameters."""
     return max(1_000, int(_WORK / size**2))
@@ -123,56 +135,62 @@ def approximate(rows: Rows, prior: Callable[[np.ndarray], Prior], rng: np.random
     )
     made = prior(information)
     theta, squares = np.zeros(rows.shape), 1.0 / np.maximum(information, 1e-12)
-    climb = _Climb(few, few, len(rows) / len(few), made)
-    theta, squares = climb.up(theta, squares, _MOST_STEPS)
+    some, factor = few, len(rows) / len(few)
+    theta, squares = _climb(few, few, factor, made, theta, squares, _MOST_STEPS)
     if few is not rows:
-        climb = _Climb(rows, rows.part(affordable(size), rng), 1.0, made)
-        theta, squares = climb.up(theta, squares, _MOST_LOOKS)
+        some, factor = rows.part(affordable(size), rng), 1.0
+        theta, squares = _climb(rows, some, factor, made, theta, squares, _MOST_LOOKS)
     working = made.working(squares)
-    return Approximation(theta, climb.precision(theta, working), working)
+    penalty = full_precision(working, made, theta.shape)
+    precision = len(rows) / len(some) * some.look(theta).curvature + np.diag(penalty.ravel())
+    return Approximation(theta, precision, working)
 
 
-class _Climb:
-    """Newton's method with the gradient of `rows` and the curvature of `some` of them, each for N in all."""
+def _climb(
+    rows: Rows, some: Rows, factor: float, prior: Prior, theta: np.ndarray, squares: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The centre, and the mean squares of the coefficients there, by Newton steps.
 
-    def __init__(self, rows: Rows, some: Rows, factor: float, prior: Prior):
-        self.rows, self.some, self.factor, self.prior = rows, some, factor, prior
+    The gradient is that of `rows`, times `factor`; the curvature that of `some` of them. Before each step the prior
+    gets the normal precision that it has with the squares so far (EM, with one step of Newton's method as M-step).
+    """
+    shape, number = theta.shape, squares.shape[1]
+    scale, alike = factor * len(rows) / len(some), some is rows
 
-    def precision(self, theta: np.ndarray, working: Working, look: Look | None = None) -> np.ndarray:
-        """Of the posterior, at theta."""
-        seen = self.some.look(theta) if look is None else look
-        scale = self.factor * len(self.rows) / len(self.some)
-        penalty = full_precision(working, self.prior, theta.shape)
-        return scale * seen.curvature + np.diag(penalty.ravel())
+    def curve(penalty: np.ndarray, at: np.ndarray, given: Look | None = None) -> Curve[Look]:
+        here = at.reshape(shape)
+        seen = rows.look(here, alike) if given is None else given
 
-    def up(self, theta: np.ndarray, squares: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """The centre, and the mean squares of the coefficients there."""
-        here = self.rows.look(theta, self.some is self.rows)
-        for _ in range(most):
-            working = self.prior.working(squares)
-            penalty = full_precision(working, self.prior, theta.shape)
-            precision = self.precision(theta, working, here if self.some is self.rows else None)
-            step = np.linalg.solve(precision, (self.factor * here.gradient - penalty * theta).ravel())
-            distance = np.sqrt(max(step @ precision @ step, 0.0) / step.size)
-            theta, here = self._moved(theta, here, step.reshape(theta.shape), penalty)
-            variances = np.diagonal(np.linalg.inv(precision)).reshape(theta.shape)[:, : squares.shape[1]]
-            before, squares = squares, theta[:, : squares.shape[1]] ** 2 + variances
-            if distance < _CLOSE and np.all(np.abs(squares - before) < 0.05 * squares):
-                break
-        return theta, squares
+        def curvature() -> np.ndarray:
+            likelihood = seen.curvature if alike else some.look(here).curvature
+            return scale * likelihood + np.diag(penalty.ravel())
 
-    def _moved(
-        self, theta: np.ndarray, here: Look, step: np.ndarray, penalty: np.ndarray
-    ) -> tuple[np.ndarray, Look]:
-        """A whole step, or as much of it as does not lead down."""
-        for _ in range(_HALVINGS):
-            there = theta + step
-            look = self.rows.look(there, self.some is self.rows)
-            gain = self.factor * (look.value - here.value) - 0.5 * np.sum(penalty * (there**2 - theta**2))
-            if gain >= -1e-9 * (1.0 + abs(self.factor * here.value)):
-                return there, look
-            step = step / 2
-        return theta, here
+        value = factor * seen.value - 0.5 * float(np.sum(penalty * here**2))
+        gradient = factor * seen.gradient - penalty * here
+        return Curve(at, value, gradient.ravel(), curvature, seen)
+
+    seen = rows.look(theta, alike)
+    for _ in range(most):
+        penalty = full_precision(prior.working(squares), prior, shape)
+        found = ascend(curve(penalty, theta.ravel(), seen), partial(curve, penalty), most=1, close=0.0)
+        theta, seen = found.here.at.reshape(shape), found.here.seen
+        variances = np.sum(found.factor**2, axis=1).reshape(shape)[:, :number]
+        before, squares = squares, theta[:, :number] ** 2 + variances
+        if found.distance < _CLOSE and np.all(np.abs(squares - before) < 0.05 * squares):
+            break
+    return theta, squares
+
+
+def laplace(rows: Rows, variance: float) -> Ascent[None]:
+    """The mode (Kp,) with normal priors of this variance for all unknowns, to rounding, and L with LLᵀ = H⁻¹ there."""
+
+    def curve(at: np.ndarray) -> Curve[None]:
+        seen = rows.look(at.reshape(rows.shape))
+        value = seen.value - 0.5 * float(at @ at) / variance
+        precision = seen.curvature + np.eye(at.size) / variance
+        return Curve(at, value, seen.gradient.ravel() - at / variance, lambda: precision, None)
+
+    return ascend(curve(np.zeros(int(np.prod(rows.shape)))), curve, most=50, close=1e-9)
 
 
 def full_precision(working: Working, prior: Prior, shape: tuple[int, ...]) -> np.ndarray:
@@ -197,14 +215,14 @@ class Survey(NamedTuple):
     """L, turned so that the noises of two coordinates are uncorrelated."""
 
 
-def survey(rows: Rows, found: Approximation, factor: np.ndarray, rng: np.random.Generator) -> Survey:
+def survey(rows: Rows, found: Approximation, rng: np.random.Generator) -> Survey:
     """Look at a few points m + L u, u ~ N(0, I).
 
     Features that are mostly positive give gradient noise that the coordinates share: its largest eigenvalue can be
     many times its largest variance, and a sampler that takes out variances alone would leave most of it in. L is free
     up to a rotation, so u can be turned to where the covariance of the noise is diagonal.
     """
-    part = rows.part(affordable(found.centre.size), rng)
+    factor, part = found.factor, rows.part(affordable(found.centre.size), rng)
     scale = len(rows) / len(part)
     penalty = found.precision - scale * part.look(found.centre).curvature
     largest, products = 1.0, np.zeros((found.centre.size, found.centre.size))
@@ -218,14 +236,6 @@ def survey(rows: Rows, found: Approximation, factor: np.ndarray, rng: np.random.
             products += each.T @ each / _POINTS
     variances, rotation = np.linalg.eigh(products)
     return Survey(largest, np.maximum(variances, 0.0) * scale * len(rows), factor @ rotation)
-
-
-def whitening(precision: np.ndarray) -> np.ndarray:
-    """L with LLᵀ the inverse of `precision` P: L = D⁻¹ (D⁻¹PD⁻¹)^(-1/2), D² the diagonal of P."""
-    root = np.sqrt(np.diagonal(precision))
-    values, vectors = np.linalg.eigh(precision / np.outer(root, root))
-    inverse = (vectors / np.sqrt(np.maximum(values, _FLATTEST))) @ vectors.T
-    return np.asarray(inverse / root[:, None])
 
 
 def reduced(x: np.ndarray, y: np.ndarray, intercept: bool) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -20,12 +20,11 @@ from scirocco.models import fits, sampled
 from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.fits.intervals import tails_of
 from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.inputs import Features, TableLike, features
+from scirocco.models.inputs import Features, TableLike, Units, features
 from scirocco.models.regression.density import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
-from scirocco.models.regression.inference import THIN, Method, Units
+from scirocco.models.regression.inference import THIN, Method, in_own_units
 from scirocco.models.view import View
 from scirocco.run import Run, sample
-from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
 
 _BURN_IN, _SHARE = 50, 0.2
@@ -168,7 +167,7 @@ class Regression(fits.Conventions):
         """Draws of a run in the user's units."""
         if "mean" not in extra:  # saved in the user's units
             return {name: np.asarray(leaf) for name, leaf in draws.items()}
-        found = Units(np.asarray(extra["mean"]), np.asarray(extra["deviation"])).undo(dict(draws))
+        found = in_own_units(dict(draws), Units(np.asarray(extra["mean"]), np.asarray(extra["deviation"])))
         if "centre" in extra and self.intercept:
             found["intercept"] = np.asarray(found["intercept"], np.float64) + extra["centre"]
         return found
@@ -295,20 +294,3 @@ class Regression(fits.Conventions):
 
     def _restore(self, extra: dict[str, Any]) -> None:
         pass
-
-
-def run_options(
-    store: str | os.PathLike[str] | None,
-    resume: bool,
-    overwrite: bool,
-    callbacks: Sequence[Callback],
-    progress: bool,
-) -> dict[str, Any]:
-    """Of `sc.sample`, as `fit` passes them on."""
-    return {
-        "store": store,
-        "resume": resume,
-        "overwrite": overwrite,
-        "callbacks": callbacks,
-        "progress": progress,
-    }

@@ -1,4 +1,4 @@
-"""Priors of coefficients, and log likelihoods of many rows at once.
+"""Priors of coefficients, and log likelihoods of one row or of many at once.
 
 Priors are scale mixtures of normals, which the set-up before sampling makes use of: functions with their numbers as
 fields, compared by value. Likelihoods are one matrix product forward and one backward, whatever the batch. All are at
@@ -43,6 +43,7 @@ class Normal:
     scale: float
     intercept_scale: float
     noise_scale: float | None = None
+    noise_floor: float = NOISE_FLOOR
 
     def __call__(self, params: Params) -> Array:
         """Log density, up to a constant."""
@@ -60,6 +61,7 @@ class Laplace:
     scale: float
     intercept_scale: float
     noise_scale: float | None = None
+    noise_floor: float = NOISE_FLOOR
 
     def __call__(self, params: Params) -> Array:
         """Log density, up to a constant."""
@@ -89,6 +91,7 @@ class Horseshoe:
     noise_scale: float | None = None
     resolution: tuple[float, ...] = (0.0,)
     slab: float | None = None
+    noise_floor: float = NOISE_FLOOR
 
     def __call__(self, params: Params) -> Array:
         """Log density, up to a constant."""
@@ -137,7 +140,7 @@ def _others(prior: Prior, params: Params) -> Array:
         total = total - 0.5 * jnp.sum((params["intercept"] / prior.intercept_scale) ** 2)
     if "noise" in params:
         relative = params["noise"] / prior.noise_scale
-        total = total - 0.5 * (relative**2 + (NOISE_FLOOR / relative) ** 2)
+        total = total - 0.5 * (relative**2 + (prior.noise_floor / relative) ** 2)
     return total
 
 
@@ -153,19 +156,25 @@ def binary(params: Params, rows: Rows) -> Array:
 def multinomial(params: Params, rows: Rows) -> Array:
     """η_y - log Σ_k e^(η_k), with η_k = xᵀβ_k + b_k for every class k."""
     eta = _times(rows["x"], params["coef"].T) + params.get("intercept", 0.0)
-    chosen = jnp.take_along_axis(eta, rows["y"][:, None], axis=1)[:, 0]
-    return chosen - jax.nn.logsumexp(eta, axis=1)
+    chosen = jnp.take_along_axis(eta, rows["y"][..., None].astype(int), axis=-1)[..., 0]
+    return chosen - jax.nn.logsumexp(eta, axis=-1)
+
+
+def poisson(params: Params, rows: Rows) -> Array:
+    """y η - e^η, with η = xᵀβ + b and y in {0, 1, ...}."""
+    eta = _times(rows["x"], params["coef"]) + params.get("intercept", 0.0)
+    return rows["y"] * eta - jnp.exp(eta)
 
 
 def linear(params: Params, rows: Rows) -> Array:
     """-(y - xᵀβ - b)² / 2σ² - log σ, up to a constant.
 
-    `one` is what the intercept is multiplied with and `share` what log σ is: 1 for a row of the table. A table of N
+    `one` is what the intercept is multiplied with and `share` what log σ is: 1 where they are left out. A table of N
     rows is equivalent to the few rows of its triangular factor (see `approximation.reduced`), with others.
     """
     noise = params.get("noise", jnp.ones((), rows["y"].dtype))
-    eta = _times(rows["x"], params["coef"]) + rows["one"] * params.get("intercept", 0.0)
-    return -0.5 * ((rows["y"] - eta) / noise) ** 2 - rows["share"] * jnp.log(noise)
+    eta = _times(rows["x"], params["coef"]) + rows.get("one", 1.0) * params.get("intercept", 0.0)
+    return -0.5 * ((rows["y"] - eta) / noise) ** 2 - rows.get("share", 1.0) * jnp.log(noise)
 
 
 def _times(x: Array, coef: Array) -> Array:

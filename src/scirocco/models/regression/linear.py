@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
+from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import Estimator
+from scirocco.estimators.newton import inverse_root
 from scirocco.model import Model
 from scirocco.models import fits
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs import ColumnLike, TableLike, targets
+from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
-from scirocco.models.regression.approximation import Approximation, full_precision, reduced, whitening
-from scirocco.models.regression.base import Predicted, Regression, run_options
-from scirocco.models.regression.density import NOISE_FLOOR, Prior
-from scirocco.models.regression.inference import Coordinates, Method, Units, in_order, method
+from scirocco.models.regression.approximation import Approximation, full_precision, reduced
+from scirocco.models.regression.base import Predicted, Regression
+from scirocco.models.regression.density import Prior
+from scirocco.models.regression.inference import Coordinates, Method, in_order, method
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
@@ -100,6 +102,7 @@ class LinearRegression(Regression):
     intercept_: float
     noise_: float
     _kind = fits.Kind("LinearRegression", "a linear regression", "linear")
+    _estimator_type = "regressor"
     _from_data = ("scale", "intercept_scale")
 
     @fits.renamed_arguments(Regression._renamed)
@@ -172,7 +175,8 @@ class LinearRegression(Regression):
         centre = float(given.mean()) if self.intercept else 0.0
         spread = float(given.std()) if given.min() < given.max() else abs(float(given[0])) or 1.0
         model, data, chosen = self._composed(units.apply(table.array), given - centre, spread)
-        options = run_options(store, resume, overwrite, callbacks, progress)
+        options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
+        options |= {"callbacks": callbacks, "progress": progress}
         extra = {"names": table.names, **units.written(), "centre": centre}
         try:
             run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
@@ -228,7 +232,7 @@ class LinearRegression(Regression):
             start["tau"] = np.asarray(found.working.tau)
             more.append(found.working.log_tau_sd)
         start = {name: np.asarray(value, x.dtype) for name, value in start.items()}
-        ordered, _ = in_order(whitening(found.precision), np.zeros(size), (1, size), self.intercept, more)
+        ordered, _ = in_order(found.factor, np.zeros(size), (1, size), self.intercept, more)
         data = self._rows(x, y) if self.estimator is not None else self._few_rows(factor, len(x), x.dtype)
         if not sampled:  # in units of the noise, so that it is 1
             data |= {name: data[name] / np.asarray(self.noise, x.dtype) for name in ("x", "one", "y")}
@@ -298,8 +302,7 @@ class LinearRegression(Regression):
         """Quantiles of a standard normal in a random order, one a draw: the same for every row."""
         from scipy.special import ndtri
 
-        order = np.random.default_rng(self.seed).permutation(count)
-        return np.asarray(ndtri((order + 0.5) / count))
+        return np.asarray(ndtri((shuffled_numbers(count, self.seed) + 0.5) / count))
 
     def score(self, X: TableLike, y: ColumnLike) -> float:
         """R²: the share of the variance of y that `predict` explains."""
@@ -313,17 +316,6 @@ class LinearRegression(Regression):
         left = float(np.sum((given - predicted) ** 2))
         return 1.0 - left / total if total else float(left == 0.0)
 
-    def __sklearn_tags__(self) -> Any:
-        """A regressor."""
-        from scirocco._extras import require
-
-        utils = require("sklearn.utils", "a scikit-learn pipeline")
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.transformer_tags = "regressor", None
-        tags.regressor_tags = utils.RegressorTags()
-        tags.target_tags.required = True
-        return tags
-
 
 def _approximate(
     gram: np.ndarray, num_rows: int, intercept: bool, prior: Prior, noise: float, known: bool
@@ -334,12 +326,13 @@ def _approximate(
     squared, moment, rest = gram[np.ix_(order, order)], gram[order, size], gram[size, size]
     columns = size - intercept
     theta, squares = np.zeros(size), noise**2 / np.maximum(np.diagonal(squared)[:columns], 1e-12)
-    floor = NOISE_FLOOR * (prior.noise_scale or 0.0)
+    floor = prior.noise_floor * (prior.noise_scale or 0.0)
     for _ in range(_ROUNDS):
         working = prior.working(squares[None])
         penalty = full_precision(working, prior, (1, size))[0]
         precision = squared / noise**2 + np.diag(penalty)
-        covariance = np.linalg.inv(precision)
+        root = inverse_root(precision)
+        covariance = root @ root.T
         before, theta = (theta, noise), covariance @ moment / noise**2
         squares = theta[:columns] ** 2 + np.diagonal(covariance)[:columns]
         if not known:

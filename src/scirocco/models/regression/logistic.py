@@ -14,12 +14,18 @@ from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits, sampled
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs import ColumnLike, TableLike, labels
+from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
 from scirocco.models.regression import density
-from scirocco.models.regression.approximation import Rows, approximate, survey, whitening
-from scirocco.models.regression.base import Predicted, Regression, run_options
+from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
+from scirocco.models.regression.base import Predicted, Regression
 from scirocco.models.regression.density import Prior
-from scirocco.models.regression.inference import Coordinates, Method, Units, in_order, large_method, method
+from scirocco.models.regression.inference import (
+    Coordinates,
+    Method,
+    in_order,
+    large_method,
+    method,
+)
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
@@ -94,6 +100,7 @@ class LogisticRegression(Regression):
     coef_: np.ndarray
     intercept_: np.ndarray
     _kind = fits.Kind("LogisticRegression", "a logistic regression", "logistic")
+    _estimator_type = "classifier"
 
     @fits.renamed_arguments(Regression._renamed)
     def __init__(
@@ -159,7 +166,8 @@ class LogisticRegression(Regression):
         x = units.apply(table.array)
         model, chosen = self._composed(x, codes, len(classes))
         data = {"x": x, "y": codes.astype(x.dtype) if len(classes) == 2 else codes}
-        options = run_options(store, resume, overwrite, callbacks, progress)
+        options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
+        options |= {"callbacks": callbacks, "progress": progress}
         extra = {"names": table.names, **units.written(), **sampled.write_labels(classes)}
         run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
         self._remember(table, run, classes_=classes)
@@ -184,7 +192,7 @@ class LogisticRegression(Regression):
             return made[0]
 
         found = approximate(rows, make, rng)
-        seen = survey(rows, found, whitening(found.precision), rng)
+        seen = survey(rows, found, rng)
         more = [] if found.working.tau is None else [found.working.log_tau_sd]
         start = self._start(found.centre, found.working.tau, x.dtype)
         ordered, noise = in_order(seen.factor, seen.noise, shape, self.intercept, more)
@@ -244,7 +252,7 @@ class LogisticRegression(Regression):
         tails = None if interval is None else tails_of(interval)
         means, ends = [], []
         for _, eta in self._predictors(X):
-            each = _probabilities(eta)
+            each = probabilities(eta, len(self.classes_) > 2)
             means.append(each.mean(axis=1))
             if tails is not None:
                 ends.append(np.quantile(each, tails, axis=1))
@@ -274,22 +282,3 @@ class LogisticRegression(Regression):
         predicted = np.argmax(self.predict_proba(X), axis=1)
         codes, _ = labels(y, self.classes_, num_rows=len(predicted), who=type(self).__name__)
         return float(np.mean(codes == predicted))
-
-    def __sklearn_tags__(self) -> Any:
-        """A classifier."""
-        from scirocco._extras import require
-
-        utils = require("sklearn.utils", "a scikit-learn pipeline")
-        tags = super().__sklearn_tags__()
-        tags.estimator_type, tags.transformer_tags = "classifier", None
-        tags.classifier_tags = utils.ClassifierTags()
-        tags.target_tags.required = True
-        return tags
-
-
-def _probabilities(eta: np.ndarray) -> np.ndarray:
-    """Of predictors (rows, draws): the second class's probability; of (rows, draws, K): all classes'."""
-    if eta.ndim == 2:
-        return np.asarray(0.5 * (1.0 + np.tanh(0.5 * eta)))
-    shifted = np.exp(eta - eta.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
