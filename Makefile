@@ -29,7 +29,7 @@ help:  ## say what can be made
 demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a minute
 	$(BIN)/scirocco demo
 
-test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m 'not slow'" for fewer)
+test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m law" for one part)
 	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist loadfile --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS)
 	$(BIN)/python tools/run_pages.py $(PAGES)
 

@@ -40,6 +40,7 @@ PAIRS = [
     if (i + j) % 2 == COLOUR or os.environ.get("SCIROCCO_TEST_ALL")
 ] + list(zip(WHITENED, ["Minibatch-blocks", "ControlVariates"], strict=True))
 pytestmark = [
+    pytest.mark.compile,
     pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning"),
     pytest.mark.usefixtures("quick_compiler"),
 ]

@@ -16,6 +16,8 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 ARCHIVE = pathlib.Path(__file__).parent / "data" / "runs_of_version_0_1_0.zip"
 METHODS = {
     "sgld": {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(20)},
