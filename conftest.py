@@ -11,6 +11,7 @@ Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99) picks it.
 """
 
 import collections
+import ctypes
 import gc
 import os
 import resource
@@ -27,11 +28,11 @@ PARTS = ("unit", "compile", "law", "process", "papers", "browser")
 _HERE = Path(__file__).parent
 _CACHE, _CACHE_BYTES = _HERE / "build" / "test-cache", 1 << 30
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")  # before jax is imported
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # before jax is imported
 
 import jax  # noqa: E402
 
-_MAPS, _MANY_MAPS, _MANY_BYTES = Path("/proc/self/maps"), 25_000, 1_200_000_000
+_MAPS, _MANY_MAPS, _MANY_BYTES = Path("/proc/self/maps"), 25_000, 1_000_000_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -238,9 +239,20 @@ def quick_compiler():
 def _forget_programs():
     """Compiled programs take memory, and memory maps, of which a process may have 65,530: then the compiler crashes."""
     yield
-    if _MAPS.exists() and (_resident() > _MANY_BYTES or _MAPS.read_bytes().count(b"\n") > _MANY_MAPS):
+    if not _MAPS.exists() or (_resident() < _MANY_BYTES and _count_maps() < _MANY_MAPS):
+        return
+    _trim(0)  # what was freed stays with the process otherwise
+    if _resident() > _MANY_BYTES or _count_maps() > _MANY_MAPS:
         jax.clear_caches()
         gc.collect()
+        _trim(0)
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: None)
+
+
+def _count_maps() -> int:
+    return _MAPS.read_bytes().count(b"\n")
 
 
 def _resident() -> int:

@@ -275,8 +275,9 @@ def check_traces(problem, ready):
     assert shapes(chunk.draws) == wanted
     assert all(leaf.shape == (CAPACITY,) for leaf in jax.tree.leaves(chunk.stats))
     other = parts._replace(sampler=with_step(parts.sampler, 0.5))
+    key = jax.random.key(SEED + 1)
     with helpers.traced() as programs:
-        START.trace(model, other, ready.start, jax.random.key(SEED + 1), np.int32(1))
+        START.trace(model, other, ready.start, key, np.int32(1))
         ADVANCE.trace(model, True, CAPACITY, other, state, *map(np.int32, (NUM_STEPS + 3, 2, 1)))
     assert not programs, f"new numbers traced {programs}"
     return state
