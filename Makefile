@@ -10,18 +10,18 @@ PYTEST_ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 STAMP_MINIMAL := $(VENV_MINIMAL)/.installed
-PIP_FLAGS := --quiet --disable-pip-version-check
+PIP_FLAGS := --quiet --disable-pip-version-check --no-compile --prefer-binary
 PAGES = README.md benchmarks/README.md   # those in docs/ are run when the documentation is built
 DOCS_FLAGS ?= -E   # everything anew; DOCS_FLAGS= builds only pages that have changed
 DOCS_JOBS ?= 4   # pages at a time; they wait for imports and compilers, so more than there are cores
 HTML := build/docs/html
 
 # The checks run on the CPU unless told otherwise: several workers cannot share one accelerator.
-test pages docs minimal: export JAX_PLATFORMS ?= cpu
+quick test pages docs minimal: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test docs pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
+.PHONY: help demo quick test docs pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,8 +29,15 @@ help:  ## say what can be made
 demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a minute
 	$(BIN)/scirocco demo
 
-test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m 'not slow'" for fewer)
-	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist loadfile --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS)
+quick: $(STAMP)  ## while you work: lint, contracts, unit tests, every sampler and estimator once, store, a command
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m unit tests $(PYTEST_ARGS)
+	@echo "made: ruff, import contracts, tests of the part unit. make test runs all parts."
+
+test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m law" for one part)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist worksteal --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS)
 	$(BIN)/python tools/run_pages.py $(PAGES)
 
 docs: $(STAMP)  ## the documentation: every page is run, and a warning is an error
@@ -86,6 +93,8 @@ clean:  ## remove the environments, caches and outputs
 	find src papers tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV): $(STAMP)
+
+$(VENV_MINIMAL): $(STAMP_MINIMAL)
 
 $(STAMP): pyproject.toml papers/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("scirocco needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'

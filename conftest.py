@@ -1,22 +1,223 @@
-"""Fixtures for all tests. Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99) picks it."""
+"""Fixtures for all tests, the part each of them belongs to, and the table of parts at the end.
 
+Every test belongs to one of the parts in `PARTS`, by a marker: `pytestmark = pytest.mark.law` for a file, a decorator
+for a single test, which then counts in place of the file's. Doctests and the tests of the papers have theirs by where
+they are. `pytest -m law` runs one part.
+
+Compiled programs are kept in build/test-cache, where the next run, other workers and the processes that tests start
+find them; JAX_COMPILATION_CACHE_DIR names another folder, and an empty one means none.
+
+Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99) picks it.
+"""
+
+import collections
+import ctypes
 import gc
 import os
+import resource
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
-import jax
 import pytest
 
-_MAPS, _MANY_MAPS = Path("/proc/self/maps"), 25_000
+PARTS = ("unit", "compile", "law", "process", "papers", "browser")
+_HERE = Path(__file__).parent
+_CACHE, _CACHE_BYTES = _HERE / "build" / "test-cache", 1 << 30
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # before jax is imported
+
+import jax  # noqa: E402
+
+_MAPS, _MANY_MAPS, _MANY_BYTES = Path("/proc/self/maps"), 25_000, 1_000_000_000
 
 
-def pytest_configure():
+def pytest_configure(config: pytest.Config) -> None:
     """Who starts the tests in the background has Ctrl-C ignored: tests of it need Python's own handler."""
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if ignored and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):
+        _bound_cache()
+        os.environ["SCIROCCO_TEST_PAIRS"] = str(_pairs())
+        config.pluginmanager.register(_Table(config), "scirocco-table")
+
+
+def _pairs() -> int:
+    """What decides which pairs tests/test_battery.py compiles: SCIROCCO_TEST_SEED, or a number made from the commit."""
+    if "SCIROCCO_TEST_SEED" in os.environ:
+        return int(os.environ["SCIROCCO_TEST_SEED"])
+    command = ["git", "-C", str(_HERE), "rev-parse", "HEAD"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return int(commit[:8], 16) % 100
+
+
+def _bound_cache() -> None:
+    """Delete the oldest programs until the folder is small enough; what cannot be deleted stays."""
+    try:
+        files = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in _CACHE.iterdir())
+        excess = sum(size for _, size, _ in files) - _CACHE_BYTES
+        for _, size, file in files:
+            if excess <= 0:
+                break
+            file.unlink()
+            excess -= size
+    except OSError:
+        pass
+
+
+# -- parts ----------------------------------------------------------------------------------------------------------
+
+
+def part_of(item: pytest.Item) -> str:
+    """The part of a test: the marker nearest to it, or the rule for where it is."""
+    by_node: dict[object, list[str]] = collections.defaultdict(list)
+    for node, mark in item.iter_markers_with_node():
+        if mark.name in PARTS:
+            by_node[node].append(mark.name)
+    for nearest in by_node.values():  # the test comes before its class, and that before its file
+        if len(nearest) == 1:
+            return nearest[0]
+        marks = " and ".join(sorted(nearest))
+        raise ValueError(f"{item.nodeid} is marked {marks}: it must be one of {', '.join(PARTS)}.")
+    if (_HERE / "papers") in item.path.parents:
+        return "papers"
+    if (_HERE / "src") in item.path.parents:
+        return "compile"
+    raise ValueError(f"{item.nodeid} belongs to no part: mark it or its file with one of {', '.join(PARTS)}.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector):
+    """A file with a test of no part, or of two, cannot be collected."""
+    report = yield
+    mistakes = []
+    for item in report.result if report.passed else ():
+        try:
+            if isinstance(item, pytest.Item):
+                part_of(item)
+        except ValueError as mistake:
+            mistakes.append(str(mistake))
+    if mistakes:
+        report.outcome, report.longrepr, report.result = "failed", "\n".join(mistakes), []
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave each test with the marker of its part alone, so that `-m` selects by it."""
+    parts = [part_of(item) for item in items]
+    for node in {node for item in items for node in item.listchain()}:
+        node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in PARTS]
+    for item, part in zip(items, parts, strict=True):
+        item.add_marker(part)
+        item.user_properties.append(("part", part))
+
+
+# -- the table at the end -------------------------------------------------------------------------------------------
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of those it started and waited for."""
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def _peak_memory() -> float:
+    """Of this process, in GB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)
+
+
+_since = {"cpu": _cpu_seconds()}
+
+
+def pytest_runtest_logstart() -> None:
+    """What was imported before is nobody's."""
+    _since["cpu"] = _cpu_seconds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    """Reports carry the part of their test and the CPU time since the last report."""
+    report = yield
+    now = _cpu_seconds()
+    report.part, report.cpu = dict(item.user_properties)["part"], now - _since["cpu"]
+    _since["cpu"] = now
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Workers tell what they used."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["used"] = (_cpu_seconds(), _peak_memory())
+
+
+class _Table:
+    """Adds up reports in the process that shows them, and says what is run and where the time went."""
+
+    def __init__(self, config: pytest.Config):
+        self.config, self.began, self.used = config, time.monotonic(), []
+        self.tests = collections.defaultdict(lambda: collections.defaultdict(float))
+        """Of each part: seconds by test."""
+        self.counts = {part: collections.Counter() for part in PARTS}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        chosen, pairs = self.config.option.markexpr, os.environ["SCIROCCO_TEST_PAIRS"]
+        cache = os.environ["JAX_COMPILATION_CACHE_DIR"] or "not kept"
+        self._write(f"parts: {chosen or ', '.join(PARTS)}; compiled programs: {cache}")
+        self._write(f"pairs of tests/test_battery.py: those of SCIROCCO_TEST_SEED={pairs}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        part = getattr(report, "part", None)
+        if part is None:  # a worker crashed
+            return
+        self.tests[part][report.nodeid] += report.cpu
+        if report.when == "call" or report.outcome != "passed":
+            self.counts[part][report.outcome] += 1
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        self.used.append(getattr(node, "workeroutput", {}).get("used"))
+
+    def pytest_terminal_summary(self) -> None:
+        if not self.tests:
+            return
+        self._write(
+            f"{'part':8} {'tests':>6} {'passed':>7} {'failed':>7} {'skipped':>8} {'CPU s':>7}  slowest"
+        )
+        total = 0.0
+        for part in PARTS:
+            if not (tests := self.tests[part]):
+                continue
+            count, seconds, slowest = self.counts[part], sum(tests.values()), max(tests, key=tests.get)
+            total += seconds
+            numbers = (len(tests), count["passed"], count["failed"], count["skipped"])
+            self._write(
+                "{:8} {:6} {:7} {:7} {:8} {:7.0f}  {:.1f} s {}".format(
+                    part, *numbers, seconds, tests[slowest], slowest
+                )
+            )
+        used = [each or (float("nan"),) * 2 for each in self.used] or [(_cpu_seconds(), _peak_memory())]
+        cpu, peaks = sum(each[0] for each in used), ", ".join(f"{each[1]:.2f}" for each in used)
+        wall = time.monotonic() - self.began
+        self._write(
+            f"{total:.0f} CPU s in tests, {cpu - total:.0f} in imports and collecting; {wall:.0f} s in all; "
+            f"peak memory of {len(used)} process{'es' if len(used) > 1 else ''}: {peaks} GB"
+        )
+
+    def _write(self, line: str) -> None:
+        self.config.pluginmanager.get_plugin("terminalreporter").write_line(line)
+
+
+# -- fixtures -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -36,8 +237,24 @@ def quick_compiler():
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget_programs():
-    """Compiled programs take memory maps, of which a process may have 65,530: beyond that the compiler crashes."""
+    """Compiled programs take memory, and memory maps, of which a process may have 65,530: then the compiler crashes."""
     yield
-    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY_MAPS:
+    if not _MAPS.exists() or (_resident() < _MANY_BYTES and _count_maps() < _MANY_MAPS):
+        return
+    _trim(0)  # what was freed stays with the process otherwise
+    if _resident() > _MANY_BYTES or _count_maps() > _MANY_MAPS:
         jax.clear_caches()
         gc.collect()
+        _trim(0)
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: None)
+
+
+def _count_maps() -> int:
+    return _MAPS.read_bytes().count(b"\n")
+
+
+def _resident() -> int:
+    """Memory of this process, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -129,21 +129,33 @@ def differ(a, b):
     return all(not np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
-_COMPILED: list[str] = []
-jax.monitoring.register_event_duration_secs_listener(
-    lambda name, seconds, **details: (
-        _COMPILED.append(details.get("fun_name", "")) if name.endswith("backend_compile_duration") else None
-    )
-)
+_EVENTS: dict[str, list[str]] = {"backend_compile_duration": [], "jaxpr_trace_duration": []}
+
+
+def _notice(name, seconds, **details):
+    if (kind := name.rsplit("/", 1)[-1]) in _EVENTS:
+        _EVENTS[kind].append(details.get("fun_name", ""))
+
+
+jax.monitoring.register_event_duration_secs_listener(_notice)
 
 
 @contextlib.contextmanager
-def compiled():
-    """Collects the programs that XLA compiles inside the block."""
+def _collect(kind):
     seen: list[str] = []
-    begin = len(_COMPILED)
+    begin = len(_EVENTS[kind])
     yield seen
-    seen.extend(_COMPILED[begin:])
+    seen.extend(_EVENTS[kind][begin:])
+
+
+def compiled():
+    """Collects the programs that are compiled inside the block; one that is read from JAX's cache on disk counts."""
+    return _collect("backend_compile_duration")
+
+
+def traced():
+    """Collects the programs that are traced inside the block: what is not traced anew is not compiled anew."""
+    return _collect("jaxpr_trace_duration")
 
 
 def chi_square_z(statistic, degrees):

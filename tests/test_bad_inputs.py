@@ -26,7 +26,7 @@ from scirocco.errors import (
     SciroccoWarning,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
 N = 20
 _RNG = np.random.default_rng(0)

@@ -12,6 +12,8 @@ import pytest
 
 import scirocco as sc
 
+pytestmark = pytest.mark.unit
+
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 
@@ -69,6 +71,7 @@ def test_linear_regression_agrees_with_one_parameter_by_hand(truth: Any) -> None
     assert np.allclose(found.sd, 5.25**-0.5)
 
 
+@pytest.mark.law
 def test_hierarchical_agrees_with_gibbs(truth: Any) -> None:
     """The same posterior by a Gibbs sampler for μ and θ and a grid for the two scales, within five standard errors."""
     rng = np.random.default_rng(1)

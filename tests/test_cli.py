@@ -16,6 +16,8 @@ from scirocco import cli
 from scirocco.cli.papers import find_papers
 from scirocco_papers.base import Claim, Experiment, Outcome
 
+pytestmark = pytest.mark.unit
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -147,6 +149,7 @@ def test_bugs_are_not_hidden(fake, monkeypatch, tmp_path):
         cli.main(["reproduce", "good", "--out", str(tmp_path)])
 
 
+@pytest.mark.process
 def test_module_runs_and_missing_typer_is_explained():
     ok = subprocess.run(
         [sys.executable, "-m", "scirocco", "version"], capture_output=True, text=True, check=True

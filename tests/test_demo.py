@@ -10,6 +10,8 @@ import pytest
 from scirocco import demo
 from scirocco.demo import NUM_FEATURES, PRIOR_VARIANCE, figure, make_problem
 
+pytestmark = pytest.mark.compile
+
 
 def test_laplace_is_the_mode():
     problem = make_problem(2_000, seed=1)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 CHECK = pathlib.Path(__file__).parent / "double" / "check_double.py"
 
 

@@ -17,6 +17,8 @@ from scirocco import cli, jobs
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.jobs import zoo
 
+pytestmark = pytest.mark.compile
+
 MODULE = """
 import jax, jax.numpy as jnp, scirocco as sc
 
@@ -191,6 +193,7 @@ def test_a_file_with_a_slip(folder, old, new, error, message):
         jobs.read_job(path)
 
 
+@pytest.mark.process
 def test_in_a_process_of_its_own(folder):
     """As typed; quiet where there is no terminal."""
     done = subprocess.run(

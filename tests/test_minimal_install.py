@@ -4,6 +4,10 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 CHECK = pathlib.Path(__file__).parent / "minimal" / "check_minimal.py"
 
 

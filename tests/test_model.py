@@ -14,6 +14,8 @@ import helpers
 import scirocco as sc
 from helpers import log_likelihood, log_prior
 
+pytestmark = pytest.mark.compile
+
 
 def rows_likelihood(params, rows):
     return jax.vmap(log_likelihood, (None, 0))(params, rows)

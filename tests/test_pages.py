@@ -12,6 +12,8 @@ sys.path[:0] = [str(ROOT / "tools"), str(DOCS / "_ext")]
 
 from page_blocks import LANGUAGES, blocks, check_examples, run_shell  # noqa: E402
 
+pytestmark = pytest.mark.unit
+
 GUIDES = sorted(DOCS.glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
 REFERENCE = sorted((DOCS / "api").glob("*.md"))

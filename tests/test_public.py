@@ -21,6 +21,8 @@ sys.path[:0] = [str(ROOT / "tools"), str(DOCS / "_ext")]
 from page_blocks import blocks  # noqa: E402
 from public_names import names  # noqa: E402
 
+pytestmark = pytest.mark.unit
+
 INNER = {"store", "demo", "jobs", "drawing"}
 """Rooms without public names."""
 

@@ -11,6 +11,8 @@ import scipy.stats
 
 from scirocco._random import Purpose, SeedPurpose, key_for, normal, threefry
 
+pytestmark = pytest.mark.compile
+
 SIZE = 200_000
 
 

@@ -19,9 +19,10 @@ N, D = 40, 2
 NAMES = ("sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv")
 STEPSIZE = {"bias": 4e-4, "beta": 2e-4}
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the friction of SGHMC is small:scirocco.errors.SciroccoWarning"
-)
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.filterwarnings("ignore:the friction of SGHMC is small:scirocco.errors.SciroccoWarning"),
+]
 
 
 def make_dataset():

@@ -13,6 +13,8 @@ import helpers
 import scirocco as sc
 from scirocco import transforms
 
+pytestmark = pytest.mark.compile
+
 MAPS = {
     "positive": transforms.positive,
     "above": transforms.above(-2.0),

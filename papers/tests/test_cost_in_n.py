@@ -191,7 +191,6 @@ def test_each_claim_can_fail(number, change):
     assert not judge(changed, 0.1)[number].holds
 
 
-@pytest.mark.slow
 def test_quick_run(tmp_path):
     done = reproduce(ALL["cost-in-n"], Settings(quick=True, out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]

@@ -94,7 +94,6 @@ def test_each_claim_can_fail(numbers, posterior, method, place, value, fails):
     assert [k for k, claim in enumerate(dks._judge(changed)) if claim.failed] == fails
 
 
-@pytest.mark.slow
 def test_small_run(tmp_path, monkeypatch, seed):
     """One batch size and one step size for each. Bounds are six standard deviations wide or more."""
     steps = {"SCIR": (0.05,), "SCIR-CV (ii)": (0.5,), "SGRLD": (0.05,)}

@@ -181,7 +181,6 @@ def test_a_step_that_cannot_be_used_is_not_counted():
     assert "2.5, above 2" in claim.because
 
 
-@pytest.mark.slow
 def test_quick_run(tmp_path):
     done = reproduce(ALL["gaussian-mixture"], Settings(quick=True, out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]

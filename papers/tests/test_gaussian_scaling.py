@@ -79,7 +79,6 @@ def test_each_claim_can_fail(number, row, method, field, value):
     assert not gs._judge(changed)[number].holds
 
 
-@pytest.mark.slow
 def test_quick_run(tmp_path):
     done = reproduce(ALL["gaussian-scaling"], Settings(quick=True, out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]

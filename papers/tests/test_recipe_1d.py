@@ -106,7 +106,6 @@ def test_each_claim_can_fail(target, sampler, changes, fails):
     assert [k for k, claim in enumerate(r1._judge(changed)) if claim.failed] == [expected]
 
 
-@pytest.mark.slow
 def test_quick_run(tmp_path):
     done = reproduce(ALL["recipe-1d"], Settings(quick=True, out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]

@@ -121,7 +121,6 @@ def test_a_setting_that_was_given_up_is_named():
     assert "SGRLD ε = 7" in notes(told)[-1]
 
 
-@pytest.mark.slow
 def test_quick_run(tmp_path):
     done = reproduce(ALL["recipe-2d"], Settings(quick=True, out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]

@@ -149,7 +149,6 @@ def test_a_run_that_diverges_is_measured_as_one(monkeypatch, seed):
     assert point.diverged and point.step_size == 1e6 and report == {}
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("SCIROCCO_TEST_ALL"), reason="100 s: only with SCIROCCO_TEST_ALL=1")
 def test_quick_run(tmp_path):
     done = reproduce(ALL["tuning"], Settings(quick=True, out_dir=tmp_path))

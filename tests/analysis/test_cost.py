@@ -20,6 +20,8 @@ from scirocco.analysis.cost import (
 from scirocco.analysis.zv_theory import zv_reduction, zv_reduction_bound
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.unit
+
 GRID = list(
     itertools.product(
         (1e-2, 1.0, 1e6),  # m

@@ -12,6 +12,8 @@ from scirocco.analysis import diagnose
 from scirocco.analysis.diagnosis.report import NAMES, Diagnosis
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 ROWS = 4_000
 CURVATURE = 0.16 * ROWS  # about the largest, for these covariates
 CV = sc.ControlVariates(200)

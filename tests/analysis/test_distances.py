@@ -10,6 +10,8 @@ from scipy import special, stats
 from scirocco.analysis import ks_dirichlet
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 SPARSE = np.array([800.1, 100.1, 100.1] + [0.1] * 7)
 DENSE = np.array([112, 119, 92, 98, 95, 96, 102, 92, 91, 103]) + 0.1
 UNEVEN = np.array([0.1, 30.0, 0.02, 2.0, 0.1, 0.5])
@@ -25,6 +27,7 @@ def dirichlet(rng, concentration, size, dtype=np.float64):
     return weights / weights.sum(axis=1, keepdims=True, dtype=dtype)
 
 
+@pytest.mark.law
 @LAWS
 def test_exact_draws_have_the_law_of_kolmogorov(concentration, seed):
     """The distances of 40 samples are independent, and their law is known: scipy's kstwo."""

@@ -11,6 +11,8 @@ import pytest
 from scirocco.analysis.neighbours import kl_knn
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 
+pytestmark = pytest.mark.unit
+
 
 def gaussian_kl(mean, covariance):
     """KL(N(mean, covariance) ‖ N(0, I))."""

@@ -10,7 +10,7 @@ import scirocco as sc
 from scirocco.analysis.diagnosis.noise import noise_along
 from scirocco.errors import InvalidValueError
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 ROWS, BATCH, STEP = 2_000, 50, 1e-5
 MODEL = sc.Model(lambda mu, x: -0.5 * jnp.sum((x - mu) ** 2))

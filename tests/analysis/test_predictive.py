@@ -16,6 +16,8 @@ from scirocco.analysis.scores import log_predictive
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import Run
 
+pytestmark = pytest.mark.unit
+
 
 def log_density(params, x):
     return (

@@ -11,6 +11,8 @@ from sklearn import metrics
 from scirocco.analysis.scores import accuracy, brier, calibration, log_loss, perplexity
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.unit
+
 
 def binary(seed, number=300):
     rng = np.random.default_rng(seed)

@@ -13,6 +13,8 @@ from scirocco._stein import stein_kernel
 from scirocco.analysis import ksd
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 
 def by_differences(x: Any, s: Any, y: Any, t: Any, kernel: Any, step: float = 1e-4) -> float:
     """k₀(x, y) from the kernel alone, by central differences."""

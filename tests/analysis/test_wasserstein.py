@@ -12,6 +12,8 @@ from scipy.stats import wasserstein_distance
 from scirocco.analysis.distances import sliced_wasserstein, wasserstein
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize("order", [1, 2, 3.5])
 def test_a_shift_costs_its_length(order, seed):

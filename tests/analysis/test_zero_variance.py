@@ -12,6 +12,8 @@ from scirocco.analysis.zero_variance import MOST_FEATURES, zero_variance
 from scirocco.diagnostics import mcse
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 PRECISION = np.array([[2.0, 0.8, 0.0], [0.8, 1.0, -0.3], [0.0, -0.3, 5.0]])
 CENTRE = np.array([1.0, -2.0, 30.0])
 

@@ -11,6 +11,8 @@ import scirocco as sc
 from scirocco.bridges import from_numpyro
 from scirocco.errors import MissingExtraError
 
+pytestmark = pytest.mark.compile
+
 numpyro = pytest.importorskip("numpyro")
 dist = pytest.importorskip("numpyro.distributions")
 infer = pytest.importorskip("numpyro.infer")

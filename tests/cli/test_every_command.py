@@ -10,6 +10,8 @@ from cli_table import COMMANDS, FITTED, GOOD_STATUS, NOWHERE, NUMBA, words_of, w
 from scirocco import cli
 from scirocco_papers.base import Claim, Experiment, Outcome
 
+pytestmark = pytest.mark.compile
+
 
 def leaves(group=None, path=""):
     """All commands of the application."""

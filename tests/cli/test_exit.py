@@ -13,6 +13,8 @@ import pytest
 from scirocco import _interrupt
 from scirocco.cli import _exit
 
+pytestmark = pytest.mark.process
+
 
 def press():
     signal.raise_signal(signal.SIGINT)

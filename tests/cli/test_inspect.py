@@ -19,6 +19,8 @@ from scirocco.run import family, list_runs
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.listing import smallest_ess
 
+pytestmark = pytest.mark.compile
+
 
 @pytest.fixture
 def asked(monkeypatch):

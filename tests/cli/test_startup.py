@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 HEAVY = ("scirocco_papers", "arviz", "matplotlib", "numpyro", "scirocco.models", "scirocco.analysis")
 REPORT = """
 import json, sys

@@ -17,6 +17,8 @@ import scirocco as sc
 from scirocco import jobs
 from scirocco.store import holds_run
 
+pytestmark = pytest.mark.process
+
 pexpect = pytest.importorskip("pexpect", reason="a real terminal is driven with pexpect")
 fdpexpect = pytest.importorskip("pexpect.fdpexpect")
 pytest.importorskip("numba", reason="topic models and mixtures need numba (the extra `compiled`)")

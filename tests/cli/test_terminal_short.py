@@ -17,6 +17,8 @@ import pytest
 
 from cli_table import COMMANDS, GOOD_STATUS, NOWHERE, words_of, wrong_option
 
+pytestmark = pytest.mark.process
+
 pytest.importorskip("pexpect", reason="a real terminal is driven with pexpect")
 pytest.importorskip("numba", reason="topic models and mixtures need numba (the extra `compiled`)")
 

@@ -18,6 +18,8 @@ import sharding
 from scirocco import cluster
 from scirocco.errors import InvalidTypeError, InvalidValueError, WorkerError
 
+pytestmark = pytest.mark.process
+
 pytest.importorskip("distributed")
 
 

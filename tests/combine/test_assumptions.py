@@ -14,6 +14,8 @@ from scirocco.combine.gaussian import consensus, gaussian_product
 from scirocco.combine.kdemc import kdemc
 from scirocco.errors import SciroccoWarning
 
+pytestmark = pytest.mark.unit
+
 
 def chains(rng, number, d, correlation, shards=10):
     """Gaussian subposteriors about one value, from autoregressive chains."""
@@ -29,6 +31,7 @@ def peaks(rng, number, d, distance, stay=0.0, shards=10):
     return rng.normal(size=(shards, number, d)) + distance * side / np.sqrt(d)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("d", "correlation"), [(1, 0.0), (2, 0.95), (10, 0.7), (40, 0.0)])
 def test_gaussian_subposteriors_are_not_warned_of(d, correlation, seed):
     draws = chains(np.random.default_rng([seed, d]), 4_000, d, correlation)
@@ -71,6 +74,7 @@ def test_a_warped_gaussian_and_heavy_tails_are_seen(seed):
         consensus(rng.standard_t(3, size=(10, 4_000, 2)))
 
 
+@pytest.mark.law
 def test_kurtosis_of_gaussian_draws_is_standard_normal(seed):
     n = 60
     x = np.random.default_rng(seed).normal(size=(n, 20_000))

@@ -15,6 +15,8 @@ from scirocco.combine.shards import Subposteriors
 from scirocco.combine.weierstrass import weierstrass
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.unit
+
 METHODS = (consensus, gaussian_product, kdemc, weierstrass)
 RNG = np.random.default_rng(0)
 GOOD = [RNG.normal(size=(40, 2)) for _ in range(3)]
@@ -56,6 +58,7 @@ def test_trees_keep_their_structure_and_precision(method):
         np.asarray(found)
 
 
+@pytest.mark.compile
 @pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_transformed_runs_are_combined_on_the_real_line(method, runs):

@@ -10,6 +10,8 @@ import pytest
 from scirocco.combine.gaussian import consensus, gaussian_product
 from scirocco.combine.weierstrass import weierstrass
 
+pytestmark = pytest.mark.compile
+
 MEANS = np.array([[0.0, 0.0], [0.7, -0.5], [-0.2, 0.9]])
 COVARIANCES = np.array([[[1.0, 0.6], [0.6, 1.0]], [[2.0, 0.9], [0.9, 0.6]], [[0.8, 0.4], [0.4, 1.5]]])
 PRECISIONS = np.linalg.inv(COVARIANCES)
@@ -34,6 +36,7 @@ METHODS = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", METHODS)
 def test_the_law_is_that_of_the_product(name, seed):
     """Mean and covariance over 40 independent repetitions, whose scatter is the standard error."""

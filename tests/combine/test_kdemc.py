@@ -15,6 +15,8 @@ from scirocco.combine.kdemc import kdemc
 from scirocco.combine.weierstrass import weierstrass
 from scirocco.errors import SciroccoWarning
 
+pytestmark = pytest.mark.compile
+
 module = importlib.import_module("scirocco.combine.kdemc")  # its name is also the function's
 H = 0.7
 POINTS = [

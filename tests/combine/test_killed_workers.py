@@ -20,6 +20,8 @@ from scirocco import cluster
 from scirocco.combine.divide import subposteriors
 from scirocco.store import open_stored
 
+pytestmark = pytest.mark.process
+
 pytest.importorskip("distributed")
 
 NUM_SHARDS, NUM_SAMPLES, NUM_BURNIN = 4, 150_000, 500
@@ -70,7 +72,6 @@ class Killer(threading.Thread):
         self.shard, self.step, self.pid = number, progress["step"], pid
 
 
-@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path):
     """Four workers, one killed in the middle: its shard goes on from its last commit, and all draws are the same."""
     whole = draw()

@@ -27,6 +27,8 @@ from scirocco.data.sources import MappedSource
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.store import open_stored
 
+pytestmark = pytest.mark.compile
+
 OPTIONS = {
     "sampler": sc.SGLD(1e-3),
     "estimator": sc.Minibatch(5),
@@ -65,6 +67,7 @@ def test_the_densities_on_the_real_line_multiply_to_the_posterior(model, num_sha
         np.testing.assert_allclose(sum(map(float, each)), float(model.look(at, data)), rtol=1e-5)
 
 
+@pytest.mark.law
 def test_gaussian_subposteriors_have_their_exact_law(seed):
     """Prior N(m, 1/λ), unit noise: N(., 1/P) with P = λ/S + n; by SGLD with all rows an AR(1) of known variance."""
     num_shards, num_rows = 4, 25
@@ -220,12 +223,14 @@ def test_what_there_is_to_see(plain):
     assert repr(plain) == "Subposteriors(3 shards of 20 rows: 1 chains × 300 draws of 2 parameters)"
 
 
+@pytest.mark.process
 def test_workers_make_the_same_draws(client, plain, tmp_path):
     there = draw(sharding.rows(60), client=client)
     helpers.assert_equal(in_numpy(there), in_numpy(plain))
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(there.draws)) and there.path is None
 
 
+@pytest.mark.process
 def test_stored_here_and_gone_on_with_there(client, plain, tmp_path):
     store = tmp_path / "store"
     draw(sharding.rows(60), store=store, num_samples=120)
@@ -242,6 +247,7 @@ def test_stored_here_and_gone_on_with_there(client, plain, tmp_path):
         assert sc.combine.load(store).model is None
 
 
+@pytest.mark.process
 def test_folders_and_shards_of_them_are_streamed_to_the_same_draws(client, tmp_path):
     x = np.random.default_rng(0).normal(size=60).astype(np.float32)
     paths = [tmp_path / f"part{number}" for number in range(2)]
@@ -256,6 +262,7 @@ def test_folders_and_shards_of_them_are_streamed_to_the_same_draws(client, tmp_p
     assert here.num_rows == [30, 30]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("with_client", [False, True])
 def test_a_shard_that_diverges_is_named_and_the_draws_before_it_are_there(client, tmp_path, with_client):
     link = client if with_client else None

@@ -12,10 +12,13 @@ from scirocco.combine.gaussian import consensus
 from scirocco.combine.weierstrass import _shuffled, merge, weierstrass
 from scirocco.errors import SciroccoWarning
 
+pytestmark = pytest.mark.unit
+
 A = np.array([[-1.0, 0.2], [0.3, 0.1], [1.0, -0.8]])
 B = np.array([[0.0, 0.5], [0.9, -0.3], [-0.6, 0.2], [1.5, 1.0]])
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("acceptance", [0.2, 0.6])
 def test_pairs_have_their_probabilities(acceptance, diagonal, seed):

@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(10, 3)).astype(np.float32)
 Y = np.arange(10, dtype=np.int32)
 
-pytestmark = pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning")
+pytestmark = [pytest.mark.unit, pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning")]
 
 
 def test_a_source_knows_its_rows():

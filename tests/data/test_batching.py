@@ -16,6 +16,8 @@ from scirocco.data.batching import Blocks, IndependentRows
 from scirocco.data.unequal import StratifiedRows, WeightedRows
 from scirocco.errors import InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 SHAPES = [(12, 3), (10, 3), (7, 7), (9, 1), (64, 16), (65, 16)]
 
 

@@ -16,6 +16,8 @@ from scirocco.data.formats.conversion import convert
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SciroccoWarning
 
+pytestmark = pytest.mark.unit
+
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 ipc = pytest.importorskip("pyarrow.ipc")

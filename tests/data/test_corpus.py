@@ -17,6 +17,8 @@ from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource, describe_folder, open_folder, write_folder
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.unit
+
 N, V = 60, 25
 DENSE = np.random.default_rng(0).poisson(0.2, size=(N, V)).astype(np.int32)
 DENSE[7] = 0  # an empty document
@@ -233,6 +235,7 @@ def test_the_fingerprint_of_a_matrix_in_memory():
     assert CorpusSource(MATRIX).fingerprint() != CorpusSource(MATRIX * 2).fingerprint()
 
 
+@pytest.mark.process
 def test_scipy_is_imported_only_when_needed():
     code = (
         "import sys; sys.modules['scipy.sparse'] = None\n"

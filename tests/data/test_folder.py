@@ -17,6 +17,8 @@ from scirocco.data.native.folder import FolderSource, FolderWriter, describe_fol
 from scirocco.data.shuffle import RowShuffle
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.unit
+
 N = 1000
 X = np.arange(3 * N, dtype=np.float32).reshape(N, 3)
 Y = np.arange(N, dtype=np.int32)
@@ -297,6 +299,7 @@ def test_the_order_is_a_function_of_seed_and_memory(tmp_path, memory, seed):
     assert (first != order("d", seed + 1, 100)).any()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("capacity", "num_buckets"), [(10, 256), (1, 256), (1, 2), (2, 2), (2, 3)], ids=str)
 def test_every_permutation_is_equally_likely(tmp_path, seed, capacity, num_buckets):
     record = np.dtype([("f0", np.int32)])

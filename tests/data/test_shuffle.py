@@ -13,6 +13,8 @@ import pytest
 import helpers
 from scirocco.data import shuffle
 
+pytestmark = pytest.mark.compile
+
 
 def random_words(seed, shape):
     return jnp.asarray(np.random.default_rng([seed, 11]).integers(0, 2**32, shape, dtype=np.uint32))
@@ -40,6 +42,7 @@ def test_one_entry_does_not_depend_on_which_others_are_asked_for(seed):
     np.testing.assert_array_equal(shuffle.random_order(words, some, 50), whole[np.asarray(some)])
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("length", [2, 3, 4, 5])
 def test_every_permutation_is_equally_likely(length, seed):
     count = 400 * math.factorial(length)
@@ -69,6 +72,7 @@ def test_words_of_an_epoch_are_those_of_its_key_and_number(seed):
     np.testing.assert_array_equal(one, words[7, 31])
 
 
+@pytest.mark.law
 def test_words_of_an_epoch_are_uniform(seed):
     """Every bit is fair, and the bits of successive words agree as often as chance would have it."""
     keys = jax.random.split(jax.random.key(seed), 400)
@@ -104,6 +108,7 @@ def test_scale_word_gives_every_index_its_share_of_the_words(length):
     np.testing.assert_array_equal(before, index[1:] - 1)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("length", [10, 1_000, 2**22, 2**22 + 1, 3 * 10**8])
 def test_uniform_index_is_uniform(length, seed):
     count = 200_000

@@ -6,6 +6,8 @@ import pytest
 from scirocco import datasets
 from shared_data import data_folder
 
+pytestmark = pytest.mark.unit
+
 FACTS = [
     # name, options, documents, words, tokens, first words
     ("wikipedia", {}, 90_218, 7_702, 17_811_597, ("writings", "yellow")),

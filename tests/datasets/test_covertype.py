@@ -8,6 +8,8 @@ import pytest
 from scirocco import datasets, errors
 from shared_data import data_folder
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture(scope="module")
 def patches():

@@ -17,6 +17,8 @@ from scirocco.datasets import corpora, files, originals
 from scirocco.datasets.files import Entry, File
 from shared_data import data_folder
 
+pytestmark = pytest.mark.unit
+
 WORDS = b"ant\nbee\ncat\n"
 
 

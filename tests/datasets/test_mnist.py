@@ -8,6 +8,8 @@ from scirocco.datasets.classification import MNIST, mnist
 from scirocco.datasets.files import state
 from shared_data import data_folder
 
+pytestmark = pytest.mark.unit
+
 TRAINING = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 TEST = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 

@@ -7,6 +7,8 @@ from scirocco import errors
 from scirocco.datasets.visits import MOVIELENS, movielens100k
 from shared_data import data_folder
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture(scope="module")
 def ratings():

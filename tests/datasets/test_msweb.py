@@ -8,6 +8,8 @@ from scirocco import cli, datasets, errors
 from scirocco.datasets.files import state
 from shared_data import data_folder
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture(scope="module")
 def visits():

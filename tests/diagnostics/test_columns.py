@@ -6,6 +6,8 @@ import pytest
 from scirocco.diagnostics import columns as module
 from scirocco.diagnostics.columns import Columns, label, spread_evenly
 
+pytestmark = pytest.mark.unit
+
 
 class Counting:
     """An array that remembers how much of it was read."""

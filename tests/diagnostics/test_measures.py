@@ -12,6 +12,8 @@ from scirocco import diagnostics
 from scirocco.diagnostics import measures
 from scirocco.errors import InvalidValueError
 
+pytestmark = pytest.mark.unit
+
 METHODS = {
     "bulk": lambda x: diagnostics.ess(x),
     "tail": lambda x: diagnostics.ess(x, "tail"),
@@ -189,6 +191,7 @@ def test_unknown_methods_are_refused():
         diagnostics.rhat(np.ones((2, 10)), "bulk")
 
 
+@pytest.mark.process
 def test_arviz_is_not_imported():
     code = "import sys, numpy as np, scirocco as sc; sc.diagnostics.ess(np.eye(4)); print('arviz' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

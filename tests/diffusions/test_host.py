@@ -15,6 +15,8 @@ import pytest
 from scirocco.diffusions import host
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 SIZE = 10_000  # ten blocks
 
 
@@ -44,6 +46,7 @@ def test_calls_from_many_threads(seed):
     assert all(np.array_equal(*pair) for pair in zip(results, expected, strict=True))
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
 def test_works_in_a_forked_child(seed):
@@ -207,6 +210,7 @@ def test_bad_arguments(call, error, message):
         call()
 
 
+@pytest.mark.process
 def test_numba_is_imported_when_it_is_needed():
     code = (
         "import sys; import scirocco.diffusions.host as h, scirocco.simplex.lazy; assert 'numba' not in sys.modules; "

@@ -1,10 +1,13 @@
 """Markup that nothing breaks, charts of few numbers, and traces that keep their extremes."""
 
 import numpy as np
+import pytest
 
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, forest, scores, spoken
 from scirocco.drawing.markup import Html, interval_cell, join, number, shorten, sortable, tag
+
+pytestmark = pytest.mark.unit
 
 
 def test_a_thinned_trace_keeps_every_extreme(seed):

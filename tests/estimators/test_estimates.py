@@ -16,6 +16,8 @@ from scirocco.data import Resident
 from scirocco.data.batching import SAMPLING as EVERY_SAMPLING
 from scirocco.estimators import Context, full_sum
 
+pytestmark = pytest.mark.compile
+
 MODEL = helpers.MODEL
 NUM_ROWS, BATCH = 5, 2
 DATA = helpers.make_data(num_rows=NUM_ROWS)

@@ -11,6 +11,8 @@ import helpers
 import scirocco as sc
 from scirocco.errors import InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 
 def exact(data, params):
     """Linear regression: gradient of one row is residual times (x, 1)."""

@@ -14,6 +14,8 @@ from scirocco.errors import InvalidValueError
 from scirocco_papers.small_posteriors.problems import small_posterior
 from scirocco_papers.small_posteriors.truth import find_mode
 
+pytestmark = pytest.mark.compile
+
 ROWS, COLUMNS = 20_000, 6
 
 

@@ -10,6 +10,8 @@ from scipy import linalg, stats
 
 import scirocco as sc
 
+pytestmark = pytest.mark.law
+
 CHAINS = 1_200
 RHO = 0.8
 PRECISION = np.linalg.inv(np.array([[1.0, RHO], [RHO, 1.0]]))

@@ -10,6 +10,8 @@ import pytest
 
 import scirocco as sc
 
+pytestmark = pytest.mark.law
+
 SEED = int(os.environ.get("SCIROCCO_TEST_SEED", "0"))
 
 

@@ -13,6 +13,8 @@ import scirocco as sc
 from law import laws
 from scirocco.data.batching import Blocks
 
+pytestmark = pytest.mark.law
+
 CHAINS = 64
 EPS_LANGEVIN = 0.01  # ελ = 0.62: the discretisation shows
 EPS = 0.04  # ε√λ = 0.31

@@ -15,6 +15,8 @@ from scipy import stats
 
 from scirocco.diffusions import host
 
+pytestmark = pytest.mark.law
+
 DRAWS = 1_000_000
 POINTS = 1_500
 SHAPES = (1e-4, 1e-2, 0.1, 0.499, 0.5, 0.7, 1.0, 3.0, 250.0, 1e6)

@@ -21,6 +21,8 @@ from law.kernel_laws import (
 )
 from scirocco import diffusions
 
+pytestmark = pytest.mark.law
+
 CELLS = len(SHAPES) * len(NON_CENTRALITIES)
 
 

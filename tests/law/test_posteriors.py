@@ -9,6 +9,8 @@ import pytest
 
 import scirocco as sc
 
+pytestmark = pytest.mark.law
+
 CHAINS = 8
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import scipy.stats
 
 import scirocco as sc
+
+pytestmark = pytest.mark.law
 
 PRECISION = 4.0
 CHAINS = 256

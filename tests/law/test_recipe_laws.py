@@ -11,6 +11,8 @@ from scipy import stats
 import scirocco as sc
 from scirocco.samplers import Gradient
 
+pytestmark = pytest.mark.law
+
 GRID = np.linspace(-7.0, 7.0, 1_401)
 
 

@@ -13,6 +13,8 @@ from law.kernel_laws import ks_bound, ks_distance
 from scirocco.analysis import ks_dirichlet
 from scirocco.simplex import theory
 
+pytestmark = pytest.mark.law
+
 NUM_ROWS, COUNT, BATCH, ALPHA, STEP, START = (
     1_000,
     150,
@@ -33,7 +35,6 @@ def in_category(_, row):
     return row[None]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_moments_are_those_of_the_theory(name, seed):
     """Mean and variance after 1, 5, 20 and 300 steps, over independent chains, |z| < 5."""
@@ -124,7 +125,6 @@ def test_sgrld_is_an_euler_step(seed):
     np.testing.assert_allclose(np.exp(moved.sampler.position), by_hand, rtol=2e-4)
 
 
-@pytest.mark.slow
 def test_a_million_steps_at_the_boundary():
     """α = 10⁻³ and a row that no datum touches: no NaN, nothing negative, sums of one, at every step."""
 
@@ -184,7 +184,6 @@ def share_posterior(words):
     return mean, np.sqrt(weight @ (share - mean) ** 2 / weight.sum())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "estimator"),
     [

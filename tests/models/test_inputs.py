@@ -6,6 +6,8 @@ import pytest
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 from scirocco.models.inputs import features, labels, targets
 
+pytestmark = pytest.mark.unit
+
 GOOD = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 9.0]])
 
 

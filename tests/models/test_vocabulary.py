@@ -14,6 +14,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import BNN, BPMF, DPMixture, GaussianMixture, LinearRegression, LogisticRegression
 
 pytestmark = [
+    pytest.mark.compile,
     pytest.mark.usefixtures("quick_compiler"),
     pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning"),
 ]

@@ -15,7 +15,10 @@ from scirocco import report
 
 CHROMIUM = os.environ.get("SCIROCCO_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright's Python driver is not installed")
-pytestmark = pytest.mark.skipif(not os.path.exists(CHROMIUM), reason=f"there is no Chromium at {CHROMIUM}")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not os.path.exists(CHROMIUM), reason=f"there is no Chromium at {CHROMIUM}"),
+]
 
 NAMES = ("run", "topics", "clusters")
 CONTRAST = """() => {

@@ -15,6 +15,7 @@ from scirocco.drawing.markup import number
 from scirocco.models.view import with_draws
 
 pytestmark = [
+    pytest.mark.compile,
     pytest.mark.usefixtures("quick_compiler"),
     pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning"),
 ]

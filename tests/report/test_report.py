@@ -17,7 +17,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.report import columns
 from scirocco.store.stored import LazyArray
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 SECTIONS = ["what", "diagnosis", "intervals", "traces", "ranks", "autocorrelation", "all", "curves"]
 NASTY = "<script>alert('x')</script>\"&"

@@ -11,6 +11,8 @@ from scirocco.drawing.markup import number
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda.view import embed
 
+pytestmark = pytest.mark.compile
+
 WORDS = ("<b>sun", "moon", "star", "sea", "wave", "salt")
 FIRST = ["what", "diagnosis", "topic-browser", "map", "prevalence", "perplexity", "certainty"]
 

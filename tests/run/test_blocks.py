@@ -12,7 +12,7 @@ from scirocco.data.batching import Batch
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 from scirocco.run import blocks, loop
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 N, SIZE = 60, 5
 DATA = {"x": np.random.default_rng(0).normal(size=N).astype(np.float32)}
 START = {"a": np.array([0.1, 0.2], np.float32), "b": np.float32(0.3), "c": np.float32(1.5)}

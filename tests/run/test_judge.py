@@ -23,7 +23,7 @@ MODEL = sc.Model(
     transforms={"slopes": None, "sd": sc.transforms.positive},
 )
 SIZE = 3
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 def table_of(num_rows, seed=0):

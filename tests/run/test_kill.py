@@ -11,8 +11,9 @@ import pytest
 import helpers
 import storing
 
+pytestmark = pytest.mark.process
 
-@pytest.mark.slow
+
 def test_a_killed_run_holds_whole_draws_and_ends_as_if_nothing_had_happened(tmp_path, seed):
     """At random moments, `SCIROCCO_TEST_KILLS` times; `python benchmarks/kill.py` does it fifty times."""
     whole = storing.draw()

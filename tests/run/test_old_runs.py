@@ -19,6 +19,8 @@ from scirocco.errors import InvalidValueError
 from scirocco.run import records
 from scirocco.store import open_stored
 
+pytestmark = pytest.mark.compile
+
 ARCHIVE = pathlib.Path(__file__).parent / "data" / "runs_of_version_0_1_0.zip"
 METHODS = {
     "sgld": {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(20)},

@@ -18,6 +18,8 @@ from scirocco.run.listing import list_runs
 from scirocco.run.on_cluster import Chain, Shared, draw
 from scirocco.store import JoinedArray, holds_run, open_stored
 
+pytestmark = pytest.mark.process
+
 pytest.importorskip("distributed")
 
 CHANGES = {"num_samples": 40, "num_burnin": 10, "num_chains": 3, "seed": 4, "progress": False}

@@ -11,6 +11,8 @@ import scirocco as sc
 from scirocco.run import pilot, setup
 from scirocco.samplers.base import reshuffling_factor
 
+pytestmark = pytest.mark.compile
+
 ROWS, COLUMNS = 2_000, 3
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from scirocco.run import progress
 
+pytestmark = pytest.mark.unit
+
 rich_console = pytest.importorskip("rich.console", reason="rich is not installed")
 
 

@@ -17,7 +17,7 @@ import scirocco as sc
 from scirocco.errors import InvalidValueError
 from scirocco.run.loop import step_key
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 @pytest.fixture(scope="module")

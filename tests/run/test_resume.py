@@ -30,6 +30,8 @@ from scirocco.run import session, sinks
 from scirocco.samplers import Sampler
 from scirocco.store import Store
 
+pytestmark = pytest.mark.compile
+
 REDUCERS = {
     "moments": sc.reducers.Moments(),
     "norms": sc.reducers.Trace(
@@ -264,6 +266,7 @@ def test_a_folder_that_is_no_run(tmp_path):
         sc.load(tmp_path / "missing")
 
 
+@pytest.mark.process
 def test_two_processes_on_one_store(stored):
     """The second one is refused; so is a second one of the same process."""
     code = f"""

@@ -17,7 +17,7 @@ import scirocco as sc
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoWarning
 from scirocco.run import chains, keeping, loop, session
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 @pytest.fixture

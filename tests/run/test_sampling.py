@@ -13,6 +13,8 @@ import scirocco as sc
 from scirocco.errors import DivergenceError, SciroccoWarning
 from scirocco.run import session
 
+pytestmark = pytest.mark.compile
+
 ROWS = np.random.default_rng(0).normal(1.0, 1.0, 256).astype(np.float32)
 MODEL = sc.Model(lambda p, x: -0.5 * (x - p["mean"]) ** 2, lambda p: -0.5 * p["other"] @ p["other"])
 START = {"mean": 0.0, "other": np.zeros(3, np.float32)}

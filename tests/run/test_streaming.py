@@ -17,6 +17,8 @@ from scirocco.data.superbatches import ShuffledBlocks
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
 from scirocco.run import session
 
+pytestmark = pytest.mark.compile
+
 NUM_ROWS, BATCH = 203, 16
 
 

@@ -21,6 +21,7 @@ from scirocco.run.tuning import tune_prepared
 ROWS, COLUMNS, BATCH, STEPS = 600, 3, 50, 100
 UNITS = np.array([1e-3, 1.0, 1e2])
 pytestmark = [
+    pytest.mark.compile,
     pytest.mark.usefixtures("quick_compiler"),
     pytest.mark.filterwarnings("ignore:the columns of data"),
 ]

@@ -8,7 +8,7 @@ import pytest
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import SGLD, Gradient, LeafScaledSGLD, schedules
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 SCALES = {"narrow": 0.05, "wide": np.array([3.0, 6.0], np.float32)}
 """Standard deviations of a Gaussian."""

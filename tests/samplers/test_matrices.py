@@ -13,6 +13,8 @@ from scirocco.errors import InvalidValueError
 from scirocco.samplers import matrices
 from scirocco.samplers.matrices import LowRank, recognise
 
+pytestmark = pytest.mark.compile
+
 PART = {"a": jnp.array([0.3, -1.2]), "b": jnp.array(0.7)}
 NUMBER = jnp.array(0.4)
 SIZE = 3

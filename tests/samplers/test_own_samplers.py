@@ -14,7 +14,7 @@ from own_samplers import MALA, Place, ScaledSGLD, Watching, WatchingNoise
 from scirocco.run import encoding, setup
 from scirocco.run import loop as _loop
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 STEP = 1e-3
 
 

@@ -16,6 +16,8 @@ from scirocco.run import session, sinks
 from scirocco.samplers.base import Gradient
 from scirocco.samplers.preconditioned import times
 
+pytestmark = pytest.mark.compile
+
 SIZE = 5
 INNERS = {
     "SGLD": sc.SGLD(0.05),

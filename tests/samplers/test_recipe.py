@@ -14,6 +14,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import Gradient
 from scirocco.samplers.matrices import inject
 
+pytestmark = pytest.mark.compile
+
 DIMENSION, A = 5, 10.0
 CANONICAL = {("position", "momentum"): -1.0}
 

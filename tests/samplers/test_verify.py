@@ -11,6 +11,8 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 POINTS = [jnp.array([0.3, -1.0]), jnp.array([2.0, 0.5]), jnp.array([-0.7, 0.1])]
 
 

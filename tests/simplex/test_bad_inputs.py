@@ -11,7 +11,7 @@ import scirocco as sc
 from scirocco.errors import BadStartError, DivergenceError, InvalidTypeError, InvalidValueError
 from simplex import counting
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 Z = counting.categories()
 
 

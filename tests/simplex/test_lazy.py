@@ -12,6 +12,8 @@ from scirocco.diffusions import host
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.simplex.lazy import LazySCIR
 
+pytestmark = pytest.mark.law
+
 COLUMNS, SIZE, BASE = 6, 2, np.array([0.3, 0.7])
 REPEATS = 20_000  # independent copies of the small problem, side by side
 TIMES = (0.4, 0.2, 0.7, 0.1)

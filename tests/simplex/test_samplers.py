@@ -19,6 +19,7 @@ from simplex import counting
 from simplex.counting import MODELS, SAMPLERS, draw
 
 pytestmark = [
+    pytest.mark.compile,
     pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning"),
     pytest.mark.usefixtures("quick_compiler"),
 ]

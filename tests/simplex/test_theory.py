@@ -10,6 +10,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.simplex import theory
 from scirocco.simplex.theory import Counts, papers
 
+pytestmark = pytest.mark.law
+
 PAPER = Counts.hypergeometric(0.1, count=150, num_rows=1000, batch_size=100)
 RARE = Counts.hypergeometric(0.1, count=3, num_rows=100, batch_size=20)  # every second b̂ is negative
 STUCK = Counts.from_values([0.5, 1.0, 3.5], [0.3, 0.3, 0.4])  # b̂ < 0, b̂ = 0 and b̂ > 0

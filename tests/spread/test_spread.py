@@ -9,6 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.process
+
 HERE = pathlib.Path(__file__).parent
 CHECKS = [
     *("sums", "gradients", "estimates", "chains", "both", "axis_types", "values"),

@@ -14,6 +14,8 @@ from scirocco.errors import InvalidValueError, StoreError
 from scirocco.store import Store, Stored, files, open_stored
 from store import truth
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture
 def run(tmp_path):

@@ -13,6 +13,8 @@ from scirocco.errors import StoreError
 from scirocco.store import Store, Stored, Variable, files, open_stored
 from store import kill, truth
 
+pytestmark = pytest.mark.process
+
 resource = pytest.importorskip("resource", reason="limits and kills as Unix has them")
 
 
@@ -91,7 +93,7 @@ class SabotagedFile:
 @pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize(
     "kind, stride",
-    [("disk full", 7), ("Ctrl-C", 7), pytest.param("disk full", 1, marks=pytest.mark.slow)],
+    [("disk full", 7), ("Ctrl-C", 7), ("disk full", 1)],
 )
 def test_a_failure_at_every_call_in_turn(quick_folder, monkeypatch, seed, kind, stride, resumed):
     fatal, finished = seed % stride + 1 - stride, False

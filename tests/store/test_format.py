@@ -12,6 +12,8 @@ from scirocco.errors import InvalidTypeError
 from scirocco.store import Store, Variable, open_stored, zarr_format
 from store import truth
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture
 def strict():

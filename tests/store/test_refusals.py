@@ -13,6 +13,8 @@ from scirocco.store import Store, Stored, Variable, open_stored
 from store import truth
 from store.truth import ONE, add, one
 
+pytestmark = pytest.mark.unit
+
 
 def test_a_run_is_not_overwritten_by_accident(tmp_path):
     with one(tmp_path / "run") as store:
@@ -99,6 +101,7 @@ def test_two_writers_in_one_process(tmp_path):
     Store.open(tmp_path / "run").close()
 
 
+@pytest.mark.process
 def test_a_second_process_is_refused_and_may_read(tmp_path):
     path = tmp_path / "run"
     code = (

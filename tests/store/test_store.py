@@ -10,6 +10,8 @@ from scirocco.store import Store, Stored, Variable, files, open_stored
 from store import truth
 from store.truth import ONE, add, one
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(
     "name", ["float32", "float64", "float16", "int32", "uint8", "int64", "bool", "complex64"]

@@ -8,6 +8,8 @@ import pytest
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.store import Store, Variable, layout, open_stored, zarr_format
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture
 def pair(tmp_path, monkeypatch):

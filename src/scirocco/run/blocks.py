@@ -104,7 +104,7 @@ class InTurn(Scheme):
         place = readers.index(index)
         view = model.view(sampler.names[index])
         batch = parts.batching.take(parts.data, plan)
-        single = parts.estimator.batching(batch.num_rows)
+        single = _alone(parts, batch.num_rows)
         own = None if key is None else jax.random.fold_in(key, index)
         context = context_of(parts, _share(batch, place, len(readers), single), number, own)
         estimator, kind = parts.estimator.serving(view.takes_key), sampler.samplers[index].noise_kind
@@ -223,6 +223,13 @@ def batching(estimator: Estimator, num_rows: int, count: int) -> Batching:
             f"{num_rows} rows: use at most batch_size={num_rows // count}, or sc.Full()."
         )
     return dataclasses.replace(estimator, batch_size=size).batching(num_rows)  # type: ignore[type-var]
+
+
+def _alone(parts: Parts, num_rows: int) -> Batching:
+    """How the rows of one block would be drawn alone. Probabilities are traced here, and cannot be checked again."""
+    if parts.estimator.is_uniform:
+        return parts.estimator.batching(num_rows)
+    return dataclasses.replace(parts.batching, size=parts.estimator.batch_size)  # type: ignore[type-var, attr-defined]
 
 
 def _share(batch: Batch, place: int, count: int, single: Batching) -> Batch:

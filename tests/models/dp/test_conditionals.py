@@ -14,6 +14,8 @@ pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)"
 from scirocco.models.dp import DPMixture, Multinomial
 from scirocco.models.dp.compiled import slice_kernels
 
+pytestmark = pytest.mark.law
+
 GIBBS, SCIR, SCIR_CV, SGRLD = range(4)
 SIZES, ALPHA = np.array([5, 0, 12, 2]), 1.4
 AFTER = SIZES.sum() - np.cumsum(SIZES)

@@ -17,6 +17,8 @@ from scirocco.models.dp.collapsed import Collapsed
 from scirocco.models.dp.families import MultinomialFamily
 from scirocco.models.dp.rows import count_rows
 
+pytestmark = pytest.mark.law
+
 NUM_ROWS, EVENTS, CATEGORIES, A = 6, 3, 4, 0.8
 PRIOR = (2.0, 1.0)
 GIVEN: dict[str, Any] = {

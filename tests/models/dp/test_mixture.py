@@ -18,6 +18,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.dp import DPMixture, Gamma, Gaussian, Multinomial
 from scirocco.models.dp.prediction import ends, weighted_quantiles
 
+pytestmark = pytest.mark.compile
+
 
 def clustered(rng: np.random.Generator, kind: str, num_rows: int = 600, num_clusters: int = 4) -> Any:
     """Rows of well separated clusters, and their clusters."""

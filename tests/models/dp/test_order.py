@@ -10,6 +10,8 @@ pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)"
 
 from scirocco.models.dp._common import rows_at
 
+pytestmark = pytest.mark.unit
+
 
 def order(num_rows: int, seed: int, number: int = 0, chunk: int = 1) -> np.ndarray:
     out = np.empty(num_rows, np.int64)
@@ -35,6 +37,7 @@ def test_neighbours_stay_together(seed):
     assert np.array_equal(chunks, chunks[:, :1] + np.arange(8)) and np.all(chunks[:, 0] % 8 == 0)
 
 
+@pytest.mark.law
 def test_places_and_neighbours_are_as_in_a_random_order(seed):
     num_rows, orders = 7, 20_000
     seen = np.array([order(num_rows, seed, number) for number in range(orders)])

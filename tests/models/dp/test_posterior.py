@@ -12,6 +12,8 @@ from scirocco.models.dp import settings
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.families import Gaussian, Multinomial
 
+pytestmark = pytest.mark.law
+
 pytest.importorskip("numba")
 
 COUNTS = np.array([[2, 0, 0], [3, 1, 0], [0, 2, 0], [0, 1, 20], [0, 0, 1]])

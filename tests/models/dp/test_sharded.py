@@ -17,6 +17,8 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.dp import DPMixture, Gaussian, Multinomial
 from scirocco.models.dp.compiled import row_kernels
 
+pytestmark = pytest.mark.process
+
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 6, 1500)
 SHARES = RNG.dirichlet(np.full(20, 0.2), 6)

@@ -12,7 +12,7 @@ from scirocco.samplers import SGLD
 NUM_USERS, NUM_ITEMS, NUM_ROWS, TRUE_SD = 25, 15, 1_200, 0.3
 NEW_USER, NEW_ITEM = NUM_USERS, NUM_ITEMS
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 def make_ratings(seed=0):

@@ -20,7 +20,7 @@ from scirocco.samplers import PSGLD, SGFS, SGLD, Gradient
 NUM_USERS, NUM_ITEMS, NUM_FACTORS, NUM_ROWS = 5, 4, 2, 12
 LAWS = {"sampled": Law(2.0, 3.0, None, 1.5, 0.5), "given": Law(1.0, 300.0, 3.0)}
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.law, pytest.mark.usefixtures("quick_compiler")]
 
 
 def position_of(law, seed):

@@ -12,6 +12,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import fits
 from scirocco.models.fits.conventions import new_names
 
+pytestmark = pytest.mark.unit
+
 
 class Renamed(fits.Conventions):
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples"}

@@ -16,6 +16,8 @@ from scirocco.models import fits
 from scirocco.models.fits import chains as chains_module
 from scirocco.run import sinks
 
+pytestmark = pytest.mark.unit
+
 KIND = fits.Kind("Walk", "a random walk", "walk")
 SPEC = fits.Spec.of({"position": (), "recent": (3,)}, {"steps": (), "signs": (2,)})
 

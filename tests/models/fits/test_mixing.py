@@ -8,6 +8,8 @@ import pytest
 from scirocco.errors import SciroccoWarning
 from scirocco.models.fits.mixing import warn_if_unmixed
 
+pytestmark = pytest.mark.unit
+
 
 def test_chains_that_disagree_are_named(seed):
     draws = np.random.default_rng(seed).normal(size=(2, 300, 3))

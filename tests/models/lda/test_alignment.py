@@ -13,6 +13,8 @@ from scirocco.models.lda import alignment
 from scirocco.models.lda.alignment import align, aligned, aligned_rhat, topic_distance
 from scirocco.models.lda.coherence import to_pyldavis
 
+pytestmark = pytest.mark.unit
+
 MEASURES = alignment.MEASURES
 
 

@@ -13,6 +13,8 @@ from scirocco.models.lda import coherence as module
 from scirocco.models.lda.coherence import coherence
 from scirocco.models.lda.corpus import as_corpus
 
+pytestmark = pytest.mark.unit
+
 V = 12
 
 

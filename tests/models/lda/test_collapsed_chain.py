@@ -12,6 +12,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco.models import LDA
 from scirocco.models.lda import collapsed_chain
 
+pytestmark = pytest.mark.compile
+
 COUNTS = np.array([[3, 0], [5, 1], [0, 2], [4, 0], [1, 1], [0, 0], [6, 2]])
 """Tokens of each topic in documents, one of which is empty."""
 WORDS = np.array([[4, 0], [1, 3], [0, 0], [2, 7]])

@@ -12,6 +12,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda.summary import compare, same_words
 
+pytestmark = pytest.mark.unit
+
 WORDS = tuple("abcdefgh")
 
 

@@ -17,6 +17,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda.corpus import as_corpus
 from scirocco.models.lda.streams import DocumentStream
 
+pytestmark = pytest.mark.unit
+
 COUNTS = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 3, 0, 0], [1, 1, 1, 0]])
 WORDS = ("sun", "moon", "star", "void")
 TOKENS = [[word for word, count in zip(WORDS, row, strict=True) for _ in range(count)] for row in COUNTS]

@@ -11,6 +11,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco.models import LDA
 from scirocco.models.lda import topic_distance
 
+pytestmark = pytest.mark.law
+
 TOPICS, WORDS, DOCUMENTS, LENGTH, BETA, ALPHA = 5, 150, 500, 60, 0.1, 0.2
 
 

@@ -12,6 +12,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda import LDA, DocumentStream, as_corpus, document_batches
 from scirocco.models.lda.document_batches import CorpusBatches
 
+pytestmark = pytest.mark.compile
+
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0, 0], (60, 6)), RNG.poisson([0, 0, 0, 1, 4, 4], (60, 6))])
 WORDS = ["sun", "moon", "star", "cow", "horse", "sheep"]

@@ -12,6 +12,8 @@ from scirocco.models.lda import embedded
 from scirocco.models.lda.corpus import as_corpus
 from scirocco.models.lda.embedded import embedded_corpus, tokens
 
+pytestmark = pytest.mark.compile
+
 TWENTY = " ".join(["wind"] * 19 + ["sand"])
 
 

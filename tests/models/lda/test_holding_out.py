@@ -9,6 +9,8 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.lda import as_corpus
 from scirocco.models.lda.prediction import hold_out, part
 
+pytestmark = pytest.mark.unit
+
 
 def corpus_of(seed, num_documents=300, mean=4.0):
     counts = np.random.default_rng([seed, 31]).poisson(mean, (num_documents, 5))

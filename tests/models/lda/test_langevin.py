@@ -19,6 +19,8 @@ from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.models.lda import langevin
 from scirocco.models.lda.langevin_mean import SGLDTopics, SGRLDTopics
 
+pytestmark = pytest.mark.compile
+
 WORDS = np.arange(4)
 COUNTS = np.array([5.0, 8.0, 12.0, 20.0])
 BETA = 1.5

@@ -14,6 +14,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import LDA
 from scirocco.models.lda import prediction
 
+pytestmark = pytest.mark.compile
+
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0, 0], (60, 6)), RNG.poisson([0, 0, 0, 1, 4, 4], (60, 6))])
 WORDS = ("sun", "moon", "star", "cow", "horse", "sheep")

@@ -12,6 +12,8 @@ import pytest
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda import local, local_jax
 
+pytestmark = pytest.mark.compile
+
 COPIES = 4_000  # independent copies of a document
 TEXTS = ([0, 0, 1], [1, 2, 3, 3], [0, 2, 4, 4, 4, 1])  # word numbers, of five words
 KERNELS = ("sparse", "dense")

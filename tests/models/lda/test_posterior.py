@@ -15,6 +15,8 @@ from scirocco.models.lda.corpus import as_corpus
 from scirocco.models.lda.estimator import LDA, _size
 from scirocco.models.lda.langevin import METHODS
 
+pytestmark = pytest.mark.compile
+
 DOCUMENTS = np.array(
     [[2, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 2, 0, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 1]]
 )

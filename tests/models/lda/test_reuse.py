@@ -15,6 +15,8 @@ from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.document_batches import CorpusBatches
 from scirocco.models.lda.estimator import _size
 
+pytestmark = pytest.mark.compile
+
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0], (60, 5)), RNG.poisson([0, 0, 1, 4, 4], (60, 5))])
 OPTIONS = {"beta": 0.5, "batch_size": 30, "seed": 1}

@@ -28,6 +28,8 @@ from scirocco.models.lda.sharded import Found, _added
 from scirocco.models.lda.stochastic_chain import Steps, StochasticChain
 from scirocco.simplex import theory
 
+pytestmark = pytest.mark.process
+
 RNG = np.random.default_rng(0)
 SHARES = RNG.dirichlet(np.full(120, 0.05), 6)
 X = np.stack([RNG.multinomial(30, RNG.dirichlet(np.full(6, 0.1)) @ SHARES) for _ in range(200)])

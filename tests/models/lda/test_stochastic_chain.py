@@ -14,6 +14,8 @@ from scirocco.models.lda.results import all_rows
 from scirocco.models.lda.stochastic_chain import Steps
 from scirocco.samplers import schedules
 
+pytestmark = pytest.mark.compile
+
 
 def documents(rng, topics, num_documents, length=60):
     """A corpus of the model itself."""

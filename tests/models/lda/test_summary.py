@@ -16,6 +16,8 @@ from scirocco.models.lda.results import largest
 from scirocco.models.lda.summary import open_run, summarise
 from scirocco.store import open_stored
 
+pytestmark = pytest.mark.unit
+
 WORDS = ("sun", "moon", "cow", "horse")
 
 

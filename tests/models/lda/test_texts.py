@@ -12,6 +12,8 @@ from scipy import io, sparse
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda.texts import open_corpus, words_of
 
+pytestmark = pytest.mark.unit
+
 ALL = {"min_documents": 1, "max_share": 1.0}
 TEXT = "Sun, sun & moon\n\nThe moon's 12 cows; cow_bell ÉTOILE\n"
 

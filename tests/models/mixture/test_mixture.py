@@ -13,6 +13,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.models.mixture.results import orders
 from scirocco.models.mixture.start import Priors, rough_fit, step_sizes
 
+pytestmark = pytest.mark.compile
+
 GaussianMixture = sc.models.GaussianMixture
 POINTS = np.array([-2.0, 0.0, 1.0, 4.0])
 

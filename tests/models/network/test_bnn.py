@@ -14,6 +14,8 @@ from scirocco.models.network.estimator import BNN
 from scirocco.models.network.problem import checked_inputs
 from scirocco.run import session
 
+pytestmark = pytest.mark.compile
+
 SHORT = {"num_epochs": 60, "progress": False}
 
 

@@ -17,6 +17,8 @@ from scirocco.errors import (
 from scirocco.models.regression.linear import LinearRegression
 from scirocco.models.regression.logistic import LogisticRegression
 
+pytestmark = pytest.mark.compile
+
 QUICK = {"num_samples": 40, "num_burnin": 20, "num_chains": 2, "thin": 1}
 CHECKS = (
     "check_classifiers_one_label",
@@ -271,7 +273,6 @@ def test_some_checks_of_scikit_learn(kind, quick_compiler):
             check(estimator)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [LogisticRegression, LinearRegression])
 def test_all_checks_of_scikit_learn(kind, quick_compiler, seed):
