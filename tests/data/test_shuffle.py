@@ -14,6 +14,11 @@ import helpers
 from scirocco.data import shuffle
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _quick(quick_compiler):
+    """Programs that run once."""
+
+
 def random_words(seed, shape):
     return jnp.asarray(np.random.default_rng([seed, 11]).integers(0, 2**32, shape, dtype=np.uint32))
 
@@ -40,7 +45,7 @@ def test_one_entry_does_not_depend_on_which_others_are_asked_for(seed):
     np.testing.assert_array_equal(shuffle.random_order(words, some, 50), whole[np.asarray(some)])
 
 
-@pytest.mark.parametrize("length", [2, 3, 4, 5])
+@pytest.mark.parametrize("length", [2, 3, 5])
 def test_every_permutation_is_equally_likely(length, seed):
     count = 400 * math.factorial(length)
     words = random_words(seed, (count, 2))
