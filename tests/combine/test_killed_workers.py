@@ -17,7 +17,7 @@ from scirocco.combine.divide import subposteriors
 
 pytest.importorskip("distributed")
 
-NUM_SHARDS, NUM_SAMPLES, NUM_BURNIN = 4, 20_000, 500
+NUM_SHARDS, NUM_SAMPLES, NUM_BURNIN = 3, 20_000, 500
 
 
 def draw(**options):
@@ -38,10 +38,10 @@ def draw(**options):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path):
-    """Of four workers one is killed right after a commit: its shard is resumed there, and all draws are the same."""
+    """Of two workers one is killed right after a commit: its shard is resumed there, and all draws are the same."""
     whole = draw()
     store, flag = tmp_path / "store", tmp_path / "killed"
-    with cluster.local(4) as client:
+    with cluster.local(2) as client:
         client.run(sharding.die_after_a_commit, str(flag))
         pids = set(client.run(os.getpid).values())
         parts = draw(client=client, store=store)

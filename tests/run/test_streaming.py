@@ -48,7 +48,6 @@ class Rows:
 DATA = helpers.make_data(num_rows=NUM_ROWS)
 SAME = {
     "with": sc.Minibatch(BATCH, sampling="with_replacement"),
-    "without": sc.Minibatch(BATCH, sampling="without_replacement"),
     "weighted": sc.Weighted(BATCH, np.arange(1.0, NUM_ROWS + 1)),
     "control variates": sc.ControlVariates(
         BATCH, sampling="without_replacement", centre=helpers.make_params()
@@ -97,7 +96,6 @@ def draw(data, sampler, estimator, **options):
 @pytest.mark.parametrize(
     ("sampler", "estimator"),
     [
-        ("SGLD", "without"),
         ("SGLD", "weighted"),
         ("SGLD", "control variates"),
         ("SGNHT", "SAGA"),
