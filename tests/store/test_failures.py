@@ -30,7 +30,7 @@ def test_kill_at_random_moments(quick_folder, seed):
 
 
 def test_kill_around_every_call_that_touches_the_disk(quick_folder, seed):
-    stride = int(os.environ.get("SCIROCCO_TEST_KILL_STRIDE", "20"))  # 1: every call, about two minutes
+    stride = int(os.environ.get("SCIROCCO_TEST_KILL_STRIDE", "7"))  # 1: every call
     report = kill.run_kills(quick_folder, "everywhere", stride, seed)
     assert report["kills"] * stride > 400 and report["in_creation"] * stride > 100
 
