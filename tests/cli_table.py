@@ -19,7 +19,8 @@ COMMANDS = {
     "data info": ("{folder} --verify", NOWHERE),
     "data list": ("", None),
     "topics fit": (
-        "{text} --out {root}/t --topics 2 --min-documents 1 --epochs 4 --held-out 0",
+        "{text} --out {root}/t --topics 2 --min-documents 1 --epochs 4 --held-out 0"
+        " --batch-size 20 --threads 1",  # as the fixture `fitted`: nothing is compiled twice
         f"{NOWHERE} --out {{root}}/u",
     ),
     "topics show": ("{topics}", NOWHERE),
@@ -28,7 +29,7 @@ COMMANDS = {
         f"{{topics}} {NOWHERE} --out {{root}}/s.csv",
     ),
     "topics compare": ("{topics} {topics}", f"{{topics}} {NOWHERE}"),
-    "cluster fit": ("{table} --out {root}/c --epochs 4", f"{NOWHERE} --out {{root}}/d"),
+    "cluster fit": ("{table} --out {root}/c --epochs 4 --threads 1", f"{NOWHERE} --out {{root}}/d"),
     "cluster show": ("{clusters}", NOWHERE),
     "cluster predict": (
         "{clusters} {table} --out {root}/labels.csv",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import signal
 import time
@@ -60,14 +61,20 @@ def keep(job, tell, params):
 
 
 def wait_or_fail(job, tell):
-    """The job 'fail' fails at once; the others work for a minute, and leave a file when they are told to end."""
+    """The job 'fail' fails at once; the others work for an hour, or until they are told to end."""
     if job == "fail":
         raise sc.errors.InvalidValueError("this cannot work.")
     if job == "break":
         raise KeyError("lost")
-    for step in range(600):
+    for step in range(36_000):
         time.sleep(0.1)
         tell(step)
+
+
+def wait_for(path):
+    """Until the file is there."""
+    while not os.path.exists(path):
+        time.sleep(0.05)
 
 
 def die_once(path, tell):
@@ -81,6 +88,25 @@ def die_once(path, tell):
 
 def die(job, tell):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_after_a_commit(flag):
+    """On workers: commit after every chunk, and the first of them to commit draws is killed right after that."""
+    from scirocco.run import session, sinks
+    from scirocco.store import Store
+
+    session._CHUNK_SECONDS, sinks._COMMIT_SECONDS, sinks._COMMIT_SHARE = 0.002, 0.0, 1e9
+    inner = Store.commit
+
+    def commit(self, state, progress):
+        inner(self, state, progress)
+        if progress["draws"] and progress["status"] == "running":
+            with contextlib.suppress(FileExistsError), open(flag, "x") as file:
+                file.write(json.dumps({"pid": os.getpid(), "path": str(self.path), "step": progress["step"]}))
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    Store.commit = commit
 
 
 OFTEN = {

@@ -1,6 +1,7 @@
 """A run that is killed for real: the child process, and the parent that kills it.
 
-As a program: `python storing.py STORE SECONDS` starts or takes up the run in STORE and commits every SECONDS.
+As a program: `python storing.py STORE SECONDS STEPS` starts or takes up the run in STORE and commits every SECONDS;
+after STEPS more it waits to be killed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import helpers
 import scirocco as sc
 from scirocco.run import session, sinks
 
-NUM_SAMPLES = 300_000
+NUM_SAMPLES = 100_000
 REDUCERS = {"moments": sc.reducers.Moments(), "bias": sc.reducers.Trace(helpers.bias_of)}
 
 
@@ -48,15 +49,17 @@ def draw(store=None, num_samples=NUM_SAMPLES, **options):
 def kill_while_storing(store: Path, number: int, seed: int, check) -> int:
     """Start or take up the run `number` times, each time killing it at a random moment; returns how many were killed.
 
+    None makes more than a third of all steps, so that three of them cannot end the run, however late they are killed.
     `check(run)` is called with what `sc.load` finds after each kill.
     """
     rng, killed = random.Random(seed), 0
     for _ in range(number):
+        steps = str(rng.randrange(NUM_SAMPLES // 20, NUM_SAMPLES * 3 // 10))
         child = subprocess.Popen(
-            [sys.executable, __file__, str(store), "0.05"], stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, str(store), "0.05", steps], stdout=subprocess.PIPE, text=True
         )
         assert child.stdout.readline() == "ready\n"
-        time.sleep(rng.uniform(0.0, 1.5))
+        time.sleep(rng.uniform(0.0, 0.5))
         child.send_signal(signal.SIGKILL)
         killed += child.wait() == -signal.SIGKILL
         if (store / "scirocco" / "commit.json").exists():
@@ -64,20 +67,21 @@ def kill_while_storing(store: Path, number: int, seed: int, check) -> int:
     return killed
 
 
-def main(store: str, seconds: str) -> None:
+def main(store: str, seconds: str, steps: str) -> None:
     sinks._COMMIT_SECONDS, sinks._COMMIT_SHARE = float(seconds), 1.0
     session._CHUNK_SECONDS = 0.02
-    began = False
+    began = None
 
     def ready(report):
         nonlocal began
-        if not began:
+        if began is None:
+            began = report.step
             print("ready", flush=True)
-        began = True
-        time.sleep(0.1)  # or the run would be over before it is killed, on a machine with nothing else to do
+        while began + int(steps) <= report.step < report.num_steps:
+            time.sleep(1.0)
 
     draw(store, callbacks=[ready])
-    print("" if began else "ready", flush=True)
+    print("ready" if began is None else "", flush=True)
 
 
 def equal_beginnings(whole, part) -> None:

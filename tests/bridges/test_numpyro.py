@@ -20,6 +20,11 @@ infer = pytest.importorskip("numpyro.infer")
 N, D = 30, 3
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _quick(quick_compiler):
+    """Densities at a few points."""
+
+
 def make_data():
     rng = np.random.default_rng(8)
     X = rng.normal(size=(N, D)).astype(np.float32)

@@ -13,12 +13,12 @@ import signal
 import sys
 import time
 
-PATIENCE = 150
+PATIENCE = 1_200
 AT_WORK = "the disk is slow"
 
 
 def slow_disk(pattern):
-    """The first file or module whose name matches takes a minute to be opened."""
+    """The first file or module whose name matches takes for ever to be opened."""
     found = []
 
     def hook(event, arguments):

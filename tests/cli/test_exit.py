@@ -15,6 +15,9 @@ from scirocco.cli import _exit
 
 pytestmark = pytest.mark.process
 
+LONG = 600
+"""Seconds: a sleep of this length that is not interrupted has missed Ctrl-C, however busy the machine is."""
+
 
 def press():
     signal.raise_signal(signal.SIGINT)
@@ -29,23 +32,19 @@ def test_ctrl_c_during_a_garbage_collection():
         press()
 
     gc.callbacks.append(callback)
-    began = time.monotonic()
     with pytest.raises(_exit.Interrupted, match="heard"), _exit.ending_at_once("heard"):
         gc.collect()
-        time.sleep(30)
-    assert time.monotonic() - began < 2
+        time.sleep(LONG)
 
 
 @pytest.mark.parametrize("swallow", [BaseException, _exit.Interrupted])
 def test_ctrl_c_that_is_swallowed(swallow, monkeypatch):
     """It comes again, until the command has ended."""
     monkeypatch.setattr(_exit, "_AGAIN_SECONDS", 0.05)
-    began = time.monotonic()
     with pytest.raises(_exit.Interrupted, match="heard"), _exit.ending_at_once("heard"):
         with contextlib.suppress(swallow):
             press()
-        time.sleep(30)
-    assert time.monotonic() - began < 2
+        time.sleep(LONG)
 
 
 def test_what_others_make_of_it():

@@ -23,7 +23,7 @@ pexpect = pytest.importorskip("pexpect", reason="a real terminal is driven with 
 fdpexpect = pytest.importorskip("pexpect.fdpexpect")
 pytest.importorskip("numba", reason="topic models and mixtures need numba (the extra `compiled`)")
 
-PATIENCE = 120
+PATIENCE = 1_200
 MANY = 100_000_000
 
 
@@ -32,19 +32,34 @@ MANY = 100_000_000
 TAKE = (
     "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "signal.signal(signal.SIGINT, signal.SIG_DFL); "
-    "os.execv(sys.executable, [sys.executable, '-m', 'scirocco', *sys.argv[1:]])"
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 )
+# what would be over soon: its first run stays at its first chunk until Ctrl-C comes
+HELD = """
+import time
+from scirocco import cli
+from scirocco.run import session
+
+def chunk(self, inner=session.Session._chunk):
+    inner(self)
+    print("at work", flush=True)
+    while not self._asked_to_stop:
+        time.sleep(0.1)
+
+session.Session._chunk = chunk
+cli.main()
+"""
 
 
 class Terminal:
     """A command in a terminal of its own."""
 
-    def __init__(self, *words, at_work):
+    def __init__(self, *words, at_work, held=False):
         settings = {"TERM": "xterm", "COLUMNS": "200", "LINES": "50", "OMP_NUM_THREADS": "1"}
         self.at_work, self.output = at_work, ""
         ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", TAKE, *map(str, words)],
+            [sys.executable, "-c", TAKE, *(("-c", HELD) if held else ("-m", "scirocco")), *map(str, words)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -88,13 +103,16 @@ def terminals(place, tmp_path_factory):
         "cluster fit": Terminal(
             "cluster", "fit", place.table, *long, "--out", root / "clusters", at_work=r"burn-in .* it/s"
         ),
-        "demo": Terminal("demo", "--out", root / "demo", at_work=r"SGLD with control variates"),
+        "demo": Terminal("demo", "--out", root / "demo", at_work=r"at work", held=True),
         "reproduce": Terminal(
-            "reproduce", "gaussian-mixture", "--out", root / "figures", at_work=r"mixture of two Gaussians"
+            *("reproduce", "gaussian-scaling", "--quick", "--out", root / "figures"),
+            at_work=r"at work",
+            held=True,
         ),
     }
     end = time.monotonic() + PATIENCE
-    while not holds_run(root / "run") and time.monotonic() < end:
+    while not holds_run(root / "run"):
+        assert time.monotonic() < end
         time.sleep(0.1)
     started["watch"] = Terminal("watch", root / "run", "--every", "0.2", at_work=r"sampling")
     yield root, started
@@ -118,7 +136,7 @@ def test_demo(terminals):
 def test_reproduce(terminals):
     """The whole experiment ends, not only the first of its runs; no verdict is written."""
     root, started = terminals
-    assert "scirocco: interrupted; gaussian-mixture was not finished" in interrupt(started["reproduce"])
+    assert "scirocco: interrupted; gaussian-scaling was not finished" in interrupt(started["reproduce"])
     assert not list(root.glob("figures/*"))
 
 

@@ -49,7 +49,6 @@ def test_results_come_in_order_and_the_same_with_and_without_a_cluster(client):
 )
 def test_an_error_names_its_job_and_ends_the_others(client, with_client, job, kind, where):
     names = ["the first", "the second"]
-    begin = time.monotonic()
     with pytest.raises(kind) as caught:
         cluster.run_tasks(
             sharding.wait_or_fail,
@@ -59,13 +58,15 @@ def test_an_error_names_its_job_and_ends_the_others(client, with_client, job, ki
         )
     text = str(caught.value) if where == "message" else " ".join(caught.value.__notes__)
     assert "the first" in text and "the second" not in text
-    assert time.monotonic() - begin < 30
     _nothing_runs(client)
 
 
 def test_ctrl_c_ends_what_runs(client):
-    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    def press():
+        _until(lambda: any(client.run(_num_running).values()))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         cluster.run_tasks(sharding.wait_or_fail, ["wait"] * 5, client=client)
     _nothing_runs(client)
@@ -111,25 +112,33 @@ def test_the_jobs_of_a_client_that_is_killed_end(client):
     )
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         try:
-            _until(lambda: all(client.run(_num_running).values()), 60)
+            _until(lambda: all(client.run(_num_running).values()))
         finally:
             process.kill()
-    _until(lambda: not any(client.run(_num_running).values()), 10)
+    _until(lambda: not any(client.run(_num_running).values()))
     _nothing_runs(client)
 
 
-def _until(reached, seconds):
-    end = time.monotonic() + seconds
+def _until(reached):
+    """Ten minutes at most, which is not a matter of how busy the machine is."""
+    end = time.monotonic() + 600
     while not reached():
         assert time.monotonic() < end
         time.sleep(0.05)
 
 
-def test_jobs_that_wait_for_others_say_so(client, monkeypatch):
+def test_jobs_that_wait_for_others_say_so(client, monkeypatch, tmp_path):
+    """The others end when it has been said."""
     monkeypatch.setattr("scirocco.cluster.tasks._LOOK_SECONDS", 0.1)
     monkeypatch.setattr("scirocco.cluster.tasks._SILENT_SECONDS", 0.2)
-    others = client.map(time.sleep, [1.5, 1.5], pure=False)
-    with pytest.warns(UserWarning, match="busy with other work; the jobs wait"):
+    others = client.map(sharding.wait_for, [str(tmp_path / "said")] * 2, pure=False)
+    with pytest.warns(UserWarning, match="busy with other work; the jobs wait") as said:
+
+        def release():
+            _until(lambda: len(said))
+            (tmp_path / "said").touch()
+
+        threading.Thread(target=release, daemon=True).start()
         cluster.run_tasks(sharding.square, [1], client=client)
     client.gather(others)
 

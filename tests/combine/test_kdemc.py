@@ -133,15 +133,14 @@ def error_of(draws, mean, variance):
 def test_kernel_densities_fail_in_many_dimensions_and_weierstrass_does_not(seed):
     """Product of four Gaussians against its exact law; consensus measures what the finite samples cost."""
     errors = {}
-    for d in (2, 10, 30):
+    for d in (2, 30):
         rng = np.random.default_rng([seed, d])
         means = rng.normal(size=(4, d))
-        draws = [mean + rng.normal(size=(1_500, d)) for mean in means]
+        draws = [mean + rng.normal(size=(800, d)) for mean in means]
         for method, options in ((consensus, {}), (weierstrass, {}), (kdemc, {"num_burnin": 40})):
             found = _quiet(method, draws, **options)
             errors[method.__name__, d] = error_of(found, means.mean(axis=0), 0.25) / d
-    for d in (10, 30):
-        assert errors["kdemc", d] > 3 * errors["weierstrass", d]
+    assert errors["kdemc", 30] > 3 * errors["weierstrass", 30]
     growth = {name: errors[name, 30] - errors[name, 2] for name in ("kdemc", "weierstrass")}
     assert growth["kdemc"] > 3 * growth["weierstrass"]
     assert errors["weierstrass", 30] < 0.1 < errors["kdemc", 30]

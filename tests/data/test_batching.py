@@ -18,7 +18,12 @@ from scirocco.errors import InvalidValueError
 
 pytestmark = pytest.mark.compile
 
-SHAPES = [(12, 3), (10, 3), (7, 7), (9, 1), (64, 16), (65, 16)]
+SHAPES = [(12, 3), (65, 16), (7, 7), (9, 1)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick(quick_compiler):
+    """Plans are a few numbers."""
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -251,7 +256,7 @@ STRATA = np.repeat(["b", "a", "c", "d"], [40, 7, 1, 12])[np.random.default_rng(4
 
 def test_every_stratum_has_its_share_of_places():
     how = StratifiedRows.from_strata(STRATA, 60, 12)
-    rows = np.asarray(how.plan(jax.random.key(0), 3))
+    rows = np.asarray(jax.jit(how.plan)(jax.random.key(0), 3))
     labels, places = np.unique(STRATA[rows], return_counts=True)
     assert labels.tolist() == ["a", "b", "c", "d"]
     assert places.tolist() == [1, 8, 1, 2]
@@ -259,10 +264,10 @@ def test_every_stratum_has_its_share_of_places():
     np.testing.assert_allclose(np.asarray(how.weights).sum(), 60.0)
 
 
-@pytest.mark.parametrize("size", [4, 5, 13, 37, 59, 60])
+@pytest.mark.parametrize("size", [4, 13, 59, 60])
 def test_all_places_are_shared_out(size):
     how = StratifiedRows.from_strata(STRATA, 60, size)
-    rows = np.asarray(how.plan(jax.random.key(1), 0))
+    rows = np.asarray(jax.jit(how.plan)(jax.random.key(1), 0))
     assert len(set(rows.tolist())) == size
     weights = np.asarray(how.weights)
     totals = {label: weights[STRATA[rows] == label].sum() for label in "abcd"}

@@ -300,10 +300,10 @@ def test_the_order_is_a_function_of_seed_and_memory(tmp_path, memory, seed):
 
 
 @pytest.mark.law
-@pytest.mark.parametrize(("capacity", "num_buckets"), [(10, 256), (1, 256), (1, 2), (2, 2), (2, 3)], ids=str)
+@pytest.mark.parametrize(("capacity", "num_buckets"), [(10, 256), (1, 2), (2, 3)], ids=str)
 def test_every_permutation_is_equally_likely(tmp_path, seed, capacity, num_buckets):
     record = np.dtype([("f0", np.int32)])
-    rows, tries = np.arange(4, dtype=np.int32), 1200
+    rows, tries = np.arange(4, dtype=np.int32), 720
     counts = dict.fromkeys(itertools.permutations(range(4)), 0)
     for number in range(tries):
         rng = np.random.default_rng([seed, number])

@@ -165,6 +165,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tiny, monkeypatch
 @pytest.fixture
 def served(tmp_path):
     """A folder that is served on loopback; returns it and its address."""
+    pytest.importorskip("pooch", reason="downloads need pooch (the extra `data`)")
     root = tmp_path / "served"
     root.mkdir()
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(root))

@@ -49,9 +49,16 @@ CONTRAST = """() => {
 def browser():
     with playwright.sync_playwright() as driver:
         # a container has no name spaces for Chromium's sandbox; the pages are our own
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1_200_000)
         yield started
         started.close()
+
+
+def new_page(browser, **options):
+    """With patience: how long something takes says how busy the machine is."""
+    page = browser.new_page(**options)
+    page.set_default_timeout(1_200_000)  # milliseconds
+    return page
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +94,7 @@ def open_page(browser, files):
     heard, pages = [], []
 
     def opened(name, **options):
-        page = browser.new_page(**options)
+        page = new_page(browser, **options)
         page.on("console", lambda message: heard.append(message.text))
         page.on("pageerror", lambda error: heard.append(str(error)))
         own = files[name].as_uri()
@@ -272,7 +279,7 @@ def test_the_keyboard_reaches_the_report(open_page):
 
 def test_a_notebook_shows_the_page_in_a_frame(browser, files):
     shown = report.Report(files["topics"].read_text("utf-8"))
-    page = browser.new_page()
+    page = new_page(browser)
     page.set_content(shown._repr_html_())
     frame = page.frames[1]
     frame.get_by_label("Find a word").fill("topic 3")

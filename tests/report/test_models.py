@@ -75,7 +75,7 @@ def test_components_of_a_mixture_are_in_one_order(seed):
     rng = np.random.default_rng(seed)
     rows = np.concatenate([rng.normal(-3, 1, (60, 2)), rng.normal(3, 1, (40, 2))])
     model = sc.models.GaussianMixture(2, num_samples=60, num_burnin=20, seed=seed).fit(rows, progress=False)
-    page = page_of(model)
+    page = page_of(model, diagnosis=GIVEN)
     assert "in one order" in page.sections["diagnosis"]
     rows = {row[0]: float(row[1]) for row in page.rows["parameters"][1:]}
     for k in range(2):
@@ -88,7 +88,7 @@ def test_a_factorisation_is_judged_by_its_predictions(seed):
     users, items = rng.integers(0, 12, 300), rng.integers(0, 9, 300)
     model = sc.models.BPMF(2, num_samples=25, batch_size=100)
     model.fit(users, items, 3 + rng.normal(size=300), num_steps=100, progress=False)
-    page = page_of(model)
+    page = page_of(model, diagnosis=GIVEN)
     assert "may rotate" in page.sections["diagnosis"]
     rows = {row[0]: float(row[1]) for row in page.rows["parameters"][1:]}
     expected = model.predict([0, 11], [0, 8])

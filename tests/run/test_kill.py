@@ -17,10 +17,10 @@ pytestmark = pytest.mark.process
 def test_a_killed_run_holds_whole_draws_and_ends_as_if_nothing_had_happened(tmp_path, seed):
     """At random moments, `SCIROCCO_TEST_KILLS` times; `python benchmarks/kill.py` does it fifty times."""
     whole = storing.draw()
-    number = int(os.environ.get("SCIROCCO_TEST_KILLS", "3"))
+    number = int(os.environ.get("SCIROCCO_TEST_KILLS", "2"))
     store = tmp_path / "run"
     killed = storing.kill_while_storing(store, number, seed, lambda run: storing.equal_beginnings(whole, run))
-    assert killed >= 1
+    assert killed >= min(number, 3)
     done = storing.draw(store)
     assert done.num_draws == storing.NUM_SAMPLES
     for part in ("draws", "gradients", "stats", "traces", "reduced"):

@@ -120,12 +120,7 @@ def test_a_divergence_names_the_chain_and_the_parameter():
 
 # -- chains ---------------------------------------------------------------------------------------------------------
 
-METHODS = [
-    ("SGLD", "Minibatch-blocks"),
-    ("SGHMC-resample", "SVRG"),
-    ("PSGLD-correction", "SAGA"),
-    ("SGNHT-leaf", "Weighted"),
-]
+METHODS = [("SGHMC-resample", "SVRG"), ("PSGLD-correction", "SAGA")]
 
 
 @pytest.mark.parametrize(("sampler", "estimator"), METHODS, ids=map("+".join, METHODS))
@@ -156,7 +151,7 @@ def test_threads_end_with_the_run():
 
 
 def _busy(thread):
-    thread.join(timeout=5.0)
+    thread.join(timeout=600.0)
     return thread.is_alive()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 
@@ -35,8 +36,9 @@ def draws_at(num_draws: int) -> dict[str, int]:
     }
 
 
+@functools.lru_cache(maxsize=64)
 def values(group: str, start: int, stop: int) -> dict[str, np.ndarray]:
-    """The draws from `start` to `stop` of a group."""
+    """The draws from `start` to `stop` of a group: read-only, because the same arrays are handed out again."""
     out = {}
     for place, (name, (shape, dtype)) in enumerate(GROUPS[group].items()):
         number = np.arange(start, stop, dtype=np.int64).reshape((1, -1) + (1,) * len(shape))
@@ -48,6 +50,7 @@ def values(group: str, start: int, stop: int) -> dict[str, np.ndarray]:
             if dtype.kind == "b"
             else (mixed / 8 if dtype.kind == "f" else mixed).astype(dtype)
         )
+        out[name].flags.writeable = False
     return out
 
 
