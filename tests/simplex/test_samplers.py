@@ -53,14 +53,6 @@ def test_every_pair(model, sampler):
     assert pickle.loads(pickle.dumps(counted)) == counted
 
 
-@pytest.mark.parametrize(("model", "sampler"), [("drawn", "SCIRCV-refresh")])
-def test_vectorised_chains_are_the_same(model, sampler):
-    alone, together = draw(model, sampler), draw(model, sampler, chain_method="vmap")
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-5), alone.draws, together.draws
-    )
-
-
 @pytest.mark.parametrize(("model", "sampler"), [("parts", "SCIRCV-1"), ("drawn", "SCIRCV-refresh")])
 def test_a_break_changes_nothing(model, sampler, tmp_path):
     """A stored run that is resumed, without saying the sampler again, ends as one that was never cut."""
