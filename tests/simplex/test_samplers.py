@@ -14,7 +14,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.simplex import theory
-from scirocco.simplex.scir_cv import control_is_stable
+from scirocco.simplex.scir_cv import control_is_stable, controlled
 from simplex import counting
 from simplex.counting import MODELS, draw
 
@@ -172,6 +172,16 @@ def test_latent_counts_are_recognised(model, latent):
     assert counted.latent(jnp.asarray(start), row) == latent
     kernel, _ = reference_of(sc.SCIRCV(0.2), model)
     assert (kernel.problem.parts.sampler.refresh_every > 0) == latent
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_control_holds_the_mode(kind):
+    """b̂ = (â - 1)/(a - 1), so that the mode (â - 1)/b̂ stays at a - 1; for the time h, or h/b̂ where that is positive."""
+    estimate, ones = jnp.array([3.0, 8.0, 0.5]), jnp.ones(3)
+    times, rates, used = controlled(kind, estimate, 5.0 * ones, ones, 0.1)
+    assert np.all(used)
+    np.testing.assert_allclose(rates, [0.5, 1.75, -0.125], rtol=1e-6)
+    np.testing.assert_allclose(times, [0.1, 0.1, 0.1] if kind == 2 else [0.2, 0.1 / 1.75, 0.1], rtol=1e-6)
 
 
 def test_control_is_left_out_where_it_would_explode():
