@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from scirocco._random import Purpose, SeedPurpose, key_for, normal, threefry
+from scirocco import _random
+from scirocco._random import Purpose, SeedPurpose, key_for
 
 pytestmark = pytest.mark.compile
 
 SIZE = 200_000
+normal, threefry = jax.jit(_random.normal, static_argnums=(1, 2)), jax.jit(_random.threefry)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _hurry(quick_compiler):
+    """Programs that are run once."""
 
 
 def test_threefry_gives_the_published_answer():

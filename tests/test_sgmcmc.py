@@ -25,6 +25,11 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _hurry(quick_compiler):
+    """Programs of a few steps."""
+
+
 def make_dataset():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(N, D)).astype(np.float32)
@@ -160,8 +165,10 @@ def randomness(name, **options):
     sampler = setup.kernel.problem.parts.sampler
     position = state.sampler.position
 
+    drawn = jax.jit(lambda number: sampler.noise(step_key(state.noise_key, number), position))
+
     def noise(number):
-        return double(sampler.noise(step_key(state.noise_key, number), position))
+        return double(drawn(number))
 
     return state, noise
 

@@ -71,14 +71,14 @@ def test_exact_draws_have_none(name: str, seed: int) -> None:
     assert np.all(np.abs(np.mean(found, axis=0)) < 5.5 * error)
 
 
-def test_tells_a_variance_that_is_a_tenth_too_large(seed: int) -> None:
+def test_tells_a_variance_that_is_a_fifth_too_large(seed: int) -> None:
     """By z-scores. For exact draws the mean over pairs has the variance 2 E k₀²/n², which falls like 1/n²."""
-    x = np.random.default_rng(seed).normal(size=(10_000, 3))
+    x = np.random.default_rng(seed).normal(size=(4_000, 3))
     how: dict[str, Any] = {"scale": 1.0, "standardise": False}
-    right, wrong = (ksd(y, -y, **how).squared for y in (x, x * math.sqrt(1.1)))
+    right, wrong = (ksd(y, -y, **how).squared for y in (x, x * math.sqrt(1.2)))
     values = stein_kernel(np, x[:1_000], -x[:1_000], x[1_000:2_000], -x[1_000:2_000], 1.0)
-    noise = math.sqrt(2 * np.mean(values**2)) / 10_000
-    assert abs(right) < 5 * noise  # at this scale the wrong variance is about 11 of them
+    noise = math.sqrt(2 * np.mean(values**2)) / len(x)
+    assert abs(right) < 5 * noise  # at this scale the wrong variance is about 18 of them
     assert wrong > 5 * noise
 
 
@@ -124,7 +124,7 @@ def test_exact_draws_fall_like_the_root_of_their_number(seed: int) -> None:
 def test_noisy_gradients_add_noise_but_no_bias(seed: int) -> None:
     """Draws that are too wide: the mean over noisy gradients is that with exact ones."""
     rng = np.random.default_rng(seed)
-    x = 1.3 * rng.normal(size=(400, 3))
+    x = 1.3 * rng.normal(size=(250, 3))
     how: dict[str, Any] = {"scale": 2.0, "standardise": False}
     exact = ksd(x, -x, **how).squared
     found = [ksd(x, -x + 2.0 * rng.normal(size=x.shape), **how).squared for _ in range(60)]
@@ -132,11 +132,11 @@ def test_noisy_gradients_add_noise_but_no_bias(seed: int) -> None:
 
 
 def test_memory_grows_with_the_draws_alone(seed: int, monkeypatch: Any) -> None:
-    """All pairs of 20,000 draws would be 3.2 GB; one stripe of blocks shows the peak of all."""
+    """All pairs of 10,000 draws would be 0.8 GB; one stripe of blocks shows the peak of all."""
     from scirocco.analysis import stein
 
-    x = np.random.default_rng(seed).normal(size=(20_000, 50))
-    few = iter([range(0, 20_000, stein._BLOCK)[:1]])
+    x = np.random.default_rng(seed).normal(size=(10_000, 50))
+    few = iter([range(0, 10_000, stein._BLOCK)[:1]])
     monkeypatch.setattr(stein, "range", lambda *limits: next(few, range(*limits)), raising=False)
     tracemalloc.start()
     try:

@@ -18,6 +18,11 @@ PRECISION = np.array([[2.0, 0.8, 0.0], [0.8, 1.0, -0.3], [0.0, -0.3, 5.0]])
 CENTRE = np.array([1.0, -2.0, 30.0])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _hurry(quick_compiler):
+    """Programs that run for less than a second."""
+
+
 def autoregression(rng, num_chains, num_draws, dimension, rho):
     x = rng.normal(size=(num_chains, num_draws, dimension))
     for step in range(1, num_draws):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import jax
@@ -41,6 +42,11 @@ CASES = {
 CASES["Weighted"] = ("Weighted", None)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _hurry(quick_compiler):
+    """Programs of one step."""
+
+
 def make(name, sampling):
     """An estimator, with what it remembers from an estimate made elsewhere."""
     if name == "Weighted":
@@ -69,8 +75,12 @@ def outcomes(how, sampling):
     return [(list(rows), plan) for plan in plans], np.array([np.prod(shares[list(plan)]) for plan in plans])
 
 
-def estimates(name, sampling, kind):
-    """All estimates at HERE (flat), their covariances as the estimator sees them, and their probabilities."""
+KINDS = ("none", "scalar", "diagonal", "full")
+
+
+@functools.cache
+def estimates(name, sampling):
+    """All estimates at HERE (flat) and their covariances as the estimator sees them, by kind; their probabilities."""
     estimator = make(name, sampling)
     how = estimator.batching(NUM_ROWS)
     cases, probabilities = outcomes(how, sampling)
@@ -87,12 +97,11 @@ def estimates(name, sampling, kind):
     @jax.vmap
     def one(order, plan):
         data = jax.tree.map(lambda leaf: jnp.asarray(leaf)[order], DATA)
-        context = Context(data, how.take(data, plan), jnp.array(1))
-        estimate, _ = estimator.estimate(MODEL.summand, HERE, memory_of(data), context, kind)
-        return ravel_pytree(estimate.total)[0], estimate.noise
+        context, memory = Context(data, how.take(data, plan), jnp.array(1)), memory_of(data)
+        found = {kind: estimator.estimate(MODEL.summand, HERE, memory, context, kind)[0] for kind in KINDS}
+        return {kind: (ravel_pytree(estimate.total)[0], estimate.noise) for kind, estimate in found.items()}
 
-    totals, noise = one(orders, plans)
-    return np.asarray(totals, np.float64), noise, probabilities
+    return jax.tree.map(np.asarray, one(orders, plans)), probabilities
 
 
 def exact_sum(position):
@@ -103,7 +112,8 @@ def exact_sum(position):
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_average_over_all_batches_is_the_sum(case):
-    totals, _, probabilities = estimates(*CASES[case], "none")
+    found, probabilities = estimates(*CASES[case])
+    totals = found["none"][0].astype(np.float64)
     np.testing.assert_allclose(probabilities @ totals, exact_sum(HERE), rtol=1e-5, atol=1e-5)
     assert np.ptp(totals, axis=0).min() > 0.1, "batches that agree prove nothing"
 
@@ -111,24 +121,22 @@ def test_the_average_over_all_batches_is_the_sum(case):
 @pytest.mark.parametrize("case", CASES)
 def test_the_average_covariance_is_the_covariance(case):
     """The full matrix, its diagonal and its scalar, each against the true covariance of the estimate."""
-    totals, full, probabilities = estimates(*CASES[case], "full")
+    found, probabilities = estimates(*CASES[case])
+    totals, full = found["full"][0].astype(np.float64), found["full"][1]
     centred = totals - probabilities @ totals
     truth = (centred * probabilities[:, None]).T @ centred
     np.testing.assert_allclose(np.tensordot(probabilities, full, axes=1), truth, rtol=1e-4, atol=1e-4)
-    _, diagonal, _ = estimates(*CASES[case], "diagonal")
-    flat = np.concatenate(
-        [np.reshape(leaf, (len(probabilities), -1)) for leaf in jax.tree.leaves(diagonal)], 1
-    )
+    diagonal = jax.tree.leaves(found["diagonal"][1])
+    flat = np.concatenate([np.reshape(leaf, (len(probabilities), -1)) for leaf in diagonal], 1)
     np.testing.assert_allclose(probabilities @ flat, np.diag(truth), rtol=1e-4, atol=1e-4)
-    _, scalar, _ = estimates(*CASES[case], "scalar")
-    np.testing.assert_allclose(probabilities @ np.asarray(scalar), np.trace(truth) / len(truth), rtol=1e-4)
+    np.testing.assert_allclose(probabilities @ found["scalar"][1], np.trace(truth) / len(truth), rtol=1e-4)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_asking_for_the_covariance_does_not_change_the_estimate(case):
-    plain, _, _ = estimates(*CASES[case], "none")
-    with_noise, _, _ = estimates(*CASES[case], "diagonal")
-    np.testing.assert_allclose(with_noise, plain, rtol=1e-5, atol=1e-5)
+    found, _ = estimates(*CASES[case])
+    for kind in KINDS[1:]:
+        np.testing.assert_allclose(found[kind][0], found["none"][0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["scalar", "diagonal", "full"])
@@ -215,17 +223,15 @@ def test_svrg_moves_its_centre_when_due_and_only_then(seed):
 def test_saga_remembers_each_row_as_it_was_last_seen(sampling, seed):
     """Also when a row comes twice in a batch: the total must stay the sum of the table."""
     positions = some_positions(12, seed)
-    last_seen = np.zeros(NUM_ROWS, int)
-    for number, (data, _, memory, index) in enumerate(
-        walk(sc.SAGA(BATCH, sampling=sampling), positions, seed)
+    each, expected = jax.jit(MODEL.summand.each), None
+    for position, (data, _, memory, index) in zip(
+        positions, walk(sc.SAGA(BATCH, sampling=sampling), positions, seed), strict=True
     ):
-        last_seen[index] = number
-        rows = jax.tree.map(lambda leaf: leaf[:NUM_ROWS], data)
-        expected = [
-            jax.tree.map(lambda leaf: leaf[row], MODEL.summand.each(positions[when], rows))  # noqa: B023
-            for row, when in enumerate(last_seen)
-        ]
-        helpers.assert_close(memory.table, jax.tree.map(lambda *leaves: np.stack(leaves), *expected))
+        now = jax.tree.map(np.array, each(position, jax.tree.map(lambda leaf: leaf[:NUM_ROWS], data)))
+        expected = now if expected is None else expected  # at first all rows are seen where the chain begins
+        for name in expected:
+            expected[name][index] = now[name][index]
+        helpers.assert_close(memory.table, expected)
         helpers.assert_close(
             memory.total, jax.tree.map(lambda leaf: leaf.sum(axis=0), memory.table), rtol=1e-3, atol=1e-4
         )
@@ -234,26 +240,23 @@ def test_saga_remembers_each_row_as_it_was_last_seen(sampling, seed):
 # -- batches that are the whole data -----------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize("sampling", ["blocks", "without_replacement"])
-def test_all_estimators_are_exact_when_the_batch_is_the_data(sampling):
-    """n = N, same key: control variates = SAGA = SVRG = minibatch = full, step for step."""
-    num_rows = helpers.NUM_ROWS
-    start = helpers.make_params()
-    others = {
-        "minibatch": sc.Minibatch(num_rows, sampling=sampling),
-        "control variates": sc.ControlVariates(num_rows, centre=start, sampling=sampling),
-        "svrg": sc.SVRG(num_rows, refresh_every=3, sampling=sampling),
-        "saga": sc.SAGA(num_rows),
-    }
-    full = helpers.draw("SGLD", "Full", keep_gradients=True, seed=1)
-    for name, estimator in others.items():
-        run = helpers.draw("SGLD", estimator, keep_gradients=True, seed=1)
-        helpers.assert_close(run.draws, full.draws)
-        helpers.assert_close(run.gradients, full.gradients, rtol=1e-4, atol=1e-3), name
+WHOLE = {
+    "Minibatch": sc.Minibatch(NUM_ROWS, sampling="without_replacement"),
+    "ControlVariates": sc.ControlVariates(NUM_ROWS, centre=THERE),
+    "SVRG": sc.SVRG(NUM_ROWS, refresh_every=3),
+    "SAGA": sc.SAGA(NUM_ROWS),
+}
 
 
-@pytest.mark.parametrize(("num_rows", "chunk"), [(5, 2), (5, 5), (5, 1), (5, 3), (4, 2), (5, None), (5, 100)])
+@pytest.mark.parametrize("name", WHOLE)
+def test_all_estimators_are_exact_when_the_batch_is_the_data(name, seed):
+    """n = N: whatever is remembered, every estimate along a chain is the sum."""
+    positions = some_positions(5, seed)
+    for position, (_, total, _, _) in zip(positions, walk(WHOLE[name], positions, seed), strict=True):
+        np.testing.assert_allclose(ravel_pytree(total)[0], exact_sum(position), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("num_rows", "chunk"), [(5, 2), (5, 1), (4, 2), (5, None), (5, 100)])
 def test_the_full_sum_does_not_depend_on_chunks_or_on_rows_beyond_the_end(num_rows, chunk):
     total = full_sum(MODEL.summand, HERE, jax.tree.map(jnp.asarray, DATA), num_rows, chunk)
     rows = jax.tree.map(lambda leaf: leaf[:num_rows], DATA)

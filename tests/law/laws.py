@@ -11,15 +11,24 @@ NUM_ROWS, BATCH = 60, 6
 PRIOR_PRECISION = 2.0
 
 
+def log_likelihood(theta, row):
+    return -0.5 * (row - theta) ** 2
+
+
+def log_prior(theta):
+    return -0.5 * PRIOR_PRECISION * theta**2
+
+
+MODEL = sc.Model(log_likelihood, log_prior)
+"""One for all tests, so that they share what is compiled for it."""
+
+
 def gaussian_problem(seed: int):
-    """Rows x_i ~ N(1, 2²), log likelihood -½ (x_i - θ)², prior N(0, 1/2): a model, data, and the exact posterior."""
+    """Rows x_i ~ N(1, 2²), log likelihood -½ (x_i - θ)², prior N(0, 1/2): data, and the exact posterior."""
     x = np.random.default_rng([seed, 7]).normal(1.0, 2.0, NUM_ROWS).astype(np.float32)
-    model = sc.Model(
-        lambda theta, row: -0.5 * (row - theta) ** 2, lambda theta: -0.5 * PRIOR_PRECISION * theta**2
-    )
     precision = NUM_ROWS + PRIOR_PRECISION
     mean = float(x.astype(np.float64).sum() / precision)
-    return model, x, mean, precision
+    return x, mean, precision
 
 
 def gradient_noise(x: np.ndarray, sampling: str) -> float:

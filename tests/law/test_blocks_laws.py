@@ -17,6 +17,11 @@ RHO = 0.8
 PRECISION = np.linalg.inv(np.array([[1.0, RHO], [RHO, 1.0]]))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _hurry(quick_compiler):
+    """Programs of a few hundred steps."""
+
+
 def _last(model, data, params, sampler, estimator, seed, burnin):
     run = sc.sample(
         model,

@@ -15,6 +15,11 @@ pytestmark = pytest.mark.law
 SEED = int(os.environ.get("SCIROCCO_TEST_SEED", "0"))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _hurry(quick_compiler):
+    """Programs that run for less than a second."""
+
+
 def assert_moments(draws, mean, covariance):
     """Means and variances within five standard errors, which are taken from blocks that are longer than any memory."""
     centred = np.asarray(draws, np.float64) - mean
@@ -27,7 +32,7 @@ def assert_moments(draws, mean, covariance):
 
 
 @pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning")
-@pytest.mark.parametrize(("num_rows", "start"), [(1, 0.0), (30, 5.0), (400, -300.0), (5_000, 0.0)])
+@pytest.mark.parametrize(("num_rows", "start"), [(1, 5.0), (400, -300.0), (5_000, 0.0)])
 def test_regression_in_raw_units(num_rows, start):
     """Columns of sizes 1, 100 and 0.01, a prior that matters where rows are few."""
     rng = np.random.default_rng([SEED, num_rows])

@@ -26,19 +26,23 @@ pytestmark = pytest.mark.law
 CELLS = len(SHAPES) * len(NON_CENTRALITIES)
 
 
-@partial(jax.jit, static_argnames=("count", "log"))
-def transitions(key, theta, shape, time, rate, count, log=True):
-    start = jnp.full(count, theta, jnp.float32)
-    return diffusions.cir(key, jnp.log(start) if log else start, shape, time, rate, log=log)
+_cir = jax.jit(diffusions.cir, static_argnames="log")
+
+
+def transitions(number, theta, shape, time, rate=1.0, log=False):
+    """Of `NUM_DRAWS` processes, always: two programs, with logarithms and without, serve all tests."""
+    start = np.broadcast_to(np.asarray(theta, np.float32), NUM_DRAWS)
+    with np.errstate(divide="ignore"):
+        start = np.log(start) if log else start
+    return np.asarray(_cir(jax.random.key(number), start, *np.float32([shape, time, rate]), log=log))
 
 
 @pytest.mark.parametrize("nc", NON_CENTRALITIES)
 def test_transitions_are_non_central_chi_squares(nc, seed):
-    """θ' = s/2 · χ²(2a, nc), at 10⁶ draws for every shape; with time log 2, s = ½ and nc = 2θ."""
+    """θ' = s/2 · χ²(2a, nc), at 250,000 draws for every shape; with time log 2, s = ½ and nc = 2θ."""
     bound = ks_bound(NUM_DRAWS, CELLS)
     for number, shape in enumerate(SHAPES):
-        key = jax.random.key(1_000 * seed + number)
-        log_draws = transitions(key, nc / 2, shape, np.log(2.0), 1.0, NUM_DRAWS) + np.log(2.0)
+        log_draws = transitions(1_000 * seed + number, nc / 2, shape, np.log(2.0), log=True) + np.log(2.0)
         distance = ks_distance(log_draws, lambda x, a=shape: log_transition_cdf(x, a, nc))
         assert distance < bound, (shape, nc)
 
@@ -49,8 +53,7 @@ def test_any_rate(rate, seed):
     theta, time = 2.0, 0.3
     s = time if rate == 0 else -np.expm1(-rate * time) / rate
     for number, shape in enumerate((0.2, 1.7)):
-        key = jax.random.key(100 * seed + number)
-        draws = np.asarray(transitions(key, theta, shape, time, rate, 200_000, log=False), np.float64)
+        draws = transitions(100 * seed + number, theta, shape, time, rate).astype(np.float64)
         survived = theta * np.exp(-rate * time)
         mean, variance = survived + shape * s, 2 * survived * s + shape * s**2
         assert abs(draws.mean() - mean) < 5 * np.sqrt(variance / len(draws))
@@ -61,21 +64,21 @@ def test_any_rate(rate, seed):
 def test_two_steps_are_one_of_the_whole_time(seed):
     """The Markov property, which lazy updates rest on."""
     theta, shape, time = 1.5, 0.3, 0.8
-    half = transitions(jax.random.key(2 * seed), theta, shape, time / 2, 1.0, 500_000, log=False)
-    draws = diffusions.cir(jax.random.key(2 * seed + 1), half, shape, time / 2)
+    half = transitions(2 * seed, theta, shape, time / 2)
+    draws = transitions(2 * seed + 1, half, shape, time / 2)
     s = -np.expm1(-time)
     exact = partial(log_transition_cdf, shape=shape, nc=2 * theta * np.exp(-time) / s)
-    assert ks_distance(np.log(np.asarray(draws) / s), exact, least=-80.0) < ks_bound(500_000, 1)
+    assert ks_distance(np.log(draws / s), exact, least=-80.0) < ks_bound(NUM_DRAWS, 1)
 
 
 def test_gammas_and_poissons(seed):
     shapes, means = (1e-3, 0.3, 0.999, 1.0, 2.5, 40.0, 1e5), (0.0, 0.02, 3.0, 9.99, 10.0, 14.0, 300.0, 5e5)
-    bound = ks_bound(400_000, len(shapes) + len(means))
+    bound = ks_bound(NUM_DRAWS, len(shapes) + len(means))
     for number, shape in enumerate(shapes):
-        draws = diffusions.gamma(jax.random.key(50 * seed + number), jnp.full(400_000, shape), log=True)
+        draws = diffusions.gamma(jax.random.key(50 * seed + number), jnp.full(NUM_DRAWS, shape), log=True)
         assert ks_distance(draws, partial(log_gamma_cdf, shape=shape)) < bound, shape
     for number, mean in enumerate(means):
-        draws = np.asarray(diffusions.poisson(jax.random.key(90 * seed + number), jnp.full(400_000, mean)))
+        draws = np.asarray(diffusions.poisson(jax.random.key(90 * seed + number), jnp.full(NUM_DRAWS, mean)))
         values, times = np.unique(draws, return_counts=True)
         gaps = np.cumsum(times) / draws.size - scipy.stats.poisson.cdf(values, mean)
         assert np.max(np.abs(gaps)) < bound, mean
@@ -83,7 +86,7 @@ def test_gammas_and_poissons(seed):
 
 def test_entries_are_independent(seed):
     """Of arrays large enough to be packed: neighbours, and entries 128 apart, are uncorrelated in value and size."""
-    g = np.asarray(diffusions.cir(jax.random.key(seed), jnp.full(400_000, 0.4), 0.6, 0.5), np.float64)
+    g = transitions(seed, 0.4, 0.6, 0.5).astype(np.float64)
     levels = scipy.stats.rankdata(g) / len(g) - 0.5
     for lag in (1, 2, 127, 128, 129, 4_096):
         for values in (levels, levels**2 - np.mean(levels**2)):
@@ -92,23 +95,25 @@ def test_entries_are_independent(seed):
 
 
 def test_ornstein_uhlenbeck_and_its_exponential(seed):
-    x = diffusions.ornstein_uhlenbeck(jax.random.key(seed), jnp.full(400_000, 3.0), -1.0, 0.7, 2.0, 0.25)
+    count = NUM_DRAWS
+    x = diffusions.ornstein_uhlenbeck(jax.random.key(seed), jnp.full(count, 3.0), -1.0, 0.7, 2.0, 0.25)
     law = scipy.stats.norm(-1.0 + 4.0 * np.exp(-1.4), np.sqrt(0.25 * -np.expm1(-2.8)))
-    assert ks_distance(x, law.cdf) < ks_bound(400_000, 2)
-    y = diffusions.log_normal(jax.random.key(seed + 1), jnp.full(400_000, np.exp(3.0)), -1.0, 0.7, 2.0, 0.25)
-    assert ks_distance(np.log(np.asarray(y)), law.cdf) < ks_bound(400_000, 2)
+    assert ks_distance(x, law.cdf) < ks_bound(count, 2)
+    y = diffusions.log_normal(jax.random.key(seed + 1), jnp.full(count, np.exp(3.0)), -1.0, 0.7, 2.0, 0.25)
+    assert ks_distance(np.log(np.asarray(y)), law.cdf) < ks_bound(count, 2)
 
 
 def test_generalised_gamma_and_beta_keep_their_laws(seed):
     """Started in the stationary law, one step of any length leaves it as it is."""
-    count, keys = 400_000, jax.random.split(jax.random.key(seed), 4)
+    count, rng = NUM_DRAWS, np.random.default_rng(seed)
     a, b, p, t = 0.6, 0.25, 2.0, 0.4
-    start = (diffusions.gamma(keys[0], jnp.full(count, a)) / b) ** (1 / p)
-    x = diffusions.generalised_gamma(keys[1], start, a, t, p, b)
+    start = (rng.gamma(a, size=count) / b) ** (1 / p)
+    x = diffusions.generalised_gamma(jax.random.key(seed), start.astype(np.float32), a, t, p, b)
     law = scipy.stats.gengamma(a, p, scale=b ** (-1 / p))
     assert ks_distance(x, law.cdf) < ks_bound(count, 2)
-    shapes = jnp.array([0.3, 2.0])
-    pair = diffusions.beta_pair(keys[3], diffusions.gamma(keys[2], jnp.tile(shapes, (count, 1))), shapes, t)
+    shapes = np.float32([0.3, 2.0])
+    pair = rng.gamma(shapes, size=(count, 2)).astype(np.float32)
+    pair = diffusions.beta_pair(jax.random.key(seed + 1), pair, shapes, t)
     ratio = np.asarray(pair[:, 0] / pair.sum(axis=1))
     assert ks_distance(ratio, scipy.stats.beta(0.3, 2.0).cdf) < ks_bound(count, 2)
 

@@ -1,4 +1,4 @@
-"""Logistic regression: against NUTS where it can be run, against the Laplace posterior where N is large."""
+"""Logistic regression against the exact posterior: by importance sampling, or Laplace's where N is large."""
 
 from __future__ import annotations
 
@@ -36,33 +36,32 @@ MODEL = sc.Model(log_likelihood, log_prior)
 
 
 def laplace(data):
-    """Mode and inverse Hessian in float64."""
+    """Mode and inverse of the negative Hessian there, in float64."""
     x, y = data["x"].astype(np.float64), data["y"].astype(np.float64)
     beta = np.zeros(x.shape[1])
-    for _ in range(25):
+    for _ in range(8):
         p = 1 / (1 + np.exp(-x @ beta))
         hessian = (x * (p * (1 - p))[:, None]).T @ x + np.eye(len(beta)) / 10.0
         beta = beta + np.linalg.solve(hessian, x.T @ (y - p) - beta / 10.0)
-    return beta, np.sqrt(np.diag(np.linalg.inv(hessian)))
+    return beta, np.linalg.inv(hessian)
 
 
 @pytest.fixture(scope="module")
-def nuts():
-    """Data, and posterior mean and sd from NUTS (NumPyro)."""
-    numpyro = pytest.importorskip("numpyro", reason="the comparison with NUTS needs NumPyro")
-    import numpyro.distributions as dist
-
+def exact():
+    """Data, and posterior mean and sd by importance sampling from a wider normal law around the mode, in float64."""
     data = logistic_data(0, 2_000, 4)
-
-    def model(x, y):
-        beta = numpyro.sample("beta", dist.Normal(0.0, 10.0**0.5).expand([x.shape[1]]).to_event(1))
-        numpyro.sample("y", dist.Bernoulli(logits=x @ beta), obs=y)
-
-    kernel = numpyro.infer.NUTS(model)
-    mcmc = numpyro.infer.MCMC(kernel, num_warmup=500, num_samples=8_000, num_chains=1, progress_bar=False)
-    mcmc.run(jax.random.key(0), data["x"], data["y"])
-    draws = np.asarray(mcmc.get_samples()["beta"])
-    return data, draws.mean(axis=0), draws.std(axis=0)
+    x, y = data["x"].astype(np.float64), data["y"].astype(np.float64)
+    mode, covariance = laplace(data)
+    step = 1.2 * np.random.default_rng(0).standard_normal((8_000, 4))
+    beta = mode + step @ np.linalg.cholesky(covariance).T
+    logits = beta @ x.T
+    log_density = logits @ y - np.logaddexp(0.0, logits).sum(axis=1) - 0.05 * (beta**2).sum(axis=1)
+    log_weights = log_density + 0.5 * (step**2).sum(axis=1) / 1.2**2
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    assert 1 / np.sum(weights**2) > 4_000  # independent draws: means are known to 0.016 sd, sds to 1.1 %
+    mean = weights @ beta
+    return data, mean, np.sqrt(weights @ (beta - mean) ** 2)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +69,16 @@ def nuts():
     [sc.SGLD(1e-4), sc.SGHMC(2e-3), sc.SGNHT(2e-3, thermostat="elementwise")],
     ids=["sgld", "sghmc", "sgnht"],
 )
-def test_control_variate_samplers_agree_with_nuts(nuts, seed, sampler):
-    """Means within 0.1 posterior sd, sds within 10 %: the issue's bar, with small steps."""
-    data, mean, sd = nuts
+def test_control_variate_samplers_have_the_posterior(exact, seed, sampler):
+    """Means within 0.1 posterior sd, sds within 10 %, with small steps: at least five errors of their own."""
+    data, mean, sd = exact
     run = sc.sample(
         MODEL,
         data,
         jnp.zeros(4),
         sampler=sampler,
         estimator=sc.ControlVariates(batch_size=200),
-        num_samples=10_000,
+        num_samples=5_000,
         num_burnin=2_000,
         thin=4,
         num_chains=CHAINS,
@@ -97,15 +96,16 @@ def test_sghmc_with_defaults_on_the_problem_that_defeats_a_fixed_small_friction(
     R's sgmcmc (its issue 1) has no step size that works here with its default friction.
     """
     data = logistic_data(seed, 100_000, 50)
-    mode, sd = laplace(data)
+    mode, covariance = laplace(data)
+    sd = np.sqrt(np.diag(covariance))
     run = sc.sample(
         MODEL,
         data,
         jnp.zeros(50),
         sampler=sc.SGHMC(),
         estimator=sc.Minibatch(batch_size=500),
-        num_samples=8_000,
-        num_burnin=10_000,
+        num_samples=1_500,
+        num_burnin=8_000,
         thin=10,
         num_chains=4,
         seed=seed,
@@ -123,7 +123,8 @@ def test_sghmc_with_defaults_on_the_problem_that_defeats_a_fixed_small_friction(
 def test_too_little_friction_is_said_with_the_inflation(seed):
     """The warning's number is the inflation that the chain then shows."""
     data = logistic_data(seed, 20_000, 3)
-    _, sd = laplace(data)
+    _, covariance = laplace(data)
+    sd = np.sqrt(np.diag(covariance))
     eps, friction = 2e-4, 300.0
     with pytest.warns(sc.errors.SciroccoWarning, match="inflated by about") as caught:
         run = sc.sample(
@@ -132,8 +133,8 @@ def test_too_little_friction_is_said_with_the_inflation(seed):
             jnp.zeros(3),
             sampler=sc.SGHMC(eps, friction=friction),
             estimator=sc.Minibatch(batch_size=50, sampling="with_replacement"),
-            num_samples=4_000,
-            num_burnin=20_000,
+            num_samples=1_500,
+            num_burnin=4_000,
             thin=20,
             num_chains=8,
             seed=seed,

@@ -20,6 +20,11 @@ NUMBER = jnp.array(0.4)
 SIZE = 3
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _hurry(quick_compiler):
+    """Programs of one step."""
+
+
 def mixed(z):
     """A tree like `PART` in which every entry depends on every number."""
     flat, back = ravel_pytree(z)

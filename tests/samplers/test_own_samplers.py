@@ -28,9 +28,9 @@ def test_same_chain_as_the_built_in_one():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), ours.draws, theirs.draws)
 
 
-@pytest.mark.parametrize("step_size", [None, "auto"])
-def test_step_size_left_open(step_size):
-    run = draw(ScaledSGLD(step_size), num_samples=200)
+def test_a_race_for_the_step_size():
+    """(One that is measured: `test_store_and_resume`.)"""
+    run = draw(ScaledSGLD("auto"), num_samples=200)
     assert run.status == "complete"
     assert np.std(run.draws["bias"]) > 0
 
@@ -120,9 +120,9 @@ def values_at(estimator, sampler, num_draws, params=None):
     return at, jax.jit(jax.vmap(one))(jnp.arange(num_draws))
 
 
-@pytest.mark.parametrize("name", [name for name in VALUED if name != "SVRG"])
+@pytest.mark.parametrize("name", [name for name in VALUED if name not in ("Full", "SVRG")])
 def test_the_value_is_unbiased(name):
-    at, found = values_at(VALUED[name], WatchingNoise(STEP), 4_000)
+    at, found = values_at(VALUED[name], WatchingNoise(STEP), 1_500)
     exact = float(log_posterior(at))
     values = np.asarray(found.value, np.float64)
     spread = values.std(ddof=1) / np.sqrt(len(values))
@@ -135,7 +135,7 @@ def test_the_value_is_unbiased(name):
         assert np.all(np.abs(leaf.mean(axis=0) - true) <= 5 * error + 1e-3)
 
 
-@pytest.mark.parametrize("name", list(VALUED))
+@pytest.mark.parametrize("name", ["Full", "SVRG", "SAGA"])
 def test_a_chain_that_asks_for_the_value_is_the_same_chain(name):
     estimator = VALUED[name]
     plain, watched = draw(ScaledSGLD(STEP), estimator), draw(Watching(STEP), estimator)
@@ -148,7 +148,7 @@ def test_a_chain_that_asks_for_the_value_is_the_same_chain(name):
     if name == "Full":
         np.testing.assert_allclose(values, exact, rtol=1e-5)
         assert np.all(watched.stats["value_variance"] == 0)
-    if name in ("ControlVariates", "SVRG"):  # near the centre
+    if name == "SVRG":  # near the centre
         np.testing.assert_allclose(values, exact, rtol=0.1)
 
 
@@ -169,7 +169,7 @@ class Rows:
         return "1"
 
 
-@pytest.mark.parametrize("name", ["Full", "Minibatch", "ControlVariates", "SVRG", "SAGA"])
+@pytest.mark.parametrize("name", ["Full", "SVRG", "SAGA"])
 def test_the_value_of_streamed_data(name):
     """The same chain and the same values as in memory."""
     estimator = VALUED[name]
@@ -217,7 +217,9 @@ def test_who_does_not_ask_pays_nothing():
 
         own = parts._replace(sampler=sampler)
         begin = _loop.Start(position, (), None)
-        state = _loop.start_chain(problem.model, own, begin, jax.random.key(0), 0)[0]
+        state, _ = jax.eval_shape(
+            lambda key: _loop.start_chain(problem.model, own, begin, key, 0), jax.random.key(0)
+        )
         return jax.make_jaxpr(step)(state, jax.random.key(1)), state
 
     def count(jaxpr):
@@ -341,7 +343,7 @@ def test_gradients_with_latent_draws_are_unbiased():
     assert not MARGINAL.takes_key
     exact = MARGINAL.summand.total(theta, rows)
     keys = jax.random.split(jax.random.key(0), 20_000)
-    totals = jax.vmap(lambda key: LATENT.summand.total(theta, rows, None, key))(keys)
+    totals = jax.jit(jax.vmap(lambda key: LATENT.summand.total(theta, rows, None, key)))(keys)
     assert abs(totals.mean() - exact) < 5 * totals.std() / np.sqrt(len(keys))
     assert totals.std() > 0.5
     key = jax.random.key(4)
@@ -359,9 +361,9 @@ def test_a_chain_with_latent_draws(seed):
         jnp.array(0.0),
         sampler=sc.SGLD(eps),
         estimator=sc.Full(),
-        num_samples=2_000,
-        num_burnin=200,
-        num_chains=64,
+        num_samples=800,
+        num_burnin=60,
+        num_chains=128,
         seed=seed,
         chain_method="vmap",
         progress=False,

@@ -16,6 +16,11 @@ pytestmark = pytest.mark.compile
 POINTS = [jnp.array([0.3, -1.0]), jnp.array([2.0, 0.5]), jnp.array([-0.7, 0.1])]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _hurry(quick_compiler):
+    """Programs of one step."""
+
+
 def metric(theta):
     return 1.0 + theta**2
 

@@ -22,9 +22,9 @@ def observed(omega, z):
 
 def drawn(omega, z, key):
     """The category, or with probability ½ one drawn from omega: a noisy observation."""
-    other = jax.random.categorical(key, jnp.log(omega))
-    kept = jax.random.bernoulli(jax.random.fold_in(key, 1))
-    return jax.nn.one_hot(jnp.where(kept, z, other), NUM_CATEGORIES)
+    level, coin = jax.random.uniform(key, (2,))
+    other = jnp.sum(jnp.cumsum(omega)[:-1] < level)
+    return jax.nn.one_hot(jnp.where(coin < 0.5, z, other), NUM_CATEGORIES)
 
 
 def expected(omega, z):

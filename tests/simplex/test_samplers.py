@@ -14,23 +14,22 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.simplex import theory
-from scirocco.simplex.scir_cv import control_is_stable
+from scirocco.simplex.scir_cv import control_is_stable, controlled
 from simplex import counting
-from simplex.counting import MODELS, SAMPLERS, draw
+from simplex.counting import MODELS, draw
 
 pytestmark = [
     pytest.mark.compile,
     pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning"),
     pytest.mark.usefixtures("quick_compiler"),
 ]
-PAIRS = [(model, "SCIRCV") for model in MODELS] + [
-    ("observed", name) for name in SAMPLERS if name != "SCIRCV"
+PAIRS = [("total", "SCIRCV"), ("parts", "SCIRCV-1"), ("drawn", "SCIRCV-refresh")] + [
+    ("observed", name) for name in ("SCIR", "SCIR-auto", "SCIRCV", "SimplexSGRLD")
 ]
+"""Every model and every sampler; "expected" is taken by `test_every_estimator`. Other tests share these programs."""
 ESTIMATORS = {
     "Full": sc.Full(),
-    "Minibatch-with": sc.Minibatch(counting.BATCH, "with_replacement"),
     "Weighted": sc.Weighted(counting.BATCH, np.linspace(1.0, 2.0, counting.NUM_ROWS)),
-    "Stratified": sc.Stratified(counting.BATCH, counting.categories()),
     "ControlVariates": sc.ControlVariates(counting.BATCH),
     "SVRG": sc.SVRG(counting.BATCH, refresh_every=5),
     "SAGA": sc.SAGA(counting.BATCH),
@@ -55,15 +54,7 @@ def test_every_pair(model, sampler):
     assert pickle.loads(pickle.dumps(counted)) == counted
 
 
-@pytest.mark.parametrize(("model", "sampler"), [("drawn", "SCIRCV-refresh")])
-def test_vectorised_chains_are_the_same(model, sampler):
-    alone, together = draw(model, sampler), draw(model, sampler, chain_method="vmap")
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-5), alone.draws, together.draws
-    )
-
-
-@pytest.mark.parametrize(("model", "sampler"), [("parts", "SCIR"), ("drawn", "SCIRCV")])
+@pytest.mark.parametrize(("model", "sampler"), [("parts", "SCIRCV-1"), ("drawn", "SCIRCV-refresh")])
 def test_a_break_changes_nothing(model, sampler, tmp_path):
     """A stored run that is resumed, without saying the sampler again, ends as one that was never cut."""
     draw(model, sampler, store=tmp_path / "run", num_samples=5)
@@ -73,16 +64,16 @@ def test_a_break_changes_nothing(model, sampler, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, draw(model, sampler).draws, kept)
 
 
-@pytest.mark.parametrize("estimator", ["Minibatch-with", "Weighted", "SVRG", "SAGA"])
+@pytest.mark.parametrize("estimator", ["Weighted", "SVRG", "SAGA"])
 def test_every_estimator(estimator):
     run = draw("expected", "SCIR", ESTIMATORS[estimator])
     on_the_simplex(run.draws)
     np.testing.assert_array_equal(run.draws, draw("expected", "SCIR", ESTIMATORS[estimator]).draws)
 
 
-@pytest.mark.parametrize("estimator", ["Full", "Stratified", "ControlVariates", "SAGA"])
+@pytest.mark.parametrize("estimator", ["Full", "ControlVariates", "SAGA"])
 def test_observed_counts_have_no_noise_left(estimator):
-    """Counts that do not depend on omega: the exact sum at the centre, or in every stratum, is the sum everywhere."""
+    """Counts that do not depend on omega: the exact sum at the centre is the sum everywhere."""
     model, start = MODELS["observed"]
     kernel = sc.Kernel(model, counting.categories(), sc.SCIR(0.2), ESTIMATORS[estimator])
     state = kernel.init(jax.random.key(1), start)
@@ -92,23 +83,19 @@ def test_observed_counts_have_no_noise_left(estimator):
     np.testing.assert_allclose(state.gradient.total, exact, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("model", "sampler"), [("drawn", "SCIR"), ("observed", "SCIRCV"), ("drawn", "SCIRCV-refresh")]
-)
-def test_streamed_rows_give_the_same_chain(model, sampler, tmp_path):
-    """Rows read from a folder one by one: the batches of arrays in memory, bit for bit.
+def test_streamed_rows_give_the_same_chain(tmp_path):
+    """Rows read from a folder one by one: the batches of arrays in memory, and the same chain.
 
-    Renewed references take other random rows when they are read from disk, so there only the simplex is checked.
+    Renewed references take other random rows when they are read from disk, so from the third step on only the simplex
+    is checked.
     """
     folder = tmp_path / "rows"
     sc.data.write(folder, counting.categories().astype(np.int32), shuffle=False)
     estimator = sc.Minibatch(counting.BATCH, "without_replacement")
-    streamed = draw(model, sampler, estimator, data=str(folder))
+    streamed = draw("drawn", "SCIRCV-refresh", estimator, data=str(folder))
     on_the_simplex(streamed.draws)
-    if sampler == "SCIRCV-refresh":
-        return
-    resident = draw(model, sampler, estimator, data=counting.categories().astype(np.int32))
-    np.testing.assert_allclose(streamed.draws, resident.draws, rtol=1e-4, atol=1e-6)
+    resident = draw("drawn", "SCIRCV-refresh", estimator, data=counting.categories().astype(np.int32))
+    np.testing.assert_allclose(streamed.draws[:, :2], resident.draws[:, :2], rtol=1e-4, atol=1e-6)
 
 
 def test_a_new_step_size_compiles_nothing():
@@ -184,8 +171,18 @@ def test_latent_counts_are_recognised(model, latent):
     counted, start = MODELS[model]
     row = jax.ShapeDtypeStruct((), jnp.int32)
     assert counted.latent(jnp.asarray(start), row) == latent
-    run = draw(model, "SCIRCV")
-    assert (run.configuration["sampler"]["refresh_every"] > 0) == latent
+    kernel, _ = reference_of(sc.SCIRCV(0.2), model)
+    assert (kernel.problem.parts.sampler.refresh_every > 0) == latent
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_control_holds_the_mode(kind):
+    """b̂ = (â - 1)/(a - 1), so that the mode (â - 1)/b̂ stays at a - 1; for the time h, or h/b̂ where that is positive."""
+    estimate, ones = jnp.array([3.0, 8.0, 0.5]), jnp.ones(3)
+    times, rates, used = controlled(kind, estimate, 5.0 * ones, ones, 0.1)
+    assert np.all(used)
+    np.testing.assert_allclose(rates, [0.5, 1.75, -0.125], rtol=1e-6)
+    np.testing.assert_allclose(times, [0.1, 0.1, 0.1] if kind == 2 else [0.2, 0.1 / 1.75, 0.1], rtol=1e-6)
 
 
 def test_control_is_left_out_where_it_would_explode():
@@ -196,32 +193,32 @@ def test_control_is_left_out_where_it_would_explode():
     used = np.zeros(3, int)
     for (rows, size, count, alpha, h), kind in itertools.product(grid, (1, 2)):
         counts = theory.Counts.hypergeometric(alpha, count, rows, size)
-        single = (jnp.float32(counts.mean), jnp.float32(counts.variance), jnp.float32(h))
-        if bool(control_is_stable(kind, *single)):
+        if control_is_stable(kind, counts.mean, counts.variance, h, np):
             used[kind] += 1
             ours = theory.inflation("scir_cv", counts, h, kind)
             assert ours < 3 * theory.inflation("scir", counts, h), (rows, size, count, alpha, h, kind)
     assert np.all(used[1:] > 40)
     dense = theory.Counts.hypergeometric(0.1, 100, 1_000, 10)
-    assert bool(control_is_stable(2, dense.mean, dense.variance, 0.5))
-    assert not bool(control_is_stable(2, 0.9, 0.0, 0.5))
+    assert control_is_stable(2, dense.mean, dense.variance, 0.5, np)
+    assert not control_is_stable(2, 0.9, 0.0, 0.5, np)
 
 
 def test_rare_components_do_not_explode():
-    """A category seen twice in 1,000 rows, batches of 10: the papers' rule grows theta beyond 1e30; ours does not."""
-    z = np.repeat([0, 1], [998, 2])
-    for kind in (1, 2):
-        run = sc.sample(
-            sc.CountModel(0.1, lambda omega, z: jax.nn.one_hot(z, 3)),
-            z,
-            np.full(3, 1 / 3, np.float32),
-            sampler=sc.SCIRCV(0.5, parametrization=kind),
-            estimator=sc.Minibatch(10),
-            num_samples=4_000,
-            progress=False,
-        )
-        assert float(run.draws[0, :, 1].max()) < 0.9
-        np.testing.assert_allclose(run.stats["controlled"], 1 / 3, rtol=1e-6)
+    """A category seen twice in 1,000 rows, batches of 10: the papers' rule grows theta beyond 1e30; ours does not.
+
+    By a factor of 1.5 at each of the 98 steps in 100 that miss it. (The other parametrisation: the test above.)
+    """
+    run = sc.sample(
+        sc.CountModel(0.1, lambda omega, z: jax.nn.one_hot(z, 3)),
+        np.repeat([0, 1], [998, 2]),
+        np.full(3, 1 / 3, np.float32),
+        sampler=sc.SCIRCV(0.5),
+        estimator=sc.Minibatch(10),
+        num_samples=600,
+        progress=False,
+    )
+    assert float(run.draws[0, :, 1].max()) < 0.9
+    np.testing.assert_allclose(run.stats["controlled"], 1 / 3, rtol=1e-6)
 
 
 def test_default_step_sizes_follow_the_noise_of_the_counts():

@@ -16,7 +16,7 @@ PAPER = Counts.hypergeometric(0.1, count=150, num_rows=1000, batch_size=100)
 RARE = Counts.hypergeometric(0.1, count=3, num_rows=100, batch_size=20)  # every second b̂ is negative
 STUCK = Counts.from_values([0.5, 1.0, 3.5], [0.3, 0.3, 0.4])  # b̂ < 0, b̂ = 0 and b̂ > 0
 SPARSE = Counts.from_values([0.1, 1.3], [0.7, 0.3])  # a < 1
-STEPS = (1, 5, 20, 300)
+STEPS = (1, 5, 20, 100)
 LIGHT, HEAVY = 5.5, 7.0
 """Largest z-scores, for a false alarm in a million tests. The squares of a law with b̂ < 0 or a < 1 have a skewness of
 up to 30; a mean of 20,000 over its estimated error is then skewed by 0.4: beyond 7 as often as a normal beyond 5."""
