@@ -355,6 +355,14 @@ def record_of(tmp_path):
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.RankWarning")  # the slope of one dimension
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """A few iterations of everything: the numbers mean nothing, but all claims are judged and all panels drawn."""
+    langevin = methods.sampler
+
+    def shards(problem, num_runs, num_draws, seed):
+        shape = (num_runs, problems.NUM_SHARDS, num_draws, problem.dimension)
+        return np.asarray(problem.start) + np.random.default_rng(seed).normal(size=shape)
+
+    monkeypatch.setattr(dc, "subposterior_draws", shards)  # tested above, as are the steps of SGHMC
+    monkeypatch.setattr(methods, "sampler", lambda name, *rest: langevin("SGLD", *rest))
     small = dc.QUICK_PLANE._replace(num_runs=2, num_iterations=600, num_draws=60)
     one = {"SGLD": 0.1, "SGHMC": 0.1, methods.TODAY: 0.1, "KDEMC": 0.4, "Weierstrass": 0.5}
     for grid in (methods.GRIDS, methods.FOR_NORMAL):

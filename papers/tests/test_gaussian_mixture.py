@@ -198,6 +198,7 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(gm, "_SAMPLERS", dict.fromkeys(gm._SAMPLERS, lambda h: sc.SGLD(h / 2)))
     monkeypatch.setattr(gm, "QUICK", (2, 300))
     monkeypatch.setattr(gm, "NUM_STEPS", 250)
+    monkeypatch.setattr(gm, "NUM_LEAPFROG", 1)
     monkeypatch.setattr("scirocco_papers.gaussian_mixture.figure._KERNELS", 200)
     done = reproduce(ALL["gaussian-mixture"], Settings(quick=True, out_dir=tmp_path))
     found = done.outcome.numbers
