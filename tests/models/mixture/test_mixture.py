@@ -101,9 +101,9 @@ def test_columns_keep_their_names(narrow):
 @pytest.fixture(scope="module")
 def fitted(quick_compiler):
     rng = np.random.default_rng(5)
-    label = rng.choice(3, 6_000, p=[0.2, 0.3, 0.5])
+    label = rng.choice(3, 2_400, p=[0.2, 0.3, 0.5])
     centres = np.array([[-5.0, 0.0], [0.0, 50.0], [5.0, 0.0]])
-    X = centres[label] + rng.normal(size=(6_000, 2)) * [1.0, 10.0]
+    X = centres[label] + rng.normal(size=(2_400, 2)) * [1.0, 10.0]
     mixture = GaussianMixture(3, num_samples=150, num_burnin=100, thin=3)
     return mixture.fit(X, progress=False), X, label
 
