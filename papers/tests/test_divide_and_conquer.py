@@ -361,7 +361,15 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
         shape = (num_runs, problems.NUM_SHARDS, num_draws, problem.dimension)
         return np.asarray(problem.start) + np.random.default_rng(seed).normal(size=shape)
 
+    class Nuts:
+        def __init__(self, log_density, start, *_, num_draws, **__):
+            self.draws = start + np.random.default_rng(0).normal(size=(num_draws, len(start)))
+
+        def run(self, seed):
+            return self
+
     monkeypatch.setattr(dc, "subposterior_draws", shards)  # tested above, as are the steps of SGHMC
+    monkeypatch.setattr(problems, "Nuts", Nuts)
     monkeypatch.setattr(methods, "sampler", lambda name, *rest: langevin("SGLD", *rest))
     monkeypatch.setattr(methods, "TRAJECTORY", 1)
     small = dc.QUICK_PLANE._replace(num_runs=2, num_iterations=600, num_draws=60)
