@@ -1,6 +1,7 @@
 """Parts of `gaussian-mixture` by themselves, and a small run of all of it."""
 
 import copy
+import types
 
 import jax.numpy as jnp
 import numpy as np
@@ -194,7 +195,16 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
         rng = np.random.default_rng(0)
         return {name: rng.normal(size=(num_chains, num_samples, 2)) for name in start}
 
+    class Nuts:
+        def __init__(self, *_, num_draws, **__):
+            self.num_draws = num_draws
+
+        def run(self, seed):
+            draws = two_components(np.random.default_rng(seed), (self.num_draws,))
+            return types.SimpleNamespace(draws=draws)
+
     monkeypatch.setattr(gm, "sample_as_in_r", in_r)  # tested above
+    monkeypatch.setattr(gm, "Nuts", Nuts)  # `gaussian-scaling` has it
     monkeypatch.setattr(gm, "_SAMPLERS", dict.fromkeys(gm._SAMPLERS, lambda h: sc.SGLD(h / 2)))
     monkeypatch.setattr(gm, "QUICK", (2, 300))
     monkeypatch.setattr(gm, "NUM_STEPS", 250)
