@@ -1,4 +1,4 @@
-"""Parts of `cost-in-n` by themselves, and all of it in the quick version."""
+"""Parts of `cost-in-n` by themselves, and a small run of all of it."""
 
 from __future__ import annotations
 
@@ -191,7 +191,14 @@ def test_each_claim_can_fail(number, change):
     assert not judge(changed, 0.1)[number].holds
 
 
-def test_quick_run(tmp_path):
+def test_small_run(tmp_path, monkeypatch, quick_compiler):
+    """Two sizes of batches at two small N: any of them is near enough."""
+    monkeypatch.setattr(cn, "QUICK_SIZES", (100, 200))
+    monkeypatch.setattr(cn, "NUM_CHAINS", 40)
+    monkeypatch.setattr(cn, "ACCURACY", 0.6)
+    monkeypatch.setattr(cn, "batch_grid", lambda num_rows: [num_rows // 4, num_rows])
     done = reproduce(ALL["cost-in-n"], Settings(quick=True, out_dir=tmp_path))
-    assert done.ok, [claim for claim in done.outcome.claims if claim.failed]
+    results = done.outcome.numbers["results"]
+    assert len(done.outcome.claims) == 3
+    assert all(row[method]["num_steps"] for row in results for method in ("sgld", "sgld_cv"))
     helpers.assert_drawn(done.picture)

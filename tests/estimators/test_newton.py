@@ -8,6 +8,8 @@ import pytest
 from scirocco.estimators.newton import Curve, ascend, inverse_root, whitening
 from scirocco.models.regression.approximation import Rows, laplace
 
+pytestmark = pytest.mark.compile
+
 
 def table(kind, rng):
     x = rng.standard_normal((300, 5))

@@ -16,6 +16,8 @@ import own_samplers
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+pytestmark = pytest.mark.compile
+
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 ROWS = 60

@@ -28,14 +28,15 @@ AFTER = SIZES.sum() - np.cumsum(SIZES)
 def test_sticks(method: int, step: float, fresh: bool, seed: int) -> None:
     """v_j ~ Beta(1 + m_j, α + Σ_{l>j} m_l): mean, and mean of log(1 - v) summed; SGRLD but for its step."""
     sticks, found = np.ones((4, 2)), []
-    number = 12_000 if method != SGRLD else 60_000
+    number = 12_000 if method != SGRLD else 24_000
     for place in range(number):
         words = np.array([seed, place], np.uint64)
         logs = slice_kernels().move_sticks(
             sticks, SIZES, 1.0, SIZES, 1.0, 4, ALPHA, method, step, fresh, words
         )
         share = sticks[:, 0] / sticks.sum(axis=1)
-        np.testing.assert_allclose(logs, np.log1p(-share).sum(), rtol=1e-9)
+        if place % 16 == 0:
+            np.testing.assert_allclose(logs, np.log1p(-share).sum(), rtol=1e-9)
         found.append([*share, *share**2])
     one, two = 1.0 + SIZES, ALPHA + AFTER
     mean = one / (one + two)
@@ -71,6 +72,7 @@ def test_components_of_counts(method: int, step: float, seed: int) -> None:
         engine._move_components(1.0, engine._batch, 1.0, (method, step), np.array([seed, place], np.uint64))
         gammas = engine.parameters[0][:, :2]
         found.append([*gammas.ravel(), *(gammas**2).ravel(), *gammas.sum(axis=0)])
-        np.testing.assert_allclose(engine.parameters[1][:, :2], gammas / gammas.sum(axis=0), rtol=1e-9)
+        if place % 16 == 0:
+            np.testing.assert_allclose(engine.parameters[1][:, :2], gammas / gammas.sum(axis=0), rtol=1e-9)
     truth = [*shapes.ravel(), *(shapes * (shapes + 1)).ravel(), *shapes.sum(axis=0)]
     assert furthest(found[200:], truth) < 5.5

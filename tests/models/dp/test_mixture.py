@@ -57,8 +57,8 @@ def test_finds_separated_clusters(kind: str, sampler: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
-def test_eight_clusters_of_twenty_thousand_rows(kind: str, seed: int) -> None:
-    X, labels = clustered(np.random.default_rng(seed), kind, 20_000, 8)
+def test_eight_clusters_of_four_thousand_rows(kind: str, seed: int) -> None:
+    X, labels = clustered(np.random.default_rng(seed), kind, 4_000, 8)
     mixture = DPMixture(kind, seed=seed).fit(X, progress=False)
     assert partitions.adjusted_rand_index(mixture.predict(X), labels) >= 0.95
     low, high = mixture.num_clusters(interval=0.9)
@@ -143,7 +143,7 @@ def test_predictive_density_is_the_exact_one(kind: str, sampler: str, seed: int)
     chain, found = mixture.chain(X), []
     chain.advance(50)
     wanted = family.rows(new)
-    for _ in range(4000):
+    for _ in range(2000):
         chain.advance(1)
         draw, _ = chain.kept()
         found.append(np.exp(sc.models.dp.prediction.log_predictive(family, wanted, draw)))

@@ -7,6 +7,7 @@ from scipy import stats
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError, SciroccoWarning
 from scirocco.models.factorisation import BPMF, results
 from scirocco.models.factorisation.ratings import check_triples
+from scirocco.run import session
 from scirocco.samplers import SGLD
 
 NUM_USERS, NUM_ITEMS, NUM_ROWS, TRUE_SD = 25, 15, 1_200, 0.3
@@ -29,9 +30,13 @@ def make_ratings(seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
+    return fit()
+
+
+def fit(**options):
     """With room for one user and one item more."""
     model = BPMF(3, num_users=NUM_USERS + 1, num_items=NUM_ITEMS + 1, num_samples=40, batch_size=300)
-    return model.fit(*make_ratings(), num_epochs=3_000 * 300 / NUM_ROWS, progress=False)
+    return model.fit(*make_ratings(), num_epochs=3_000 * 300 / NUM_ROWS, progress=False, **options)
 
 
 def test_it_learns(fitted):
@@ -226,17 +231,16 @@ def test_ratings_on_another_scale_are_noted():
         check_triples([0, 1], [0, 1], [0.0, 100.0], None, None)
 
 
-def test_a_stopped_fit_is_taken_up_bit_for_bit(tmp_path, quick_compiler):
-    rng = np.random.default_rng(4)
-    triples = rng.integers(0, 30, 400), rng.integers(0, 20, 400), rng.normal(3, 1, 400)
-
+def test_a_stopped_fit_is_taken_up_bit_for_bit(fitted, tmp_path):
     def stop_half_way(report):
-        if report.step > 100:
+        if report.step > 1_000:
             report.stop()
 
-    options = {"num_epochs": 300, "progress": False}
-    whole = BPMF(2).fit(*triples, **options)
-    BPMF(2).fit(*triples, store=tmp_path / "fit", callbacks=[stop_half_way], **options)
-    again = BPMF(2).fit(*triples, store=tmp_path / "fit", resume=True, **options)
-    for name, draws in whole.run_.draws.items():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "_SECOND_CHUNK", 500)
+        patch.setattr(session, "_CHUNK_SECONDS", 1e-9)
+        part = fit(store=tmp_path / "fit", callbacks=[stop_half_way])
+    assert part.run_.status == "stopped" and part.run_.num_draws < 40
+    again = fit(store=tmp_path / "fit", resume=True)
+    for name, draws in fitted.run_.draws.items():
         np.testing.assert_array_equal(np.asarray(again.run_.draws[name]), draws)

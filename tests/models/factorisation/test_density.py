@@ -47,15 +47,22 @@ def test_gradients_are_those_of_the_density(name, seed):
     model, rows = RatingModel(LAWS[name]), rows_of(seed)
     position = position_of(LAWS[name], seed)
     weights = jnp.linspace(0.0, 2.0, NUM_ROWS)
-    for given in (None, weights):
-        expected = jax.grad(model.log_likelihood_sum)(position, rows, given)
-        helpers.assert_close(model.summand.total(position, rows, given), expected, rtol=1e-3, atol=1e-4)
-    each = model.summand.each(position, rows)
-    total = model.summand.total(position, rows)
-    helpers.assert_close(jax.tree.map(lambda v: v.sum(axis=0), each), total, rtol=1e-3, atol=1e-4)
-    prior = jax.grad(model.log_prior_density)(position)
-    found = model.combine(position, jax.tree.map(jnp.zeros_like, position))
-    helpers.assert_close(found, prior, rtol=1e-3, atol=1e-3)
+
+    @jax.jit
+    def both(position):
+        """What is found in closed form, and what is expected."""
+        slope, found, expected = jax.grad(model.log_likelihood_sum), [], []
+        for given in (None, weights):
+            found.append(model.summand.total(position, rows, given))
+            expected.append(slope(position, rows, given))
+        found.append(jax.tree.map(lambda v: v.sum(axis=0), model.summand.each(position, rows)))
+        expected.append(model.summand.total(position, rows))
+        prior = model.combine(position, jax.tree.map(jnp.zeros_like, position))
+        return (found, expected), (prior, jax.grad(model.log_prior_density)(position))
+
+    likelihood, prior = both(position)
+    helpers.assert_close(*likelihood, rtol=1e-3, atol=1e-4)
+    helpers.assert_close(*prior, rtol=1e-3, atol=1e-3)
 
 
 def test_the_density_is_the_models(seed):
@@ -101,17 +108,23 @@ def test_compact_saga_is_saga(seed):
         memories[name] = estimator.prepare(model, table, start, key).memory
         shapes = jax.tree.map(jnp.shape, estimator.blank_memory(start, start, NUM_ROWS))
         assert jax.tree.map(jnp.shape, memories[name]) == shapes
+
+    @jax.jit
+    def estimates(position, memories, index, number):
+        chosen = jax.tree.map(lambda leaf: leaf[index], rows)
+        context = Context(rows, Batch(chosen, index, None, NUM_ROWS / size, 1.0, NUM_ROWS), number)
+        found = {
+            name: estimator.estimate(model.summand, position, memories[name], context)
+            for name, estimator in estimators.items()
+        }
+        totals = {name: (estimate.total, memory.total) for name, (estimate, memory) in found.items()}
+        return totals, {name: memory for name, (_, memory) in found.items()}
+
     rng = np.random.default_rng(seed)
     for number in range(3):
         index = jnp.asarray(rng.choice(NUM_ROWS, size, replace=False))
-        chosen = jax.tree.map(lambda leaf, index=index: leaf[index], rows)
-        batch = Batch(chosen, index, None, NUM_ROWS / size, 1.0, NUM_ROWS)
-        totals = {}
-        for name, estimator in estimators.items():
-            context = Context(rows, batch, jnp.asarray(number))
-            position = position_of(law, seed + 10 * number)
-            estimate, memories[name] = estimator.estimate(model.summand, position, memories[name], context)
-            totals[name] = (estimate.total, memories[name].total)
+        position = position_of(law, seed + 10 * number)
+        totals, memories = estimates(position, memories, index, jnp.asarray(number))
         helpers.assert_close(totals["compact"], totals["dense"], rtol=1e-3, atol=1e-3)
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.compile
 WORDS = np.arange(4)
 COUNTS = np.array([5.0, 8.0, 12.0, 20.0])
 BETA = 1.5
-CHAINS = 20_000
+CHAINS = 10_000
 BOUND = 5.2  # of some dozens of z-scores a test: one false alarm in about 10^5 tests
 
 

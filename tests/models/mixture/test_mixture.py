@@ -47,7 +47,7 @@ def test_the_predictive_density_is_that_of_the_posterior(seed):
         2,
         covariance="known",
         prior_scale=3.0,
-        num_samples=3_000,
+        num_samples=1_800,
         num_burnin=300,
         thin=4,
         num_chains=4,
@@ -101,11 +101,11 @@ def test_columns_keep_their_names(narrow):
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def fitted(quick_compiler):
     rng = np.random.default_rng(5)
-    label = rng.choice(3, 6_000, p=[0.2, 0.3, 0.5])
+    label = rng.choice(3, 2_400, p=[0.2, 0.3, 0.5])
     centres = np.array([[-5.0, 0.0], [0.0, 50.0], [5.0, 0.0]])
-    X = centres[label] + rng.normal(size=(6_000, 2)) * [1.0, 10.0]
+    X = centres[label] + rng.normal(size=(2_400, 2)) * [1.0, 10.0]
     mixture = GaussianMixture(3, num_samples=150, num_burnin=100, thin=3)
     return mixture.fit(X, progress=False), X, label
 
@@ -136,7 +136,7 @@ def test_the_density_is_in_the_users_units(fitted):
     assert total == pytest.approx(1.0, abs=0.02)
 
 
-def test_known_weights_leave_one_block(seed):
+def test_known_weights_leave_one_block(seed, quick_compiler):
     rows = _rows(seed, 40)[:, None]
     mixture = GaussianMixture(2, weights=[0.3, 0.7], covariance="known", num_samples=50, num_burnin=10)
     mixture.fit(rows, progress=False)
@@ -144,7 +144,7 @@ def test_known_weights_leave_one_block(seed):
     np.testing.assert_allclose(mixture.weights_, [0.3, 0.7])
 
 
-def test_one_component(seed):
+def test_one_component(seed, quick_compiler):
     """μ ~ N(Σx / (N + 1/9), 1 / (N + 1/9)); and what is left of a fit that is stopped in its burn-in."""
     rows = _rows(seed, 40)[:, None]
     settings = {"covariance": "known", "prior_scale": 3.0, "num_samples": 800, "seed": seed}

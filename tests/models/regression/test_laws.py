@@ -52,7 +52,7 @@ def test_conjugate_linear_regression_is_exact(seed):
     rng = np.random.default_rng([seed, 5])
     X = (rng.normal(size=(40, 2)) @ [[1.0, 0.9], [0.0, 0.1]] * [1.0, 50.0]).astype(np.float32)
     y = (2.0 + X @ [0.5, 0.01] + 0.7 * rng.normal(size=40)).astype(np.float32)
-    model = LinearRegression(scale=0.5, noise=0.7, intercept_scale=3.0, num_samples=1500, thin=FAR, seed=seed)
+    model = LinearRegression(scale=0.5, noise=0.7, intercept_scale=3.0, num_samples=700, thin=FAR, seed=seed)
     model.fit(X, y, progress=False)
     centre = X.mean(axis=0, dtype=np.float64)
     Z = np.c_[X - centre, np.ones(40)]  # the intercept's prior is on that at the means of the columns
@@ -71,7 +71,7 @@ def test_conjugate_linear_regression_is_exact(seed):
 def test_minibatches_of_logistic_regression_against_quadrature(seed):
     X, y = logistic_rows(seed, 3000, np.array([0.8, -0.3]))
     X[:, 1] += 3 * X[:, 0]
-    model = LogisticRegression("normal", intercept=False, num_samples=1500, thin=FAR, seed=seed)
+    model = LogisticRegression("normal", intercept=False, num_samples=600, thin=FAR, seed=seed)
     model.fit(X, y, progress=False)
     assert model.run_.configuration["estimator"]["name"] == "ControlVariates"
     axes = [
@@ -85,7 +85,7 @@ def test_minibatches_of_logistic_regression_against_quadrature(seed):
 @pytest.mark.parametrize("prior", ["laplace", "horseshoe"])
 def test_one_coefficient_of_few_rows_against_quadrature(prior, seed):
     X, y = logistic_rows(seed, 25, np.array([0.4]))
-    model = LogisticRegression(prior, intercept=False, scale=0.5, num_samples=1500, thin=2 * FAR, seed=seed)
+    model = LogisticRegression(prior, intercept=False, scale=0.5, num_samples=700, thin=2 * FAR, seed=seed)
     model.fit(X, y, progress=False)
     beta = np.linspace(-6, 6, 4001)
     log_density = log_likelihood(X, y, beta[:, None])

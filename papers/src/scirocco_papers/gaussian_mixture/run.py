@@ -40,6 +40,8 @@ CENTRES = np.array([[0.0, 0.0], [0.5, 0.5]])
 PRIOR_VARIANCE = 10.0
 STEP_SIZES = {"sgld": 5e-3, "sghmc": 5e-4, "sgnht": 3e-4, "sgldcv": 1e-2, "sghmccv": 1.5e-3, "sgnhtcv": 3e-3}
 NUM_STEPS, OPTIMIZER_RATE = 10_000, 5e-5
+FULL, QUICK = (8, 10_000), (3, 2_000)
+"""Chains of a sampler, and draws of a run of NUTS."""
 _SAMPLERS: dict[str, Callable[[float], Sampler]] = {
     "sgld": lambda h: SGLD(h / 2),
     # R's friction is far too small for the noise, which scirocco would measure and warn of; it is known here: see notes
@@ -85,7 +87,7 @@ def paper_data() -> tuple[np.ndarray, Pair]:
 def run(settings: Settings) -> Outcome:
     """NUTS, the six samplers, and two of them as the R package runs them."""
     seed = settings.seed or 0
-    num_chains, num_reference = (3, 2_000) if settings.quick else (8, 10_000)
+    num_chains, num_reference = QUICK if settings.quick else FULL
     problem = _problem(seed, num_reference)
     yardstick = problem.yardstick
     densities = {"nuts": Density.of(yardstick.reference["theta1"])}

@@ -38,6 +38,8 @@ RIGHT = tuple(name for name in NAMES if not name.startswith("naive"))
 NUM_CELLS, NUM_KEPT = 60, 10
 BURN_IN, SPACING, START = 20.0, 2.0, 1.0
 HIT, MISS, NEAR = 2.0, 10.0, 0.25
+FULL, QUICK = (40_000, 0.00125, 0.005), (10_000, 0.00125, 0.01)
+"""Chains, the step of SGLD, and that of the others."""
 _POINTS = (-1.3, -0.4, 0.2, 0.9, 1.7)
 _COLOURS = {"one peak": "#0072b2", "two peaks": "#d55e00"}
 
@@ -158,8 +160,8 @@ def run_chains(recipe: Recipe, potential: Potential, step_size: float, num_chain
 
 def run(settings: Settings) -> Outcome:
     """Four samplers on two targets; a quick run has a quarter of the chains and, but for SGLD, steps twice as long."""
-    num_chains, longer = (10_000, 2) if settings.quick else (40_000, 1)
-    steps = {name: 0.00125 if name == "SGLD" else longer * 0.005 for name in NAMES}
+    num_chains, langevin, others = QUICK if settings.quick else FULL
+    steps = {name: langevin if name == "SGLD" else others for name in NAMES}
     key = jax.random.key(settings.seed or 0)
     laws = {name: Law.of(potential) for name, potential in TARGETS.items()}
     numbers: dict[str, Any] = {

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 START = (0.0, -1.2)
 SIDE = 10
 NUM_GROUPS = 10
+FULL, QUICK = (200, 400, 8), (50, 100, 6)
+"""Chains of a pilot and of a run, and log₃(steps/100) + 1 at the end of a run."""
 NAMES = ("SGLD", "SGRLD", "SGHMC", "gSGRHMC")
 _COLOURS = {"SGLD": "#e69f00", "SGRLD": "#999999", "SGHMC": "#56b4e9", "gSGRHMC": "#d55e00"}
 
@@ -176,7 +178,7 @@ def paths(setting: Setting, key: Key, num_points: int = 10) -> np.ndarray:
 
 def run(settings: Settings) -> Outcome:
     """For each sampler the grid, then the best of it for longer, with fresh randomness."""
-    num_pilots, num_chains, last = (50, 100, 6) if settings.quick else (200, 400, 8)
+    num_pilots, num_chains, last = QUICK if settings.quick else FULL
     at = marks(last)
     keys = jax.random.split(jax.random.key(settings.seed or 0), 3)
     numbers: dict[str, Any] = {"level": LEVEL, "steps": at, "num_chains": num_chains, "samplers": {}}
