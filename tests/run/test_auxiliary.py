@@ -16,9 +16,7 @@ import own_samplers
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
-pytestmark = pytest.mark.compile
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 ROWS = 60
 Y = np.linspace(-2.0, 4.0, ROWS).astype(np.float32)
