@@ -113,7 +113,7 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator,
     same(sc.load(tmp_path / "run"), whole)
 
 
-@pytest.mark.parametrize(("keep", "method"), [(True, "threads"), (False, "threads"), (3, "vmap")])
+@pytest.mark.parametrize(("keep", "method"), [(False, "threads"), (3, "vmap")])
 def test_what_is_kept_does_not_change_the_rest(keep, method, tmp_path):
     options = {"keep_draws": keep, "reducers": REDUCERS, "chain_method": method, "num_samples": 20}
     everything = draw(**options | {"keep_draws": True})
