@@ -46,11 +46,12 @@ def run(topics, counts, time, num_steps, seed):
 
 
 def moments(topics):
-    """What is compared: first and second moments of ω and of its logarithm's scale, per chain."""
+    """What is compared, per chain: ω, its square about the exact mean, and the sum of θ; and of the momentum."""
     omega = topics.draw((0, 0)).astype(np.float64)  # (chains, words)
     natural = isinstance(topics, langevin.NaturalTopics)
     size = np.exp(topics.theta.astype(np.float64)) if natural else topics.theta.astype(np.float64)
-    parts = [omega, omega**2, size.sum(axis=0)[:, None]]
+    shapes = BETA + COUNTS
+    parts = [omega, (omega - shapes / shapes.sum()) ** 2, size.sum(axis=0)[:, None]]
     if hasattr(topics, "momentum"):
         parts += [topics.momentum.T.astype(np.float64), topics.momentum.T.astype(np.float64) ** 2]
     return np.concatenate(parts, axis=1)
@@ -59,7 +60,7 @@ def moments(topics):
 def exact(topics):
     shapes = BETA + COUNTS
     total = shapes.sum()
-    parts = [shapes / total, shapes * (shapes + 1) / (total * (total + 1)), [len(COUNTS) * BETA]]
+    parts = [shapes / total, shapes * (total - shapes) / (total**2 * (total + 1)), [len(COUNTS) * BETA]]
     if hasattr(topics, "momentum"):
         parts += [np.zeros(4), np.ones(4)]
     return np.concatenate(parts)
