@@ -193,6 +193,7 @@ class Needs:
 
     noise_kind: str
     needs_value: bool
+    needs_auxiliary: bool
 
 
 @functools.cache
@@ -209,7 +210,7 @@ def estimate(scheme, model, parts, *arguments, index=0):
     """`Scheme.evaluate`, in one program for all samplers that ask the same of it."""
     if isinstance(scheme, InTurn):
         return ESTIMATE_BLOCK(model, parts, *arguments, index)
-    needs = Needs(parts.sampler.noise_kind, parts.sampler.needs_value)
+    needs = Needs(parts.sampler.noise_kind, parts.sampler.needs_value, parts.sampler.needs_auxiliary)
     return ESTIMATE(model, parts._replace(sampler=needs), *arguments)
 
 
