@@ -23,7 +23,7 @@ def four_devices():
     """All checks in one process, because starting one and compiling takes longer than they do."""
     path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4",
         "PYTHONPATH": path,
     }
     seed = os.environ.get("SCIROCCO_TEST_SEED", "0")
@@ -60,7 +60,8 @@ def test_two_processes(tmp_path):
         [sys.executable, script, "alone", "0", str(tmp_path)],
         capture_output=True,
         text=True,
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        env=os.environ
+        | {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"},
     )
     assert alone.returncode == 0, alone.stderr[-3000:]
     for process in both:
