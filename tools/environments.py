@@ -1,0 +1,192 @@
+"""Build what is released, and try it where a user would: in new environments, away from this folder.
+
+usage: environments.py dist                    wheel and sdist of scirocco and its papers; each extra in an environment
+       environments.py versions [PYTHON ...]   Python versions × the oldest and the newest jax
+
+`versions` takes the interpreters that it finds (python3.11, python3.12, python3.13) or those that are named, and says
+which it did not find. Both print a table and fail when one of its lines does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NOT_FOR_USERS = ("docs", "dev")
+PYTHONS = ("python3.11", "python3.12", "python3.13")
+
+PLAIN = """
+import numpy as np, jax.numpy as jnp, scirocco as sc
+y = np.random.default_rng(0).normal(3.0, 2.0, 200).astype(np.float32)
+model = sc.Model(lambda params, y: -0.5 * (y - params["mean"]) ** 2 / 4.0)
+run = sc.sample(model, y, {"mean": np.float32(0.0)}, num_samples=300, store="run", progress=False)
+assert abs(run.draws["mean"].mean() - y.mean()) < 0.1, run.draws["mean"].mean()
+print(run.summary())
+assert sc.load("run").draws["mean"].shape == run.draws["mean"].shape
+run.report("report.html")
+"""
+COUNTS = "import numpy as np; X = np.random.default_rng(0).poisson(0.3, (60, 30))\n"
+CHECKS = {
+    "": PLAIN,
+    "plot": "import matplotlib, scirocco.demo.figure",
+    "numpyro": """
+import numpy as np, numpyro, numpyro.distributions as dist, scirocco as sc
+def model(y):
+    mean = numpyro.sample("mean", dist.Normal(0.0, 10.0))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+y = np.random.default_rng(0).normal(3.0, 1.0, 200).astype(np.float32)
+problem = sc.from_numpyro(model, y)
+run = sc.sample(problem.model, problem.data, problem.params, num_samples=200, progress=False)
+assert abs(run.draws["mean"].mean() - y.mean()) < 0.1
+""",
+    "cluster": """
+import numpy as np, scirocco as sc
+def log_likelihood(params, y):
+    return -0.5 * (y - params["mean"]) ** 2
+if __name__ == "__main__":
+    y = np.random.default_rng(0).normal(3.0, 1.0, 200).astype(np.float32)
+    with sc.cluster.local(2) as client:
+        run = sc.sample(sc.Model(log_likelihood), y, {"mean": np.float32(0.0)}, num_samples=100, num_chains=2,
+                        client=client, progress=False)
+    assert run.draws["mean"].shape == (2, 100)
+""",
+    "formats": """
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq, zarr, scirocco as sc
+pq.write_table(pa.table({"x": np.arange(100.0), "y": np.arange(100.0)}), "rows.parquet")
+sc.data.convert("rows.parquet", "rows")
+""",
+    "text": COUNTS + "import sklearn.base, scirocco as sc; sklearn.base.clone(sc.models.LogisticRegression())",
+    "networks": "import flax.linen, equinox, scirocco as sc; sc.models.BNN",
+    "data": "import pooch, scirocco as sc; sc.datasets",
+    "compiled": COUNTS + "import scirocco as sc; sc.models.LDA(3).fit(X, num_epochs=2, progress=False)",
+}
+"""What is run with each extra ("": none), in an empty folder."""
+
+
+def shell(*command: object, cwd: pathlib.Path, quiet: bool = True) -> None:
+    """Run a command; what it printed is shown when it fails."""
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=env | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}")
+    if not quiet:
+        print(done.stdout, end="")
+
+
+@contextlib.contextmanager
+def environment(python: str, *requirements: str) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
+    """A new environment with these packages, and an empty folder; both are removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="scirocco-") as name:
+        folder = pathlib.Path(name)
+        shell(python, "-m", "venv", folder / "env", cwd=folder)
+        (folder / "empty").mkdir()
+        interpreter = folder / "env" / "bin" / "python"
+        shell(interpreter, "-m", "pip", "install", "--quiet", "--no-compile", *requirements, cwd=folder)
+        yield interpreter, folder / "empty"
+
+
+class Table:
+    """Lines of results, printed as they come."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    @contextlib.contextmanager
+    def line(self, label: str) -> Iterator[None]:
+        """Time what is done inside, and say how it ended."""
+        start, result = time.monotonic(), "ok"
+        try:
+            yield
+        except RuntimeError as error:
+            result = f"FAILED\n{error}"
+            self.failed += 1
+        print(f"{label:<44} {time.monotonic() - start:6.0f} s  {result}", flush=True)
+
+
+def build() -> pathlib.Path:
+    """Wheels and sdists of both packages in dist/; returns the wheel of scirocco."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    for folder in (ROOT, ROOT / "papers"):
+        shell(sys.executable, "-m", "build", "--outdir", DIST, folder, cwd=ROOT)
+    for path in sorted(DIST.iterdir()):
+        print(f"{path.name:<44} {path.stat().st_size / 1e6:6.1f} MB")
+    return next(DIST.glob("scirocco-*.whl"))
+
+
+def try_wheel(python: str, table: Table, label: str, *requirements: str, code: str, command: bool = False) -> None:
+    """One line of the table: install, then run the code in an empty folder."""
+    with table.line(label), environment(python, *requirements) as (interpreter, folder):
+        (folder / "check.py").write_text(code)
+        shell(interpreter, "-I", "check.py", cwd=folder)
+        if command:
+            shell(interpreter.parent / "scirocco", "version", cwd=folder)
+            shell(interpreter.parent / "scirocco", "runs", ".", cwd=folder)
+
+
+def dist(arguments: argparse.Namespace) -> int:
+    """Build, then try the wheel bare, alone, with each extra, and from the sdist; and the papers' wheel."""
+    wheel, table, python = build(), Table(), sys.executable
+    minimal = (ROOT / "tests" / "minimal" / "check_minimal.py").read_text()
+    with table.line("wheel with jax and numpy alone"), environment(python, "jax", "numpy") as (interpreter, folder):
+        shell(interpreter, "-m", "pip", "install", "--quiet", "--no-deps", wheel, cwd=folder)
+        (folder / "check.py").write_text(minimal)
+        shell(interpreter, "-I", "check.py", cwd=folder)
+    extras = [name for name in PROJECT["optional-dependencies"] if name not in NOT_FOR_USERS]
+    if unknown := set(extras) - set(CHECKS):
+        sys.exit(f"no check for the extras {sorted(unknown)}: add them to CHECKS")
+    try_wheel(python, table, "wheel", str(wheel), code=CHECKS[""], command=True)
+    for extra in extras:
+        try_wheel(python, table, f"wheel[{extra}]", f"{wheel}[{extra}]", code=CHECKS[extra])
+    try_wheel(python, table, "sdist", str(next(DIST.glob("scirocco-*.tar.gz"))), code=CHECKS[""], command=True)
+    papers = next(DIST.glob("scirocco_papers-*.whl"))
+    code = "import scirocco_papers, subprocess, sys\n"
+    code += "subprocess.run([sys.prefix + '/bin/scirocco', 'reproduce', '--help'], check=True)"
+    try_wheel(python, table, "papers", f"{wheel}[plot,numpyro,compiled]", str(papers), code=code)
+    return table.failed
+
+
+def versions(arguments: argparse.Namespace) -> int:
+    """Each interpreter with the oldest and the newest jax: the plain call, a store, a report, and the unit tests."""
+    wheel, table = build(), Table()
+    oldest = next(r for r in PROJECT["dependencies"] if r.startswith("jax>=")).split(">=")[1]
+    for name in arguments.python or PYTHONS:
+        python = shutil.which(name)
+        if python is None:
+            print(f"{name:<44}      -    not found")
+            continue
+        for jax in (f"jax=={oldest}.*", "jax"):
+            with table.line(f"{name}, {jax}"), environment(python, str(wheel), jax, "pytest") as (interpreter, folder):
+                (folder / "check.py").write_text(CHECKS[""])
+                shell(interpreter, "-I", "check.py", cwd=folder)
+                shell(interpreter, "-c", "import jax; print('  jax', jax.__version__)", cwd=folder, quiet=False)
+                shell(interpreter, "-m", "pytest", "-q", "-x", *UNIT_TESTS, cwd=ROOT)
+    return table.failed
+
+
+UNIT_TESTS = ("-p", "no:cacheprovider", "tests/samplers", "tests/estimators", "-m", "unit")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    commands.add_parser("dist", help="build and try wheel, sdist, extras").set_defaults(run=dist)
+    several = commands.add_parser("versions", help="Python and jax versions")
+    several.add_argument("python", nargs="*", help="interpreters (default: python3.11 to python3.13, where found)")
+    several.set_defaults(run=versions)
+    chosen = parser.parse_args()
+    sys.exit(1 if chosen.run(chosen) else 0)
