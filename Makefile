@@ -21,7 +21,7 @@ quick test pages docs minimal: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test docs pages lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
+.PHONY: help demo quick test docs pages dist versions lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -48,9 +48,10 @@ docs: $(STAMP)  ## the documentation: every page is run, and a warning is an err
 pages: $(STAMP)  ## only the code in the READMEs
 	$(BIN)/python tools/run_pages.py $(PAGES)
 
-lint: $(STAMP)  ## ruff: rules and format
+lint: $(STAMP)  ## ruff: rules and format; words to avoid in pages and messages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check_words.py
 
 format: $(STAMP)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
@@ -61,6 +62,12 @@ types: $(STAMP)  ## mypy
 
 contracts: $(STAMP)  ## import-linter: which room may import which
 	$(BIN)/lint-imports --no-logo
+
+dist: $(STAMP)  ## wheel and sdist in dist/, tried in new environments: minimal, with each extra, from the sdist
+	$(BIN)/python tools/environments.py dist
+
+versions: $(STAMP)  ## Python 3.11 to 3.13, where they are found, with the oldest and the newest jax
+	$(BIN)/python tools/environments.py versions
 
 minimal: $(STAMP_MINIMAL)  ## the package with nothing but jax and numpy beside it
 	$(VENV_MINIMAL)/bin/pip install $(PIP_FLAGS) --no-deps --force-reinstall .

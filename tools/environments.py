@@ -68,7 +68,8 @@ import numpy as np, pyarrow as pa, pyarrow.parquet as pq, zarr, scirocco as sc
 pq.write_table(pa.table({"x": np.arange(100.0), "y": np.arange(100.0)}), "rows.parquet")
 sc.data.convert("rows.parquet", "rows")
 """,
-    "text": COUNTS + "import sklearn.base, scirocco as sc; sklearn.base.clone(sc.models.LogisticRegression())",
+    "text": COUNTS
+    + "import sklearn.base, scirocco as sc; sklearn.base.clone(sc.models.LogisticRegression())",
     "networks": "import flax.linen, equinox, scirocco as sc; sc.models.BNN",
     "data": "import pooch, scirocco as sc; sc.datasets",
     "compiled": COUNTS + "import scirocco as sc; sc.models.LDA(3).fit(X, num_epochs=2, progress=False)",
@@ -80,10 +81,16 @@ def shell(*command: object, cwd: pathlib.Path, quiet: bool = True) -> None:
     """Run a command; what it printed is shown when it fails."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=env | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
+        [str(part) for part in command],
+        cwd=cwd,
+        env=env | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}")
+        raise RuntimeError(
+            f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}"
+        )
     if not quiet:
         print(done.stdout, end="")
 
@@ -128,7 +135,9 @@ def build() -> pathlib.Path:
     return next(DIST.glob("scirocco-*.whl"))
 
 
-def try_wheel(python: str, table: Table, label: str, *requirements: str, code: str, command: bool = False) -> None:
+def try_wheel(
+    python: str, table: Table, label: str, *requirements: str, code: str, command: bool = False
+) -> None:
     """One line of the table: install, then run the code in an empty folder."""
     with table.line(label), environment(python, *requirements) as (interpreter, folder):
         (folder / "check.py").write_text(code)
@@ -142,7 +151,10 @@ def dist(arguments: argparse.Namespace) -> int:
     """Build, then try the wheel bare, alone, with each extra, and from the sdist; and the papers' wheel."""
     wheel, table, python = build(), Table(), sys.executable
     minimal = (ROOT / "tests" / "minimal" / "check_minimal.py").read_text()
-    with table.line("wheel with jax and numpy alone"), environment(python, "jax", "numpy") as (interpreter, folder):
+    with (
+        table.line("wheel with jax and numpy alone"),
+        environment(python, "jax", "numpy") as (interpreter, folder),
+    ):
         shell(interpreter, "-m", "pip", "install", "--quiet", "--no-deps", wheel, cwd=folder)
         (folder / "check.py").write_text(minimal)
         shell(interpreter, "-I", "check.py", cwd=folder)
@@ -152,7 +164,9 @@ def dist(arguments: argparse.Namespace) -> int:
     try_wheel(python, table, "wheel", str(wheel), code=CHECKS[""], command=True)
     for extra in extras:
         try_wheel(python, table, f"wheel[{extra}]", f"{wheel}[{extra}]", code=CHECKS[extra])
-    try_wheel(python, table, "sdist", str(next(DIST.glob("scirocco-*.tar.gz"))), code=CHECKS[""], command=True)
+    try_wheel(
+        python, table, "sdist", str(next(DIST.glob("scirocco-*.tar.gz"))), code=CHECKS[""], command=True
+    )
     papers = next(DIST.glob("scirocco_papers-*.whl"))
     code = "import scirocco_papers, subprocess, sys\n"
     code += "subprocess.run([sys.prefix + '/bin/scirocco', 'reproduce', '--help'], check=True)"
@@ -170,10 +184,15 @@ def versions(arguments: argparse.Namespace) -> int:
             print(f"{name:<44}      -    not found")
             continue
         for jax in (f"jax=={oldest}.*", "jax"):
-            with table.line(f"{name}, {jax}"), environment(python, str(wheel), jax, "pytest") as (interpreter, folder):
+            with (
+                table.line(f"{name}, {jax}"),
+                environment(python, str(wheel), jax, "pytest") as (interpreter, folder),
+            ):
                 (folder / "check.py").write_text(CHECKS[""])
                 shell(interpreter, "-I", "check.py", cwd=folder)
-                shell(interpreter, "-c", "import jax; print('  jax', jax.__version__)", cwd=folder, quiet=False)
+                shell(
+                    interpreter, "-c", "import jax; print('  jax', jax.__version__)", cwd=folder, quiet=False
+                )
                 shell(interpreter, "-m", "pytest", "-q", "-x", *UNIT_TESTS, cwd=ROOT)
     return table.failed
 
@@ -186,7 +205,9 @@ if __name__ == "__main__":
     commands = parser.add_subparsers(required=True)
     commands.add_parser("dist", help="build and try wheel, sdist, extras").set_defaults(run=dist)
     several = commands.add_parser("versions", help="Python and jax versions")
-    several.add_argument("python", nargs="*", help="interpreters (default: python3.11 to python3.13, where found)")
+    several.add_argument(
+        "python", nargs="*", help="interpreters (default: python3.11 to python3.13, where found)"
+    )
     several.set_defaults(run=versions)
     chosen = parser.parse_args()
     sys.exit(1 if chosen.run(chosen) else 0)
