@@ -74,7 +74,7 @@ def test_burn_in_and_thinning_count_steps(num_burnin, thin, num_samples):
 )
 @pytest.mark.parametrize("chunks", ["one chunk", "small chunks"])
 def test_a_divergence_loses_no_earlier_draw(num_burnin, thin, kept, chunks, request):
-    """The gradient is NaN at 6 ε, so step 6 (from 0) is the first that leaves the finite numbers."""
+    """The gradient is NaN at 6 ε, so step 6 (from 0) is the first that diverges."""
     if chunks == "small chunks":
         request.getfixturevalue("small_chunks")
     with pytest.raises(DivergenceError) as caught:

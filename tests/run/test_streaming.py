@@ -358,7 +358,7 @@ def test_nan_in_a_source_is_found_by_the_first_pass():
 
 
 def test_vmapped_chains_are_refused_on_streamed_data():
-    with pytest.raises(InvalidValueError, match="needs the data on the device"):
+    with pytest.raises(InvalidValueError, match="requires the data on the device"):
         draw(Rows(DATA), SAMPLERS["SGLD"], SAME["with"], chain_method="vmap")
 
 

@@ -116,7 +116,7 @@ ROWS = {
     "gradient sampler on counts": (
         lambda: run(sampler=sc.SGLD(0.1)),
         InvalidTypeError,
-        ("SGLD follows the gradient", "CountModel", "sc.SCIR"),
+        ("SGLD requires the gradient", "CountModel", "sc.SCIR"),
     ),
     "count sampler on a density": (
         lambda: run(model=gaussian(), params=jnp.array(0.0), data=np.ones(20, np.float32)),
