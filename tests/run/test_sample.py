@@ -320,7 +320,7 @@ def test_ctrl_c_before_the_first_draw_leaves_an_empty_run(monkeypatch):
     assert (run.num_draws, run.num_chains, run.status) == (0, 0, "interrupted")
     assert "0 draws" in repr(run)
     for attempt in (run.summary, run.to_arviz):
-        with pytest.raises(InvalidValueError, match="holds no draws"):
+        with pytest.raises(InvalidValueError, match="has no draws"):
             attempt()
 
 
