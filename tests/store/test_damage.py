@@ -85,7 +85,9 @@ def test_a_damaged_commit_does_not_count_as_nothing(run):
 
 def test_a_missing_chunk(run):
     (run / "posterior" / "layers[0].weight" / "c.0.0.0.0").unlink()
-    with pytest.raises(StoreError, match=r"c\.0\.0\.0\.0 is missing.*cannot be resumed.*the 0 draws .* before it"):
+    with pytest.raises(
+        StoreError, match=r"c\.0\.0\.0\.0 is missing.*cannot be resumed.*the 0 draws .* before it"
+    ):
         Store.open(run)
     arrays = open_stored(run).arrays["posterior"]
     with pytest.raises(StoreError, match=r"c\.0\.0\.0\.0 is missing"):

@@ -145,7 +145,5 @@ def opened(open_source: Callable[[str], Any], path: str, fingerprint: str) -> An
             "keep the data (or the `store`, next to which data in memory are written) on a shared disk."
         ) from error
     if source.fingerprint() != fingerprint:
-        raise InvalidValueError(
-            f"a worker finds other data in {path} than this process: use a shared path."
-        )
+        raise InvalidValueError(f"a worker finds other data in {path} than this process: use a shared path.")
     return source

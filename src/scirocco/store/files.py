@@ -179,9 +179,7 @@ class Lock:
                 return _lock(self._fd, exclusive=True)
             except (BlockingIOError, PermissionError):
                 if attempt + 1 < _LOCK_TRIES:
-                    time.sleep(
-                        _LOCK_WAIT
-                    )  # a reader that checks whether the run is active holds it briefly
+                    time.sleep(_LOCK_WAIT)  # a reader that checks whether the run is active holds it briefly
             except OSError as error:
                 return warn(
                     f"{path} cannot be locked on this file system ({error}): make sure that only one process writes."

@@ -257,7 +257,9 @@ def prepare(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, str
         try:
             array = np.asarray(value)
         except Exception as error:
-            raise InvalidTypeError(f"`{key}` of the state cannot be converted to a NumPy array: {error}") from error
+            raise InvalidTypeError(
+                f"`{key}` of the state cannot be converted to a NumPy array: {error}"
+            ) from error
         if array.dtype.hasobject or array.dtype.names is not None:
             raise InvalidTypeError(
                 f"`{key}` of the state has dtype {array.dtype}, but only numbers can be stored."

@@ -127,7 +127,7 @@ class StoredArray(LazyArray):
         path = self._group.chunk_path(self._root, self._column, number)
         before = number * self._group.chunk_draws
         rescue = (
-            f"The other chunks of {self.name!r} are intact: the draws before it are [:, :{before}]."
+            f"The other chunks of {self.name!r} can still be read: the draws before it are [:, :{before}]."
         )
         return zarr_format.read_chunk(path, self._group.chunk_shape(self._column), self._column.dtype, rescue)
 
