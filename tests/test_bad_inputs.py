@@ -314,19 +314,19 @@ MODELS = [
         "vectorized returns the mean",
         likelihood(lambda p, d: jnp.mean(d["y"] * p["bias"]), vectorized=True),
         InvalidValueError,
-        *("vectorized=True", "one value a row", "shape (5,)", "got shape ()", "unsummed"),
+        *("vectorized=True", "one value per row", "shape (5,)", "got shape ()", "not their sum"),
     ),
     row(
         "vectorized returns a column",
         likelihood(lambda p, d: (d["y"] * p["bias"])[:, None], vectorized=True),
         InvalidValueError,
-        *("one value a row", "got shape (5, 1)", "axes"),
+        *("one value per row", "got shape (5, 1)", "axes"),
     ),
     row(
         "vectorized mixes rows",
         likelihood(lambda p, d: -0.5 * (d["y"] - d["y"].mean() - p["bias"]) ** 2, vectorized=True),
         InvalidValueError,
-        *("another value in a batch than alone", "row ", "independently"),
+        *("different values in a batch and alone", "row ", "independently"),
     ),
 ]
 

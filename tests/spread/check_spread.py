@@ -251,7 +251,7 @@ def check_refusals():
             lambda: draw(sc.Minibatch(48), CHAINS, num_chains=4, data=str(path)), "require the data in memory"
         )
     few = sc.sample(MODEL, logistic(7), PARAMS, sampler=sc.SGLD(), num_samples=5, progress=False, mesh=ROWS)
-    assert few.configuration["estimator"]["batch_size"] == 4, "the default batch cannot be shared out"
+    assert few.configuration["estimator"]["batch_size"] == 4, "the default batch cannot be divided"
     few = sc.sample(MODEL, logistic(7), PARAMS, num_samples=5, progress=False, mesh=ROWS)
     assert few.configuration["estimator"]["name"] == "Full", "all rows, where they are few"
 

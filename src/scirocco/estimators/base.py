@@ -106,7 +106,7 @@ class Estimator(abc.ABC):
         return self
 
     def around(self, centre: Params) -> Estimator:
-        """The estimator for estimates near `centre` (user's units), without looking for a better one; by default itself."""
+        """The estimator for estimates near `centre` (user's units), without a search; by default itself."""
         return self
 
     def resolved(self, num_rows: int) -> Estimator:

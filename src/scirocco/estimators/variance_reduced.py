@@ -209,7 +209,7 @@ class SVRG(Estimator):
     def estimate(
         self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
-        """As for control variates, after moving the centre when it is due."""
+        """The control-variate estimate, after moving the centre when it is due."""
         num_rows = context.batch.num_rows
         if context.data is None:  # the host makes the passes
             return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory

@@ -135,7 +135,7 @@ class Posterior(abc.ABC):
         """A number that is finite if the model can be evaluated at `position` with these rows."""
 
     def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:  # noqa: B027
-        """Raise an error for what is not finite at the start; `unhappy`: parameters whose drive is not (none: unknown)."""
+        """Raise an error for what is not finite at the start; `unhappy` names such parameters (empty: unknown)."""
 
     @abc.abstractmethod
     def values(self, position: Params, rows: Rows) -> dict[str, Array]:

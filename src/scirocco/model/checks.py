@@ -104,7 +104,7 @@ def check_simplex(name: str, host: np.ndarray) -> None:
         )
     if np.any(host < 0):
         raise InvalidValueError(
-            f"the starting value of `{name}` is off the simplex: its smallest entry is {host.min():g}; it must be >= 0."
+            f"the starting value of `{name}` is off the simplex: its minimum is {host.min():g}; it must be >= 0."
         )
     sums = host.sum(axis=-1)
     worst = sums.ravel()[np.argmax(np.abs(sums - 1.0))]
@@ -126,7 +126,7 @@ def trace(function: Any, name: str, params: Params, *arguments: Any) -> Any:
         data = f" and data {describe(arguments[0])}" if arguments else ""
         said = str(error).partition("\n")[0].rstrip(".")
         raise InvalidValueError(
-            f"{name} raised an error for parameters {describe(params)}{data}: {type(error).__name__}: {said}."
+            f"{name} failed for parameters {describe(params)}{data}: {type(error).__name__}: {said}."
             + hint(error, params)
         ) from error
 

@@ -185,7 +185,7 @@ class CountModel(Posterior):
                 check_simplex(name, host)
             elif np.any(host <= 0):
                 raise InvalidValueError(
-                    f"the starting value of `{name}` must be > 0 (space='positive'); its smallest entry is {host.min():g}."
+                    f"the starting value of `{name}` must be > 0 (space='positive'); its minimum is {host.min():g}."
                 )
         check_fits(self.concentration, params, "concentration")
         check_fits(self.rate, params, "rate")
