@@ -469,7 +469,7 @@ def test_reducers_need_functions():
         lambda: sc.reducers.Trace("bias"),
         lambda: sc.reducers.Predictive(1, 2),
     ):
-        with pytest.raises(InvalidTypeError, match="needs a function"):
+        with pytest.raises(InvalidTypeError, match="requires a function"):
             make()
 
 

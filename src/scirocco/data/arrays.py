@@ -163,7 +163,7 @@ def _as_array(leaf: Any, name: str) -> np.ndarray:
     if not _is_numeric(array.dtype):
         raise InvalidTypeError(
             f"{name} has dtype {array.dtype}; real numbers are required (no strings, objects, dates, complex or "
-            "ragged data). Encode it as numbers first."
+            "ragged lists). Encode it as numbers first."
         )
     if array.ndim == 0:
         raise InvalidTypeError(
