@@ -406,7 +406,7 @@ BAD = {
     "vector": (
         {"logLik": no_sum},
         ValueError,
-        r"sum over the rows.*got shape \(40,\) for 40 rows\. Sum over the rows",
+        r"sum over its rows.*got shape \(40,\) for 40 rows\. Sum over the rows",
     ),
     "mean": ({"logLik": a_mean}, ValueError, "`logLik` must return the SUM .*Did you take a mean"),
     "no function": ({"logLik": 3}, TypeError, "`logLik` must be a function"),
@@ -414,7 +414,7 @@ BAD = {
     "wrong key": (
         {"logLik": lambda p, d: jnp.sum(d["z"])},
         ValueError,
-        "raised an error for parameters.*KeyError",
+        "failed for parameters.*KeyError",
     ),
     "dataset": (
         {"dataset": DATASET["X"]},
