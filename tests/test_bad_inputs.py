@@ -193,8 +193,8 @@ PARAMETERS = [
     row("boolean", params(bias=True), InvalidTypeError, "`bias`", "bool", "continuous"),
     row("string", params(bias="0"), InvalidTypeError, "`bias`", "floating-point"),
     row("complex", params(bias=1j), InvalidTypeError, "`bias`", "complex128", "floating-point"),
-    row("nothing", sample(params={}), InvalidValueError, "`params` holds no arrays", "starting value"),
-    row("None", sample(params=None), InvalidValueError, "`params` holds no arrays"),
+    row("nothing", sample(params={}), InvalidValueError, "`params` contains no arrays", "starting value"),
+    row("None", sample(params=None), InvalidValueError, "`params` contains no arrays"),
     row(
         "list", params(beta=[0.0, 0.0, 0.0]), InvalidValueError, "log_prior failed", "beta[0] ()", "np.array"
     ),
@@ -314,19 +314,19 @@ MODELS = [
         "vectorized returns the mean",
         likelihood(lambda p, d: jnp.mean(d["y"] * p["bias"]), vectorized=True),
         InvalidValueError,
-        *("vectorized=True", "one value a row", "shape (5,)", "got shape ()", "unsummed"),
+        *("vectorized=True", "one value per row", "shape (5,)", "got shape ()", "not their sum"),
     ),
     row(
         "vectorized returns a column",
         likelihood(lambda p, d: (d["y"] * p["bias"])[:, None], vectorized=True),
         InvalidValueError,
-        *("one value a row", "got shape (5, 1)", "axes"),
+        *("one value per row", "got shape (5, 1)", "axes"),
     ),
     row(
         "vectorized mixes rows",
         likelihood(lambda p, d: -0.5 * (d["y"] - d["y"].mean() - p["bias"]) ** 2, vectorized=True),
         InvalidValueError,
-        *("another value in a batch than alone", "row ", "independently"),
+        *("different values in a batch and alone", "row ", "independently"),
     ),
 ]
 
@@ -908,7 +908,7 @@ REMARKS = [
         SciroccoWarning,
         *("columns of data `x`", "`sc.data.standardise`"),
     ),
-    row("Python int", params(bias=0), SciroccoWarning, "`bias`", "integer 0", "taken as 0.0"),
+    row("Python int", params(bias=0), SciroccoWarning, "`bias`", "integer 0", "converted to 0.0"),
     row(
         "too little friction",
         lambda: run(

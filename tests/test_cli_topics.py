@@ -237,7 +237,7 @@ def test_show_one_topic(run, capsys):
     status, _, err = call(capsys, "show", run, "--topic", "2")
     assert status == 2 and "there is no topic 2" in err and "they are 0..1." in err
     status, _, err = call(capsys, "show", run.parent)
-    assert status == 2 and "is not a run of scirocco" in err
+    assert status == 2 and "is not a scirocco run" in err
 
 
 def test_intervals_as_lines():

@@ -411,11 +411,19 @@ def a_mean(params, dataset):
 
 
 BAD = {
-    "vector": ({"logLik": no_sum}, ValueError, r"sum over the rows.*got shape \(40,\) for 40 rows\. Sum it"),
+    "vector": (
+        {"logLik": no_sum},
+        ValueError,
+        r"sum over its rows.*got shape \(40,\) for 40 rows\. Sum over the rows",
+    ),
     "mean": ({"logLik": a_mean}, ValueError, "`logLik` must return the SUM .*Did you take a mean"),
     "no function": ({"logLik": 3}, TypeError, "`logLik` must be a function"),
     "prior": ({"logPrior": 3}, TypeError, "`logPrior` must be a function"),
-    "wrong key": ({"logLik": lambda p, d: jnp.sum(d["z"])}, ValueError, "failed when it was tried.*KeyError"),
+    "wrong key": (
+        {"logLik": lambda p, d: jnp.sum(d["z"])},
+        ValueError,
+        "failed for parameters.*KeyError",
+    ),
     "dataset": (
         {"dataset": DATASET["X"]},
         TypeError,

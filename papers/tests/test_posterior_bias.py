@@ -128,7 +128,7 @@ def test_measures_of_independent_draws(seed):
 
 def test_a_run_that_diverges_is_measured_as_one(monkeypatch):
     def diverge(*_, **__):
-        raise DivergenceError("chain 0 left the finite numbers at step 3.")
+        raise DivergenceError("chain 0 diverged at step 3.")
 
     monkeypatch.setattr(measures, "sample", diverge)
     found = measures.measure(at_of(np.zeros(3), np.ones(3)), None, Full(), 100, 10, 5, 0)

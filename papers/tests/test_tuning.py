@@ -139,7 +139,7 @@ def test_figure_is_drawn_with_points_that_diverged(rows, tmp_path):
 
 def test_a_run_that_diverges_is_measured_as_one(monkeypatch, seed):
     def diverge(*_, **__):
-        raise DivergenceError("chain 0 left the finite numbers at step 3.")
+        raise DivergenceError("chain 0 diverged at step 3.")
 
     posterior = sp.small_posterior("huge")
     draws = exact_draws(posterior, np.random.default_rng(seed), 50)

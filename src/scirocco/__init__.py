@@ -1,7 +1,7 @@
 """scirocco: Bayesian inference on data too large for ordinary MCMC.
 
-The front door: everything public is here, or in the modules named here. What is asked for is imported then: a command
-that prints the version does not wait for JAX.
+The top level of the package: everything public is here, or in the modules named here. Names are imported when they
+are first used, so that a command that prints the version does not wait for JAX.
 """
 
 # ruff: noqa: F403, F405
@@ -95,7 +95,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A room, or a name of `_public`."""
+    """A subpackage, or a name of `_public`."""
     if not name.startswith("_") and importlib.util.find_spec(f"scirocco.{name}") is not None:
         return importlib.import_module(f"scirocco.{name}")
     if name == "from_numpyro":

@@ -1,4 +1,4 @@
-"""Argument checks with one format: what was wanted, what was got, what to do."""
+"""Argument checks with messages of one format: the requirement, the value, the fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 
 
 def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
-    """A warning that points at the line of the user's code, however deep in the library it arises."""
+    """Issue a warning that points at the line of the user's code, at any depth in the library."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "scirocco":
         level, frame = level + 1, frame.f_back
@@ -51,7 +51,7 @@ class _Scalar(Protocol):
 
 
 def numbers(values: npt.ArrayLike, name: str) -> np.ndarray:
-    """As an array of doubles."""
+    """Convert to an array of doubles."""
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
@@ -61,7 +61,7 @@ def numbers(values: npt.ArrayLike, name: str) -> np.ndarray:
 
 
 def as_float(value: Any) -> Any:
-    """A known number as a Python float, so that its kind (int, NumPy, JAX) compiles nothing new; tracers pass."""
+    """A known number as a Python float, so that its type (int, NumPy, JAX) never recompiles; tracers pass."""
     try:
         return float(value)
     except Exception:

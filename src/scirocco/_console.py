@@ -1,6 +1,6 @@
-"""What commands show and where they write: tables (plain text where rich is not installed), values for JSON, folders.
+"""Output of commands: tables (plain text if rich is not installed), values for JSON, folders.
 
-Apart from the rooms that use it, so that a command which only shows something starts fast.
+Separate from the packages that use it, so that a command that only prints something starts fast.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _print_plain(
 
 
 def to_json(value: Any, digits: int | None = 6) -> Any:
-    """NumPy numbers and arrays as lists, floats with so many digits (None: all), null for NaN and infinity."""
+    """NumPy numbers and arrays as lists, floats with `digits` digits (None: all), null for NaN and infinity."""
     if isinstance(value, dict):
         return {str(key): to_json(item, digits) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -84,12 +84,12 @@ def to_json(value: Any, digits: int | None = 6) -> Any:
 
 
 def width() -> int:
-    """Of the terminal; a pipe or a log has none of its own, and gets that of the tables."""
+    """The width of the terminal; a pipe or a log, which has none, gets that of the tables."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
 
 
 def print_wrapped(text: str) -> None:
-    """Lines broken at the width, at blanks only, and further in than they begin."""
+    """Print lines wrapped at the width, at spaces only, with continuation lines indented."""
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         parts = textwrap.wrap(
@@ -99,7 +99,7 @@ def print_wrapped(text: str) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for results, before the work begins; or say why it cannot be made."""
+    """Create a folder for results before the work starts; raise an error if it cannot be created."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

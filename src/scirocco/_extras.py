@@ -1,4 +1,4 @@
-"""Optional packages: imported where they are used, missed with a helpful message."""
+"""Optional packages: imported where they are used, with a helpful message if they are missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXTRA_OF = {
 
 
 def require(module: str, purpose: str) -> ModuleType:
-    """Import `module`, or say what it is needed for and how to install it."""
+    """Import `module`, or raise an error that names its purpose and how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -33,6 +33,6 @@ def require(module: str, purpose: str) -> ModuleType:
         command = f"pip install 'scirocco[{extra}]'" if extra else "pip install scirocco"
         raise MissingExtraError(
             f"{purpose} needs the package `{package}`, which cannot be imported ({error}). "
-            f"Install it with `pip install {package}`, or with everything scirocco uses: `{command}`.",
+            f"Install it with `pip install {package}`, or with all that scirocco uses: `{command}`.",
             name=package,
         ) from error

@@ -1,6 +1,6 @@
-"""Ctrl-C before the command line listens, while it is imported: one line and an exit status, as later.
+"""Ctrl-C while the command line is being imported: one line and an exit status, as later.
 
-Imported before all else; what it does, it does then. It imports next to nothing, which would have to be guarded too.
+Import this module first; importing it installs the handler. It imports as little as possible, for the same reason.
 """
 
 import os
@@ -11,7 +11,7 @@ STATUS = 130
 
 
 def end(number: int, frame: object) -> None:
-    """End the process. An exception would not do: imports catch exceptions, and make others of them."""
+    """End the process. An exception is not enough: imports catch exceptions and raise others."""
     os.write(2, b"scirocco: interrupted.\n")
     os._exit(STATUS)
 
@@ -36,13 +36,13 @@ def is_command(words: list[str]) -> bool:
 
 
 def guard() -> None:
-    """In a process of the command line: Ctrl-C ends it at once from here on. Elsewhere nothing changes."""
+    """In a process of the command line, make Ctrl-C end it at once. Otherwise nothing changes."""
     if is_command(sys.orig_argv) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end)
 
 
 def release() -> None:
-    """Give Ctrl-C back to Python, where `guard` had taken it."""
+    """Return Ctrl-C to Python, if `guard` had taken it."""
     if signal.getsignal(signal.SIGINT) is end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""Classes and functions at the front door, `sc.NAME`; imported, with JAX, when the first of them is asked for."""
+"""Classes and functions at the top level, `sc.NAME`; imported, with JAX, when the first of them is used."""
 
 from scirocco.estimators import (
     SAGA,

@@ -1,8 +1,8 @@
-"""Random words and standard normals, straight from the Threefry generator.
+"""Random words and standard normals, computed directly with the Threefry generator.
 
-`jax.random.normal` uses the same generator, but throws half of its output away and is compiled as a loop. Here both
-words of every call are used and the rounds are written out, so that XLA makes one fused kernel of generator and
-quantile function: half the time to run, a third of the time to compile. Other generators than Threefry go through
+`jax.random.normal` uses the same generator, but discards half of its output and is compiled as a loop. Here both
+words of every call are used and the rounds are unrolled, so that XLA makes one fused kernel of generator and
+quantile function: half the time to run, a third of the time to compile. Generators other than Threefry use
 `jax.random`.
 """
 
@@ -20,10 +20,10 @@ _PARITY = 0x1BD11BDA
 
 
 class Purpose(enum.IntEnum):
-    """What a key that is derived from a run's key is for.
+    """The purpose of a key that is derived from a run's key.
 
     The run's key is folded with chain numbers, counted from 0, for the chains themselves; purposes count down from
-    2³² - 1, so that they never meet. A number that has been used never changes: the draws depend on it.
+    2³² - 1, so that they never coincide. A number that has been used must not change: the draws depend on it.
     """
 
     MODE_CLIMB = 0xFFFFFFFF
@@ -35,7 +35,7 @@ class Purpose(enum.IntEnum):
 
 
 class SeedPurpose(enum.IntEnum):
-    """What a NumPy generator that is made from a seed is for: `numpy.random.default_rng([seed, purpose])`."""
+    """The purpose of a NumPy generator made from a seed: `numpy.random.default_rng([seed, purpose])`."""
 
     CORPUS_ORDER = 0xC0
     RESIDENT_ORDER = 0x5C1
@@ -45,7 +45,7 @@ class SeedPurpose(enum.IntEnum):
 
 
 def key_for(key: Key, purpose: Purpose) -> Key:
-    """A key of its own for one purpose of a run."""
+    """The key for one purpose of a run."""
     return jax.random.fold_in(key, int(purpose))
 
 
@@ -80,7 +80,7 @@ _TAIL = (
 def _erfinv(x: Array) -> Array:
     """erf⁻¹(x) = x p(w), w = -log(1 - x²), for |x| < 1.
 
-    With the product (1 - x)(1 + x), which is exact to a rounding, in place of 1 - x²: the tails lose no digits, and
+    The product (1 - x)(1 + x), exact up to rounding, replaces 1 - x²: the tails lose no digits, and
     `log` is cheaper than `log1p`.
     """
     w = -jnp.log((1.0 - x) * (1.0 + x))
@@ -92,7 +92,7 @@ def _erfinv(x: Array) -> Array:
 
 
 def key_words(key: Key) -> Array:
-    """Two 32-bit words that stand for a key of any kind."""
+    """Two 32-bit words that represent a key of any kind."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         if not str(jax.random.key_impl(key)).startswith("threefry"):
             return jax.random.bits(key, (2,), jnp.uint32)

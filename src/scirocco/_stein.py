@@ -22,8 +22,8 @@ def stein_kernel(
 
     with k = (c² + |x - y|²)^(-1/2) for "imq" and exp(-|x - y|²/(2c²)) for "gaussian". `xp` is `numpy` or `jax.numpy`.
 
-    Everything but the last few operations is three products of matrices: rows are lengthened so that a product yields
-    |x - y|² or (s - t)·(x - y), constants included, and large arrays are gone through as few times as possible.
+    All but the last few operations are three products of matrices: rows are extended so that a product yields
+    |x - y|² or (s - t)·(x - y), constants included, and large arrays are read as few times as possible.
     """
     dimension = x.shape[1]
     one_x, one_y = xp.ones_like(x[:, :1]), xp.ones_like(y[:, :1])
@@ -41,6 +41,6 @@ def stein_kernel(
         return xp.exp(square * (-0.5 / c**2)) * (both + (along - square / c**2) / c**2)
     # with u = 1/(c² + |x - y|²), k = u^½: k₀ = k (s·t + u ((s - t)·(x - y) + d - 3 |x - y|² u)), |x - y|² u = 1 - c² u
     square = product([-2.0 * x, rows(x, x) + c**2, one_x], [y, one_y, rows(y, y)])
-    u = 1.0 / xp.maximum(square, c**2)  # rounding may leave less
+    u = 1.0 / xp.maximum(square, c**2)  # rounding may give less
     along = product([-s, -x, rows(s, x) + (dimension - 3.0), one_x], [y, t, one_y, rows(t, y)])
     return xp.sqrt(u) * (both + u * (along + (3.0 * c**2) * u))

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def on_host(tree: PyTree) -> PyTree:
-    """The same with NumPy arrays, which can be pickled and sent; Python numbers stay what they are."""
+    """The same tree with NumPy arrays, which can be pickled and sent; Python numbers are unchanged."""
     return jax.tree.map(lambda leaf: np.asarray(leaf) if is_array(leaf) else leaf, tree)
 
 
@@ -29,7 +29,7 @@ def is_array(value: object) -> bool:
 
 
 def is_named_tuple(value: Any) -> TypeGuard[NamedTuple]:
-    """Whether it is a tuple whose places have names, which is a structure and not a list of things."""
+    """Whether it is a tuple with named fields, which is a structure and not a list."""
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
@@ -39,14 +39,14 @@ def fields_of(node: Any) -> dict[str, Any]:
 
 
 def name_of(function: object) -> str:
-    """The name of a function; of what has none (a partial, an object that is called), how it is written."""
+    """The name of a function; its repr if it has none (a partial, a callable object)."""
     return str(getattr(function, "__name__", repr(function)))
 
 
 def static(*, default: Any = dataclasses.MISSING) -> Any:
     """A dataclass field that is part of the structure (shapes, switches), not of the data.
 
-    Changing a static field compiles anew; changing any other field does not.
+    Changing a static field recompiles; changing any other field does not.
     """
     return dataclasses.field(default=default, metadata={"static": True})
 
@@ -56,8 +56,8 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
     """A frozen dataclass whose ordinary fields are pytree children and whose `static` fields are structure.
 
     `jax.tree_util.register_dataclass` rebuilds by calling the constructor, so that the argument checks in
-    `__post_init__` would meet tracers, axis numbers and sentinels; here rebuilding skips the constructor, and the
-    checks see only what users write.
+    `__post_init__` would see tracers, axis numbers and sentinels; here rebuilding skips the constructor, and the
+    checks see only the users' arguments.
     """
     cls = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def pick(tree: dict[str, Any], names: tuple[str, ...]) -> PyTree:
 
 
 def put(tree: dict[str, Any], names: tuple[str, ...], part: PyTree) -> dict[str, Any]:
-    """The dict with the part that `pick` takes replaced."""
+    """The dict with the part that `pick` returns replaced."""
     return {**tree, **({names[0]: part} if len(names) == 1 else part)}
 
 
@@ -179,7 +179,7 @@ def broadcast_prefix(
 ) -> PyTree:
     """Repeat the leaves of `prefix` so that they match `tree` leaf by leaf.
 
-    A single leaf (a number, a schedule) serves every parameter; a dict serves the parameters it names.
+    A single leaf (a number, a schedule) applies to every parameter; a dict applies to the parameters it names.
     """
     if isinstance(prefix, dict) and isinstance(tree, dict) and set(prefix) != set(tree):
         unknown, missing = sorted(set(prefix) - set(tree)), sorted(set(tree) - set(prefix))

@@ -1,4 +1,4 @@
-"""The version of the package, which the build reads from here too; and those of the packages it stands on."""
+"""The version of the package, which the build reads too, and the versions of its dependencies."""
 
 __version__ = "0.1.0"
 
@@ -6,7 +6,7 @@ _REPORTED_PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "optax", "numpyro", "ma
 
 
 def versions() -> dict[str, str]:
-    """Of Python, scirocco and the packages that matter, as far as they are installed."""
+    """The versions of Python, scirocco and its main dependencies, if installed."""
     import importlib.metadata
     import platform
 

@@ -1,6 +1,6 @@
-"""What can go wrong, as classes; every message carries the fix.
+"""Exception classes; every message says how to fix the problem.
 
-Each class is also one of Python's own, so that `except ValueError` works for a caller who does not know scirocco.
+Each class is also one of Python's own, so that `except ValueError` works for callers that do not know scirocco.
 """
 
 from __future__ import annotations
@@ -24,53 +24,53 @@ __all__ = [
 
 
 class SciroccoError(Exception):
-    """Root of all errors that scirocco raises on purpose."""
+    """Base class of all errors that scirocco raises."""
 
     run: Any = None
-    """What was kept of a run before it, where there is something."""
+    """The draws that were kept before the error, if any."""
 
 
 class InvalidValueError(SciroccoError, ValueError):
-    """An argument has a value that cannot work."""
+    """An argument has an invalid value."""
 
 
 class BadStartError(InvalidValueError):
-    """The log density is not finite where a chain or an optimiser is to begin."""
+    """The log density is not finite at the starting point of a chain or an optimiser."""
 
 
 class MissingDataError(InvalidValueError):
-    """A data set is not on this machine, and could not be downloaded."""
+    """A data set is not on this machine and could not be downloaded."""
 
 
 class NotFittedError(InvalidValueError, AttributeError):
-    """A model was asked for what only a fit gives; `hasattr` says no, as scikit-learn expects."""
+    """A method that requires a fit was called before `fit`; `hasattr` returns False, as scikit-learn expects."""
 
 
 class InvalidTypeError(SciroccoError, TypeError):
-    """An argument is of a kind that cannot work."""
+    """An argument has an invalid type."""
 
 
 class MissingExtraError(SciroccoError, ImportError):
-    """An optional package is needed for this call and is not installed."""
+    """The call requires an optional package that is not installed."""
 
 
 class DataChangedError(SciroccoError, RuntimeError):
-    """The data changed or shrank during a run; `run` holds what was kept of it, where there is something."""
+    """The data changed or shrank during a run; `run` holds the draws that were kept, if any."""
 
 
 class StoreError(SciroccoError, RuntimeError):
-    """A stored run is damaged, in use, or not one that can be gone on with."""
+    """A stored run is damaged, in use, or cannot be resumed."""
 
 
 class DivergenceError(SciroccoError, FloatingPointError):
-    """A chain left the finite numbers.
+    """A chain diverged (NaN or inf).
 
     Attributes
     ----------
     run
-        The draws made before it happened, as an ordinary `Run` (None when there are none).
+        The draws made before the divergence, as an ordinary `Run` (None if there are none).
     chain, step
-        Where it happened, counted from 0; burn-in steps count.
+        Where the chain diverged, counted from 0; burn-in steps count.
     """
 
     def __init__(self, message: str, *, run: Any = None, chain: int = 0, step: int = 0):
@@ -85,4 +85,4 @@ class SciroccoWarning(UserWarning):
 
 
 class WorkerError(SciroccoError, RuntimeError):
-    """A cluster could not carry a job to its end: its workers died again and again, or the connection ended."""
+    """A cluster could not complete a job: its workers died repeatedly, or the connection ended."""

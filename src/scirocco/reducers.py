@@ -1,8 +1,8 @@
-"""What to keep of chains that are too large to keep: reducers see every draw and remember little.
+"""Summaries of chains that are too large to keep: reducers see every draw and keep a small state.
 
 A reducer is a frozen pytree dataclass with `init(params)`, `update(state, params)` and `result(state)`; its state is
-part of the chain's, so it is stored and resumed with it. A user's own class with these three is as good as ours.
-`Trace` is different: it leaves one value for each draw, the "test functions" of R's sgmcmc.
+part of the chain's, so it is stored and resumed with it. Your own class with these three methods works as well.
+`Trace` is different: it keeps one value per draw, like the "test functions" of R's sgmcmc.
 
     run = sc.sample(..., keep_draws=100, reducers={
         "posterior": sc.reducers.Moments(),
@@ -39,7 +39,7 @@ __all__ = [
 
 @runtime_checkable
 class Reducer(Protocol):
-    """Sees every draw, remembers a state of fixed size."""
+    """Sees every draw, keeps a state of fixed size."""
 
     def init(self, params: Params) -> PyTree:
         """The state before the first draw."""
@@ -48,11 +48,11 @@ class Reducer(Protocol):
         """The state after one more draw."""
 
     def result(self, state: PyTree) -> Any:
-        """What the reader gets."""
+        """The result for the user."""
 
 
 class MomentState(NamedTuple):
-    """Welford's recursion: stable however many draws there are."""
+    """State of Welford's recursion, which is stable for any number of draws."""
 
     count: Array  # type: ignore[assignment]
     mean: PyTree
@@ -77,7 +77,7 @@ class Moments:
     Parameters
     ----------
     function
-        `function(params)` -> any pytree of numbers; the parameters themselves when left out.
+        `function(params)` -> any pytree of numbers; by default the parameters themselves.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class Moments:
         _check_function(self.function, "Moments", optional=True)
 
     def value(self, params: Params) -> PyTree:
-        """What is averaged, as floating-point numbers."""
+        """The values to average, as floating-point numbers."""
         values = params if self.function is None else self.function(params)
         return jax.tree.map(lambda v: jnp.asarray(v, jnp.result_type(v, jnp.float32)), values)
 
@@ -122,14 +122,14 @@ class Moments:
 
 @pytree_dataclass
 class Predictive:
-    """Running mean of `predict(params, inputs)`: the posterior predictive, without keeping a draw.
+    """Running mean of `predict(params, inputs)`: the posterior predictive, without keeping draws.
 
     Parameters
     ----------
     predict
-        For example class probabilities for all rows of `inputs`.
+        A function of `(params, inputs)`, for example class probabilities for all rows of `inputs`.
     inputs
-        Any pytree of arrays; data, so other inputs of the same shape compile nothing new.
+        Any pytree of arrays; it is data, so other inputs of the same shape do not recompile.
     """
 
     predict: Callable[[Params, PyTree], PyTree] = static()
@@ -143,11 +143,11 @@ class Predictive:
         return self._moments().init(params)
 
     def update(self, state: MomentState, params: Params) -> MomentState:
-        """One more prediction."""
+        """Add one prediction."""
         return self._moments().update(state, params)
 
     def result(self, state: MomentState) -> MomentResult:
-        """The mean is the predictive; the variance says how much the draws disagree."""
+        """The mean is the predictive; the variance measures how much the draws disagree."""
         return Moments().result(state)
 
     def _moments(self) -> Moments:
@@ -156,7 +156,7 @@ class Predictive:
 
 @pytree_dataclass
 class Trace:
-    """A function of the parameters at every draw: kept like draws, (chain, draw, ...), in `run.traces`.
+    """A function of the parameters at every draw, kept like draws, (chain, draw, ...), in `run.traces`.
 
     For chains whose positions are too large to keep, but whose log density, norm or prediction is not.
     """
@@ -169,11 +169,11 @@ class Trace:
 
 def _check_function(function: object, owner: str, optional: bool = False) -> None:
     if not callable(function) and not (optional and function is None):
-        raise InvalidTypeError(f"{owner} needs a function of the parameters, got {function!r}.")
+        raise InvalidTypeError(f"{owner} requires a function of the parameters, got {function!r}.")
 
 
 class Reducing:
-    """All reducers of a run, as one: states in, states out, and the traces of a chunk."""
+    """All reducers of a run as one: their states, and the traces of a chunk."""
 
     def __init__(self, reducers: dict[str, Any] | None):
         reducers = {} if reducers is None else reducers
@@ -208,21 +208,21 @@ class Reducing:
         return {name: reducer.init(params) for name, reducer in self.reducers.items()}
 
     def update(self, states: PyTree, draws: PyTree, count: int, vectorized: bool = False) -> PyTree:
-        """The first `count` draws of a chunk, one after the other (of all chains at once when `vectorized`)."""
+        """Add the first `count` draws of a chunk, one after the other (of all chains at once if `vectorized`)."""
         if not self.reducers:
             return states
         update = self._update_all if vectorized else self._update
         return update(self.reducers, states, draws, np.int32(count))
 
     def trace(self, draws: PyTree, axis: int) -> dict[str, PyTree]:
-        """The traced functions at every draw of a chunk; `axis` is that of the draws."""
+        """The traced functions at every draw of a chunk; `axis` is the axis of the draws."""
         return self._trace(draws, axis) if self.traced else {}
 
     def _traces(self, draws: PyTree, axis: int) -> dict[str, PyTree]:
         return {name: _mapped(function, axis)(draws) for name, function in self.traced.items()}
 
     def results(self, states: dict[str, PyTree]) -> dict[str, Any]:
-        """What the reader gets, from states with a leading chain axis."""
+        """The results for the user, from states with a leading chain axis."""
         return {name: jax.vmap(r.result)(states[name]) for name, r in self.reducers.items()}
 
 

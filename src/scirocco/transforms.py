@@ -1,7 +1,7 @@
 """Maps from the real line to constrained parameters, with their log-Jacobians.
 
 A sampler moves u on the whole real line; the model sees x = forward(u). The density of u is that of x times
-|dx/du|, so `log_det` is added to the log prior and the law of x is the one that the user wrote down.
+|dx/du|, so `log_det` is added to the log prior and the distribution of x is the one that the user specified.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Transform(abc.ABC):
 
     @abc.abstractmethod
     def contains(self, x: Array) -> Array:
-        """Whether every element of x lies strictly inside the domain."""
+        """Whether every element of x is strictly inside the domain."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Bounded(Transform):
 
     def __post_init__(self) -> None:
         if self.low is None and self.high is None:
-            raise InvalidValueError("a bounded parameter needs a lower bound, an upper bound or both.")
+            raise InvalidValueError("a bounded parameter requires a lower bound, an upper bound or both.")
         if self.low is not None and self.high is not None and not self.low < self.high:
-            raise InvalidValueError(f"interval needs low < high, got low={self.low}, high={self.high}.")
+            raise InvalidValueError(f"interval requires low < high, got low={self.low}, high={self.high}.")
 
     @property
     def domain(self) -> str:  # type: ignore[override]
-        """The set in words, for messages."""
+        """A description of the set, for messages."""
         if self.low is None:
             return f"values below {self.high}"
         if self.high is None:
@@ -73,7 +73,7 @@ class Bounded(Transform):
 
     @property
     def _high(self) -> float:
-        assert self.high is not None  # `__post_init__` has refused two open ends
+        assert self.high is not None  # `__post_init__` requires a bound
         return self.high
 
     def forward(self, u: Array) -> Array:
@@ -85,7 +85,7 @@ class Bounded(Transform):
         return self.low + (self.high - self.low) * jax.nn.sigmoid(u)
 
     def inverse(self, x: Array) -> Array:
-        """The u that `forward` takes to x."""
+        """The u for which `forward` returns x."""
         if self.low is None:
             return jnp.log(self._high - x)
         if self.high is None:
@@ -129,7 +129,7 @@ class Ordered(Transform):
         """Every gap is positive."""
         if x.ndim == 0:
             raise InvalidValueError(
-                "ordered values need an axis along which they increase; this is a single number."
+                "ordered values require an axis along which they increase; this is a single number."
             )
         return jnp.all(jnp.diff(x, axis=-1) > 0)
 

@@ -1,4 +1,4 @@
-"""Names for the things that travel through the library (annotations only)."""
+"""Type aliases for annotations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 Array: TypeAlias = jax.Array
 ArrayLike: TypeAlias = jax.Array | np.ndarray | float | int
 Key: TypeAlias = jax.Array
-"""A typed key, as `jax.random.key` makes it."""
+"""A typed key, as returned by `jax.random.key`."""
 PyTree: TypeAlias = Any
 Params: TypeAlias = PyTree
 """The parameters: any pytree of floating-point arrays."""

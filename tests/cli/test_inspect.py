@@ -187,7 +187,7 @@ def test_chains_in_folders_are_one_run(tmp_path, say):
         page = {"count": 2, "num_rows": [50] * 2, "transformed": False}
         kind.begin(str(folder), page, resume=False, overwrite=False)
         (begun,) = list_runs(folder)
-        assert (begun["kind"], begun["status"], begun["draws"]) == (kind.name, "not begun", 0)
+        assert (begun["kind"], begun["status"], begun["draws"]) == (kind.name, "not started", 0)
         for number in range(2):
             run.save(kind.path(str(folder), number))
     chains, one, shards = list_runs(tmp_path)

@@ -213,7 +213,7 @@ def test_a_cluster_without_workers_is_said_to_be_one():
     [
         ({"num_workers": 0}, "`num_workers` must be at least 1"),
         ({"num_workers": 1, "threads_per_worker": 1.5}, "`threads_per_worker` must be a whole number"),
-        ({"num_workers": 1, "processes": False}, "need worker processes"),
+        ({"num_workers": 1, "processes": False}, "require worker processes"),
     ],
 )
 def test_bad_local_clusters(arguments, message):
@@ -222,5 +222,5 @@ def test_bad_local_clusters(arguments, message):
 
 
 def test_as_many_names_as_jobs():
-    with pytest.raises(InvalidValueError, match="2 jobs, and 1 names"):
+    with pytest.raises(InvalidValueError, match="2 jobs, but 1 names"):
         cluster.run_tasks(sharding.square, [1, 2], names=["one"])

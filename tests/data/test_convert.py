@@ -408,7 +408,7 @@ REFUSED = {
     "npy infinite": (_npy(np.array([1.0, np.inf])), "the array, row 1 .*NaN or infinite"),
     "zarr lengths": (_zarr(a=np.ones(3), b=np.ones(4)), "bad.zarr have different numbers of rows"),
     "zarr infinite": (_zarr(a=np.array([1.0, np.nan])), "array `a`, row 1 .*NaN or infinite"),
-    "unknown": (_csv("x", "bad.xlsx"), r"bad.xlsx: files of this kind .*Known are Parquet \(.parquet"),
+    "unknown": (_csv("x", "bad.xlsx"), r"bad.xlsx: files of this kind .*Supported are Parquet \(.parquet"),
     "an empty folder": (_folder(), "holds no Parquet, Arrow or Zarr data"),
     "nothing there": (lambda path: path / "none.csv", "there is no file or folder"),
 }

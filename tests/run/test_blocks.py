@@ -131,7 +131,7 @@ REST = {"a": ONE, "b": ONE}
                 sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params, total: 1.0)})
             ),
             InvalidTypeError,
-            "asks for a sum of statistics",
+            "requires a sum of statistics",
         ),
         (
             lambda: _run(
@@ -140,13 +140,13 @@ REST = {"a": ONE, "b": ONE}
             InvalidValueError,
             "returned shape \\(3,\\)",
         ),
-        (lambda: _run(sc.SAGA(SIZE)), InvalidTypeError, "cannot serve sc.Blocks"),
+        (lambda: _run(sc.SAGA(SIZE)), InvalidTypeError, "sc.Blocks does not support"),
         (
             lambda: _run(
                 sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: params["d"])})
             ),
             InvalidTypeError,
-            "Gibbs update of `c` failed .* KeyError",
+            "Gibbs update of `c` raised an error .* KeyError",
         ),
         (
             lambda: sc.sample(
@@ -156,11 +156,11 @@ REST = {"a": ONE, "b": ONE}
             "BlockModel names \\['d'\\]",
         ),
         (lambda: _run(sc.Minibatch(40)), InvalidValueError, "at most batch_size=30"),
-        (lambda: _run(sc.Full(), keep_gradients=True), InvalidValueError, "no one gradient"),
+        (lambda: _run(sc.Full(), keep_gradients=True), InvalidValueError, "no single gradient"),
         (
             lambda: sc.sample(sc.BlockModel(MODEL), DATA, START, sampler=ONE, progress=False),
             InvalidTypeError,
-            "block by block",
+            "BlockModel requires sampler",
         ),
     ],
 )

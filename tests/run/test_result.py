@@ -197,7 +197,7 @@ def test_one_chain_has_no_r_hat():
 
 @pytest.mark.parametrize("probability", [0.0, 1.0, -0.5, 90])
 def test_summary_refuses_intervals_that_are_none(run, probability):
-    with pytest.raises(InvalidValueError, match="`probability` must lie between 0 and 1"):
+    with pytest.raises(InvalidValueError, match="`probability` must be between 0 and 1"):
         run.summary(probability=probability)
 
 

@@ -178,7 +178,7 @@ def test_parameters_of_any_structure(tmp_path):
     x = np.linspace(-2, 2, 40, dtype=np.float32)
     whole = sc.sample(model, x, params, num_samples=8, **options)
     sc.sample(model, x, params, num_samples=4, store=tmp_path / "run", **options)
-    with pytest.raises(InvalidTypeError, match=r"hold a Pair.*params="):
+    with pytest.raises(InvalidTypeError, match=r"contain a Pair.*params="):
         sc.resume(tmp_path / "run", model, x, num_samples=8, progress=False)
     done = sc.resume(tmp_path / "run", model, x, num_samples=8, params=params, progress=False)
     same(done, whole)
@@ -256,8 +256,8 @@ def test_a_path_that_is_taken_is_refused(stored, tmp_path):
         draw(store=foreign, overwrite=True)
     assert (foreign / "thesis.tex").read_text() == "ten years"
     for options, message in (
-        ({"resume": True}, "`resume` needs `store`"),
-        ({"overwrite": True}, "`overwrite` needs `store`"),
+        ({"resume": True}, "`resume` requires `store`"),
+        ({"overwrite": True}, "`overwrite` requires `store`"),
         ({"store": stored, "resume": True, "overwrite": True}, "choose one"),
     ):
         with pytest.raises(InvalidValueError, match=message):
@@ -297,7 +297,7 @@ def test_a_diverged_run_keeps_what_was_before_and_is_not_resumed(tmp_path):
     assert kept.num_draws > 0
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(jax.tree.map(np.asarray, kept.draws)))
     assert sc.load(tmp_path / "run").status == "diverged"
-    with pytest.raises(StoreError, match=r"left the finite numbers at step \d+.*smaller step"):
+    with pytest.raises(StoreError, match=r"diverged .* at step \d+.*smaller step"):
         resume(tmp_path / "run")
 
 
@@ -477,7 +477,7 @@ def test_reducers_need_functions():
         lambda: sc.reducers.Trace("bias"),
         lambda: sc.reducers.Predictive(1, 2),
     ):
-        with pytest.raises(InvalidTypeError, match="needs a function"):
+        with pytest.raises(InvalidTypeError, match="requires a function"):
             make()
 
 

@@ -74,7 +74,7 @@ def test_burn_in_and_thinning_count_steps(num_burnin, thin, num_samples):
 )
 @pytest.mark.parametrize("chunks", ["one chunk", "small chunks"])
 def test_a_divergence_loses_no_earlier_draw(num_burnin, thin, kept, chunks, request):
-    """The gradient is NaN at 6 ε, so step 6 (from 0) is the first that leaves the finite numbers."""
+    """The gradient is NaN at 6 ε, so step 6 (from 0) is the first that diverges."""
     if chunks == "small chunks":
         request.getfixturevalue("small_chunks")
     with pytest.raises(DivergenceError) as caught:
@@ -315,7 +315,7 @@ def test_ctrl_c_before_the_first_draw_leaves_an_empty_run(monkeypatch):
     assert (run.num_draws, run.num_chains, run.status) == (0, 0, "interrupted")
     assert "0 draws" in repr(run)
     for attempt in (run.summary, run.to_arviz):
-        with pytest.raises(InvalidValueError, match="holds no draws"):
+        with pytest.raises(InvalidValueError, match="has no draws"):
             attempt()
 
 

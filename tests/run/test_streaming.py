@@ -220,10 +220,10 @@ def test_superbatches_mix_rows_of_different_blocks(seed):
     [
         (True, 1 << 40, "auto", "blocks", "shuffled when they were written"),
         (True, 1, "auto", "blocks", "shuffled when they were written"),
-        (False, 1 << 40, "auto", "one by one", "unknown order and fit the page cache"),
-        (False, 1, "auto", "blocks", "do not fit the page cache"),
-        (False, 1 << 40, "blocks", "blocks", "asked for"),
-        (True, 1 << 40, "without_replacement", "one by one", "asks for independent rows"),
+        (False, 1 << 40, "auto", "one by one", "unknown order and fit into the page cache"),
+        (False, 1, "auto", "blocks", "do not fit into the page cache"),
+        (False, 1 << 40, "blocks", "blocks", "requested"),
+        (True, 1 << 40, "without_replacement", "one by one", "requires independent rows"),
         (True, 1, "with_replacement", "one by one", "expect disk latency"),
     ],
 )
@@ -359,7 +359,7 @@ def test_nan_in_a_source_is_found_by_the_first_pass():
 
 
 def test_vmapped_chains_are_refused_on_streamed_data():
-    with pytest.raises(InvalidValueError, match="needs the data on the device"):
+    with pytest.raises(InvalidValueError, match="requires the data on the device"):
         draw(Rows(DATA), SAMPLERS["SGLD"], SAME["with"], chain_method="vmap")
 
 

@@ -42,7 +42,7 @@ ROWS = {
     "negative": (
         lambda: run(params=np.array([-0.1, 0.5, 0.3, 0.3])),
         InvalidValueError,
-        ("off the simplex", "least entry is -0.1", ">= 0"),
+        ("off the simplex", "minimum is -0.1", ">= 0"),
     ),
     "a number for a simplex": (lambda: run(params=1.0), InvalidValueError, ("shape ()", "two components")),
     "zero concentration": (
@@ -110,13 +110,13 @@ ROWS = {
     "zero for a positive parameter": (
         lambda: run(space="positive", params=np.zeros(4)),
         InvalidValueError,
-        ("must be > 0", "least entry is 0"),
+        ("must be > 0", "minimum is 0"),
     ),
     "negative rate": (lambda: run(space="positive", rate=-1.0), InvalidValueError, ("`rate`", "> 0", "-1.0")),
     "gradient sampler on counts": (
         lambda: run(sampler=sc.SGLD(0.1)),
         InvalidTypeError,
-        ("SGLD follows the gradient", "CountModel", "sc.SCIR"),
+        ("SGLD requires the gradient", "CountModel", "sc.SCIR"),
     ),
     "count sampler on a density": (
         lambda: run(model=gaussian(), params=jnp.array(0.0), data=np.ones(20, np.float32)),
@@ -126,7 +126,7 @@ ROWS = {
     "control variates twice": (
         lambda: run(sampler=sc.SCIRCV(0.1), estimator=sc.ControlVariates(5)),
         InvalidValueError,
-        ("SCIRCV brings its own", "sc.Minibatch", "not ControlVariates"),
+        ("SCIRCV has its own", "sc.Minibatch", "not ControlVariates"),
     ),
     "control variates of drawn counts": (
         lambda: run(counts=counting.drawn, estimator=sc.ControlVariates(5)),
@@ -170,7 +170,7 @@ ROWS = {
     "strata of another length": (
         lambda: run(estimator=sc.Stratified(5, np.zeros(7))),
         InvalidValueError,
-        ("`strata`", "one label a row", "(60,)", "(7,)"),
+        ("`strata`", "one label per row", "(60,)", "(7,)"),
     ),
     "more strata than places": (
         lambda: run(estimator=sc.Stratified(5, np.arange(60))),
@@ -180,7 +180,7 @@ ROWS = {
     "strata by name": (
         lambda: sc.Stratified(5, "z"),
         InvalidTypeError,
-        ("`strata`", "one label a row", "'z'"),
+        ("`strata`", "one label per row", "'z'"),
     ),
 }
 

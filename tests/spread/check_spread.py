@@ -246,10 +246,10 @@ def check_refusals():
         path = pathlib.Path(folder) / "rows"
         sc.data.write(path, logistic(), shuffle=False)
         refused(
-            lambda: draw(sc.Minibatch(48), CHAINS, num_chains=4, data=str(path)), "need the data in memory"
+            lambda: draw(sc.Minibatch(48), CHAINS, num_chains=4, data=str(path)), "require the data in memory"
         )
     few = sc.sample(MODEL, logistic(7), PARAMS, sampler=sc.SGLD(), num_samples=5, progress=False, mesh=ROWS)
-    assert few.configuration["estimator"]["batch_size"] == 4, "the default batch cannot be shared out"
+    assert few.configuration["estimator"]["batch_size"] == 4, "the default batch cannot be divided"
 
 
 if __name__ == "__main__":

@@ -87,7 +87,9 @@ def test_a_damaged_commit_does_not_count_as_nothing(run):
 
 def test_a_missing_chunk(run):
     (run / "posterior" / "layers[0].weight" / "c.0.0.0.0").unlink()
-    with pytest.raises(StoreError, match=r"c\.0\.0\.0\.0 is missing.*cannot go on.*the 0 draws .* before it"):
+    with pytest.raises(
+        StoreError, match=r"c\.0\.0\.0\.0 is missing.*cannot be resumed.*the 0 draws .* before it"
+    ):
         Store.open(run)
     arrays = open_stored(run).arrays["posterior"]
     with pytest.raises(StoreError, match=r"c\.0\.0\.0\.0 is missing"):
@@ -231,7 +233,7 @@ def test_no_pickle_is_ever_loaded(run, monkeypatch, make):
     rewrite(run / "scirocco" / "commit.json", _set("state", "crc32", zlib.crc32(raw)))
     with (
         Store.open(run) as store,
-        pytest.raises(StoreError, match=r"does not hold plain arrays.*was not loaded"),
+        pytest.raises(StoreError, match=r"does not contain plain arrays.*was not loaded"),
     ):
         store.read_state()
     assert not (run.parent / "owned").exists()
@@ -258,5 +260,5 @@ def test_a_state_of_another_type_than_it_says(run, dtypes):
         if dtypes == [1]:  # names nothing: the arrays are as they are
             assert store.read_state()["position"].dtype == np.float32
             return
-        with pytest.raises(StoreError, match="does not hold plain arrays"):
+        with pytest.raises(StoreError, match="does not contain plain arrays"):
             store.read_state()

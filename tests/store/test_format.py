@@ -216,7 +216,7 @@ def test_names_that_are_no_folder_of_ours(name):
 
 @pytest.mark.parametrize("dtype", ["U3", "S3", "M8[s]", object, [("a", "f4")], "V4"])
 def test_types_that_cannot_be_stored(dtype):
-    with pytest.raises(InvalidTypeError, match="`x` has the type"):
+    with pytest.raises(InvalidTypeError, match="`x` has dtype"):
         zarr_format.stored_dtype(dtype, "x")
 
 

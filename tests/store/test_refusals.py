@@ -83,7 +83,7 @@ def test_places_that_hold_no_run(tmp_path):
             opening(tmp_path / "nothing")
         with pytest.raises(InvalidValueError, match="is a file"):
             opening(tmp_path / "file")
-        with pytest.raises(InvalidValueError, match="not a run of scirocco"):
+        with pytest.raises(InvalidValueError, match="not a scirocco run"):
             opening(tmp_path / "folder")
     assert os.listdir(tmp_path / "folder") == ["y"]
 
@@ -128,11 +128,11 @@ def test_a_second_process_is_refused_and_may_read(tmp_path):
 @pytest.mark.parametrize(
     "arrays, kind, words",
     [
-        ({}, InvalidValueError, "holds ['x']; got []"),
+        ({}, InvalidValueError, "has the variables ['x']; got []"),
         ({"x": np.ones((1, 2), "f4"), "y": np.ones((1, 2))}, InvalidValueError, "got ['x', 'y']"),
         ({"x": np.ones(2, "f4")}, InvalidValueError, "must have the shape (1, draws), got (2,)"),
         ({"x": np.ones((2, 2), "f4")}, InvalidValueError, "must have the shape (1, draws), got (2, 2)"),
-        ({"x": np.ones((1, 2))}, InvalidTypeError, "announced as float32 and is now float64"),
+        ({"x": np.ones((1, 2))}, InvalidTypeError, "declared as float32 but has dtype float64"),
     ],
 )
 def test_wrong_draws_are_refused_and_do_no_harm(tmp_path, arrays, kind, words):
@@ -158,8 +158,8 @@ def test_variables_of_a_group_grow_together(tmp_path):
     [
         ({}, InvalidValueError, "empty"),
         ({"g": {}}, InvalidValueError, "no variables"),
-        ({"../g": ONE["posterior"]}, InvalidValueError, "cannot be called"),
-        ({"scirocco": ONE["posterior"]}, InvalidValueError, "cannot be called"),
+        ({"../g": ONE["posterior"]}, InvalidValueError, "cannot be named"),
+        ({"scirocco": ONE["posterior"]}, InvalidValueError, "cannot be named"),
         ({"g": ONE["posterior"], "G": ONE["posterior"]}, InvalidValueError, "upper and lower case"),
         ({"g": {"x": Variable((), np.dtype(object))}}, InvalidTypeError, "cannot be stored"),
         ({"g": {"x": Variable((), np.dtype("U5"))}}, InvalidTypeError, "cannot be stored"),
@@ -173,14 +173,14 @@ def test_wrong_groups(tmp_path, groups, kind, words):
 
 
 def test_wrong_records_states_and_groups(tmp_path):
-    with pytest.raises(InvalidTypeError, match="`record` must hold only"):
+    with pytest.raises(InvalidTypeError, match="`record` must contain only"):
         Store.create(tmp_path / "run", ONE, 1, {"x": np.ones(3)})
     with pytest.raises(InvalidValueError, match="num_chains"):
         Store.create(tmp_path / "run", ONE, 0, {})
     with one(tmp_path / "run") as store:
         with pytest.raises(InvalidValueError, match="no group 'prior'"):
             store.append("prior", {})
-        with pytest.raises(InvalidTypeError, match="`progress` must hold only"):
+        with pytest.raises(InvalidTypeError, match="`progress` must contain only"):
             store.commit({}, {"x": object()})
         with pytest.raises(InvalidTypeError, match="only numbers"):
             store.commit({"x": np.array([object()])}, {})

@@ -1,4 +1,4 @@
-"""Work on several processes or machines through Dask: a cluster on this machine, clients, tasks."""
+"""Computation in several processes or machines with Dask: a local cluster, clients, tasks."""
 
 from scirocco.cluster.client import Local, as_client, connected, local
 from scirocco.cluster.tasks import Cancelled, run_tasks

@@ -1,4 +1,4 @@
-"""What users pass as `client`: nothing, a Dask client, the address of a scheduler, or a cluster on this machine."""
+"""The `client` argument: None, a Dask client, the address of a scheduler, or a local cluster."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HOST = "127.0.0.1"
 
 
 class Local:
-    """Worker processes on this machine, and a client of them: what `local` starts.
+    """Worker processes on this machine and a client connected to them, as started by `local`.
 
-    `with cluster.local(4) as client:` ends them with the block; otherwise `close()` does, or the end of the program.
+    `with cluster.local(4) as client:` ends them with the block; otherwise they end with `close()` or with the program.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Local:
         self.close()
 
     def close(self) -> None:
-        """End the workers; what they were doing is lost."""
+        """End the workers; their current work is lost."""
         self.client.close()
         self.cluster.close()
 
@@ -56,25 +56,25 @@ class Local:
 def local(num_workers: int | None = None, threads_per_worker: int = 1, **options: Any) -> Local:
     """Start worker processes on this machine.
 
-    They listen on the loopback address alone, without a dashboard. A worker that dies is replaced. Each has as many
-    threads for its arithmetic as tasks at a time, so that workers do not fight for cores, and takes memory of a GPU as
-    it needs it. JAX runs in the precision that it has here.
+    They listen on the loopback address only, without a dashboard. A worker that dies is replaced. Each worker has as
+    many computing threads as tasks at a time, so that workers do not compete for cores, and allocates GPU memory
+    on demand. JAX uses the same precision as in this process.
 
-    A script that calls this needs `if __name__ == "__main__":` around what it does, because every worker imports it.
+    A script that calls this must guard its code with `if __name__ == "__main__":`, because every worker imports it.
 
     Parameters
     ----------
     num_workers
-        Processes; by default one for every `threads_per_worker` cores that this process may use.
+        Number of processes; by default one for every `threads_per_worker` cores available to this process.
     threads_per_worker
-        Tasks that a worker runs at a time.
+        Number of tasks that a worker runs at a time.
     options
         Further arguments of `distributed.LocalCluster`.
 
     Returns
     -------
     Local
-        In a `with` statement its `distributed.Client`.
+        In a `with` statement, its `distributed.Client`.
 
     Examples
     --------
@@ -89,19 +89,19 @@ def local(num_workers: int | None = None, threads_per_worker: int = 1, **options
     num_workers = _checks.positive_int(num_workers, "num_workers")
     if options.get("processes", True) is not True:
         raise InvalidValueError(
-            "scirocco's tasks need worker processes (a killed one is replaced, and each has an XLA of its own): leave "
-            f"`processes` out, got {options['processes']!r}."
+            "scirocco's tasks require worker processes (killed ones are replaced, and each has its own XLA): omit "
+            f"`processes`, got {options['processes']!r}."
         )
     distributed = require("distributed", "a cluster on this machine")
     environment = _environment(threads) | dict(options.pop("env", None) or {})
     settings = {
         "host": _HOST,
         "dashboard_address": None,
-        # Dask serves a few pages about itself even so: on this machine alone, at a port that is free
+        # Dask still serves some status pages: only on this machine, at a free port
         "scheduler_kwargs": {"dashboard": False, "dashboard_address": f"{_HOST}:0"},
-        "memory_limit": 0,  # draws go to the disk; Dask would count JAX's memory, and pause or kill the worker
+        "memory_limit": 0,  # draws go to disk; Dask would count JAX's memory, and pause or kill the worker
         "processes": True,
-        "silence_logs": logging.CRITICAL,  # errors of tasks are raised here: Dask would print each a second time
+        "silence_logs": logging.CRITICAL,  # errors of tasks are raised here: Dask would print each of them again
     }
     cluster = distributed.LocalCluster(
         n_workers=num_workers, threads_per_worker=threads, env=environment, **(settings | options)
@@ -114,7 +114,7 @@ def local(num_workers: int | None = None, threads_per_worker: int = 1, **options
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """What a worker must know before it imports JAX."""
+    """The environment that a worker needs before it imports JAX."""
     found = {
         # the threads of XLA's pools on a CPU; by default every worker has one for each core
         "NPROC": str(threads),
@@ -132,7 +132,7 @@ _WORKER_SECONDS = 30.0
 
 
 def as_client(client: object, purpose: str, *, wait: float = _WORKER_SECONDS) -> Client | None:
-    """A connected Dask client with at least one worker, or None for work in this process.
+    """A connected Dask client with at least one worker, or None to compute in this process.
 
     Parameters
     ----------
@@ -140,14 +140,14 @@ def as_client(client: object, purpose: str, *, wait: float = _WORKER_SECONDS) ->
         None, a `distributed.Client`, the address of a scheduler ("tcp://127.0.0.1:8786"), or what `cluster.local`
         returned.
     purpose
-        What it is for, for the messages: "sc.combine.subposteriors".
+        The caller's name for the messages: "sc.combine.subposteriors".
     wait
-        Seconds to wait for a first worker.
+        Seconds to wait for the first worker.
 
     Returns
     -------
     distributed.Client or None
-        One that was made from an address is the caller's to close; `connected` does it.
+        The caller must close a client that was made from an address; `connected` does this.
     """
     if client is None:
         return None
@@ -170,19 +170,19 @@ def as_client(client: object, purpose: str, *, wait: float = _WORKER_SECONDS) ->
         )
         raise InvalidTypeError(
             f"`client` of {purpose} must be a distributed.Client, the address of a scheduler such as "
-            f"'tcp://127.0.0.1:8786', or None; {kind}. Make one with {hint}."
+            f"'tcp://127.0.0.1:8786', or None; {kind}. Create one with {hint}."
         )
     if client.asynchronous:
         raise InvalidTypeError(
-            f"`client` of {purpose} is asynchronous (asynchronous=True, or made inside an event loop); a client that "
-            "waits for its results is needed: Client(address) in an ordinary thread."
+            f"`client` of {purpose} is asynchronous (asynchronous=True, or created inside an event loop); a "
+            "synchronous client is required: Client(address) in an ordinary thread."
         )
     return _with_workers(client, purpose, wait)
 
 
 @contextlib.contextmanager
 def connected(client: object, purpose: str) -> Iterator[Any]:
-    """`as_client` for a block; a client that was made from an address is closed at its end."""
+    """`as_client` as a context; a client that was made from an address is closed at its end."""
     found = as_client(client, purpose)
     try:
         yield found
@@ -209,7 +209,7 @@ def _connect(distributed: ModuleType, address: str, purpose: str) -> Client:
 def _with_workers(client: Client, purpose: str, wait: float) -> Client:
     if client.status != "running":
         raise InvalidValueError(
-            f"`client` of {purpose} is {client.status}: its connection has ended. Make a new one."
+            f"`client` of {purpose} is {client.status}: its connection has ended. Create a new one."
         )
     if client.nthreads():
         _check_versions(client)
@@ -227,15 +227,15 @@ def _with_workers(client: Client, purpose: str, wait: float) -> Client:
 
 
 def address_of(client: Client) -> str:
-    """Of the scheduler that a client is connected to."""
+    """The address of the scheduler that a client is connected to."""
     scheduler: Any = client.scheduler
     return scheduler.address
 
 
 def _check_versions(client: Client) -> None:
-    """Workers without this library die when they are given a task, and do not say why: they are asked first."""
+    """Check the workers' version first: workers without this library die at the first task without a reason."""
 
-    def version() -> str:  # inside, so that it is sent as code and not by its name
+    def version() -> str:  # a local function is sent as code, not by name
         from scirocco import _version
 
         return _version.__version__
@@ -243,7 +243,7 @@ def _check_versions(client: Client) -> None:
     for address, found in client.run(version, on_error="return").items():
         if found != __version__:
             raise InvalidValueError(
-                f"the worker {address} has scirocco {found}, this process {__version__}: install the same there."
+                f"the worker {address} has scirocco {found}, this process {__version__}: install the same one."
                 if isinstance(found, str)
                 else f"the worker {address} cannot import scirocco ({found!r}): install it there."
             )

@@ -1,6 +1,6 @@
-"""What is sent to workers: functions and models as bytes, rows as a path and a few numbers, never as arrays.
+"""Serialisation for workers: functions and models as bytes, rows as a path and a few numbers, never as arrays.
 
-What cannot be sent is refused, with the name of the part that stands in the way.
+An object that cannot be sent raises an error that names the part at fault.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _DEEPEST = 12
 
 
 class Parcel(NamedTuple):
-    """A pickle, and the classes in it that JAX looks into."""
+    """A pickle, and the classes in it that JAX treats as pytrees."""
 
     pickled: bytes
     nodes: tuple[str, ...]
 
 
 def packed(thing: object, what: str) -> Parcel:
-    """Anything as bytes; functions and classes of `__main__` are sent as code."""
+    """Any object as bytes; functions and classes of `__main__` are sent as code."""
     return Parcel(dumped(thing, what), tuple(sorted(_nodes(jax.tree.structure(_looked_into(thing))))))
 
 
 def dumped(thing: object, what: str) -> bytes:
-    """The pickle, or an error that says which part has none."""
+    """The pickle, or an error that names the part that cannot be pickled."""
     try:
         return require("cloudpickle", "tasks on a cluster").dumps(thing)
     except Exception as error:
@@ -49,26 +49,26 @@ def dumped(thing: object, what: str) -> bytes:
         raise InvalidTypeError(
             f"{name}, a {type(part).__name__}, cannot be sent to workers ({type(error).__name__}: {error}). Locks, "
             "open files, generators and connections stay in their process: keep them out of what the functions of a "
-            "model refer to, or leave `client` out."
+            "model refer to, or omit `client`."
         ) from error
 
 
 def unpacked(parcel: Parcel) -> Any:
-    """What was packed, on a worker."""
+    """Unpack on a worker."""
     try:
         thing = pickle.loads(parcel.pickled)
     except (ImportError, AttributeError) as error:
         file = f"{(error.name or 'mymodels').partition('.')[0]}.py"
         raise WorkerError(
-            f"a worker cannot load what it was sent ({type(error).__name__}: {error}). Modules of your own must be "
-            f"there too, and be the same: client.upload_file({file!r}) sends one, or install them on the workers."
+            f"a worker cannot load the task ({type(error).__name__}: {error}). Modules of your own must be "
+            f"there too, in the same version: use client.upload_file({file!r}), or install them on the workers."
         ) from error
     nodes = set(parcel.nodes)
     for leaf in jax.tree.leaves(_looked_into(thing)):
         if _name(type(leaf)) in nodes:
             raise InvalidTypeError(
-                f"the class {_name(type(leaf))} is registered with JAX as a pytree where the work was started, but not "
-                "on the worker, to which it was sent as code. Put it, with its registration, in a module that workers "
+                f"the class {_name(type(leaf))} is registered with JAX as a pytree in this run's process, but not "
+                "on the worker, which received it as code. Put it, with its registration, in a module that workers "
                 "can import."
             )
     return thing
@@ -91,7 +91,7 @@ def _name(kind: type) -> str:
 
 
 def _culprit(thing: object, name: str, depth: int = 0) -> tuple[str, object]:
-    """The innermost part that cannot be pickled, and the way to it."""
+    """The innermost part that cannot be pickled, and the path to it."""
     for inner, part in _parts(thing) if depth < _DEEPEST else ():
         if not _can_be_pickled(part):
             return _culprit(part, f"{name} → {inner}", depth + 1)
@@ -101,13 +101,13 @@ def _culprit(thing: object, name: str, depth: int = 0) -> tuple[str, object]:
 def _can_be_pickled(part: object) -> bool:
     try:
         require("cloudpickle", "tasks on a cluster").dumps(part)
-    except Exception:  # whatever the classes of users raise
+    except Exception:  # users' classes may raise any exception
         return False
     return True
 
 
 def _parts(thing: object) -> Iterator[tuple[str, object]]:
-    """What a pickle of it would hold, by name, as far as that can be told from outside."""
+    """The parts that a pickle of it would contain, by name, as far as this can be determined."""
     if isinstance(thing, functools.partial):
         yield from thing.keywords.items()
         thing = thing.func
@@ -133,17 +133,17 @@ _MOST_PICKLED = 16 << 20
 
 
 class Written(NamedTuple):
-    """Rows that were in the client's memory, written to a data folder of which a worker reads a stretch."""
+    """Rows that were in the client's memory, written to a data folder of which a worker reads a range."""
 
     path: str
     tree: PyTree
-    """The data's structure, with the number of an array of the folder in the place of each leaf."""
+    """The structure of the data, with the number of an array of the folder instead of each leaf."""
     dtypes: tuple[str, ...]
     start: int
     stop: int
 
     def open(self) -> ArraySource:
-        """The rows in this process's memory."""
+        """Read the rows into the memory of this process."""
         arrays = list(FolderSource(self.path).read(self.start, self.stop).values())
         return ArraySource(
             jax.tree.map(lambda leaf: arrays[leaf].astype(self.dtypes[leaf], copy=False), self.tree)
@@ -151,7 +151,7 @@ class Written(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """Memory-mapped arrays by their files."""
+    """Memory-mapped arrays, identified by their files."""
 
     tree: PyTree
     files: tuple[tuple[str, str, int, tuple[int, ...]], ...]
@@ -164,7 +164,7 @@ class Mapped(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A stretch of what has to be opened first; see `RowsOf`."""
+    """A range of rows of an object that must be opened first; see `RowsOf`."""
 
     source: Mapped | Part
     start: int
@@ -177,7 +177,7 @@ class Part(NamedTuple):
 
 
 Travelling: TypeAlias = RowSource | Written | Mapped | Part
-"""Rows in a form that can be sent: a source that is little more than a path, or what opens to one."""
+"""Rows in a form that can be sent: a source that is little more than a path, or an object that opens to one."""
 
 
 def opened(rows: Travelling) -> RowSource:
@@ -186,7 +186,7 @@ def opened(rows: Travelling) -> RowSource:
 
 
 def for_workers(sources: Sequence[RowSource], folder: str) -> list[Travelling]:
-    """The shards in a form that can travel; what is in memory is written below `folder`, once."""
+    """The shards in a form that can be sent; arrays in memory are written below `folder`, once."""
     parts_of = {id(source.source) if isinstance(source, RowsOf) else None for source in sources}
     if len(parts_of) == 1 and None not in parts_of and _in_memory(sources[0]):
         return _write(sources, folder)
@@ -203,7 +203,7 @@ def _in_memory(source: RowSource) -> bool:
 
 
 def _write(sources: Sequence[RowSource], folder: str) -> list[Travelling]:
-    """Sources of one form, one after the other in one new data folder."""
+    """Write sources of the same form, one after the other, to one new data folder."""
     spec, tree = jax.tree.flatten(sources[0].row_spec)
     names = [f"array{number:03d}" for number in range(len(spec))]
     double = any(leaf.dtype.itemsize == 8 for leaf in spec)
@@ -244,7 +244,7 @@ def _by_files(source: MappedSource) -> Mapped:
             base = base.base
         if not isinstance(base, np.memmap) or base.filename is None or not leaf.flags.c_contiguous:
             raise InvalidTypeError(
-                "memory-mapped arrays can be read by workers only where they are contiguous parts of their files; "
+                "memory-mapped arrays can be read by workers only if they are contiguous parts of their files; "
                 "write a data folder first: sc.data.write(path, data)."
             )
         offset = base.offset + leaf.ctypes.data - base.ctypes.data
@@ -253,11 +253,11 @@ def _by_files(source: MappedSource) -> Mapped:
 
 
 def _refuse_large(source: RowSource, title: str) -> None:
-    """Sources travel as paths; one that takes its rows along would be sent through the scheduler."""
+    """Raise an error for a source whose pickle contains its rows: they would be sent through the scheduler."""
     pickled = dumped(source.given, title)
     if len(pickled) > _MOST_PICKLED:
         raise InvalidTypeError(
-            f"{title} is a {type(source.given).__name__} whose pickle has {len(pickled) / 2**20:.0f} MB: it takes its "
-            "rows along. Workers read rows from a disk: write a data folder (sc.data.write, sc.data.write_corpus) and "
+            f"{title} is a {type(source.given).__name__} whose pickle has {len(pickled) / 2**20:.0f} MB: it contains "
+            "rows. Workers read rows from disk: write a data folder (sc.data.write, sc.data.write_corpus) and "
             "pass its path."
         )

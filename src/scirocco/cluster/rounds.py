@@ -1,4 +1,4 @@
-"""One round a step on Dask workers: tasks that remember nothing, so that a killed worker costs one round at most."""
+"""One round of tasks per step on Dask workers: tasks keep no state, so that a killed worker costs at most one round."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _WAIT_SECONDS, _LOOK_SECONDS = 60.0, 0.1
 
 
 class Workers:
-    """The workers of a cluster, asked for one round of tasks at a time.
+    """The workers of a cluster, used for one round of tasks at a time.
 
-    What all tasks of a round need is sent once, not once a task. A round is a function of what is sent, and nothing of
-    it stays on a worker: when one is lost, and with it what it held, the round is sent again and gives the same.
-    `num_shards` is the tasks of a round; None: one for each thread of the workers.
+    Data that all tasks of a round share are sent once, not once per task. A round depends only on what is sent, and no
+    state stays on a worker: if a worker is lost, the round is sent again and gives the same result.
+    `num_shards` is the number of tasks in a round; None: one for each thread of the workers.
     """
 
     def __init__(self, client: Client, num_shards: int | None):
@@ -59,23 +59,23 @@ class Workers:
                 if attempt == _ATTEMPTS:
                     raise WorkerError(
                         f"the cluster at {address_of(self.client)} lost workers in {_ATTEMPTS} attempts at one "
-                        f"step ({error}). Look at their logs: a worker that runs out of memory needs more shards "
-                        "(`num_shards`), or a smaller `batch_size`."
+                        f"step ({error}). Check their logs: if a worker runs out of memory, use more shards "
+                        "(`num_shards`) or a smaller `batch_size`."
                     ) from error
                 log.info("a worker was lost (%s); the step is sent again", error)
                 attempt += 1
 
     def _slots(self) -> list[str]:
-        """Addresses of the threads that there are now, waited for if all are gone.
+        """The addresses of the current threads; waits if there are none.
 
-        (A cluster's own `wait_for_workers` may not learn of workers that were replaced.)
+        (A cluster's own `wait_for_workers` may not notice workers that were replaced.)
         """
         end = time.monotonic() + _WAIT_SECONDS
         while not (found := self.client.nthreads()):
             if time.monotonic() > end:
                 raise WorkerError(
                     f"the cluster at {address_of(self.client)} has had no worker for {_WAIT_SECONDS:g} s. Start "
-                    "one, and fit again; with a `store` and resume=True the fit goes on from its last commit."
+                    "one, and fit again; with a `store` and resume=True the fit resumes from its last commit."
                 )
             time.sleep(_LOOK_SECONDS)
         return [address for address, num in sorted(found.items()) for _ in range(num)]
@@ -85,22 +85,22 @@ class Workers:
     ) -> list[Result]:
         slots = self._slots()
         futures: list[Any] = []
-        # To one worker, from which the others fetch it: with broadcast=True a dying one held a step up for minutes.
+        # To one worker, from which the others fetch it: with broadcast=True a dying worker delayed a step by minutes.
         (shared,) = self.client.scatter([common], hash=False)
         try:
-            # a shard always on the same worker, where its files are in memory
+            # a shard stays on the same worker, which has its files in memory
             for number, job in enumerate(jobs):
                 where = {"workers": slots[number % len(slots)], "allow_other_workers": True}
                 futures.append(self.client.submit(function, shared, job, pure=False, **where))
             found: list[Result] = self.client.gather(futures)
             return found
-        except BaseException:  # an error of one task, or Ctrl-C: the others are not to go on
+        except BaseException:  # an error of one task, or Ctrl-C: stop the others
             self.client.cancel(futures, force=True)
             raise
 
 
 def _lost(error: Exception) -> bool:
-    """Whether it came from a worker that has gone, and not from the task."""
+    """Whether the error comes from a lost worker, and not from the task."""
     distributed = require("distributed", "a fit on workers")
     gone = (CancelledError, distributed.KilledWorker, distributed.comm.CommClosedError, TimeoutError)
     return isinstance(error, gone)
@@ -108,7 +108,7 @@ def _lost(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def folder_for(store: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """A temporary folder for data that were in memory: beside the store, where there is one."""
+    """A temporary folder for data in memory: next to the store, if there is one."""
     beside = None if store is None else Path(store).expanduser().absolute().parent
     if beside is not None:
         beside.mkdir(parents=True, exist_ok=True)
@@ -119,15 +119,15 @@ def folder_for(store: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 
 def refuse_shards_alone(num_shards: int | None) -> None:
-    """Shards are for workers."""
+    """Raise an error for shards without workers."""
     if num_shards is not None:
         raise InvalidValueError(
-            "`num_shards` are tasks on the workers of a `client`: give one, or leave it out."
+            "`num_shards` is the number of tasks on the workers of a `client`: pass a `client`, or omit it."
         )
 
 
 def spread_over(numbers: np.ndarray, num_rows: int, num_shards: int) -> list[np.ndarray]:
-    """Places in `numbers` by shard, those without any left out; shard s has the rows from s N/S on."""
+    """The positions in `numbers` by shard, without empty shards; shard s has the rows from s N/S on."""
     shard = numbers.astype(np.int64) * num_shards // num_rows
     order = np.argsort(shard, kind="stable")
     ends = np.searchsorted(shard[order], np.arange(1, num_shards))
@@ -136,16 +136,14 @@ def spread_over(numbers: np.ndarray, num_rows: int, num_shards: int) -> list[np.
 
 @functools.lru_cache(maxsize=16)
 def opened(open_source: Callable[[str], Any], path: str, fingerprint: str) -> Any:
-    """A source that a worker keeps open; refuses files that are not there, or other ones."""
+    """A source that a worker keeps open; raises an error if the files are missing or different."""
     try:
         source = open_source(path)
     except (OSError, ValueError) as error:
         raise InvalidValueError(
-            f"a worker cannot read {path} ({error}). Workers must see the files of this process under the same paths: "
-            "keep the data (or the `store`, beside which data from memory are written) on a disk that all share."
+            f"a worker cannot read {path} ({error}). Workers must have the files of this process under the same paths: "
+            "keep the data (or the `store`, next to which data in memory are written) on a shared disk."
         ) from error
     if source.fingerprint() != fingerprint:
-        raise InvalidValueError(
-            f"a worker finds other data in {path} than this process: give a path that all share."
-        )
+        raise InvalidValueError(f"a worker finds other data in {path} than this process: use a shared path.")
     return source

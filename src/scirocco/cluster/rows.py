@@ -1,4 +1,4 @@
-"""Some rows of a source as a source of their own: the shard of a worker."""
+"""Some rows of a source as a separate source: the shard of a worker."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from scirocco.types import PyTree, Rows
 
 
 class RowsOf(RowSource):
-    """Some rows of another source: the stretch `start`..`stop - 1`, or as many rows drawn at random.
+    """Some rows of another source: the range `start`..`stop - 1`, or as many rows drawn at random.
 
     Parameters
     ----------
     source
-        Where the rows are. A pickle holds its pickle (of a data folder: the path), and numbers.
+        The source of the rows. A pickle contains its pickle (for a data folder: the path), and numbers.
     start, stop
-        The stretch.
+        The range.
     seed
-        None, or the seed of a random order of all rows: this source has the rows that are at `start`..`stop - 1` of
-        it, in the order of the source.
+        None, or the seed of a random order of all rows: this source then has the rows at places `start`..`stop - 1` of
+        that order, in the order of the source.
 
     Examples
     --------
@@ -57,16 +57,16 @@ class RowsOf(RowSource):
 
     @cached_property
     def _numbers(self) -> np.ndarray | None:
-        """Of the rows in the source, ascending: disks like to be read forwards."""
+        """The row numbers in the source, in ascending order, because disks read forwards faster."""
         if self.seed is None:
             return None
         return np.sort(order(self.source.num_rows, self.seed)[self.start : self.stop])
 
     def take(self, indices: np.ndarray, out: Rows | None = None) -> Rows:
-        """The rows with these numbers (among this source's), in this order."""
+        """The rows with these numbers (within this source), in this order."""
         indices = np.asarray(indices)
         if indices.size and (indices.min() < 0 or indices.max() >= self.num_rows):
-            raise InvalidValueError(f"`indices` must lie in 0..{self.num_rows - 1}, got {indices}.")
+            raise InvalidValueError(f"`indices` must be in 0..{self.num_rows - 1}, got {indices}.")
         where = indices + self.start if self._numbers is None else self._numbers[indices]
         return self._ask(self.source.take, (where,), out)
 
@@ -87,19 +87,19 @@ class RowsOf(RowSource):
         return out
 
     def places(self, out: Rows, run: int) -> Any:
-        """As the source has them."""
+        """The places of the source."""
         return self.source.places(out, run)
 
     def scatter(self, starts: list[int], slots: list[list[int]], run: int, places: Any) -> None:
-        """As the source does, from the first row of these on."""
+        """Scatter like the source, starting at the first row of this range."""
         self.source.scatter([self.start + start for start in starts], slots, run, places)
 
     def fingerprint(self) -> str:
-        """Of the source, and of which of its rows these are."""
+        """The fingerprint of the source, and which of its rows these are."""
         return self._marked(self.source.fingerprint())
 
     def stamp(self) -> str:
-        """What the source looks at to notice that its files change."""
+        """The value by which the source notices that its files change."""
         return self._marked(self.source.stamp())
 
     def _marked(self, mark: str) -> str:
@@ -112,12 +112,12 @@ class RowsOf(RowSource):
 
 @lru_cache(maxsize=1)
 def order(num_rows: int, seed: int) -> np.ndarray:
-    """All row numbers in a uniformly random order, the same for the same seed."""
+    """All row numbers in a uniformly random order; the same seed gives the same order."""
     return shuffled_numbers(num_rows, seed, SeedPurpose.DEALT_ORDER)
 
 
 def held(source: RowSource) -> RowSource:
-    """The source to sample from in this process: rows that are in memory become arrays of their own."""
+    """The source to sample from in this process: rows in memory become separate arrays."""
     if isinstance(source, RowsOf) and isinstance(source.source, ArraySource):
         return ArraySource(source.read(0, source.num_rows))
     return source

@@ -1,7 +1,7 @@
 """Jobs on the workers of a Dask cluster, or one after the other in this process: the same function, the same results.
 
-Dask starts a job anew when its worker dies, so a job should keep what it has on a disk and go on from there. A thread
-of a worker cannot be ended from outside: jobs that are no longer wanted end at their next word (`tell`).
+Dask restarts a job when its worker dies, so a job should store its progress on disk and resume from there. A thread
+of a worker cannot be stopped from outside: cancelled jobs end at their next progress report (`tell`).
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ _lock = threading.Lock()
 
 
 class _Thread(threading.local):
-    """What a thread of a worker does now."""
+    """The current work of a worker's thread."""
 
     check: Callable[[], None] | None = None
-    """Ends the job if it is no longer wanted."""
+    """Ends the job if it was cancelled."""
 
 
 _thread = _Thread()
 
 
 class Cancelled(SciroccoError):
-    """A job was told to end."""
+    """A job was cancelled."""
 
 
 class Ticket(NamedTuple):
-    """Which call a job belongs to, and its number there."""
+    """The call that a job belongs to, and its number in it."""
 
     run_id: str
     number: int
     key: str
-    """Dask's name for it."""
+    """The key of the task in Dask."""
 
 
 @functools.lru_cache(maxsize=4)
 def _loaded(function: Parcel) -> Callable[[Any, Tell], Any]:
-    """The function of a call, once for all its jobs: what JAX compiled for the first serves the others."""
+    """The function of a call, loaded once for all its jobs: they share what JAX has compiled."""
     return unpacked(function)
 
 
@@ -69,7 +69,7 @@ def work(function: Parcel, job: Parcel, ticket: Ticket) -> Any:
     told, last, unsaid = -_TELL_SECONDS, 0, False
 
     def check() -> None:
-        # the task of a client that has died is taken back by the scheduler, and nobody else can end it
+        # the scheduler releases the task of a client that died; only this check can end it
         task = tasks.get(ticket.key)
         if ticket.run_id in _stopped or task is None or task.state == "cancelled":
             raise Cancelled("the job was cancelled.")
@@ -96,7 +96,7 @@ def work(function: Parcel, job: Parcel, ticket: Ticket) -> Any:
 
 
 def check_wanted() -> None:
-    """End the job that this thread works on if it is no longer wanted; for long work that is not told step by step."""
+    """End the job of this thread if it was cancelled; for long work that does not report progress step by step."""
     if _thread.check is not None:
         _thread.check()
 
@@ -109,12 +109,12 @@ def _count(run_id: str, change: int) -> None:
 
 
 def stop(run_id: str) -> None:
-    """End the jobs of a call, at their next word."""
+    """End the jobs of a call, at their next progress report."""
     _stopped.add(run_id)
 
 
 def num_running(run_id: str) -> int:
-    """Jobs of a call that this worker runs now."""
+    """The number of jobs of a call that this worker runs now."""
     return _running.get(run_id, 0)
 
 
@@ -128,7 +128,7 @@ _SILENT_SECONDS = 30.0
 
 
 class _Word(NamedTuple):
-    """What a worker said of a job: a step, or None when the job is over."""
+    """A worker's message about a job: a step, or None when the job has ended."""
 
     number: int
     step: int | None
@@ -142,23 +142,23 @@ def run_tasks(
     names: Sequence[str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> list[Result]:
-    """`function(job, tell)` for every job; the results, in the order of the jobs.
+    """Call `function(job, tell)` for every job; return the results, in the order of the jobs.
 
     Parameters
     ----------
     function
-        Called with a job and with `tell`, a function of one number (the steps made so far): it reports progress, and
-        ends the job when it is no longer wanted. On a cluster both function and jobs are pickled, and a job is begun
+        Called with a job and with `tell`, a function of one number (the steps made so far), which reports progress and
+        ends the job if it was cancelled. On a cluster, function and jobs are pickled, and a job is started
         again when its worker dies.
     jobs
         One argument for each task.
     client
-        A `distributed.Client` (see `as_client`), or None: the jobs are done here, one after the other.
+        A `distributed.Client` (see `as_client`), or None: the jobs run in this process, one after the other.
     names
-        What the jobs are called in messages; "job 0", "job 1", ... by default.
+        Names of the jobs in messages; by default "job 0", "job 1", ...
     on_progress
-        Called in this thread with the number of a job and its steps so far, at most about twice a second for each job
-        on a cluster. A job that was begun again may have fewer steps than before.
+        Called in this thread with the number of a job and its steps so far, on a cluster at most about twice per second
+        for each job. A job that was restarted may report fewer steps than before.
 
     Returns
     -------
@@ -168,9 +168,9 @@ def run_tasks(
     Raises
     ------
     Exception
-        What `function` raised, with the job's name in it; the other jobs are cancelled, and none is tried again.
+        The exception of `function`, with the name of the job; the other jobs are cancelled, and none is retried.
     WorkerError
-        When a job's workers died again and again, or the connection to the cluster ended.
+        When the workers of a job died repeatedly, or the connection to the cluster ended.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def run_tasks(
     jobs = list(jobs)
     titles = [f"job {number}" for number in range(len(jobs))] if names is None else list(names)
     if len(titles) != len(jobs):
-        raise InvalidValueError(f"there are {len(jobs)} jobs, and {len(titles)} names for them.")
+        raise InvalidValueError(f"there are {len(jobs)} jobs, but {len(titles)} names.")
     heard = on_progress or (lambda number, step: None)
     if client is None:
         return [_run_here(function, job, n, titles[n], heard) for n, job in enumerate(jobs)]
@@ -199,7 +199,7 @@ def _run_here(
 
 
 def named(error: BaseException, title: str) -> BaseException:
-    """The same error, saying which job it comes from."""
+    """The same error, with the name of the job."""
     first = error.args[0] if error.args else None
     if isinstance(first, str) and first.startswith(title):
         return error
@@ -219,7 +219,7 @@ class _Tasks:
         self.words: queue.SimpleQueue[_Word] = queue.SimpleQueue()
         self.pending: dict[int, Any] = {}
         self.waited = False
-        """Whether the user knows that the jobs wait."""
+        """Whether the user has been told that the jobs are waiting."""
 
     def run(self, function: Callable[[Job, Tell], Result], jobs: list[Job]) -> list[Result]:
         results: dict[int, Result] = {}
@@ -239,7 +239,7 @@ class _Tasks:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """Workers' words come as events of a topic of this call's own."""
+        """Receive workers' messages as events of a topic for this call."""
         self.client.subscribe_topic(self.run_id, lambda event: self.words.put(_Word(*event[1])))
         try:
             yield
@@ -268,10 +268,10 @@ class _Tasks:
                     warned = self._warned(time.monotonic() - begin)
 
     def _warned(self, silent: float) -> bool:
-        """Say why nothing is heard of the jobs, where it is not that they work."""
+        """Warn when jobs are silent because they are waiting, not working."""
         cluster = f"the cluster at {address_of(self.client)}"
         if not self.client.nthreads():
-            _checks.warn(f"{cluster} has no workers left; the jobs wait for new ones and go on there.")
+            _checks.warn(f"{cluster} has no workers left; the jobs wait for new workers.")
             return True
         if self.waited or silent < _SILENT_SECONDS:
             return False
@@ -284,38 +284,38 @@ class _Tasks:
     def _check_connection(self) -> None:
         if self.client.status not in ("running", "connecting", "newly-created"):
             raise WorkerError(
-                f"the connection to the cluster ended ({self.client.status}) before all jobs did. What they have "
+                f"the connection to the cluster ended ({self.client.status}) before all jobs. What they have "
                 "stored is safe: connect again and resume."
             )
 
     def _result(self, number: int) -> Any:
-        # a result that nobody refers to need not be made again when the worker that holds it dies
+        # a result without references need not be recomputed when its worker dies
         future, title = self.pending.pop(number), self.titles[number]
         if future.status in (
             "finished",
             "pending",
             "lost",
-        ):  # lost with its worker a moment ago: it is made again
+        ):  # lost with its worker: it is recomputed
             return future.result()
         if future.status != "error":
             self._check_connection()
             raise WorkerError(
-                f"{title} was {future.status} by the cluster (its scheduler was restarted, or somebody cancelled it). "
+                f"{title} was {future.status} by the cluster (the scheduler was restarted, or the job was cancelled). "
                 "What it has stored is safe: resume."
             )
         error = future.exception()
         if isinstance(error, require("distributed", "tasks").KilledWorker):
             count = error.allowed_failures + 1
-            died = f"{count} workers died one after the other" if count > 1 else "1 worker died"
+            died = f"{count} workers died in succession" if count > 1 else "1 worker died"
             raise WorkerError(
-                f"{title}: {died} while running it, so it is not tried again. Most often memory did not suffice: look "
-                "at the workers' logs, give them more, or make smaller shards."
+                f"{title}: {died} while running it, so it is not retried. The usual reason is too little memory: check "
+                "the workers' logs, give them more memory, or use smaller shards."
             ) from error
         raise named(error, title)
 
     def _stop(self) -> None:
-        """Cancel what waits, and wait until what runs has ended at its next word."""
-        with contextlib.suppress(Exception):  # the reason for stopping is what the user should see
+        """Cancel the waiting jobs, and wait until the running ones end at their next progress report."""
+        with contextlib.suppress(Exception):  # do not hide the reason for stopping
             self.client.run(stop, self.run_id, on_error="ignore")
             self.client.cancel(list(self.pending.values()))
             end = time.monotonic() + _END_SECONDS
@@ -325,5 +325,5 @@ class _Tasks:
                     return
                 time.sleep(0.1)
             _checks.warn(
-                f"some jobs have not ended {_END_SECONDS:g} s after they were cancelled; they will at their next step."
+                f"some jobs have not ended {_END_SECONDS:g} s after they were cancelled; they end at the next step."
             )

@@ -1,4 +1,4 @@
-"""Where rows come from: arrays, folders on disk, or a class of your own; and how batches of them are drawn."""
+"""Data sources (arrays, folders on disk, or your own class), and how batches of rows are drawn from them."""
 
 from scirocco.data.arrays import ArraySource, standardise
 from scirocco.data.devices import Devices, Spread, as_devices, spread_over

@@ -1,7 +1,7 @@
 """Data in memory: a pytree of arrays with equal first axes, checked once, on the host.
 
-JAX clamps out-of-range gathers without a word and NaN spreads silently, so everything that can be known before
-sampling is looked at here, and the message names the array.
+JAX clamps out-of-range gathers without a warning and NaN spreads silently, so everything that can be checked before
+sampling is checked here, and the message names the array.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _SCALE_PROBE_ROWS = 10_000
 
 
 class RowSource(abc.ABC):
-    """A source as the rest of the library sees it; `as_source` makes one of whatever users pass."""
+    """A source as the rest of the library sees it; `as_source` makes one from whatever users pass."""
 
     num_rows: int
     shuffled: bool = False
     """Whether neighbouring rows are as good as random ones."""
     checked: bool = False
-    """Whether it is known that there are no NaN and infinities."""
+    """Whether the data are known to have no NaN or infinite values."""
     fills: bool = False
     """Whether `take` and `read` have an argument `out`, arrays to fill instead of new ones."""
     scatters: bool = False
     """Whether there are `places` and `scatter`."""
     wild_scales: str = ""
-    """What to tell the user of a sampler that has one scale for all parameters; empty where columns are alike."""
+    """The warning for samplers that have one scale for all parameters; empty if the columns have similar scales."""
 
     @property
     @abc.abstractmethod
@@ -48,14 +48,14 @@ class RowSource(abc.ABC):
 
     @abc.abstractmethod
     def read(self, start: int, stop: int) -> Rows:
-        """A contiguous stretch of rows."""
+        """A contiguous range of rows."""
 
     @abc.abstractmethod
     def fingerprint(self) -> str:
         """A short string that changes when the data change."""
 
     def stamp(self) -> str:
-        """What is compared to notice that the data change during a run."""
+        """A value that is compared to detect that the data change during a run."""
         return self.fingerprint()
 
     def places(self, out: Rows, run: int) -> Any:
@@ -63,12 +63,12 @@ class RowSource(abc.ABC):
         raise NotImplementedError
 
     def scatter(self, starts: list[int], slots: list[list[int]], run: int, places: Any) -> None:
-        """Windows of neighbouring rows into the arrays that `places` belong to, shuffled on the way."""
+        """Copy windows of neighbouring rows into the arrays that `places` belong to, shuffled on the way."""
         raise NotImplementedError
 
     @property
     def given(self) -> Any:
-        """What the user passed, for messages and pickles."""
+        """The user's object, for messages and pickles."""
         return self
 
 
@@ -89,7 +89,7 @@ class ArraySource(RowSource):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Size in bytes."""
         return _tree.nbytes(self.arrays)
 
     def take(self, indices: np.ndarray) -> Rows:
@@ -97,7 +97,7 @@ class ArraySource(RowSource):
         return jax.tree.map(lambda leaf: np.take(leaf, indices, axis=0), self.arrays)
 
     def read(self, start: int, stop: int) -> Rows:
-        """A contiguous stretch of rows."""
+        """A contiguous range of rows."""
         return jax.tree.map(lambda leaf: leaf[start:stop], self.arrays)
 
     def fingerprint(self) -> str:
@@ -122,7 +122,7 @@ def from_arrays(data: Data) -> ArraySource:
 
 
 def as_arrays(data: Data) -> PyTree:
-    """A pytree of numeric arrays with equal first axes; what can be told without reading them is checked."""
+    """A pytree of numeric arrays with equal first axes; checks everything that does not require reading them."""
     leaves, treedef = jax.tree.flatten(data, is_leaf=_is_iterator)
     if any(_is_iterator(leaf) for leaf in leaves):
         raise InvalidTypeError(
@@ -140,7 +140,7 @@ def as_arrays(data: Data) -> PyTree:
 
 
 def _names(data: Data, leaves: list[Any]) -> list[str]:
-    """For messages: the whole, or its parts by name."""
+    """Names for messages: the whole, or its parts by name."""
     bare = len(leaves) == 1 and jax.tree_util.all_leaves([data])
     return ["`data`"] if bare else [f"data `{name}`" for name in _tree.leaf_names(data)]
 
@@ -151,7 +151,7 @@ def _is_iterator(node: Any) -> bool:
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
     columns = getattr(leaf, "dtypes", None)
-    # a data frame: name the columns that are no numbers
+    # a data frame: name the columns that are not numeric
     if columns is not None and getattr(leaf, "ndim", 1) == 2:
         bad = [f"{column!r} ({dtype})" for column, dtype in columns.items() if not _is_numeric(dtype)]
         if bad:
@@ -162,7 +162,7 @@ def _as_array(leaf: Any, name: str) -> np.ndarray:
         raise InvalidTypeError(f"{name} cannot be read as an array: {error}") from error
     if not _is_numeric(array.dtype):
         raise InvalidTypeError(
-            f"{name} has dtype {array.dtype}; real numbers are needed (no strings, objects, dates, complex numbers or "
+            f"{name} has dtype {array.dtype}; real numbers are required (no strings, objects, dates, complex or "
             "ragged lists). Encode it as numbers first."
         )
     if array.ndim == 0:
@@ -199,7 +199,7 @@ def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
 
 
 def check_finite(array: np.ndarray, name: str, first_row: int = 0) -> None:
-    """Refuse NaN and infinities, naming the array and the first row; `first_row` is the number of its first."""
+    """Raise an error for NaN and infinite values; it names the array and the first row, counted from `first_row`."""
     if array.dtype.kind != "f":
         return
     with np.errstate(all="ignore"):  # a finite sum proves finite entries in one fast pass
@@ -234,7 +234,7 @@ def _wild_scales(array: np.ndarray, name: str) -> str:
 
 
 def _to_jax_precision(arrays: list[np.ndarray], names: list[str]) -> list[np.ndarray]:
-    """Cast 64-bit arrays when JAX runs in 32 bits, and say so once."""
+    """Cast 64-bit arrays if JAX uses 32 bits, with one warning."""
     if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         return arrays
     out, cast = [], []
@@ -245,15 +245,15 @@ def _to_jax_precision(arrays: list[np.ndarray], names: list[str]) -> list[np.nda
         elif array.dtype in (np.int64, np.uint64):
             if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
                 raise InvalidValueError(
-                    f"{name} holds integers beyond 32 bits, and JAX runs in 32 bits. "
-                    "Recode them, or switch on jax.config.update('jax_enable_x64', True)."
+                    f"{name} holds integers beyond 32 bits, but JAX uses 32 bits. "
+                    "Recode them, or call jax.config.update('jax_enable_x64', True)."
                 )
             array = array.astype(np.int32)
         out.append(array)
     if cast:
         _checks.warn(
-            f"float64 data ({', '.join(cast)}) are used as float32, because JAX runs in 32 bits here. Pass float32 "
-            "to silence this, or jax.config.update('jax_enable_x64', True) for double precision."
+            f"float64 data ({', '.join(cast)}) are converted to float32, because JAX uses 32 bits. Pass float32 "
+            "to avoid this warning, or call jax.config.update('jax_enable_x64', True) for double precision."
         )
     return out
 
@@ -265,13 +265,13 @@ def _as_single(array: np.ndarray, name: str) -> np.ndarray:
             return single
     largest = np.max(np.abs(array))
     raise InvalidValueError(
-        f"{name} holds numbers up to {largest:.3g}, beyond the range of float32 (3.4e38), and JAX runs in 32 bits. "
-        "Rescale them, or switch on jax.config.update('jax_enable_x64', True)."
+        f"{name} holds numbers up to {largest:.3g}, beyond the range of float32 (3.4e38), but JAX uses 32 bits. "
+        "Rescale them, or call jax.config.update('jax_enable_x64', True)."
     )
 
 
 def standardise(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns with mean 0 and standard deviation 1, and the means and deviations that were taken out.
+    """Scale columns to mean 0 and standard deviation 1; return them with their means and standard deviations.
 
     Constant columns are only centred.
 

@@ -1,18 +1,18 @@
-"""How a minibatch is drawn. A few ways, one contract.
+"""How minibatches are drawn.
 
-`plan(key, step)` says which rows step number `step` uses; it touches no data, so the plans of many steps are drawn
+`plan(key, step)` determines the rows of step number `step`; it reads no data, so the plans of many steps are drawn
 ahead in one vectorised call. `take` then fetches the rows. `arrange` puts the data into the order that `take` expects.
 
-What each does to the law
--------------------------
+Effect on the distribution
+--------------------------
 blocks ("auto" for data in memory)
-    The rows are shuffled once. An epoch walks through N // n disjoint windows of n rows in random order, from a
-    random offset; offset and order are drawn anew each epoch. Every window start is uniform on 0..N-1, so each single
-    estimate is unbiased; within an epoch no row comes twice, so the errors of successive estimates partly cancel and
+    The rows are shuffled once. An epoch visits N // n disjoint windows of n rows in random order, from a
+    random offset; each epoch draws a new offset and order. Every window start is uniform on 0..N-1, so each single
+    estimate is unbiased; within an epoch no row is used twice, so the errors of successive estimates partly cancel and
     the extra variance of the chain is at most that of independent batches (much less for small steps). Reading a
     window is a straight copy: two to four times faster than gathering rows.
 rows without replacement
-    n distinct rows, drawn afresh and independently at each step: covariance N²/n · S² · (1 - n/N).
+    n distinct rows, drawn independently at each step: covariance N²/n · S² · (1 - n/N).
 rows with replacement
     n independent rows: covariance N²/n · S² · (N-1)/N. The textbook case.
 strata
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
     rows: Rows
     index: Array | None  # type: ignore[assignment]
-    """None: not known (a superbatch for an estimator that does not ask)."""
+    """None: not known (a superbatch for an estimator that does not need them)."""
     weights: Array | None
     """None: every row has the weight `scale`."""
     scale: float
@@ -59,27 +59,27 @@ class Batching(abc.ABC):
     num_rows: int
     size: int
     whole = True
-    """Whether the data it takes rows from are all rows, as arrays in one place."""
+    """Whether it draws from all rows, as arrays in one place."""
 
     @property
     def correction(self) -> float:
-        """Finite-population factor of the variance of a batch's sum; independent draws need none."""
+        """Finite-population factor of the variance of a batch's sum; 1 for independent draws."""
         return 1.0
 
     def arrange(self, data: Data, seed: int) -> Data:
-        """Put the rows into the order that `take` expects (host side, once a run)."""
+        """Put the rows into the order that `take` expects (host side, once per run)."""
         return data
 
     @abc.abstractmethod
     def plan(self, key: Key, step: Array) -> Any:
-        """What identifies the batch of step number `step`."""
+        """The plan of the batch of step number `step`."""
 
     @abc.abstractmethod
     def take(self, data: Data, plan: Any) -> Batch:
         """Fetch the rows of a plan."""
 
     def row_weights(self, index: np.ndarray) -> np.ndarray | None:
-        """The weights of the rows of one or several batches (host side), where they differ."""
+        """The weights of the rows of one or several batches (host side), if they differ."""
         return None
 
     @property
@@ -89,13 +89,13 @@ class Batching(abc.ABC):
 
     @property
     def epoch(self) -> int:
-        """Steps over which no row comes twice; 1 when batches are independent."""
+        """The number of steps in which no row is used twice; 1 if batches are independent."""
         return 1
 
 
 @pytree_dataclass
 class AllRows(Batching):
-    """The batch that needs no drawing."""
+    """The batch of all rows, which needs no drawing."""
 
     num_rows: int = static()
     size: int = static()
@@ -128,7 +128,7 @@ class Blocks(Batching):
 
     @property
     def epoch(self) -> int:
-        """Windows that fit into the data."""
+        """The number of windows in the data."""
         return self.num_rows // self.size
 
     def arrange(self, data: Data, seed: int) -> Data:
@@ -154,7 +154,7 @@ class Blocks(Batching):
 
 @pytree_dataclass
 class IndependentRows(Batching):
-    """Rows drawn afresh at every step, with or without replacement."""
+    """Rows drawn independently at every step, with or without replacement."""
 
     num_rows: int = static()
     size: int = static()
@@ -162,12 +162,12 @@ class IndependentRows(Batching):
 
     @property
     def correction(self) -> float:
-        """Finite-population factor; independent draws need none."""
+        """Finite-population factor; 1 for independent draws."""
         return 1.0 if self.replace else 1.0 - self.size / self.num_rows
 
     @property
     def plan_size(self) -> int:
-        """One number a row."""
+        """One number per row."""
         return self.size
 
     def plan(self, key: Key, step: Array) -> Array:
@@ -185,13 +185,13 @@ class IndependentRows(Batching):
 
 
 def _take_aligned(leaf: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The rows in this order, in memory that starts where JAX can use it as it is instead of copying it once more."""
+    """The rows in this order, in aligned memory that JAX can use without another copy."""
     out = aligned_empty((len(order), *leaf.shape[1:]), leaf.dtype)
     return np.take(leaf, order, axis=0, out=out, mode="clip")  # "raise" would go through a buffer
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Room for an array, at an address from which JAX can use it without a copy."""
+    """Memory for an array, at an address from which JAX can use it without a copy."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + _ALIGNMENT, np.uint8)
     begin = -raw.ctypes.data % _ALIGNMENT
@@ -199,12 +199,12 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def gather(data: Data, index: Array) -> Rows:
-    """Rows by their numbers, which are in range."""
+    """Rows by their numbers, which must be in range."""
     return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), data)
 
 
 def batching(size: int, num_rows: int, sampling: str) -> Batching:
-    """The batching that `sampling` names, with the batch size checked against the data."""
+    """The batching with the name `sampling`, with the batch size checked against the data."""
     check_batch_size(size, num_rows)
     _checks.choice(sampling, "sampling", SAMPLING)
     if sampling in ("auto", "blocks"):
@@ -213,7 +213,7 @@ def batching(size: int, num_rows: int, sampling: str) -> Batching:
 
 
 def check_batch_size(size: int, num_rows: int) -> None:
-    """Refuse a batch that is no positive int or larger than the data."""
+    """Raise an error if the batch size is not a positive int, or larger than the data."""
     _checks.positive_int(size, "batch_size")
     if size > num_rows:
         raise InvalidValueError(

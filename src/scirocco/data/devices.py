@@ -1,4 +1,4 @@
-"""A mesh of devices, and all rows spread over it: some of its axes carry chains, the others rows of the data."""
+"""A mesh of devices with all rows spread over it: some of its axes are for chains, the others for rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHAIN_AXES = ("chain", "chains")
 
 
 class Devices(NamedTuple):
-    """A mesh, with its axes told apart."""
+    """A mesh, with its axes divided into those for chains and those for rows."""
 
     mesh: Mesh
     chain_axes: tuple[str, ...]
@@ -34,12 +34,12 @@ class Devices(NamedTuple):
 
     @property
     def num_chain_places(self) -> int:
-        """Devices, or groups of them, that have chains of their own."""
+        """The number of devices, or groups of devices, that have separate chains."""
         return math.prod(self.mesh.shape[axis] for axis in self.chain_axes)
 
     @property
     def num_row_places(self) -> int:
-        """Devices that share the rows of one chain."""
+        """The number of devices that share the rows of one chain."""
         return math.prod(self.mesh.shape[axis] for axis in self.row_axes)
 
     @property
@@ -48,7 +48,7 @@ class Devices(NamedTuple):
         return any(device.process_index != jax.process_index() for device in self.mesh.devices.flat)
 
     def in_use(self) -> Any:
-        """Context in which these devices are used, also where the user has set another mesh (`jax.set_mesh`)."""
+        """Context in which these devices are used, even if the user has set another mesh (`jax.set_mesh`)."""
         other = not jax.sharding.get_abstract_mesh().empty
         return jax.set_mesh(self.mesh) if other else contextlib.nullcontext()
 
@@ -61,15 +61,15 @@ class Devices(NamedTuple):
         return NamedSharding(self.mesh, PartitionSpec())
 
     def replicate(self, tree: PyTree) -> PyTree:
-        """The arrays of a tree, a copy on every device; bare numbers are everywhere anyway."""
+        """The arrays of a tree, copied to every device; bare numbers are unchanged."""
         return self.put(tree, PartitionSpec())
 
     def over_chains(self, tree: PyTree) -> PyTree:
-        """The arrays of a tree, whose first axis is that of the chains, each chain on its devices."""
+        """The arrays of a tree whose first axis is that of the chains, each chain on its devices."""
         return self.put(tree, PartitionSpec(self.chain_axes))
 
     def put(self, tree: PyTree, spec: PartitionSpec) -> PyTree:
-        """The arrays of a tree where `spec` says; all processes must have the same."""
+        """The arrays of a tree, placed according to `spec`; all processes must have the same arrays."""
         sharding = NamedSharding(self.mesh, spec)
 
         def one(leaf: Any) -> Any:
@@ -81,7 +81,7 @@ class Devices(NamedTuple):
 
 
 def _put_anywhere(leaf: Any, sharding: NamedSharding) -> Any:
-    """As `jax.device_put`, which knows only the devices of this process."""
+    """Like `jax.device_put`, which supports only the devices of this process."""
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         return leaf
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -92,10 +92,10 @@ def _put_anywhere(leaf: Any, sharding: NamedSharding) -> Any:
 
 
 def as_devices(mesh: Any) -> Devices | None:
-    """The mesh that `sc.sample(mesh=...)` was given; axes called "chain" or "chains" carry chains, all others rows.
+    """The mesh in `sc.sample(mesh=...)`; axes called "chain" or "chains" are for chains, all others for rows.
 
-    Its axes are taken as `AxisType.Auto` whatever they were: users' log likelihoods say nothing of shardings, which
-    explicit axes (what `jax.make_mesh` makes) would ask of them.
+    All its axes are treated as `AxisType.Auto`: explicit axes (as `jax.make_mesh` makes them) would require shardings
+    in the users' log likelihoods.
     """
     if mesh is None:
         return None
@@ -112,9 +112,9 @@ def as_devices(mesh: Any) -> Devices | None:
 
 
 class Spread(Table):
-    """Rows in the memory of several devices, a stretch each.
+    """Rows in the memory of several devices, a range on each.
 
-    Sums run on all devices and end in one `psum`. What needs only some rows brings them to all devices.
+    Sums run on all devices and end in one `psum`. Operations on some rows copy them to all devices.
     """
 
     streamed = False
@@ -130,11 +130,11 @@ class Spread(Table):
         return WholeFeed(Segment(self.data, self.batching, 0, ENDLESS))
 
     def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
-        """Every device over its rows, then one sum of sums."""
+        """Each device sums its rows; then one sum of sums."""
         return _sum(summand, self.devices, self.layout.length, position, self.data, key)
 
     def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
-        """Of no use here: estimators that keep a value for every row are refused."""
+        """Not supported: estimators that keep a value for every row are rejected."""
         raise NotImplementedError("values of single rows are not kept across devices")
 
     def spread_rows(self, count: int) -> Rows:
@@ -192,7 +192,7 @@ def _canonical(leaf: np.ndarray) -> np.ndarray:
 def _place(
     devices: Devices, layout: Layout, shape: tuple[int, ...], stretch: Callable[[int], np.ndarray]
 ) -> jax.Array:
-    """An array whose stretches lie on their devices; only those of this process are made."""
+    """An array whose ranges are on their devices; only those of this process are made."""
 
     def piece(index: Any) -> np.ndarray:
         return stretch((index[0].start or 0) // layout.stretch)

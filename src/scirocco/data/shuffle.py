@@ -1,9 +1,9 @@
-"""Random orders of rows: asked for one entry at a time, written down, or made of a stream of rows.
+"""Random orders of rows: computed entry by entry, stored as an array, or applied to a stream of rows.
 
-`random_order` needs O(1) time and memory for an entry. It is the swap-or-not shuffle (Hoang, Morris & Rogaway 2012): in
+`random_order` needs O(1) time and memory per entry. It is the swap-or-not shuffle (Hoang, Morris & Rogaway 2012): in
 every round an index x is paired with K - x mod m for a random K, and a hash bit of the pair decides whether the two
 swap. Every round is a permutation of 0..m-1 for any m, so the whole is one. After r rounds an index is uniform up to
-2^-r. No table, no sort, nothing to checkpoint: a batch without replacement costs O(n), never O(N), and the order of an
+2^-r. No table, no sort, no checkpoint: a batch without replacement costs O(n), never O(N), and the order of an
 epoch follows from its key alone. `shuffled_numbers` is a permutation on the host; `RowShuffle` puts a stream of rows,
 of unknown number, into random order in bounded memory. (Compiled code of the host has a twin of `random_order` that
 keeps neighbours together, `models.dp._common.rows_at`.)
@@ -25,9 +25,9 @@ ROUNDS = 32
 
 
 def random_order(words: Array, positions: Array, length: int | Array) -> Array:
-    """π(positions), where π is the random permutation of 0..length-1 that belongs to two random 32-bit words.
+    """π(positions), where π is the random permutation of 0..length-1 defined by two random 32-bit words.
 
-    With arrays of words and lengths every position has a permutation of its own.
+    With arrays of words and lengths every position has its own permutation.
     """
     m = jnp.asarray(length, jnp.uint32)
 
@@ -65,7 +65,7 @@ def uniform_index(key: Key, shape: tuple[int, ...], length: int) -> Array:
     """Uniform integers 0..length-1.
 
     One 32-bit word each, scaled by a multiply-high: several times cheaper than `jax.random.randint`. No index is more
-    than 2^-32 off its probability; beyond 2^22 rows, where that begins to count, two words make it 2^-64. (There
+    than 2^-32 off its probability; beyond 2^22 rows, where this matters, two words make it 2^-64. (There
     `randint` reduces a single word modulo the length, which favours small indices by up to length / 2^32.)
     """
     if length <= 1 << 22:
@@ -102,20 +102,20 @@ class RowShuffle:
     """Shuffle rows in one pass over the source.
 
     Every row goes to one of 256 buckets, chosen uniformly and independently; then each bucket is loaded, shuffled and
-    handed on. That is the same as sorting the rows by independent uniform numbers, whose leading digit is the bucket:
-    every permutation is exactly equally likely. The number of rows need not be known beforehand. When all of them
-    fit the memory budget there is one bucket, in memory, and nothing is written; a bucket that turns out too large
-    for the budget is shuffled in the same way, through buckets of its own.
+    returned. This is equivalent to sorting the rows by independent uniform numbers, whose leading digit is the bucket:
+    every permutation is exactly equally likely. The number of rows need not be known beforehand. If all rows
+    fit the memory budget there is one bucket, in memory, and nothing is written; a bucket that is too large
+    for the budget is shuffled in the same way, through its own buckets.
 
     The order depends only on the seed, the memory budget, and the rows' number and dtypes, not on how the source
-    cuts them into chunks.
+    divides them into chunks.
 
     Parameters
     ----------
     record
         One row of all arrays, as a structured dtype.
     folder
-        Where the bucket files go; they are deleted as they are used.
+        Folder of the bucket files; they are deleted as they are used.
     rng, memory
         The generator, and the budget in bytes.
     """
@@ -132,14 +132,14 @@ class RowShuffle:
     ):
         self.record, self.folder, self.rng, self.memory = record, folder, rng, memory
         self.num_buckets, self.prefix = num_buckets, prefix
-        # Half of the budget for the rows and their order; the rest is for what the reader and the writer hold.
+        # Half of the budget for the rows and their order; the rest is for the reader and the writer.
         self.capacity = max(1, memory // 2 // (record.itemsize + _INDEX_BYTES))
         self.filled = 0
         self.counts = np.zeros(num_buckets, np.int64)
         self._rows: np.ndarray | None = None
 
     def add(self, chunk: Mapping[str, np.ndarray]) -> None:
-        """Take in some rows."""
+        """Add some rows."""
         length, start = len(next(iter(chunk.values()))), 0
         while start < length:
             if self.filled == self.capacity:
@@ -171,7 +171,7 @@ class RowShuffle:
             path.unlink()
 
     def _spill(self) -> None:
-        """Send the rows held to their buckets."""
+        """Distribute the rows in memory to their buckets."""
         if self._rows is None or not self.filled:
             return
         choice = self.rng.integers(0, self.num_buckets, self.filled).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""What counts as data: arrays, a native folder, memory maps, or anything that can be asked for rows."""
+"""What is accepted as data: arrays, a native folder, memory maps, or any object that returns rows."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _NAMES = ("num_rows", "row_spec", "take", "read", "fingerprint")
 
 @runtime_checkable
 class Source(Protocol):
-    """Rows that can be asked for; any class with these five names is one.
+    """An object that returns rows; any class with these five members is one.
 
-    Optional: `shuffled` (True: neighbouring rows are as good as random ones), `checked` (True: known to be free of NaN
-    and infinities), and an argument `out` of `take` and `read`, a tree of arrays to fill instead of new ones.
+    Optional: `shuffled` (True: neighbouring rows are as good as random ones), `checked` (True: known to have no NaN
+    or infinite values), and an argument `out` of `take` and `read`, a tree of arrays to fill instead of new ones.
     """
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
 
     @property
     def row_spec(self) -> PyTree:
@@ -38,14 +38,14 @@ class Source(Protocol):
         """The rows with these numbers, in this order. Called from several threads."""
 
     def read(self, start: int, stop: int) -> Rows:
-        """A contiguous stretch of rows. Called from several threads."""
+        """A contiguous range of rows. Called from several threads."""
 
     def fingerprint(self) -> str:
-        """A short string that changes when the data change; asked for every few seconds, so it should be cheap."""
+        """A short string that changes when the data change; called every few seconds, so it should be cheap."""
 
 
 def as_source(data: Data) -> RowSource:
-    """The user's data as a source, checked: arrays are wrapped, a path is opened, a source is tried on two rows."""
+    """The user's data as a checked source: arrays are wrapped, a path is opened, a source is tested on two rows."""
     if isinstance(data, ArraySource):
         return data
     if isinstance(data, (str, Path)):
@@ -69,7 +69,7 @@ def as_source(data: Data) -> RowSource:
 
 
 class UserSource(RowSource):
-    """A class of the user's own; what it leaves out of the optional names has the usual answer."""
+    """A class of the user's own; optional members that it lacks get default values."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -93,23 +93,23 @@ class UserSource(RowSource):
         return self.source.take(indices, **out)
 
     def read(self, start: int, stop: int, **out: Rows) -> Rows:
-        """A contiguous stretch of rows."""
+        """A contiguous range of rows."""
         return self.source.read(start, stop, **out)
 
     def places(self, out: Rows, run: int) -> Any:
-        """As the user's class has it."""
+        """The result of the user's class."""
         return self._extra.places(out, run)
 
     def scatter(self, starts: list[int], slots: list[list[int]], run: int, places: Any) -> None:
-        """As the user's class has it."""
+        """Calls the user's class."""
         self._extra.scatter(starts, slots, run, places)
 
     def fingerprint(self) -> str:
-        """As the user's class has it."""
+        """The result of the user's class."""
         return self.source.fingerprint()
 
     def stamp(self) -> str:
-        """As the user's class has it, or the fingerprint."""
+        """The result of the user's class, or the fingerprint."""
         return self._extra.stamp() if self._stamps else self.source.fingerprint()
 
     @property
@@ -118,14 +118,14 @@ class UserSource(RowSource):
 
 
 def _try_out(source: Source) -> None:
-    """Two rows, to see that they are what `row_spec` says."""
+    """Read two rows, to check that they match `row_spec`."""
     name = type(source).__name__
     if not isinstance(source.num_rows, (int, np.integer)) or source.num_rows < 0:
         raise InvalidTypeError(f"`num_rows` of {name} must be a whole number, got {source.num_rows!r}.")
     if source.num_rows == 0:
         raise InvalidValueError(f"the data are empty: {name} has 0 rows.")
     if source.num_rows >= 1 << 31:
-        raise InvalidValueError(f"{name} has {source.num_rows} rows; at most 2^31 - 1 can be numbered.")
+        raise InvalidValueError(f"{name} has {source.num_rows} rows; at most 2^31 - 1 are supported.")
     count = min(2, int(source.num_rows))
     for call, rows in (
         (f"read(0, {count})", source.read(0, count)),
@@ -145,18 +145,18 @@ def _compare(name: str, call: str, rows: Rows, spec: PyTree, count: int) -> None
         got, want = (np.shape(row), np.asarray(row).dtype), ((count, *wanted.shape), wanted.dtype)
         if got != want:
             raise InvalidTypeError(
-                f"{call} of {name} returned `{leaf}` with shape {got[0]} and dtype {got[1]}; by `row_spec` it should "
-                f"have shape {want[0]} and dtype {want[1]}."
+                f"{call} of {name} returned `{leaf}` with shape {got[0]} and dtype {got[1]}; `row_spec` requires "
+                f"shape {want[0]} and dtype {want[1]}."
             )
         if want[1].kind not in "fiub":
-            raise InvalidTypeError(f"`{leaf}` of {name} has dtype {want[1]}; real numbers are needed.")
+            raise InvalidTypeError(f"`{leaf}` of {name} has dtype {want[1]}; real numbers are required.")
 
 
 _SHARE = 0.25
 
 
 class MappedSource(RowSource):
-    """Rows of memory-mapped arrays, read when they are needed; in the user's order, so not known to be shuffled."""
+    """Rows of memory-mapped arrays, read when needed; in the user's order, so not known to be shuffled."""
 
     def __init__(self, arrays: PyTree):
         self.arrays = as_arrays(arrays)
@@ -172,21 +172,21 @@ class MappedSource(RowSource):
         return jax.tree.map(lambda leaf: np.take(leaf, indices, axis=0), self.arrays)
 
     def read(self, start: int, stop: int) -> Rows:
-        """A contiguous stretch of rows."""
+        """A contiguous range of rows."""
         return jax.tree.map(lambda leaf: np.array(leaf[start:stop]), self.arrays)
 
     def fingerprint(self) -> str:
-        """Of shapes, dtypes and a sample of the rows."""
+        """A hash of shapes, dtypes and a sample of the rows."""
         return ArraySource(self.arrays).fingerprint()
 
     def stamp(self) -> str:
-        """Sizes and times of change of the files."""
+        """Sizes and modification times of the files."""
         files = sorted({str(name) for leaf in jax.tree.leaves(self.arrays) if (name := _file(leaf))})
         return repr([(name, (status := os.stat(name)).st_size, status.st_mtime_ns) for name in files])
 
 
 def _file(leaf: Any) -> Any:
-    """The file behind a map, or behind a view of one."""
+    """The file of a memory map, or of a view of one."""
     while isinstance(leaf, np.ndarray):
         if isinstance(leaf, np.memmap) and leaf.filename is not None:
             return leaf.filename
@@ -203,7 +203,7 @@ def worth_streaming(data: Data) -> bool:
 
 
 def available_memory() -> int:
-    """Bytes that the system could give to the page cache, within the limits of a container."""
+    """Bytes that are available for the page cache, within the limits of a container."""
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
     for path, name in (("/proc/meminfo", "MemAvailable:"), ("/sys/fs/cgroup/memory.max", "")):
         try:

@@ -1,4 +1,4 @@
-"""Rows that stay on disk: superbatches are read ahead by a thread while the device works on the last one."""
+"""Rows on disk: a thread reads superbatches ahead while the device works on the last one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Streamed(Table):
         self.num_rows = source.num_rows
         self.reader = _Reader(source, wants_index)
         self.row_spec = self.reader.spec
-        whole = isinstance(batching, AllRows)  # the host makes passes; batches serve the set-up alone
+        whole = isinstance(batching, AllRows)  # the host makes passes; batches are only for the set-up
         drawn = Blocks(batching.num_rows, min(_SETUP_BATCH, batching.num_rows)) if whole else batching
         self.scheme, self.reason = choose(source, self.reader.spec, drawn, automatic or whole)
         self.batching = batching if whole else self.scheme.batching
@@ -56,7 +56,7 @@ class Streamed(Table):
         return self.scheme.group
 
     def feed(self, key: Key) -> Feed:
-        """Superbatches, one read ahead."""
+        """Superbatches; the next one is read ahead."""
         return _SuperbatchFeed(self.reader, self.scheme, key)
 
     def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
@@ -71,7 +71,7 @@ class Streamed(Table):
         return total
 
     def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
-        """One pass; the result has a value for every row, so it must fit the memory."""
+        """One pass; the result has a value for every row, so it must fit into memory."""
         parts = [
             jax.tree.map(np.asarray, _each(summand, position, rows, _own(key, number)))
             for number, rows in enumerate(self._pieces())
@@ -79,7 +79,7 @@ class Streamed(Table):
         return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *parts)
 
     def _pieces(self) -> Iterator[Rows]:
-        """All rows in order; a piece is valid until the next but one is asked for."""
+        """All rows in order; a piece is valid until the next but one is requested."""
         length = min(self.num_rows, max(256, _PASS_BYTES // size_of_row(self.reader.spec)))
         buffers = [self.reader.buffer(length) for _ in range(2)]
 
@@ -133,12 +133,12 @@ def _each(summand: Summand, position: Params, rows: Rows, key: Key | None) -> Py
 
 
 def _own(key: Key | None, number: int) -> Key | None:
-    """The key of a piece, where the summand is random."""
+    """The key of a piece, if the summand is random."""
     return None if key is None else jax.random.fold_in(key, number)
 
 
 class _Reader:
-    """Fills preallocated arrays from any source, in the precision that JAX runs in."""
+    """Fills preallocated arrays from any source, in the precision of JAX."""
 
     def __init__(self, source: RowSource, wants_index: bool):
         self.source, self.wants_index = source, wants_index
@@ -148,22 +148,24 @@ class _Reader:
         same = jax.tree.map(lambda a, b: a.dtype == b.dtype, self.spec, source.row_spec)
         self._direct = source.fills and all(jax.tree.leaves(same))
         self.scatters = self._direct and source.scatters
-        self._places: dict[int, tuple[Any, Any]] = {}  # of the buffers of a feed, which are few and stay
+        self._places: dict[
+            int, tuple[Any, Any]
+        ] = {}  # for the buffers of a feed, which are few and permanent
         self._check = not source.checked
 
     def buffer(self, num_rows: int) -> Rows:
-        """Room for rows, where JAX can use them without a copy."""
+        """Memory for rows that JAX can use without a copy."""
         return jax.tree.map(lambda s: aligned_empty((num_rows, *s.shape), s.dtype), self.spec)
 
     def take(self, index: np.ndarray, out: Rows) -> None:
-        """Scattered rows into `out`."""
+        """Read scattered rows into `out`."""
         if self._direct:
             self.source.take(index, out=out)  # type: ignore[call-arg]
         else:
             self._copy(out, self.source.take(index), "take")
 
     def read(self, start: int, stop: int, out: Rows, offset: int) -> None:
-        """Neighbouring rows into `out` from row `offset` on."""
+        """Read neighbouring rows into `out` from row `offset` on."""
         part = jax.tree.map(lambda leaf: leaf[offset : offset + stop - start], out)
         if self._direct:
             self.source.read(start, stop, out=part)  # type: ignore[call-arg]
@@ -171,7 +173,7 @@ class _Reader:
             self._copy(part, self.source.read(start, stop), "read")
 
     def _copy(self, out: Rows, rows: Rows, call: str) -> None:
-        """Into the buffers, in JAX's precision; rows of another form than at first are refused."""
+        """Copy into the buffers, in JAX's precision; raises an error if the form of the rows has changed."""
         got, wanted = _tree.leaf_names(rows), _tree.leaf_names(out)
         who = f"`{call}` of {type(self.source.given).__name__}"
         if got != wanted:
@@ -180,24 +182,24 @@ class _Reader:
             if np.shape(values) != to.shape:
                 raise DataChangedError(
                     f"{who} returned `{name}` with shape {np.shape(values)} where "
-                    f"{to.shape} was asked for: has the source shrunk or changed?"
+                    f"{to.shape} was requested: has the source shrunk or changed?"
                 )
             np.copyto(to, values, casting="same_kind")
 
     def scatter(self, starts: list[int], slots: list[list[int]], run: int, out: Rows) -> None:
-        """Windows of neighbouring rows into `out`, a run of them to each slot."""
+        """Read windows of neighbouring rows into `out`, a run of them to each slot."""
         first = jax.tree.leaves(out)[0]
         if id(first) not in self._places:
             self._places[id(first)] = (first, self.source.places(out, run))
         self.source.scatter(starts, slots, run, self._places[id(first)][1])
 
     def forget(self, buffers: list[Rows]) -> None:
-        """Let go of the buffers of a feed that has ended."""
+        """Release the buffers of a feed that has ended."""
         for buffer in buffers:
             self._places.pop(id(jax.tree.leaves(buffer)[0]), None)
 
     def check(self, rows: Rows, start: int) -> None:
-        """Refuse NaN and infinities, where the source has not been checked when it was written."""
+        """Raise an error for NaN and infinite values, unless the source was checked when it was written."""
         if self._check:
             for name, leaf in zip(_tree.leaf_names(rows), jax.tree.leaves(rows), strict=True):
                 check_finite(leaf, f"data `{name}`", start)
@@ -208,7 +210,7 @@ class _SuperbatchFeed(Feed):
 
     def __init__(self, reader: _Reader, scheme: Scheme, key: Key):
         self._reader, self._scheme = reader, scheme
-        # a copy of its own: the loop gives the buffers of a state away
+        # a separate copy: the loop donates the buffers of a state
         words = np.array(jax.random.key_data(key))
         self._key, self._seed = jax.random.wrap_key_data(jnp.array(words)), words.ravel().tolist()
         self._plans: dict[int, np.ndarray] = {}
@@ -219,13 +221,13 @@ class _SuperbatchFeed(Feed):
         self._current: tuple[int, Segment] | None = None
 
     def at(self, number: int) -> Segment:
-        """The superbatch that serves estimate `number`."""
+        """The superbatch for estimate `number`."""
         wanted = number // self._scheme.group
         if self._current is not None and self._current[0] == wanted:
             return self._current[1]
         if wanted not in self._ahead:
             self._drop_ahead()
-        # Whoever asks for this one has done with the one before, so that its buffer can be filled at once.
+        # A request for this one means that the previous one is no longer used: its buffer can be filled at once.
         for coming in range(wanted, wanted + _BUFFERS):
             if coming not in self._ahead:
                 self._ahead[coming] = self._pool.submit(self._fill, coming, self._plan(coming))
@@ -259,7 +261,7 @@ class _SuperbatchFeed(Feed):
         return Segment(rows, batching, first, first + scheme.group)
 
     def _drop_ahead(self) -> None:
-        """Superbatches that nobody wants still fill their buffers: wait for them."""
+        """Wait for superbatches that are no longer needed but still fill their buffers."""
         for unwanted in self._ahead.values():
             unwanted.exception()
         self._ahead = {}
@@ -271,7 +273,7 @@ class _SuperbatchFeed(Feed):
 
 
 def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool) -> tuple[Scheme, str]:
-    """The scheme for a source, and why; the reason also goes to the log `scirocco`."""
+    """The scheme for a source, and the reason; the reason also goes to the log `scirocco`."""
     row_bytes = size_of_row(spec)
     shuffled = source.shuffled
     room = available_memory()
@@ -279,18 +281,16 @@ def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool)
     fits = nbytes <= _CACHE_SHARE * room
     size = f"{nbytes / 2**30:.2f} GiB of rows, {room / 2**30:.1f} GiB of memory free"
     if not isinstance(batching, Blocks):
-        scattered, reason = True, "this estimator asks for independent rows"
+        scattered, reason = True, "this estimator requires independent rows"
         if not fits:
-            reason += f", though the rows do not fit the page cache ({size}): expect disk latency"
+            reason += f", although the rows do not fit into the page cache ({size}): expect disk latency"
     elif not automatic:
-        scattered, reason = False, 'sampling="blocks" was asked for'
+        scattered, reason = False, 'sampling="blocks" was requested'
     elif shuffled:
         scattered, reason = False, "the rows were shuffled when they were written"
     else:
         scattered = fits
-        reason = (
-            f"the rows are in unknown order and {'fit' if fits else 'do not fit'} the page cache ({size})"
-        )
+        reason = f"the rows are in unknown order and {'fit' if fits else 'do not fit'} into the page cache ({size})"
     if scattered and isinstance(batching, Blocks):
         batching = IndependentRows(batching.num_rows, batching.size, replace=False)
     scheme = _make(batching, row_bytes, scattered, shuffled)
@@ -299,7 +299,7 @@ def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool)
 
 
 def _make(batching: Batching, row_bytes: int, scattered: bool, shuffled: bool) -> Scheme:
-    """Superbatches of a power of two batches, about 32 MB (64 MB where rows must be mixed from far apart)."""
+    """Superbatches of a power of two batches, about 32 MB (64 MB if distant rows must be mixed)."""
     target = _SUPERBATCH_BYTES if scattered or shuffled else _WIDE_SUPERBATCH_BYTES
     most = min(_MAX_GROUP, target // (row_bytes * batching.size), batching.num_rows // batching.size)
     group = 1 << max(0, int(most).bit_length() - 1)

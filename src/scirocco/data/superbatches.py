@@ -1,19 +1,19 @@
-"""Which rows a superbatch holds: the host side of batching for data that stay on disk.
+"""Which rows a superbatch contains: the host side of batching for data on disk.
 
-A superbatch is the rows of G successive batches, gathered into one array; superbatch s serves the estimates s G to
-(s + 1) G - 1. What it holds follows from (batch key, s) alone, so a run that is cut anywhere, or resumed, meets the
-same batches. Reading G batches at once is what makes a streamed step nearly as cheap as one in memory.
+A superbatch contains the rows of G successive batches in one array; superbatch s serves the estimates s G to
+(s + 1) G - 1. Its content depends only on (batch key, s), so a run that is interrupted and resumed has the
+same batches. Reading G batches at once makes a streamed step nearly as cheap as one in memory.
 
-What each does to the law
--------------------------
+Effect on the distribution
+--------------------------
 scattered rows
-    The same rows that the batching would draw from an array in memory: the same chain, bit for bit. Every row is a
-    random access, so the file should fit the page cache.
+    The rows that the batching would draw from an array in memory: the same chain, bit for bit. Every row is a
+    random access, so the file should fit into the page cache.
 shuffled blocks
     B windows of L = G n / B neighbouring rows are read (from a random offset, in random order, both new each epoch,
-    so within an epoch no row comes twice), and their rows are shuffled together before they are cut into G batches.
+    so within an epoch no row is used twice), and their rows are shuffled together before they are cut into G batches.
     The start of a window is uniform on 0..N-1, hence every single estimate is unbiased. If the rows were shuffled
-    when they were written (as `sc.data.convert` does), neighbours are random rows, and the law is that of random
+    when they were written (as by `sc.data.convert`), neighbours are random rows, and the distribution is that of random
     reshuffling: at most the variance of independent batches. If they were not, rows of a batch share a window with
     probability 1/B, and what neighbours have in common is not averaged out: the variance of an estimate is up to
     1 + (n - 1) ρ / B times that of independent rows, with ρ the correlation of values within a window.
@@ -43,11 +43,11 @@ class Superbatch(Batching):
     num_rows: int = static()
     size: int = static()
     factor: float = static()
-    """Finite-population factor of the batching that it comes from."""
+    """Finite-population factor of the original batching."""
     length: int = static()
-    """Steps in an epoch of it."""
+    """Steps per epoch of the original batching."""
     first: Array
-    """Number of the estimate that the first batch serves."""
+    """Number of the estimate for the first batch."""
     index: Array | None
     weights: Array | None
 
@@ -55,12 +55,12 @@ class Superbatch(Batching):
 
     @property
     def correction(self) -> float:
-        """As for the batching that it comes from."""
+        """The factor of the original batching."""
         return self.factor
 
     @property
     def epoch(self) -> int:
-        """As for the batching that it comes from."""
+        """The epoch of the original batching."""
         return self.length
 
     def plan(self, key: Key, step: Array) -> Array:
@@ -83,38 +83,38 @@ class Scheme(abc.ABC):
     """Fills superbatches."""
 
     group: int
-    """G, batches in a superbatch."""
+    """G, the number of batches in a superbatch."""
     batching: Batching
     in_words: str
     spare_rows: int = 0
-    """Rows of room that `fill` needs besides."""
+    """Additional rows of memory that `fill` needs."""
 
     def __init__(self, batching: Batching, group: int):
         self.batching, self.group = batching, group
 
     @abc.abstractmethod
     def plans(self, key: Key, number: int, count: int) -> list[np.ndarray]:
-        """What identifies superbatches `number` to `number + count - 1`.
+        """The plans of superbatches `number` to `number + count - 1`.
 
-        Made in the thread that computes: a program that another thread starts would wait for the one that runs.
+        Made in the computing thread: a program started by another thread would wait for the one that runs.
         """
 
     @abc.abstractmethod
     def fill(
         self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
     ) -> np.ndarray | None:
-        """Put the rows of a superbatch into `out`; returns their numbers where they are known.
+        """Put the rows of a superbatch into `out`; return their numbers if they are known.
 
-        `seed` is the superbatch's own, for what is random besides the plan.
+        `seed` is the superbatch's own, for randomness in addition to the plan.
         """
 
     def weights(self, index: np.ndarray | None) -> np.ndarray | None:
-        """The rows' weights, where they differ."""
+        """The weights of the rows, if they differ."""
         return None
 
 
 class ScatteredRows(Scheme):
-    """Rows drawn one by one, by the batching that serves arrays in memory."""
+    """Rows drawn one by one, by the batching for arrays in memory."""
 
     in_words = "rows drawn one by one"
 
@@ -131,7 +131,7 @@ class ScatteredRows(Scheme):
         return plan
 
     def weights(self, index: np.ndarray | None) -> np.ndarray | None:
-        """As the batching that serves arrays in memory gives them."""
+        """The weights of the batching for arrays in memory."""
         return None if index is None else self.batching.row_weights(index)
 
 
@@ -143,7 +143,7 @@ class ShuffledBlocks(Scheme):
         self.num_blocks = num_blocks
         self.block_rows = self.spare_rows = group * size // num_blocks
         self._windows = Blocks(num_rows, self.block_rows)
-        # Where neighbours are random rows already, short runs of them are moved together: several times faster.
+        # If neighbours are random rows already, short runs of them are moved together: several times faster.
         longest = min(_RUN_BYTES // row_bytes, size // _RUNS_IN_BATCH)
         self.run = _largest_divisor(size, longest) if shuffled else 1
         self.in_words = f"{num_blocks} blocks of {self.block_rows} rows, shuffled together"
@@ -174,7 +174,7 @@ class ShuffledBlocks(Scheme):
         return index.reshape(-1)
 
     def _read_and_move(self, reader: Any, start: int, places: np.ndarray, out: Rows, spare: Rows) -> None:
-        """A window in two steps; one that reaches the end goes on at the beginning."""
+        """Read a window in two steps; one that reaches the end continues at the beginning."""
         length, inside = self.block_rows, min(self.block_rows, self._windows.num_rows - start)
         reader.read(start, start + inside, spare, 0)
         if inside < length:

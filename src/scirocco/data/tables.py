@@ -1,8 +1,8 @@
-"""How the set-up and the loop reach all rows, whether they lie on the device or come from disk.
+"""Access to all rows for the set-up and the loop, whether they are on the device or on disk.
 
-A table gives three things: the sum of a summand over all rows (in pieces, so that memory does not grow with the
-data), a few rows spread over the data, and segments: arrays on the device together with a batching that serves a
-stretch of estimates from them. For data on the device one segment serves a whole run; for streamed data a segment is
+A table provides three things: the sum of a summand over all rows (in pieces, so that memory does not grow with the
+data), a few rows spaced over the data, and segments: arrays on the device together with a batching that serves a
+range of estimates from them. For data on the device one segment serves a whole run; for streamed data a segment is
 a superbatch (see `scirocco.data.streams`).
 """
 
@@ -40,7 +40,7 @@ class Summand(Protocol):
 
 @runtime_checkable
 class OverDevices(Summand, Protocol):
-    """A summand whose rows lie on several devices."""
+    """A summand whose rows are on several devices."""
 
     @property
     def here(self) -> Summand:
@@ -51,7 +51,7 @@ class OverDevices(Summand, Protocol):
 
 
 def is_dense(summand: Summand) -> bool:
-    """Whether a summand says that each row takes as many numbers as there are parameters."""
+    """Whether the value of a row takes as many numbers as there are parameters, according to the summand."""
     return getattr(summand, "dense", False)
 
 
@@ -65,10 +65,10 @@ def full_sum(
 ) -> PyTree:
     """Σ_i f(θ, x_i) over the first `num_rows` rows of arrays on the device (inside a compiled program).
 
-    The last chunk reaches back to be full, and the rows that were counted already get the weight 0: one graph serves
+    The last chunk extends backwards to be full, and the rows that were already counted get weight 0: one graph serves
     all chunks.
     """
-    if isinstance(summand, OverDevices):  # one sum of sums at the end, not one a chunk
+    if isinstance(summand, OverDevices):  # one sum of sums at the end, not one per chunk
         return summand.across(full_sum(summand.here, position, data, num_rows, chunk, key))
     chunk = min(num_rows, chunk or rows_per_chunk(data))
     if is_dense(summand):
@@ -92,7 +92,7 @@ def full_sum(
 def _plain_sum(
     summand: Summand, position: Params, data: Data, num_rows: int, chunk: int, key: Key | None
 ) -> PyTree:
-    """The same without weights, which would make every row's value an array of its own: the last rows are apart."""
+    """The same without weights, which would store every row's value separately; the last rows are summed separately."""
 
     def part(begin: ArrayLike, length: int, number: ArrayLike) -> PyTree:
         rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, begin, length), data)
@@ -147,11 +147,11 @@ class Segment(NamedTuple):
 
 
 class Feed(abc.ABC):
-    """The segments of one chain, asked for in ascending order."""
+    """The segments of one chain, requested in ascending order."""
 
     @abc.abstractmethod
     def at(self, number: int) -> Segment:
-        """The segment that serves estimate `number`; earlier ones are no longer valid."""
+        """The segment for estimate `number`; earlier ones are no longer valid."""
 
     def close(self) -> None:  # noqa: B027
         """Release threads and buffers."""
@@ -162,25 +162,25 @@ class Table(abc.ABC):
 
     num_rows: int
     batching: Batching
-    """How batches are drawn: their size, the law's finite-population factor, the length of an epoch."""
+    """How batches are drawn: their size, the finite-population factor, the length of an epoch."""
     streamed: bool
     whole = True
-    """Whether a program that is given its data has all rows, as arrays in one place."""
+    """Whether a program that receives the data has all rows, as arrays in one place."""
     row_spec: PyTree
-    """Shape and dtype of one row, as it is on the device."""
+    """Shape and dtype of one row on the device."""
 
     @property
     def steps_in_segment(self) -> int:
-        """The most estimates that one segment serves."""
+        """The maximum number of estimates for one segment."""
         return ENDLESS
 
     @abc.abstractmethod
     def feed(self, key: Key) -> Feed:
-        """The batches that belong to a chain's batch key."""
+        """The batches of a chain's batch key."""
 
     @abc.abstractmethod
     def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
-        """Σ_i f(θ, x_i) over all rows (host side: one pass); `key` for summands that are random."""
+        """Σ_i f(θ, x_i) over all rows (host side: one pass); `key` is for random summands."""
 
     @abc.abstractmethod
     def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
@@ -188,11 +188,11 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def spread_rows(self, count: int) -> Rows:
-        """`count` rows spread evenly over the data, on the device."""
+        """`count` rows spaced evenly over the data, on the device."""
 
     @abc.abstractmethod
     def random_rows(self, count: int, key: Key, replace: bool = True) -> Rows:
-        """`count` uniform rows (all of them when there are no more), on the device."""
+        """`count` uniform rows (all of them if there are no more), on the device."""
 
     @abc.abstractmethod
     def with_batches_of(self, size: int) -> Table:
@@ -269,7 +269,7 @@ def _spread_rows(count: int, stride: int, data: Data) -> Rows:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def random_rows(num_rows: int, count: int, replace: bool, data: Data, key: Key) -> Rows:
-    """`count` uniform rows of arrays on the device (all of them when there are no more)."""
+    """`count` uniform rows of arrays on the device (all of them if there are no more)."""
     count = min(num_rows, count)
     if count == num_rows:
         index = jnp.arange(num_rows)
@@ -281,12 +281,12 @@ def random_rows(num_rows: int, count: int, replace: bool, data: Data, key: Key) 
 
 
 def to_device(array: np.ndarray) -> jax.Array:
-    """The array as JAX's, without a copy where memory is shared and its start is aligned.
+    """The array as a JAX array, without a copy if memory is shared and its start is aligned.
 
-    Large data are then used where they lie: they must not change while the result is in use.
+    Large data are then used in place: they must not change while the result is in use.
     """
     shared = jax.default_backend() == "cpu" and array.nbytes >= _WORTH_SHARING
-    # what DLPack wants
+    # required by DLPack
     fit = array.flags.c_contiguous and array.flags.writeable and array.dtype.kind in "fiu"
     if shared and fit and array.ctypes.data % 64 == 0:
         return jnp.from_dlpack(array)

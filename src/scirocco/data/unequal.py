@@ -1,4 +1,4 @@
-"""Batches whose rows are not all drawn alike: by given probabilities, or stratum by stratum."""
+"""Batches whose rows have different probabilities: by given probabilities, or stratum by stratum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WeightedRows(Batching):
     num_rows: int = static()
     size: int = static()
     edges: Array
-    """Upper edge of each row's stretch of the 32-bit words: word u belongs to the first row with u < edge."""
+    """Upper edge of each row's interval of the 32-bit words: word u belongs to the first row with u < edge."""
     weights: Array
 
     @classmethod
@@ -31,7 +31,7 @@ class WeightedRows(Batching):
         p = np.asarray(probabilities, dtype=np.float64)
         if p.shape != (num_rows,):
             raise InvalidValueError(
-                f"`probabilities` must have one entry a row, shape ({num_rows},); got {p.shape}."
+                f"`probabilities` must have one entry per row, shape ({num_rows},); got {p.shape}."
             )
         if not np.all(np.isfinite(p)) or np.any(p <= 0):
             bad = int(np.flatnonzero(~np.isfinite(p) | (p <= 0))[0])
@@ -54,7 +54,7 @@ class WeightedRows(Batching):
 
     @property
     def plan_size(self) -> int:
-        """One number a row."""
+        """One number per row."""
         return self.size
 
     def plan(self, key: Key, step: Array) -> Array:
@@ -73,34 +73,34 @@ class WeightedRows(Batching):
 
 @pytree_dataclass
 class StratifiedRows(Batching):
-    """n_s distinct rows of every stratum s, drawn afresh at every step, with the weight N_s / n_s."""
+    """n_s distinct rows of every stratum s, drawn independently at every step, with the weight N_s / n_s."""
 
     num_rows: int = static()
     size: int = static()
     members: Array
     """Row numbers, stratum by stratum."""
     stratum: Array
-    """Of each place in a batch."""
+    """The stratum of each place in a batch."""
     place: Array
-    """Among the places of its stratum."""
+    """The number of each place within its stratum."""
     begins: Array
     lengths: Array
     weights: Array
-    """For each place."""
+    """The weight of each place."""
 
     @classmethod
     def from_strata(cls, strata: Any, num_rows: int, size: int) -> StratifiedRows:
-        """Places are shared out in proportion to the strata, at least one for each."""
+        """Divide the places in proportion to the strata, at least one for each."""
         labels = np.asarray(strata)
         if labels.shape != (num_rows,):
             raise InvalidValueError(
-                f"`strata` must have one label a row, shape ({num_rows},); got {labels.shape}."
+                f"`strata` must have one label per row, shape ({num_rows},); got {labels.shape}."
             )
         _, codes, lengths = np.unique(labels, return_inverse=True, return_counts=True)
         check_batch_size(size, num_rows)
         if size < len(lengths):
             raise InvalidValueError(
-                f"`batch_size` is {size}, but there are {len(lengths)} strata, and a batch holds a row of each. Take "
+                f"`batch_size` is {size}, but there are {len(lengths)} strata, and a batch needs a row of each. Use "
                 "larger batches or fewer strata."
             )
         places = _share_out(lengths, size)
@@ -122,12 +122,12 @@ class StratifiedRows(Batching):
 
     @property
     def correction(self) -> float:
-        """At most that of a plain batch: what strata save is not counted."""
+        """At most that of a plain batch: the gain from strata is not counted."""
         return 1.0 - self.size / self.num_rows
 
     @property
     def plan_size(self) -> int:
-        """One number a row."""
+        """One number per row."""
         return self.size
 
     def plan(self, key: Key, step: Array) -> Array:

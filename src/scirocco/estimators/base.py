@@ -1,4 +1,4 @@
-"""What every estimator is: an unbiased estimate of a sum over the data, and the memory it needs for that.
+"""The base of all estimators: an unbiased estimate of a sum over the data, and the memory it needs.
 
 An estimator estimates Σ_i f(θ, x_i) for a summand f. For Langevin and Hamiltonian samplers f is the gradient of the
 log likelihood; other samplers are driven by counts. It never sees a sampler.
@@ -28,45 +28,45 @@ class Estimate(NamedTuple):
 
     total: PyTree
     noise: PyTree | None = None
-    """Covariance of `total` given θ, when it was asked for (see `covariance`)."""
+    """Covariance of `total` given θ, if requested (see `covariance`)."""
     reference: tuple[PyTree, PyTree] | None = None
     """A better estimate of the sum, and the variance of a single one, from `Referenced`."""
 
 
 class Context(NamedTuple):
-    """What an estimate is made from, besides the position and the memory."""
+    """The inputs of an estimate, in addition to the position and the memory."""
 
     data: Data | None
-    """All rows, where they are on the device; None for streamed data."""
+    """All rows, if they are on the device; None for streamed data."""
     batch: Batch
     number: Array
-    """How many estimates this chain has made before."""
+    """The number of estimates that this chain has made before."""
     key: Key | None = None
 
 
 class Prepared(NamedTuple):
-    """What the set-up before sampling yields."""
+    """The result of the set-up before sampling."""
 
     position: Params
     """Where the chain starts."""
     memory: PyTree
     report: dict[str, Any]
-    """Numbers for the reader: passes over the data, distance to the mode, ..."""
+    """Numbers for the user: passes over the data, distance to the mode, ..."""
     near_mode: bool = False
     """Whether `position` is known to be near the posterior mode."""
     gradient: PyTree | None = None
-    """What `combine` makes of the exact sum at `position` (the gradient of the log posterior), when the set-up has made
-    it anyway."""
+    """The result of `combine` for the exact sum at `position` (the gradient of the log posterior), if the set-up has
+    computed it."""
 
 
 class Estimator(abc.ABC):
-    """Base of all estimators: frozen dataclasses and pytrees; what shapes the computation (batch size) is static."""
+    """Base of all estimators: frozen dataclasses and pytrees; fields that determine shapes (batch size) are static."""
 
     @abc.abstractmethod
     def batching(self, num_rows: int) -> Batching:
-        """How this estimator draws its rows; refuses batch sizes that the data cannot serve."""
+        """How this estimator draws its rows; raises an error for batch sizes that do not suit the data."""
 
-    # What an estimator can do: the rest of the library asks these, never for a class.
+    # Capabilities of an estimator: the rest of the library checks these, never the class.
 
     finds_mode: ClassVar[bool] = False
     """Whether `prepare` moves the start to the posterior mode."""
@@ -75,26 +75,26 @@ class Estimator(abc.ABC):
     is_exact: ClassVar[bool] = False
     """Whether every estimate is the sum itself."""
     is_uniform: ClassVar[bool] = True
-    """Whether all rows are drawn alike, so that the noise of plain batches is that of the estimates."""
+    """Whether all rows have the same probability, so that the noise of plain batches is that of the estimates."""
     can_spread: ClassVar[bool] = False
-    """Whether it serves rows that are spread over several devices."""
+    """Whether it supports rows that are spread over several devices."""
     serves_blocks: ClassVar[bool] = False
-    """Whether it serves `sc.Blocks`, which shares one batch out among the blocks."""
+    """Whether it supports `sc.Blocks`, which divides one batch among the blocks."""
     can_be_referenced: ClassVar[bool] = False
     """Whether its estimates can be compared with a reference (`Referenced`)."""
     looks_once: ClassVar[bool] = False
     """Whether an estimate is the weighted sum over its batch, each row evaluated once: its auxiliary draws are then
     those of the batch."""
     keeps_one_sum: ClassVar[bool] = False
-    """Whether its memory is one sum over all rows, which stays as it is for the whole run."""
+    """Whether its memory is one sum over all rows, which does not change during the run."""
     learns: ClassVar[bool] = False
-    """Whether its memory changes along the run, and its noise with it."""
+    """Whether its memory changes during the run, and its noise with it."""
     only_for_setup: ClassVar[tuple[str, ...]] = ()
-    """Fields that matter before the first step alone: a store does not hold them."""
+    """Fields that only matter before the first step: they are not stored."""
     sampling: str = "auto"
-    """How rows are drawn, as the user wants it: "auto" leaves it to the source of streamed data."""
+    """How rows are drawn, as set by the user: "auto" leaves it to the source of streamed data."""
     batch_size: int | None = None
-    """Rows for one estimate; None: all of them, or as another estimator has it."""
+    """Rows per estimate; None: all of them, or as in the wrapped estimator."""
 
     @property
     def core(self) -> Estimator:
@@ -106,11 +106,11 @@ class Estimator(abc.ABC):
         return self
 
     def around(self, centre: Params) -> Estimator:
-        """For estimates near `centre` (user's units), without looking for a better one; itself by default."""
+        """The estimator for estimates near `centre` (user's units), without a search; by default itself."""
         return self
 
     def resolved(self, num_rows: int) -> Estimator:
-        """With what follows from the number of all rows filled in; itself by default."""
+        """The estimator with fields filled in that depend on the total number of rows; itself by default."""
         return self
 
     @property
@@ -123,20 +123,20 @@ class Estimator(abc.ABC):
         return Prepared(position, (), {})
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        """Something with the structure and shapes of the memory (traced on shapes only, when a run is resumed).
+        """A value with the structure and shapes of the memory (traced on shapes only, when a run is resumed).
 
-        `total` has those of the sum that is estimated.
+        `total` has the structure and shapes of the estimated sum.
         """
         return ()
 
     def rows_in_pass(self, num_rows: int) -> int:
-        """How many rows, drawn at random, a pass over streamed data takes; all of them by default."""
+        """The number of rows, drawn at random, in a pass over streamed data; by default all of them."""
         return num_rows
 
     def next_pass(self, number: int, num_rows: int) -> int | None:
         """The first estimate from `number` on that needs a pass over all rows; None: none does.
 
-        With all rows on the device the estimate makes that pass itself; for streamed data the host makes it and hands
+        With all rows on the device the estimate makes that pass itself; for streamed data the host makes it and passes
         the sum to `from_pass`.
         """
         return None
@@ -154,13 +154,13 @@ class Estimator(abc.ABC):
         """The estimate at `position` and the memory for the next one."""
 
     def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:  # noqa: B027
-        """Refuse to start when the memory would not fit; nothing to check by default."""
+        """Raise an error if the memory would not suffice; by default nothing is checked."""
 
 
 def estimate_from_rows(
     summand: Summand, position: Params, batch: Batch, key: Key | None, kind: str
 ) -> Estimate:
-    """Plain estimate Σ_i w_i f(θ, x_i); rows are looked at one by one only when their covariance is wanted."""
+    """Plain estimate Σ_i w_i f(θ, x_i); rows are evaluated one by one only if their covariance is requested."""
     if kind == "none":
         total = summand.total(position, batch.rows, batch.weights, key)
         return Estimate(total if batch.weights is not None else _tree.scale(batch.scale, total))
@@ -187,8 +187,8 @@ def covariance(values: PyTree, batch: Batch, kind: str) -> PyTree:
     """Estimated covariance of the estimate whose rows contributed `values`.
 
     `diagonal`: a tree like the parameters. `scalar`: its mean over all parameters. `full`: a (dim, dim) matrix in the
-    order of `jax.flatten_util.ravel_pytree`. Where rows contribute a value beside the gradient, its variance is beside
-    the covariance.
+    order of `jax.flatten_util.ravel_pytree`. If rows contribute a value in addition to the gradient, its variance
+    is returned next to the covariance.
     """
     if isinstance(values, WithValue):
         return WithValue(
@@ -200,7 +200,7 @@ def covariance(values: PyTree, batch: Batch, kind: str) -> PyTree:
             "a batch of one row has no covariance: use `batch_size` >= 2 with this sampler."
         )
     correction = batch.correction
-    # each row's own estimate of the sum, over n
+    # the estimate of the sum from each row alone, over n
     weighted = jax.tree.map(lambda v: _spread(batch, v) * v, values)
     diagonal = jax.tree.map(lambda w: jnp.var(w, axis=0, ddof=1) * n * correction, weighted)
     if kind == "diagonal":
@@ -220,7 +220,7 @@ def _spread(batch: Batch, like: Array) -> Array:
 
 
 def none_at_all(total: PyTree, position: PyTree, kind: str) -> PyTree | None:
-    """The zero covariance of an exact sum; that of its value comes for nothing."""
+    """The zero covariance of an exact sum; that of its value has no extra cost."""
     if isinstance(total, WithValue):
         return WithValue(none_at_all(total.gradient, position, kind), jnp.zeros_like(total.value))
     if kind == "none":

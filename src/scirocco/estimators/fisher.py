@@ -22,25 +22,25 @@ def empirical_fisher(
 ) -> PyTree:
     r"""N/n Σ_i (∂ log p(x_i | θ))² over n rows: an estimate of the diagonal of the Fisher information at θ.
 
-    A tree like the parameters (on the real line for transformed ones). Its inverse is a sensible constant
+    A tree like the parameters (on the real line for transformed ones). Its inverse is a reasonable constant
     preconditioner: `sc.Recipe(eps, diffusion=jax.tree.map(lambda f: 1 / (f + damping), fisher))`. For a metric that
-    depends on θ write G(θ) as a function, where it is known in closed form, and use `sc.SGRLD`.
+    depends on θ write G(θ) as a function, if it is known in closed form, and use `sc.SGRLD`.
 
     Parameters
     ----------
     model, data, params
-        As for `sc.sample`; the point where the information is taken, best near the mode.
+        As for `sc.sample`; `params` is the point where the information is computed, best near the mode.
     num_rows
-        Rows to use, drawn at random; None: all of them, in one pass.
+        Number of rows to use, drawn at random; None: all of them, in one pass.
     seed
-        Of the rows.
+        Seed for the choice of the rows.
 
     Examples
     --------
     >>> import jax.numpy as jnp, numpy as np, scirocco as sc
     >>> model = sc.Model(lambda mu, x: -0.5 * ((x - mu) / 2.0) ** 2)
     >>> x = 2.0 * np.random.default_rng(0).standard_normal(20_000).astype(np.float32)
-    >>> float(sc.empirical_fisher(model, x, jnp.array(0.0))) / 20_000  # 1/σ² a row
+    >>> float(sc.empirical_fisher(model, x, jnp.array(0.0))) / 20_000  # 1/σ² per row
     0.2...
     """
     source = as_source(data)

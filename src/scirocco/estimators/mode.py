@@ -1,7 +1,7 @@
 """Finding the posterior mode for control variates, without a learning rate from the user.
 
-1. Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once and multiplied with all
-   candidates, so six cost little more than one. The candidate with the best log posterior over its last batches wins.
+1. Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once for all candidates, so six
+cost little more than one. The candidate with the best log posterior over its last batches wins.
 2. Newton corrections (`newton`), each a pass over all rows.
 """
 
@@ -31,7 +31,7 @@ _HESSIAN_ROWS = 8_192
 
 
 class Mode(NamedTuple):
-    """Where the optimiser ended."""
+    """The end point of the optimiser."""
 
     position: Params
     total: PyTree
@@ -56,7 +56,7 @@ def find_mode(
     here = look(model, table, climbed)
     if not math.isfinite(float(here.log_density)):
         raise InvalidValueError(
-            "the search for the posterior mode left the finite numbers. Start closer to the mode, or give "
+            "the search for the posterior mode diverged (NaN or inf). Start closer to the mode, or give "
             "sc.ControlVariates an `optimizer` with a smaller learning rate, or a `centre`."
         )
     here, distance, looks = correct(model, table, here, rows, polish)
@@ -66,8 +66,8 @@ def find_mode(
     if polish and not distance <= FAR:
         _checks.warn(
             f"the search for the posterior mode stopped about {distance:.2g} posterior standard deviations away: "
-            "draws may be far from the posterior. Start closer, or look whether the posterior has a mode at all (a "
-            "prior that is too flat, a scale that may go to 0)."
+            "draws may be far from the posterior. Start closer, or check that the posterior has a mode (problems are a "
+            "prior that is too flat, a scale that can go to 0)."
         )
     report = {
         "passes": looks + passes,
@@ -86,9 +86,9 @@ def approach_mode(
     optimizer: Any = None,
     num_steps: int | None = None,
 ) -> tuple[Params, float | None, float]:
-    """The optimiser's part alone: a point near the mode, the learning rate that won, the passes."""
+    """The optimiser's part alone: a point near the mode, the best learning rate, the number of passes."""
     num_rows = table.num_rows
-    if optimizer is None and table.batching.size >= num_rows:  # a whole pass for every step would be a waste
+    if optimizer is None and table.batching.size >= num_rows:  # a full pass for every step would be wasteful
         table = table.with_batches_of(min(num_rows, _BATCH))
     size = table.batching.size
     steps = num_steps or int(np.clip(num_rows // size, _MIN_STEPS, _MAX_STEPS))
@@ -121,7 +121,7 @@ def _climb(
     key: Key,
     carry: Any,
 ) -> tuple[Any, Params, Array, Array]:
-    """Minibatch ascent for every learning rate, over the steps that a segment serves.
+    """Minibatch ascent for every learning rate, over the steps that a segment provides.
 
     Returns the carry for the next segment, the best end point so far, its rate, and the loss at the start.
     """
@@ -143,7 +143,7 @@ def _climb(
         def one(position: Params, state: PyTree, average: Array, rate: Array) -> tuple[Params, PyTree, Array]:
             value, gradient = jax.value_and_grad(loss)(position, batch)
             average = jnp.where(number == 0, value, 0.98 * average + 0.02 * value)
-            if not scheduled:  # the user's own learning rate is for the gradient of the sum, not of the mean
+            if not scheduled:  # the user's learning rate applies to the gradient of the sum, not of the mean
                 gradient = _tree.scale(num_rows, gradient)
             update, state = method.update(gradient, state, position)
             if scheduled:

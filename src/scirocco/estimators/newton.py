@@ -1,15 +1,15 @@
-"""Newton's way to the posterior mode, free of the parameters' units.
+"""Newton's method for the posterior mode, independent of the parameters' units.
 
 The exact gradient g over all rows (one pass), and H δ = g solved by conjugate gradients with Hessian-vector products on
-a sample of rows, in units in which the information about every parameter is alike (parameters in raw units differ by
+a sample of rows, in units that equalise the information about the parameters (in raw units they differ by
 many orders of magnitude). The decrement gᵀδ is the squared distance to the mode in posterior standard deviations, so it
-says when to stop. A correction that does not raise the log posterior is undone and tried again with damping, which also
+decides when to stop. A correction that does not raise the log posterior is undone and repeated with damping, which also
 makes the step safe for models that are not concave.
 
-Where that stops far from the mode, `descend` takes over: the whole Hessian with the signs of its eigenvalues made
-positive, and steps that are halved until they gain. It costs more, and finds its way through regions that bend the
-wrong way (a location and a scale, started far off). Its loop is `ascend`, which takes any log density that can tell its
-value, gradient and Hessian: the regressions hand it theirs, in double precision.
+If this stops far from the mode, `descend` takes over: it uses the whole Hessian with the absolute values of its
+eigenvalues, and halves steps until they gain. It costs more, and gets through regions of negative curvature
+(a location and a scale, started far away). Its loop is `ascend`, which takes any log density with a value, a gradient
+and a Hessian: the regressions pass theirs, in double precision.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 
 _CG_STEPS = 40
 _LOOKS, _LOOKS_OF_MANY = 15, 3
-"""Passes over all rows, at most; fewer for many parameters, whose corrections are costly and less exact."""
+"""Maximum number of passes over all rows; fewer for many parameters, whose corrections are costly and less exact."""
 FEW_PARAMETERS = 1_000
 _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4
 _SQUARED_NUMBERS = 1 << 22
-"""Gradients of single rows, in numbers, from which the scales of the parameters are taken."""
+"""Number of entries of single-row gradients from which the scales of the parameters are computed."""
 _CLOSE_ENOUGH = 0.25
 """Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
 FAR = 1.0
-"""Distance beyond which a point does not pass for the mode."""
+"""Distance beyond which a point is not accepted as the mode."""
 _DESCENT_LOOKS, _DESCENT_LOOKS_AT_DISK, _HALVINGS = 200, 30, 20
 _FLATTEST = 1e-14
 """Smallest eigenvalue of a Hessian with unit diagonal that is believed in double precision."""
 _HESSIAN_NUMBERS = 1 << 23
-"""Rows × columns of a Hessian that are looked at together."""
+"""Rows × columns of a Hessian that are evaluated together."""
 
 
 class Look(NamedTuple):
-    """What one pass over all rows finds at a point."""
+    """The result of one pass over all rows at a point."""
 
     position: Params
     total: PyTree
     """Sum of the log-likelihood gradients."""
     gradient: PyTree
-    """Of the log posterior."""
+    """The gradient of the log posterior."""
     log_density: Array
 
 
@@ -72,8 +72,8 @@ def _prior(model: Any, position: Params) -> tuple[Array, PyTree]:
 def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> tuple[Look, float, int]:
     """Newton corrections, damped (Levenberg–Marquardt) while they do not help.
 
-    Returns the best point, its distance to the mode in posterior standard deviations, and the passes. Without `polish`
-    only the distance is found.
+    Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes. Without
+    `polish` it only computes the distance.
     """
     most = (_LOOKS if _tree.size(here.position) <= FEW_PARAMETERS else _LOOKS_OF_MANY) if polish else 1
 
@@ -174,9 +174,9 @@ def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, flo
 
 
 def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, float, int]:
-    """Newton steps with |H| in place of H (few parameters), halved until they gain: as long as they do.
+    """Newton steps with |H| instead of H (few parameters), halved until they gain, repeated as long as they do.
 
-    Returns what `correct` returns.
+    Returns the same as `correct`.
     """
     flat, unravel = ravel_pytree(here.position)
 
@@ -226,7 +226,7 @@ def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _hessian(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
-    """Of the negative log posterior, from a sample of rows."""
+    """The Hessian of the negative log posterior, from a sample of rows."""
     flat, unravel = ravel_pytree(position)
     negative = negative_log_posterior(model, num_rows, rows)
     return hessian(lambda x: negative(unravel(x)), flat, jax.tree.leaves(rows)[0].shape[0])
@@ -239,7 +239,7 @@ def negative_log_posterior(model: Any, num_rows: int, rows: Rows) -> Callable[[P
 
 
 def hessian(function: Callable[[Array], Array], at: Array, num_rows: int) -> Array:
-    """Of a sum over so many rows; as many columns at a time as keep what lies between in bounds."""
+    """The Hessian of a sum over that many rows; the number of columns at a time limits the memory."""
     size = at.shape[0]
     if size * num_rows <= _HESSIAN_NUMBERS:
         return jax.hessian(function)(at)
@@ -252,7 +252,7 @@ def hessian(function: Callable[[Array], Array], at: Array, num_rows: int) -> Arr
 
 
 def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
-    """Higher; or as high but for rounding, and closer: a log density of -10⁷ has no decimals in float32."""
+    """Higher; or equal up to rounding, and closer: a log density of -10⁷ has no decimals in float32."""
     gain = float(there.log_density) - float(here.log_density)  # comparisons with NaN are False
     rounding = 1e-6 * abs(float(here.log_density))
     return gain > rounding or (gain > -rounding and closer < distance)
@@ -262,7 +262,7 @@ def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
 ) -> tuple[Params, Array]:
-    """The position after a Newton correction (H + damping · D) δ = g, and the distance to the mode it implies.
+    """The position after a Newton correction (H + damping · D) δ = g, and the implied distance to the mode.
 
     D is the information about each parameter alone: damping does not depend on the parameters' units.
     """
@@ -297,7 +297,7 @@ class _ValueAndGradient:
 
 
 def _variances(model: Any, scale: float, position: Params, rows: Rows) -> PyTree:
-    """One over the information about each parameter, from rows and prior: its variance, were it alone."""
+    """One over the information about each parameter, from rows and prior: its variance if the others were known."""
     count = max(2, min(jax.tree.leaves(rows)[0].shape[0], _SQUARED_NUMBERS // max(1, _tree.size(position))))
     some = jax.tree.map(lambda leaf: leaf[:count], rows)
     squares = jax.tree.map(lambda g: jnp.mean(g * g, axis=0), model.summand.each(position, some))
@@ -306,12 +306,12 @@ def _variances(model: Any, scale: float, position: Params, rows: Rows) -> PyTree
         lambda f, p: scale * size * f + jnp.abs(p), squares, _prior_diagonal(model, position)
     )
     largest = jnp.max(jnp.stack([jnp.max(leaf) for leaf in jax.tree.leaves(information)]))
-    # a parameter that nothing is known about: let it move as the best informed one, which is safe
+    # a parameter without information moves like the best informed one, which is safe
     return jax.tree.map(lambda f: jnp.where(f > 0, 1.0 / f, 1.0 / jnp.maximum(largest, 1e-30)), information)
 
 
 def _prior_diagonal(model: Any, position: Params) -> PyTree:
-    """Of the prior's Hessian: parameters of parameters have no other information. Zero for many parameters."""
+    """The diagonal of the prior's Hessian, the only information about hyperparameters. Zero for many parameters."""
     if _tree.size(position) > FEW_PARAMETERS:
         return _tree.zeros_like(position)
     flat, unravel = ravel_pytree(position)
@@ -321,7 +321,7 @@ def _prior_diagonal(model: Any, position: Params) -> PyTree:
 def _conjugate_gradients(multiply: Any, target: PyTree, variances: PyTree) -> PyTree:
     """Approximate solution x of A x = target; stops at small residuals and at directions of negative curvature.
 
-    `variances`, about 1/diag(A), is the preconditioner. Where already the first direction has negative curvature, the
+    `variances`, about 1/diag(A), is the preconditioner. If the first direction already has negative curvature, the
     result is the gradient in units of the parameters.
     """
 

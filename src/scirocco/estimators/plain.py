@@ -23,7 +23,7 @@ from scirocco.types import Params, PyTree
 
 @pytree_dataclass
 class Full(Estimator):
-    """The exact sum over all rows, at every step: cost O(N). The yardstick for the others.
+    """The exact sum over all rows, at every step: cost O(N). The reference for the others.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Full(Estimator):
     is_exact = can_spread = serves_blocks = can_be_referenced = True
 
     def batching(self, num_rows: int) -> Batching:
-        """Nothing is drawn."""
+        """All rows: nothing is drawn."""
         return AllRows(num_rows, num_rows)
 
     def estimate(
@@ -46,7 +46,7 @@ class Full(Estimator):
         return self.from_pass(total, position, memory, noise)
 
     def next_pass(self, number: int, num_rows: int) -> int | None:
-        """Every estimate is one."""
+        """The same number: every estimate is a pass."""
         return number
 
     def from_pass(
@@ -66,8 +66,8 @@ class Minibatch(Estimator):
         n, at most the number of rows.
     sampling
         "auto" (blocks in memory; for streamed data what suits the source), "blocks" (fastest), "without_replacement"
-        or "with_replacement"; what each does to the law is said in `scirocco.data.batching` and, for streamed data,
-        in `scirocco.data.superbatches`.
+        or "with_replacement"; their effect on the distribution is documented in `scirocco.data.batching` and, for
+        streamed data, in `scirocco.data.superbatches`.
 
     Examples
     --------
@@ -100,14 +100,14 @@ class Minibatch(Estimator):
 class Weighted(Estimator):
     """Σ_{i in S} f(θ, x_i) / (n p_i) over n rows drawn with probability p_i: unbiased for any p_i > 0.
 
-    Pays when a few rows have much larger gradients than the rest: p_i ∝ L_i (a Lipschitz constant, |x_i|, ...).
+    Use it if a few rows have much larger gradients than the rest: p_i ∝ L_i (a Lipschitz constant, |x_i|, ...).
 
     Parameters
     ----------
     batch_size
         n; rows may repeat.
     probabilities
-        One number > 0 a row; they are normalised.
+        One number > 0 per row; they are normalised.
 
     Examples
     --------
@@ -125,11 +125,11 @@ class Weighted(Estimator):
         _checks.positive_int(self.batch_size, "batch_size")
         if self.probabilities is None or isinstance(self.probabilities, (str, bytes)):
             raise InvalidTypeError(
-                f"`probabilities` of Weighted must be an array with one number > 0 a row, got {self.probabilities!r}."
+                f"`probabilities` of Weighted must be an array with one number > 0 per row, got {self.probabilities!r}."
             )
 
     def batching(self, num_rows: int) -> Batching:
-        """Rows drawn by the given probabilities."""
+        """Rows drawn with the given probabilities."""
         return WeightedRows.from_probabilities(self.probabilities, num_rows, self.batch_size)
 
     def estimate(
@@ -143,15 +143,15 @@ class Weighted(Estimator):
 class Stratified(Estimator):
     """Σ_s (N_s/n_s) Σ_{i in S_s} f(θ, x_i): some rows of every stratum s, at every step; unbiased.
 
-    Pays when rows of a stratum are alike. Counts of categories, with the categories as strata, are exact; and no batch
-    lacks a rare one (the CV paper's remedy for estimates below 1, section 2.1).
+    Use it if the rows of a stratum are similar. Counts of categories, with the categories as strata, are exact; and no
+    batch lacks a rare one (the CV paper's remedy for estimates below 1, section 2.1).
 
     Parameters
     ----------
     batch_size
-        n, at least the number of strata. Shared out in proportion to the strata, at least one row for each.
+        n, at least the number of strata. Divided in proportion to the strata, at least one row for each.
     strata
-        One label a row (numbers or strings).
+        One label per row (numbers or strings).
 
     Examples
     --------
@@ -169,11 +169,11 @@ class Stratified(Estimator):
         _checks.positive_int(self.batch_size, "batch_size")
         if self.strata is None or isinstance(self.strata, (str, bytes)):
             raise InvalidTypeError(
-                f"`strata` of Stratified must be an array with one label a row, got {self.strata!r}."
+                f"`strata` of Stratified must be an array with one label per row, got {self.strata!r}."
             )
 
     def batching(self, num_rows: int) -> Batching:
-        """Rows drawn stratum by stratum."""
+        """Rows drawn from each stratum."""
         return StratifiedRows.from_strata(self.strata, num_rows, self.batch_size)
 
     def estimate(

@@ -1,4 +1,4 @@
-"""A better estimate beside the plain ones, for samplers that compare the two."""
+"""A better estimate in addition to the plain ones, for samplers that compare the two."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLE_NUMBERS = 1 << 24
 
 
 class ReferenceMemory(NamedTuple):
-    """The sum as it was last found, and the variance of one plain estimate of it."""
+    """The last reference sum, and the variance of one plain estimate of it."""
 
     total: PyTree
     variance: PyTree
@@ -30,17 +30,17 @@ class ReferenceMemory(NamedTuple):
 
 @pytree_dataclass
 class Referenced(Estimator):
-    """The estimates of `inner`, each with a reference: the same sum from all rows, or from many, made now and then.
+    """The estimates of `inner`, each with a reference: the same sum from all or many rows, computed periodically.
 
     SCIR-CV compares every estimate with it. Before the first step the reference is the exact sum over all rows. It is
-    renewed at the steps `every`, 2 `every`, ...; at these the estimate is the renewed reference itself.
+    renewed at the steps `every`, 2 `every`, ...; at these steps the estimate is the renewed reference itself.
 
     Parameters
     ----------
     inner
         An estimator without memory.
     every
-        Steps between renewals; None: never, which is right for counts that do not depend on the position.
+        Steps between renewals; None: never, which is correct for counts that do not depend on the position.
     size
         Rows, drawn at random without replacement, in a renewed reference; None: all.
     """
@@ -52,22 +52,22 @@ class Referenced(Estimator):
     def __post_init__(self) -> None:
         if isinstance(self.inner, Estimator) and not self.inner.can_be_referenced:
             raise InvalidValueError(
-                f"SCIRCV brings its own control variate, and compares it with plain estimates: use sc.Minibatch, "
+                f"SCIRCV has its own control variate, which it compares with plain estimates: use sc.Minibatch, "
                 f"sc.Stratified or sc.Full, not {type(self.inner).__name__}."
             )
 
     @property
     def core(self) -> Estimator:
-        """The inner one."""
+        """The inner estimator."""
         return self.inner
 
     @property
     def needs_key(self) -> bool:
-        """For the rows of a renewed reference."""
+        """Whether a renewed reference draws its rows."""
         return self.every is not None and self.size is not None
 
     def batching(self, num_rows: int) -> Batching:
-        """As the inner estimator."""
+        """The batching of the inner estimator."""
         return self.inner.batching(num_rows)
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
@@ -127,7 +127,7 @@ class Referenced(Estimator):
     def from_pass(
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
-        """The reference is what the pass has found."""
+        """The result of the pass is the reference."""
         memory = ReferenceMemory(total, memory.variance)
         return Estimate(total, None, tuple(memory)), memory
 
@@ -150,7 +150,7 @@ def _values(summand: Summand, position: Params, rows: Rows, key: Key) -> PyTree:
 def variance_of_estimates(total: PyTree, values: PyTree, num_rows: int, batching: Batching) -> PyTree:
     """Variance of a plain estimate, N²/n S² c, from the sum over all rows and the values of some.
 
-    Some rows tell nothing of rare counts, so S² is at least that of a count of 0 or 1 with the right mean.
+    Some rows give no information about rare counts, so S² is at least that of a count of 0 or 1 with the right mean.
     """
     if isinstance(batching, AllRows):
         return _tree.zeros_like(total)

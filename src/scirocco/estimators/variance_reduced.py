@@ -1,7 +1,7 @@
-"""Estimators that remember: control variates (fixed or moving centre) and SAGA.
+"""Estimators with memory: control variates (fixed or moving centre) and SAGA.
 
 All have the form  total + Σ_{i in S} w_i [f(θ, x_i) - m_i],  where the m_i are remembered values with the exact sum
-`total`: unbiased whatever the m_i are, and exact when they equal f(θ, x_i).
+`total`: unbiased for any m_i, and exact if they equal f(θ, x_i).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _centred_estimate(
 ) -> Estimate:
     """total + Σ w_i [f(θ, x_i) - f(θ̂, x_i)], the SAME rows in both."""
     if kind == "none":
-        # rows on several devices: one sum over them, of the difference
+        # rows on several devices: sum the difference over them once
         own = summand.here if isinstance(summand, OverDevices) else summand
         here = own.total(position, batch.rows, batch.weights, key)
         there = own.total(memory.centre, batch.rows, batch.weights, key)
@@ -66,8 +66,8 @@ def _centred_estimate(
 class ControlVariates(Estimator):
     """Σ_i f(θ̂, x_i) + (N/n) Σ_{i in S} [f(θ, x_i) - f(θ̂, x_i)] with a fixed centre θ̂ at the posterior mode.
 
-    The variance falls with |θ - θ̂|², and the posterior concentrates like 1/√N, so a batch size that does not grow with
-    N suffices. The set-up finds the mode (optax Adam on minibatches over a range of learning rates, then one to three
+    The variance decreases with |θ - θ̂|², and the posterior concentrates like 1/√N, so a batch size that does not
+    grow with N suffices. The set-up finds the mode (optax Adam on minibatches over several learning rates, then 1 to 3
     Newton corrections, each a pass over the data) and the exact sum there. The chain starts at the mode.
     (Baker, Fearnhead, Fox & Nemeth 2019; thesis section 3.3.)
 
@@ -76,7 +76,7 @@ class ControlVariates(Estimator):
     batch_size
         n.
     centre
-        θ̂, when it is known; then only the one pass for the exact sum is made. In the user's units.
+        θ̂, if it is known; then only one pass for the exact sum is made. In the user's units.
     optimizer, num_optimizer_steps
         An `optax` optimiser that replaces the automatic one, and its number of minibatch steps.
     polish
@@ -117,7 +117,7 @@ class ControlVariates(Estimator):
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """Find the mode, and the exact sum there."""
-        # counts have no density to climb: stay at the start
+        # counts have no density to maximise: stay at the start
         if self.centre is not None or model.drive != "gradient":
             centre = position if self.centre is None else model.unconstrain(_like(self.centre, position))
             total = table.sum(model.summand, centre, key)
@@ -127,17 +127,17 @@ class ControlVariates(Estimator):
             centre, total, gradient, report = find_mode(
                 model.bare, table, position, key, self.optimizer, self.num_optimizer_steps, self.polish
             )
-            if model.has_value:  # once more, with the value
+            if model.has_value:  # repeat with the value
                 total = table.sum(model.summand, centre, key)
                 gradient, report = model.combine(centre, total), {**report, "passes": report["passes"] + 1.0}
         return Prepared(centre, CentredMemory(centre, total), report, near_mode=True, gradient=gradient)
 
     def serving(self, summand_is_drawn: bool) -> Estimator:
-        """Sums that are drawn have no exact value at a centre, and are estimated plainly."""
+        """A plain estimator for random sums, which have no exact value at a centre."""
         return Minibatch(self.batch_size, self.sampling) if summand_is_drawn else self
 
     def around(self, centre: Params) -> ControlVariates:
-        """With that centre."""
+        """The estimator with that centre."""
         return dataclasses.replace(self, centre=centre)
 
     def estimate(
@@ -152,7 +152,7 @@ class ControlVariates(Estimator):
 
 
 def _like(centre: Params, position: Params) -> Params:
-    """The user's centre as arrays like the parameters; refuses another structure, other shapes and NaN."""
+    """The user's centre as arrays like the parameters; raises an error for other structures or shapes, and for NaN."""
     if _tree.leaf_names(centre) != _tree.leaf_names(position):
         raise InvalidValueError(
             f"`centre` of ControlVariates must have the structure of the parameters, {_tree.leaf_names(position)}; "
@@ -165,7 +165,7 @@ def _like(centre: Params, position: Params) -> Params:
                 f"`centre` of ControlVariates has shape {np.shape(value)} for `{name}`; the parameter has {like.shape}."
             )
         if not np.all(np.isfinite(value)):
-            raise InvalidValueError(f"`centre` of ControlVariates holds NaN or infinite values in `{name}`.")
+            raise InvalidValueError(f"`centre` of ControlVariates has NaN or infinite values in `{name}`.")
     return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, position)
 
 
@@ -173,7 +173,7 @@ def _like(centre: Params, position: Params) -> Params:
 class SVRG(Estimator):
     """Control variates whose centre moves to the chain's position every `refresh_every` steps (Johnson & Zhang 2013).
 
-    Needs no mode and follows a chain that wanders; pays one pass over the data for every refresh.
+    Needs no mode and follows a chain that moves far; costs one pass over the data for every refresh.
 
     Parameters
     ----------
@@ -202,14 +202,14 @@ class SVRG(Estimator):
         return batching(self.batch_size, num_rows, self.sampling)
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
-        """The first centre is the starting point; its sum is made by the first estimate."""
+        """The first centre is the starting point; the first estimate computes its sum."""
         memory = CentredMemory(position, _tree.zeros_like(model.blank_total(position, table.row_spec)))
         return Prepared(position, memory, {"passes": 1.0})
 
     def estimate(
         self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
-        """As control variates, after moving the centre when it is due."""
+        """The control-variate estimate, after moving the centre when it is due."""
         num_rows = context.batch.num_rows
         if context.data is None:  # the host makes the passes
             return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
@@ -224,7 +224,7 @@ class SVRG(Estimator):
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
 
     def resolved(self, num_rows: int) -> SVRG:
-        """With the number of steps that is left open filled in."""
+        """The estimator with the default number of steps filled in."""
         return SVRG(self.batch_size, self._every(num_rows), self.sampling)
 
     def _every(self, num_rows: int) -> int:
@@ -242,7 +242,7 @@ class SVRG(Estimator):
     def from_pass(
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
-        """The centre moves here, where the estimate is exact."""
+        """Move the centre to this position, where the estimate is exact."""
         noise = None if kind == "none" else none_at_all(total, position, kind)
         return Estimate(total, noise), CentredMemory(position, total)
 
@@ -258,7 +258,7 @@ class TableMemory(NamedTuple):
 class SAGA(Estimator):
     """Σ_j g_j + (N/n) Σ_{i in S} [f(θ, x_i) - g_i], where g_i is row i's value when it was last drawn (Defazio 2014).
 
-    Needs N × dim numbers a chain, and a pass to fill them; a chain far from equilibrium is slowed by stale entries
+    Needs N × dim numbers per chain, and a pass to fill them; a chain far from equilibrium is slowed by stale entries
     (thesis section 3.5).
 
     Parameters
@@ -266,11 +266,11 @@ class SAGA(Estimator):
     batch_size
         n.
     max_memory
-        Bytes that the tables of all chains may take; a run that would need more is refused.
+        Maximum number of bytes for the tables of all chains; a run that needs more raises an error.
     sampling
-        "without_replacement" (default) or "with_replacement". Blocks, the fastest way elsewhere, are refused: the rows
-        that are left of an epoch are those with the oldest values, so that given the table an estimate from them is not
-        unbiased. On a Gaussian they make the variance 9 % too small, or 17 % too large, depending on the step.
+        "without_replacement" (default) or "with_replacement". Blocks, elsewhere the fastest way, raise an error: rows
+        that are left of an epoch have the oldest values, so that given the table an estimate from them is
+        biased. On a Gaussian, blocks make the variance 9 % too small, or 17 % too large, depending on the step.
     """
 
     batch_size: int = static()
@@ -313,7 +313,7 @@ class SAGA(Estimator):
     def estimate(
         self, summand: Summand, position: Params, memory: TableMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
-        """The sum of the table plus the scaled change over the batch; then the table learns the new values."""
+        """The sum of the table plus the scaled change over the batch; then update the table."""
         batch = context.batch
         new = summand.each(position, batch.rows, context.key)
         old = jax.tree.map(lambda table: table[batch.index], memory.table)

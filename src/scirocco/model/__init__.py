@@ -1,4 +1,4 @@
-"""Models: a log density and the gradients of its rows, or Dirichlet and gamma posteriors and the counts of theirs."""
+"""Models: a log density with gradients per row, or Dirichlet and gamma posteriors with counts per row."""
 
 from scirocco.model.base import Posterior, WithValue, without_value
 from scirocco.model.blocks import BlockModel, Statistics, View

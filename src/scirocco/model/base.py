@@ -1,4 +1,4 @@
-"""What a run asks of a model, whatever kind it is."""
+"""The interface between a run and a model of any kind."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def without_value(tree: PyTree) -> PyTree:
 
 
 class SomeRows(Protocol):
-    """As much of a table of data as a model may look at before the run."""
+    """The part of a data table that a model may read before the run."""
 
     @property
     def num_rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
 
     def spread_rows(self, count: int) -> Rows:
-        """Rows spread evenly over the data."""
+        """Rows spaced evenly over the data."""
 
 
 class RowSource(Protocol):
-    """As much of a source of data as the check of a user's functions needs."""
+    """The part of a data source that the check of a user's functions needs."""
 
     @property
     def num_rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
 
     @property
     def row_spec(self) -> PyTree:
@@ -56,19 +56,19 @@ class RowSource(Protocol):
 class Posterior(abc.ABC):
     """A posterior whose data enter through a sum over the rows.
 
-    Samplers move a *position*; the user sees *parameters*. What drives a sampler is `combine(position, total)`, made
-    of the prior and an estimate of the sum of `summand` over all rows. Models are compared and hashed by the user's
+    Samplers move a *position*; the user sees *parameters*. A sampler is driven by `combine(position, total)`, computed
+    from the prior and an estimate of the sum of `summand` over all rows. Models are compared and hashed by the user's
     functions, because compiled programs are kept for each.
     """
 
     drive: ClassVar[str]
-    """What the sum is: "gradient" or "counts". A sampler says which it needs."""
+    """The kind of the sum: "gradient" or "counts". A sampler declares which one it needs."""
     takes_key: bool = False
-    """Whether the summand is random (latent variables that are drawn for each row)."""
+    """Whether the summand is random (latent variables drawn for each row)."""
     transforms: PyTree | None = None
-    """What constrains the parameters (`sc.Model`)."""
+    """The constraints of the parameters (`sc.Model`)."""
     has_density: ClassVar[bool] = False
-    """Whether it is the log density of all parameters, whose curvature can be measured (`sc.Model`)."""
+    """Whether it is the log density of all parameters, whose curvature can be computed (`sc.Model`)."""
     has_value: ClassVar[bool] = False
     """Whether `summand` and `combine` yield a `WithValue` (see `valued`)."""
 
@@ -84,21 +84,21 @@ class Posterior(abc.ABC):
 
     @abc.abstractmethod
     def check_domain(self, params: Params) -> None:
-        """Raise when a starting value is outside its domain."""
+        """Raise an error if a starting value is outside its domain."""
 
     def place(self, position: Params, table: SomeRows, key: Key) -> Params:
-        """Where the sampler starts, when the user starts at `position`; there by default."""
+        """Where the sampler starts if the user starts at `position`; by default there."""
         return position
 
     def spread(self, position: Params, total: PyTree) -> Params:
-        """The position to start from, when the sum over all rows is about `total` there; as it is by default."""
+        """The position to start from if the sum over all rows is about `total` there; by default unchanged."""
         return position
 
     # -- what drives a sampler ------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def combine(self, position: Params, total: PyTree) -> PyTree:
-        """What drives a sampler: the exact part of the prior, and an estimate `total` of the sum over the data."""
+        """The sampler's input: the exact part of the prior, and an estimate `total` of the sum over the data."""
 
     @property
     @abc.abstractmethod
@@ -107,9 +107,9 @@ class Posterior(abc.ABC):
 
     @property
     def valued(self) -> Posterior:
-        """The same posterior with its log density beside the gradient: its sums and drives are `WithValue`."""
+        """The same posterior with its log density next to the gradient: its sums and drives are `WithValue`."""
         raise InvalidTypeError(
-            f"a {type(self).__name__} has no log density whose value a sampler could ask for."
+            f"a {type(self).__name__} has no log density, so a sampler cannot use its value."
         )
 
     @property
@@ -119,31 +119,31 @@ class Posterior(abc.ABC):
 
     def auxiliary(self, params: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """Auxiliary draws of these rows at `params` (latent variables), leaves (row, ...)."""
-        raise InvalidTypeError(f"a {type(self).__name__} has no auxiliary draws: it needs a sc.Model.")
+        raise InvalidTypeError(f"a {type(self).__name__} has no auxiliary draws: use a sc.Model.")
 
     def blank_total(self, position: Params, row_spec: PyTree) -> PyTree:
-        """Something with the structure and shapes of the sum over the rows: that of a position by default."""
+        """A value with the structure and shapes of the sum over the rows: by default those of a position."""
         return position
 
     # -- checks and records ---------------------------------------------------------------------------------
 
     def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:  # noqa: B027
-        """Trace the user's functions on shapes alone and refuse what has the wrong form."""
+        """Trace the user's functions on shapes alone; raise an error for results of the wrong form."""
 
     @abc.abstractmethod
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """A number that is finite if the model can be evaluated at `position` with these rows."""
 
     def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:  # noqa: B027
-        """Raise with what is not finite at the start; `unhappy` names parameters whose drive is not (none: unknown)."""
+        """Raise an error for what is not finite at the start; `unhappy` names such parameters (empty: unknown)."""
 
     @abc.abstractmethod
     def values(self, position: Params, rows: Rows) -> dict[str, Array]:
-        """What the model says there, by name: two models that say the same are taken for one (resuming a run)."""
+        """Values of the model by name: when a run is resumed, models with equal values are taken to be the same."""
 
     @abc.abstractmethod
     def stats(self, total: PyTree) -> dict[str, Array]:
-        """What a reader wants to know of an estimate."""
+        """Statistics of an estimate, for the user."""
 
 
 class Wrapper(Posterior):

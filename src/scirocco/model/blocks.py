@@ -1,4 +1,4 @@
-"""A joint posterior whose parts are moved one after the other, each by a sampler of its own (`sc.Blocks`)."""
+"""A joint posterior whose blocks of parameters are moved in turn, each by its own sampler (`sc.Blocks`)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
 
 class Statistics:
-    """Σ_i s(θ, x_i): what a Gibbs update needs to know of the data.
+    """Σ_i s(θ, x_i): the statistics of the data that a Gibbs update needs.
 
     Parameters
     ----------
     function
-        `function(params, datum) -> arrays` for one row, or `function(params, datum, key)` where latent variables are
-        drawn. `params` are all parameters of the model.
+        `function(params, datum) -> arrays` for one row, or `function(params, datum, key)` if latent variables are
+        drawn. `params` contains all parameters of the model.
 
     Examples
     --------
@@ -51,17 +51,17 @@ class Statistics:
         return isinstance(other, Statistics) and self.function == other.function
 
     def one(self, params: Params, datum: Datum, key: Key | None) -> PyTree:
-        """s of one row."""
+        """The statistics of one row."""
         return self._jitted(params, datum, key) if self.takes_key else self._jitted(params, datum)
 
     def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:
-        """Whether the function can be traced."""
+        """Check that the function can be traced."""
         key = (jax.eval_shape(jax.random.key, 0),) if self.takes_key else ()
         trace(self._jitted, f"statistics of {name}", params, source.row_spec, *key)
 
 
 class BlockModel(Posterior):
-    """A joint posterior over named parameters, and what each of them follows.
+    """A joint posterior over named parameters, and what drives each of them.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class BlockModel(Posterior):
         The joint `sc.Model` over a dict of parameters. Its gradient moves every block that is not named below.
     blocks
         By the name of a parameter: a `sc.CountModel`, whose counts move a block on the simplex (or a gamma variable) by
-        `sc.SCIR`; or `sc.Statistics` for a block that `sc.Gibbs` draws. Both are given ALL parameters:
-        `counts(params, datum, key)`. The concentration of the count model is the prior of its block, which `log_prior`
-        of the joint model then leaves out.
+        `sc.SCIR`; or `sc.Statistics` for a block that `sc.Gibbs` draws. Both receive ALL parameters:
+        `counts(params, datum, key)`. The concentration of the count model is the prior of its block, so omit it from
+        `log_prior` of the joint model.
 
     Examples
     --------
@@ -91,13 +91,13 @@ class BlockModel(Posterior):
     def __init__(self, model: Model, /, **blocks: CountModel | Statistics):
         if not isinstance(model, Model):
             raise InvalidTypeError(
-                f"BlockModel needs the joint sc.Model(log_likelihood, log_prior), got {model!r}."
+                f"BlockModel requires the joint sc.Model(log_likelihood, log_prior), got {model!r}."
             )
         for name, block in blocks.items():
             if not isinstance(block, (CountModel, Statistics)):
                 raise InvalidTypeError(
-                    f"the block `{name}` must be a sc.CountModel or sc.Statistics, got {block!r}. Blocks that follow "
-                    "the gradient of the joint model are not named."
+                    f"the block `{name}` must be a sc.CountModel or sc.Statistics, got {block!r}. Do not name blocks "
+                    "that use the gradient of the joint model."
                 )
         self.model, self.blocks = model, blocks
         self.takes_key = any(block.takes_key for block in blocks.values())
@@ -119,7 +119,7 @@ class BlockModel(Posterior):
     # -- positions and parameters ---------------------------------------------------------------------------
 
     def mixed(self, position: Params) -> Params:
-        """A position of the joint model: blocks that counts drive in the user's units, as its functions want them."""
+        """A position of the joint model: blocks driven by counts are in the user's units, as its functions require."""
         return {**position, **{name: block.constrain(position[name]) for name, block in self.counted.items()}}
 
     def constrain(self, position: Params) -> Params:
@@ -133,22 +133,22 @@ class BlockModel(Posterior):
         return {**position, **{name: block.unconstrain(params[name]) for name, block in self.counted.items()}}
 
     def check_domain(self, params: Params) -> None:
-        """Each block's own check, after one of the names."""
+        """Check the names, then the domain of each block."""
         if not isinstance(params, dict):
             raise InvalidTypeError(
-                f"a model of blocks needs a dict of parameters by name, got {type(params).__name__}."
+                f"a BlockModel requires a dict of parameters by name, got {type(params).__name__}."
             )
         unknown = sorted(set(self.blocks) - set(params))
         if unknown:
             raise InvalidValueError(
-                f"BlockModel names {unknown}, which are no parameters. There are {sorted(params)}."
+                f"BlockModel names {unknown}, which are not parameters. The parameters are {sorted(params)}."
             )
         self.model.check_domain(params)
         for name, block in self.counted.items():
             block.check_domain(params[name])
 
     def place(self, position: Params, table: SomeRows, key: Key) -> Params:
-        """Gamma variables of the right size for blocks that counts drive."""
+        """Gamma variables of the right size for blocks driven by counts."""
         count = min(table.num_rows, PLACING_ROWS)
         some = table.spread_rows(count)
         for name in self.counted:
@@ -158,20 +158,20 @@ class BlockModel(Posterior):
         return position
 
     def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
-        """The joint density, the counts of each block that they drive, and that statistics can be traced."""
+        """Check the joint density and the counts of each block driven by them, and that statistics can be traced."""
         self.model.check_shapes(params, source, batch_size)
         for name, block in self.blocks.items():
             block.check_block(name, params, source, batch_size)
 
     def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:
-        """The joint density's reasons, or counts that are no counts."""
+        """The reasons from the joint density, or invalid counts."""
         self.model.explain_bad_start(self.mixed(position), table, [])
         raise BadStartError(NEGATIVE_COUNTS)
 
     # -- what a run asks for --------------------------------------------------------------------------------
 
     def view(self, names: tuple[str, ...]) -> View:
-        """The posterior as the sampler of these parameters sees it."""
+        """The posterior as seen by the sampler of these parameters."""
         block = self.blocks.get(names[0]) if len(names) == 1 else None
         if isinstance(block, CountModel):
             return CountView(self, names)
@@ -188,7 +188,7 @@ class BlockModel(Posterior):
         return value
 
     def values(self, position: Params, rows: Rows) -> dict[str, Array]:
-        """Those of the joint model, and the sum over the rows of every other block."""
+        """The values of the joint model, and the sum over the rows of every other block."""
         params, key = self.constrain(position), jax.random.key(0)
         sums = {
             name: jnp.concatenate(
@@ -203,7 +203,7 @@ class BlockModel(Posterior):
         return {**self.model.values(self.mixed(position), rows), **sums, **flat}
 
     def stats(self, total: PyTree) -> dict[str, Array]:
-        """The length of what drives the first block (0 where it reads no data): blocks have no common measure."""
+        """The norm of the first block's drive (0 if it reads no data): blocks have no common measure."""
         return {"drive_norm": _tree.norm(total) if jax.tree.leaves(total) else jnp.zeros(())}
 
     def combine(self, position: Params, total: PyTree) -> PyTree:
@@ -217,16 +217,16 @@ class BlockModel(Posterior):
 
 
 class View(Wrapper):
-    """A block model as one of its blocks sees it: the whole position goes in, what drives that block comes out.
+    """A block model as seen by one of its blocks: it takes the whole position and returns what drives that block.
 
-    It is also the summand: f(θ, x_i) is the block's part of what a row contributes.
+    It is also the summand: f(θ, x_i) is the contribution of a row to that block.
     """
 
     drive = "block"
     dense: ClassVar[bool] = False
     model: BlockModel
     follows: str
-    """What kind of sampler it drives."""
+    """The kind of sampler that it drives."""
 
     def __init__(self, model: BlockModel, names: tuple[str, ...]):
         self.model, self.names = model, names
@@ -254,7 +254,7 @@ class View(Wrapper):
         """f(θ, x_i) for each row."""
 
     def blank_total(self, position: Params, row_spec: PyTree) -> PyTree:
-        """As the sum over a row."""
+        """The structure of the sum over one row."""
         row = one_row(row_spec)
         return blank(jax.eval_shape(lambda: self.total(position, row, None, jax.random.key(0))))
 
@@ -321,7 +321,7 @@ class SummedView(View):
         return self._typed(position, each_row(self.block, self.model.constrain(position), rows, key))
 
     def _typed(self, position: Params, values: PyTree) -> PyTree:
-        """In the precision of the parameters: users may return integers."""
+        """Convert to the precision of the parameters: users may return integers."""
         dtype = jnp.result_type(*jax.tree.leaves(position))
         return jax.tree.map(lambda v: jnp.asarray(v).astype(dtype), values)
 
@@ -336,22 +336,22 @@ class CountView(SummedView):
         return self.block.combine(self.own(position), total)  # type: ignore[union-attr]
 
     def spread(self, position: Params, total: PyTree) -> Params:
-        """Gamma variables of the right size where the chain starts."""
+        """Gamma variables of the right size at the start of the chain."""
         return self.put(position, self.block.spread(self.own(position), total))  # type: ignore[union-attr]
 
 
 class StatisticView(SummedView):
-    """Σ_i s(θ, x_i), as it is."""
+    """Σ_i s(θ, x_i), unchanged."""
 
     follows = "statistics"
 
     def combine(self, position: Params, total: PyTree) -> PyTree:
-        """The update knows the prior."""
+        """The sum alone: the update includes the prior."""
         return total
 
 
 def each_row(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
-    """The values of single rows; each gets a key of its own where they are drawn."""
+    """The values of single rows; each row gets its own key if they are random."""
     if not block.takes_key:
         return jax.vmap(lambda row: block.one(params, row, None))(rows)
     assert key is not None
@@ -360,7 +360,7 @@ def each_row(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
 
 
 def sum_rows(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
-    """Their sum; in one call where the model is given by totals."""
+    """The sum of the values; in one call if the model is defined by totals."""
     if block.form == "total":
         return block.several(params, rows, key)
     return jax.tree.map(lambda v: v.sum(axis=0), each_row(block, params, rows, key))

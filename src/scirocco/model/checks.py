@@ -1,4 +1,4 @@
-"""What users write for a model, checked before anything compiles: functions on shapes alone, numbers, simplexes."""
+"""Checks of what users write for a model, before compilation: functions on shapes alone, numbers, simplexes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _OFF_SIMPLEX = 1e-3
 
 
 def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
-    """Whether an array of this shape can be repeated to the other."""
+    """Whether an array of this shape can be broadcast to the other."""
     tail = into[len(into) - len(shape) :]
     return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
 def takes_three(counts: Callable[..., Any]) -> bool:
-    """Whether the user's function wants a key: it has a third argument without a default, or one named `key`."""
+    """Whether the user's function takes a key: it has a third argument without a default, or one named `key`."""
     try:
         parameters = list(inspect.signature(counts).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature
@@ -42,7 +42,7 @@ def takes_three(counts: Callable[..., Any]) -> bool:
 
 
 def asks_for_key(log_likelihood: Callable[..., Any]) -> bool:
-    """Whether a log likelihood is random: its third argument by position has no default, or is named `key`."""
+    """Whether a log likelihood is random: its third positional argument has no default, or is named `key`."""
     try:
         parameters = inspect.signature(log_likelihood).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
@@ -52,12 +52,12 @@ def asks_for_key(log_likelihood: Callable[..., Any]) -> bool:
 
 
 def value_and_auxiliary(out: Any) -> tuple[Any, PyTree | None]:
-    """What a log likelihood that takes a key has returned: a value, or a pair of a value and an auxiliary draw."""
+    """The result of a log likelihood that takes a key: a value, or a pair of a value and an auxiliary draw."""
     return out if isinstance(out, tuple) and len(out) == 2 else (out, None)
 
 
 def spread(values: Any, like: Any, name: str) -> list[Any]:
-    """One value for each leaf of the parameters: from a number, an array, a list of numbers, or a tree like theirs."""
+    """One value for each leaf of the parameters: from a number, an array, a list of numbers, or a tree of those."""
     if isinstance(values, (list, tuple)) and not isinstance(like, (list, tuple)):
         values = np.asarray(values, np.float64)
     hint = " Give one value, or one for every parameter."
@@ -65,7 +65,7 @@ def spread(values: Any, like: Any, name: str) -> list[Any]:
 
 
 def check_fits(values: Any, like: Any, name: str) -> None:
-    """Refuse an array that cannot be repeated to the shape of its parameter."""
+    """Raise an error if an array cannot be broadcast to the shape of its parameter."""
     triples = zip(_tree.leaf_names(like), jax.tree.leaves(like), spread(values, like, name), strict=True)
     for leaf_name, leaf, value in triples:
         if not fits(np.shape(value), leaf.shape):
@@ -78,13 +78,15 @@ def positive_tree(values: Any, name: str) -> Any:
     """Numbers and arrays > 0, as Python floats and NumPy arrays."""
     leaves, treedef = jax.tree.flatten(values)
     if not leaves:
-        raise InvalidValueError(f"`{name}` of CountModel holds no numbers.")
+        raise InvalidValueError(f"`{name}` of CountModel contains no numbers.")
     out = []
     for leaf in leaves:
         try:
             array = np.asarray(leaf, np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidTypeError(f"`{name}` of CountModel must hold numbers > 0, got {leaf!r}.") from error
+            raise InvalidTypeError(
+                f"`{name}` of CountModel must contain numbers > 0, got {leaf!r}."
+            ) from error
         if array.size == 0 or not np.all(np.isfinite(array)) or np.any(array <= 0):
             worst = (
                 leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
@@ -95,14 +97,14 @@ def positive_tree(values: Any, name: str) -> Any:
 
 
 def check_simplex(name: str, host: np.ndarray) -> None:
-    """Refuse a starting value that is not on the simplex."""
+    """Raise an error if a starting value is not on the simplex."""
     if host.ndim == 0 or host.shape[-1] < 2:
         raise InvalidValueError(
             f"`{name}` has shape {host.shape}: a point on the simplex has at least two components along its last axis."
         )
     if np.any(host < 0):
         raise InvalidValueError(
-            f"the starting value of `{name}` is off the simplex: its least entry is {host.min():g}; all must be >= 0."
+            f"the starting value of `{name}` is off the simplex: its minimum is {host.min():g}; it must be >= 0."
         )
     sums = host.sum(axis=-1)
     worst = sums.ravel()[np.argmax(np.abs(sums - 1.0))]
@@ -117,32 +119,32 @@ def check_simplex(name: str, host: np.ndarray) -> None:
 
 
 def trace(function: Any, name: str, params: Params, *arguments: Any) -> Any:
-    """The shapes that a user's function returns; what it raises is said with what it was given."""
+    """The shapes that a user's function returns; an error in it is raised again with the shapes of its arguments."""
     try:
         return jax.eval_shape(function, params, *arguments)
     except Exception as error:
         data = f" and data {describe(arguments[0])}" if arguments else ""
         said = str(error).partition("\n")[0].rstrip(".")
         raise InvalidValueError(
-            f"{name} failed when it was tried with parameters {describe(params)}{data}: {type(error).__name__}: {said}."
+            f"{name} failed for parameters {describe(params)}{data}: {type(error).__name__}: {said}."
             + hint(error, params)
         ) from error
 
 
 def hint(error: Exception, params: Params) -> str:
-    """The two slips that newcomers to JAX make most."""
+    """Hints for the two most common mistakes of newcomers to JAX."""
     if isinstance(error, (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)):
         return (
-            " JAX traces the function before it has numbers: use jnp for np, and jnp.where for if, on what depends "
+            " JAX traces the function without numbers: use jnp for np, and jnp.where for if, on values that depend "
             "on the parameters or the data."
         )
     if any(isinstance(node, list) for node in jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, list))):
-        return " A Python list counts as separate parameters: pass np.array([...]) for one array."
+        return " A Python list is treated as separate parameters: pass np.array([...]) for one array."
     return ""
 
 
 def expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> None:
-    """Refuse what is no floating-point array of this shape."""
+    """Raise an error unless this is a floating-point array of this shape."""
     if not _tree.is_array(out) or tuple(out.shape) != shape:
         got = f"shape {shape_of(out)}" if _tree.is_array(out) else f"a {type(out).__name__}"
         raise InvalidValueError(f"{wanted}; got {got}. {hint}".rstrip())
@@ -153,7 +155,7 @@ def expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> Non
 
 
 def shape_of(out: Any) -> tuple[int, ...]:
-    """Of an array; () for anything else."""
+    """The shape of an array; () for anything else."""
     return tuple(out.shape) if _tree.is_array(out) else ()
 
 
@@ -170,7 +172,7 @@ def describe(tree: PyTree) -> str:
 
 
 def check_density(model: Model, params: Params, source: RowSource, batch_size: int) -> None:
-    """A scalar for one datum, or one value a row."""
+    """Check that the result is a scalar for one datum, or one value per row."""
     if model.log_prior is not None:
         out = trace(model._jitted_prior, "log_prior", params)
         expect(out, (), "log_prior(params) must return a scalar")
@@ -183,42 +185,42 @@ def check_density(model: Model, params: Params, source: RowSource, batch_size: i
         hint = "It is called with one row, not a batch."
         if _single_columns(source):
             hint += (
-                f" Data {_single_columns(source)} have shape (N, 1), so one row has shape (1,): drop that axis, "
+                f" Data {_single_columns(source)} have shape (N, 1), so one row has shape (1,): remove that axis, "
                 "as in y[:, 0]."
             )
         elif shape_of(out) and shape_of(out)[0] > 1:
-            hint += " For a function of a whole batch that returns one value a row use Model(..., vectorized=True)."
+            hint += " For a function of a whole batch that returns one value per row, use Model(..., vectorized=True)."
         expect(out, (), f"log_likelihood must return a scalar for one datum ({describe(spec)})", hint)
         return
     rows = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batch_size, *s.shape), s.dtype), spec)
     out = trace(model._jitted, "log_likelihood", params, rows, *key)
     if isinstance(out, tuple) and model.takes_key:
         raise InvalidValueError(
-            "a log_likelihood of several rows returned a tuple: an auxiliary draw belongs to one row, whose key makes "
-            "it. Write log_likelihood(params, datum, key) for one row to return (value, auxiliary)."
+            "a log_likelihood of several rows returned a tuple, but an auxiliary draw belongs to one row and "
+            "its key. To return (value, auxiliary), write log_likelihood(params, datum, key) for one row."
         )
     if model.form == "total":
         if int(np.prod(shape_of(out))) != 1:
             raise InvalidValueError(
-                "the log likelihood must return one number, the sum over the rows it is given; "
-                f"got shape {shape_of(out)} for {batch_size} rows. Sum it."
+                "the log likelihood must return one number, the sum over its rows; "
+                f"got shape {shape_of(out)} for {batch_size} rows. Sum over the rows."
             )
         return
     expect(
         out,
         (batch_size,),
-        f"with vectorized=True, log_likelihood must return one value a row, shape ({batch_size},) for "
+        f"with vectorized=True, log_likelihood must return one value per row, shape ({batch_size},) for "
         f"{batch_size} rows",
-        "Drop the other axes."
+        "Remove the other axes."
         if shape_of(out)
-        else "A sum or mean over the batch hides the rows: return them unsummed.",
+        else "Return the values of the rows, not their sum or mean.",
     )
     if not model.takes_key:
         _compare_forms(model, params, source, batch_size)
 
 
 def _compare_forms(model: Model, params: Params, source: RowSource, size: int) -> None:
-    """A vectorised likelihood must give a row the same value alone and in company (on two batches)."""
+    """Check that a vectorised likelihood gives a row the same value alone and in a batch (on two batches)."""
     position = model.unconstrain(params)
     for begin in (0, max(0, source.num_rows - size)):
         rows = jax.tree.map(jnp.asarray, source.read(begin, begin + size))
@@ -226,14 +228,14 @@ def _compare_forms(model: Model, params: Params, source: RowSource, size: int) -
         if not np.allclose(together, alone, rtol=1e-3, atol=1e-4, equal_nan=True):
             row = int(np.argmax(np.abs(np.asarray(together) - np.asarray(alone))))
             raise InvalidValueError(
-                "log_likelihood (vectorized=True) gives a row another value in a batch than alone: row "
-                f"{begin + row} has {float(together[row]):.6g} in a batch of {size} and {float(alone[row]):.6g} by "
-                "itself. It must treat the rows independently (no mean or sum over the batch inside)."
+                "log_likelihood (vectorized=True) gives a row different values in a batch and alone: row "
+                f"{begin + row} has {float(together[row]):.6g} in a batch of {size} and {float(alone[row]):.6g} "
+                "alone. It must treat the rows independently (no mean or sum over the batch inside)."
             )
 
 
 def explain_density(model: Model, position: Params, table: SomeRows, unhappy: list[str]) -> None:
-    """Prior, likelihood, or the gradient of these parameters; silent when all are finite as far as is known."""
+    """Name the prior, the likelihood or the gradient as the cause; returns if all are finite as far as is known."""
     size = min(table.num_rows, 10_000)
     prior, likelihood = _first_density(model, position, table.spread_rows(size))
     if not np.isfinite(prior):
@@ -241,21 +243,21 @@ def explain_density(model: Model, position: Params, table: SomeRows, unhappy: li
             "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
         )
         raise BadStartError(
-            f"the log prior is {float(prior)} at the starting point: it lies {what}. Start elsewhere, or constrain "
+            f"the log prior is {float(prior)} at the starting point: it is {what}. Start elsewhere, or constrain "
             "the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
         )
     bad = np.flatnonzero(~np.isfinite(np.atleast_1d(likelihood)))
     if len(bad):
         raise BadStartError(
             f"the log likelihood is {np.atleast_1d(likelihood)[bad[0]]} at the starting point for {len(bad)} of "
-            f"the {size} rows looked at. Is there a log or root of a negative number? Start elsewhere, or "
+            f"the {size} rows checked. Is there a log or root of a negative number? Start elsewhere, or "
             "constrain the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
         )
     if unhappy:
         raise BadStartError(
             f"the gradient of the log density with respect to `{', '.join(unhappy)}` is not finite at the starting "
-            "point although the density is (a root or an absolute value at 0 does that). Start elsewhere or rewrite "
-            "it smoothly."
+            "point although the density is (for example a root or an absolute value at 0). Start elsewhere or use a "
+            "smooth form."
         )
 
 
@@ -281,7 +283,7 @@ def _single_columns(source: RowSource) -> str:
 
 
 def used_inputs(graph: Jaxpr, wanted: list[bool]) -> list[bool]:
-    """For each input of a jaxpr whether one of the wanted outputs needs it; looks into functions that are jitted."""
+    """For each input of a jaxpr, whether one of the wanted outputs depends on it; looks into jitted functions."""
     pairs = zip(graph.outvars, wanted, strict=True)
     needed = {var for var, want in pairs if want and not isinstance(var, Literal)}
     for equation in reversed(graph.eqns):

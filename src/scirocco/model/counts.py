@@ -1,4 +1,4 @@
-"""Models whose posterior is Dirichlet or gamma once the counts of every row are known."""
+"""Models whose posterior is Dirichlet or gamma given the counts of every row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
 SPACES = ("simplex", "positive")
 PLACING_ROWS = 256
-"""Rows from which the size of the counts is guessed where a chain starts."""
+"""Number of rows from which the size of the counts is guessed at the start of a chain."""
 NEGATIVE_COUNTS = (
     "the counts are negative, NaN or infinite at the starting point for some rows. `counts` must return numbers >= 0: "
     "is there a division by a component of omega that is 0?"
@@ -43,8 +43,8 @@ class CountModel(Posterior):
     ω (topics of the words of a document): then the posterior of ω is far from Dirichlet, and z changes with ω.
 
     Samplers on count models (`sc.SCIR`, `sc.SCIRCV`, `sc.SimplexSGRLD`) move independent gamma variables
-    θ_k ~ Gamma(α_k + Σ_i z_ik, 1), of which ω = θ / Σθ. Inside the chain log θ is kept, so that components far below
-    the smallest floating-point number lose nothing.
+    θ_k ~ Gamma(α_k + Σ_i z_ik, 1), with ω = θ / Σθ. The chain stores log θ, so that components far below
+    the smallest floating-point number keep their precision.
 
     Parameters
     ----------
@@ -52,17 +52,17 @@ class CountModel(Posterior):
         α > 0: a number for all components, an array of the shape of ω, or a tree of those like the parameters.
     counts
         `counts(omega, datum, key) -> z`, ≥ 0, of the shape of ω, for one row. Functions of (omega, datum) alone are
-        taken too. `key` is fresh for every row and step.
+        also accepted. `key` is fresh for every row and step.
     space
         "simplex": the last axis of every parameter is a point on the simplex (a vector, or a matrix of K such rows).
-        "positive": parameters are gamma variables on (0, ∞) themselves, x ~ Gamma(α + Σ_i z_i, rate). A tree of these
-        words, like the parameters, mixes both.
+        "positive": the parameters are themselves gamma variables on (0, ∞), x ~ Gamma(α + Σ_i z_i, rate). A tree of
+        these words, like the parameters, mixes both.
     rate
-        For "positive": the rate of the gamma *posterior* (that of the prior, plus the exposure of all rows).
+        For "positive": the rate of the gamma *posterior* (the rate of the prior plus the exposure of all rows).
 
     Examples
     --------
-    Which of ten categories is how frequent? Rows are category numbers.
+    How frequent is each of ten categories? Rows are category numbers.
 
     >>> import jax, jax.numpy as jnp, numpy as np, scirocco as sc
     >>> z = np.repeat(np.arange(10), [800, 100, 100, 0, 0, 0, 0, 0, 0, 0])
@@ -94,11 +94,11 @@ class CountModel(Posterior):
 
     @classmethod
     def from_total(cls, concentration: Any, counts: Callable[..., Any], **options: Any) -> CountModel:
-        """A model whose `counts(omega, rows, key)` is given several rows and returns the SUM of their counts.
+        """A model whose `counts(omega, rows, key)` receives several rows and returns the SUM of their counts.
 
-        For counts that touch few entries of a large ω: one scatter-add for a batch, where the sum over rows of dense
-        arrays would be slow. Estimators that weigh rows (`Weighted`, `Stratified`) or look at single ones (`SAGA`) make
-        dense rows of it nevertheless.
+        For counts that change few entries of a large ω: one scatter-add for a batch, where the sum over rows of dense
+        arrays would be slow. Estimators that weight rows (`Weighted`, `Stratified`) or use single rows (`SAGA`) still
+        form dense rows.
         """
         model = cls(concentration, counts, **options)
         model.form = "total"
@@ -178,7 +178,7 @@ class CountModel(Posterior):
         return list(zip(jax.tree.leaves(spaces), spread(self.rate, like, "rate"), strict=True))
 
     def check_domain(self, params: Params) -> None:
-        """Simplex parameters are ≥ 0 and sum to one, positive ones are > 0, and every α fits its parameter."""
+        """Check that simplex parameters are ≥ 0 and sum to 1, positive ones are > 0, and every α fits its parameter."""
         named = zip(_tree.leaf_names(params), jax.tree.leaves(params), self._leafwise(params), strict=True)
         for name, leaf, (space, _) in named:
             host = np.asarray(leaf, np.float64)
@@ -186,13 +186,13 @@ class CountModel(Posterior):
                 check_simplex(name, host)
             elif np.any(host <= 0):
                 raise InvalidValueError(
-                    f"the starting value of `{name}` must be > 0 (space='positive'); its least entry is {host.min():g}."
+                    f"the starting value of `{name}` must be > 0 (space='positive'); its minimum is {host.min():g}."
                 )
         check_fits(self.concentration, params, "concentration")
         check_fits(self.rate, params, "rate")
 
     def prior_term(self, position: Params) -> PyTree:
-        """α, spread over the parameters."""
+        """α, broadcast to the parameters."""
         leaves, treedef = jax.tree.flatten(position)
         pairs = zip(spread(self.concentration, position, "concentration"), leaves, strict=True)
         return jax.tree.unflatten(
@@ -212,11 +212,11 @@ class CountModel(Posterior):
         return self._jitted(params, datum, key) if self.takes_key else self._jitted(params, datum)
 
     def several(self, params: Params, rows: Rows, key: Key | None) -> PyTree:
-        """The summed counts of a batch, for models given by `from_total`."""
+        """The summed counts of a batch, for models defined by `from_total`."""
         return self._jitted(params, rows, key) if self.takes_key else self._jitted(params, rows)
 
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
-        """The sum of all counts of these rows; NaN when one is negative."""
+        """The sum of all counts of these rows; NaN if one is negative."""
         params = self.constrain(position)
         each = (
             self.summand.each(position, rows, key)
@@ -238,7 +238,7 @@ class CountModel(Posterior):
         return {"total": _total(total)}
 
     def latent(self, params: Params, row: PyTree) -> bool:
-        """Whether the counts of a row depend on the parameters or are drawn; found by tracing the user's function."""
+        """Whether the counts of a row depend on the parameters or are random; found by tracing the user's function."""
         if self.form == "total":
             row = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), row)
         key = (jax.eval_shape(jax.random.key, 0),) if self.takes_key else ()
@@ -250,20 +250,20 @@ class CountModel(Posterior):
     # -- before a run ---------------------------------------------------------------------------------------
 
     def place(self, position: Params, table: SomeRows, key: Key) -> Params:
-        """log θ about as large as the counts of some rows make it."""
+        """log θ of about the size that the counts of some rows give it."""
         count = min(table.num_rows, PLACING_ROWS)
         return _about_as_large(self, table.num_rows / count, position, table.spread_rows(count), key)
 
     def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
-        """Counts must have the structure and shapes of the parameters."""
+        """Check that counts have the structure and shapes of the parameters."""
         self.check_counts(params, params, source, batch_size)
 
     def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:
-        """As a block of a model of several: the function is given all parameters."""
+        """The check for a block of a BlockModel: the function receives all parameters."""
         self.check_counts(params, params[name], source, batch_size)
 
     def check_counts(self, given_params: Params, params: Params, source: RowSource, batch_size: int) -> None:
-        """The same where the function is given more parameters than those that its counts are like."""
+        """The same check, if the function receives more parameters than those that its counts match."""
         spec = source.row_spec
         if self.form == "total":
             spec = jax.tree.map(lambda s: jax.ShapeDtypeStruct((batch_size, *s.shape), s.dtype), spec)
@@ -283,12 +283,12 @@ class CountModel(Posterior):
                 raise InvalidValueError(f"{wanted}; got shape {tuple(leaf.shape)}{of}.{hint}")
 
     def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:
-        """Counts that are no counts."""
+        """Raise an error for invalid counts."""
         raise BadStartError(NEGATIVE_COUNTS)
 
     @property
     def summand(self) -> CountSum:
-        """What an estimator estimates for this model: the sum of the rows' counts."""
+        """The summand that an estimator estimates for this model: the counts of a row."""
         return CountSum(self)
 
 
@@ -297,7 +297,7 @@ class CountSum:
     """f(θ, x_i) = z_i, the counts of a row: the summand that drives samplers on the simplex."""
 
     dense = True
-    """Single rows have values as large as the parameters, so few rows are looked at together."""
+    """Single rows have values as large as the parameters, so few rows are evaluated together."""
 
     model: CountModel
 
@@ -318,7 +318,7 @@ class CountSum:
         if not self.model.takes_key:
             return _like(position, jax.vmap(lambda row: self.model.one(params, row, None))(rows))
         if key is None:
-            raise InvalidTypeError("`counts` takes a key, but none was given to the sum.")
+            raise InvalidTypeError("`counts` takes a key, but the sum has no key.")
         keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
         return _like(position, jax.vmap(self.model.one, (None, 0, 0))(params, rows, keys))
 
@@ -330,7 +330,7 @@ def _about_as_large(model: CountModel, factor: float, position: Params, rows: Ro
 
 
 def _like(position: Params, values: PyTree) -> PyTree:
-    """Counts in the precision of the parameters (users may return integers)."""
+    """Convert counts to the precision of the parameters (users may return integers)."""
     return jax.tree.map(lambda v, p: jnp.asarray(v).astype(p.dtype), values, position)
 
 

@@ -29,18 +29,18 @@ class Model(Posterior):
     Parameters
     ----------
     log_likelihood
-        `log_likelihood(params, datum) -> scalar` for one row of the data. With `vectorized=True` it is given
+        `log_likelihood(params, datum) -> scalar` for one row of the data. With `vectorized=True` it receives
         several rows at once and returns one value for each. `log_likelihood(params, datum, key)` may be random, with a
         key that is fresh for every row and step: its gradient must then be an unbiased estimate of that of the log
         likelihood. For a latent variable z drawn from p(z | x, θ), with `jax.lax.stop_gradient`, return log p(x, z | θ)
-        (Fisher's identity). Such a function of one row may return `(value, auxiliary)`, with z or any arrays made of it
-        as the auxiliary draw: `model.auxiliary(params, rows, key)` draws it for chosen rows, e.g. at the draws of a
-        run, and a sampler that declares `needs_auxiliary` finds those of its batch in `Gradient.auxiliary`. Runs keep
-        none, and without such a sampler none is computed.
+        (Fisher's identity). Such a function of one row may return `(value, auxiliary)`, with z or arrays computed from
+        it as the auxiliary draw: `model.auxiliary(params, rows, key)` draws it for chosen rows, e.g. at the draws of a
+        run, and a sampler that declares `needs_auxiliary` receives those of its batch in `Gradient.auxiliary`. Runs do
+        not store them, and without such a sampler they are not computed.
     log_prior
-        `log_prior(params) -> scalar`; flat when left out.
+        `log_prior(params) -> scalar`; by default flat.
     vectorized
-        Whether `log_likelihood` takes a batch of rows. Checked against one-row calls before a run.
+        Whether `log_likelihood` takes a batch of rows. This is checked against one-row calls before a run.
     transforms
         For constrained parameters: one `sc.transforms` object for all parameters, or a dict (any prefix of the
         parameter tree) with None where a parameter is unconstrained. Starting values and draws are in the user's
@@ -83,7 +83,7 @@ class Model(Posterior):
     def from_total(
         cls, log_likelihood: Callable[[Params, Rows], Any], log_prior: LogPrior | None = None
     ) -> Model:
-        """A model whose log likelihood is given as the SUM over the rows it is handed (as R's sgmcmc wants it)."""
+        """A model whose log likelihood is the SUM over the rows that it receives (as in R's sgmcmc)."""
         model = cls(log_likelihood, log_prior)
         model.form = "total"
         model._finish()
@@ -96,7 +96,7 @@ class Model(Posterior):
         for leaf in leaves:
             if leaf is not None and not isinstance(leaf, Transform):
                 raise InvalidTypeError(
-                    f"`transforms` must hold sc.transforms objects or None, got {leaf!r}. "
+                    f"`transforms` must contain sc.transforms objects or None, got {leaf!r}. "
                     "For example transforms={'scale': sc.transforms.positive, 'mean': None}."
                 )
         self._transform_leaves = leaves if any(leaf is not None for leaf in leaves) else []
@@ -152,7 +152,7 @@ class Model(Posterior):
         return jax.tree.unflatten(treedef, [leaf if t is None else t.inverse(leaf) for t, leaf in pairs])
 
     def check_domain(self, params: Params) -> None:
-        """Raise when a starting value lies outside its transform's domain."""
+        """Raise an error if a starting value is outside its transform's domain."""
         if not self._transform_leaves:
             return
         named = zip(_tree.leaf_names(params), self._leafwise(params), jax.tree.leaves(params), strict=True)
@@ -182,7 +182,7 @@ class Model(Posterior):
         return total
 
     def log_likelihoods(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
-        """One log likelihood for each row; where it is random and no key is given, the same draw at every call."""
+        """One log likelihood per row; if it is random and no key is given, every call has the same draw."""
         params = self.constrain(position)
         if self.form == "rows":
             return self._call(params, rows, key)
@@ -202,7 +202,7 @@ class Model(Posterior):
         return jnp.sum(values if weights is None else weights * values)
 
     def log_likelihood_of_one(self, position: Params, datum: Datum, key: Key | None = None) -> Array:
-        """The log likelihood of a single row, whatever form the user's function has."""
+        """The log likelihood of a single row, for every form of the user's function."""
         return self._one_row(self.constrain(position), datum, key)
 
     def _one_row(self, params: Params, datum: Datum, key: Key | None = None) -> Array:
@@ -229,7 +229,7 @@ class Model(Posterior):
             if found is not None:
                 return found
         raise InvalidTypeError(
-            "auxiliary draws come from a log_likelihood(params, datum, key) of one row that returns (value, auxiliary)."
+            "auxiliary draws require a log_likelihood(params, datum, key) of one row that returns (value, auxiliary)."
         )
 
     def row_keys(self, rows: Rows, key: Key | None) -> Key:
@@ -264,22 +264,22 @@ class Model(Posterior):
 
     @property
     def summand(self) -> GradientSum:
-        """What an estimator estimates for this model: the sum of the log-likelihood gradients."""
+        """The summand that an estimator estimates for this model: the gradient of the log likelihood of a row."""
         return GradientSum(self)
 
     @property
     def valued(self) -> Valued:
-        """With the log density beside its gradient."""
+        """The model with the log density next to its gradient."""
         return Valued(self)
 
     # -- checks --------------------------------------------------------------------------------------------
 
     def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
-        """A scalar for one datum, or one value a row."""
+        """Check that the result is a scalar for one datum, or one value per row."""
         check_density(self, params, source, batch_size)
 
     def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:
-        """Prior, likelihood, or the gradient of these parameters; silent when all are finite as far as is known."""
+        """Name the prior, the likelihood or the gradient as the cause; returns if all are finite as far as is known."""
         explain_density(self, position, table, unhappy)
 
 
@@ -313,7 +313,7 @@ def _each(
 
 
 class ValuedSum(GradientSum):
-    """f(θ, x_i) = (∇ log p(x_i | θ), log p(x_i | θ)): for samplers that ask for the value of the log density."""
+    """f(θ, x_i) = (∇ log p(x_i | θ), log p(x_i | θ)): for samplers that use the value of the log density."""
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
@@ -330,7 +330,7 @@ class ValuedSum(GradientSum):
 
 
 class Valued(Wrapper):
-    """A model whose sums and drives are `WithValue`: for samplers that ask for the value of the log density."""
+    """A model whose sums and drives are `WithValue`: for samplers that use the value of the log density."""
 
     drive = "gradient"
     has_value = True

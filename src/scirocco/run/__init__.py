@@ -1,4 +1,4 @@
-"""Running samplers: the compiled loop, chains, progress, results."""
+"""The `sample` function and its parts: the compiled loop, chains, progress, results."""
 
 from scirocco.run.kernel import Kernel
 from scirocco.run.listing import list_runs

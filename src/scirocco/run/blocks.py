@@ -1,6 +1,6 @@
-"""A step of `sc.Blocks`: one block after the other, each driven by an estimate at what the blocks before it moved to.
+"""One step of `sc.Blocks`: the blocks move in turn, each driven by an estimate at the current values of the others.
 
-The rows of a sweep are drawn as one batch and shared out: every block that reads data gets its own. So a sweep takes
+The rows of a sweep are drawn as one batch, which is divided among the blocks that read data. A sweep therefore needs
 one plan, whether the rows are in memory or streamed.
 """
 
@@ -26,44 +26,44 @@ from scirocco.types import Array, Key, Params, PyTree
 
 @jax.tree_util.register_static
 class InTurn(Scheme):
-    """One block after the other, each driven by an estimate at what the blocks before it moved to."""
+    """The blocks move in turn, each driven by an estimate at the current values of the others."""
 
     def adapt(self, model: Posterior, sampler: Blocks) -> BlockModel:  # type: ignore[override]
-        """A model of blocks, after looking whether each block has what its sampler needs."""
+        """Return the model as a model of blocks; check that each block has what its sampler needs."""
         return as_block_model(model, sampler)
 
     def check(
         self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
     ) -> None:
-        """All rows on one device; batches, where rows are streamed."""
+        """Require all rows on one device and, for streamed rows, an estimator that reads batches."""
         if spread:
             raise InvalidValueError(
-                "sc.Blocks needs all rows on one device: use a mesh with an axis `chains` only."
+                "sc.Blocks requires all rows on one device: use a mesh with only the axis `chains`."
             )
         if not estimator.serves_blocks:
             raise InvalidTypeError(
-                f"{type(estimator).__name__} cannot serve sc.Blocks; use one of sc.Full, sc.Minibatch, sc.Weighted, "
+                f"sc.Blocks does not support {type(estimator).__name__}; use sc.Full, sc.Minibatch, sc.Weighted or "
                 "sc.ControlVariates."
             )
         if streamed and estimator.next_pass(0, num_rows) is not None:
             raise InvalidValueError(
-                "sc.Blocks on streamed data needs an estimator of batches: sc.Minibatch, not sc.Full."
+                "sc.Blocks on streamed data requires an estimator that reads batches: sc.Minibatch, not sc.Full."
             )
 
     def check_moves(  # type: ignore[override]
         self, model: BlockModel, sampler: Blocks, params: Params, row_spec: PyTree
     ) -> None:
-        """The updates of the user."""
+        """Trace the user's updates."""
         try_updates(model, sampler, params, row_spec)
 
     def batching(self, sampler: Blocks, estimator: Estimator, num_rows: int) -> Batching:  # type: ignore[override]
-        """A batch for each block that reads data, all at once."""
+        """One batch for each block that reads data, drawn together."""
         return batching(estimator, num_rows, len(sampler.reading))
 
     def prepare(  # type: ignore[override]
         self, model: BlockModel, parts: Parts, table: Table, position: Params, key: Key
     ) -> Prepared:
-        """The estimator's one-off work, for each block that reads data."""
+        """The one-off work of the estimator, for each block that reads data."""
         memory, report, start = [], {"passes": 0.0}, position
         for view in _views(model, parts):
             estimator = parts.estimator.serving(view.takes_key)
@@ -76,7 +76,7 @@ class InTurn(Scheme):
     def blank_memory(  # type: ignore[override]
         self, model: BlockModel, parts: Parts, position: Params, num_rows: int, row_spec: PyTree
     ) -> tuple[PyTree, ...]:
-        """One for each block that reads data."""
+        """One memory for each block that reads data."""
         return tuple(
             parts.estimator.serving(view.takes_key).blank_memory(
                 position, view.blank_total(position, row_spec), num_rows
@@ -96,7 +96,7 @@ class InTurn(Scheme):
         key: Key | None,
         index: int = 0,
     ) -> tuple[Gradient, tuple[PyTree, ...]]:
-        """What drives block `index` at `position`; nothing for an update that reads no data."""
+        """The estimate that drives block `index` at `position`; None for an update that reads no data."""
         sampler: Blocks = parts.sampler  # type: ignore[assignment]
         readers = sampler.reading
         if index not in readers:
@@ -115,7 +115,7 @@ class InTurn(Scheme):
     def move(  # type: ignore[override]
         self, model: BlockModel, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, tuple[PyTree, ...]]:
-        """Move every block; what drives the first block is estimated after the last."""
+        """Move every block; the estimate that drives the first block is made after the last block has moved."""
         sampler: Blocks = parts.sampler  # type: ignore[assignment]
         moved, drive, memory = state.sampler, state.gradient, state.memory
         units = (model.constrain, model.unconstrain)
@@ -130,23 +130,23 @@ class InTurn(Scheme):
 
 
 def _views(model: BlockModel, parts: Parts) -> list[View]:
-    """The model as each block that reads data sees it."""
+    """The model as seen by each block that reads data."""
     sampler: Blocks = parts.sampler  # type: ignore[assignment]
     return [model.view(sampler.names[index]) for index in sampler.reading]
 
 
 def as_block_model(model: Posterior, sampler: Blocks) -> BlockModel:
-    """The model for a sampler of blocks, after looking whether each block has what its sampler needs."""
+    """Return the model as a model of blocks; check that each block has what its sampler needs."""
     if model.has_density:
         model = BlockModel(model)  # type: ignore[arg-type]
     if model.drive != "blocks":
-        raise InvalidTypeError(f"Blocks needs a joint sc.Model or a sc.BlockModel, got {model!r}.")
+        raise InvalidTypeError(f"Blocks requires a joint sc.Model or a sc.BlockModel, got {model!r}.")
     assert isinstance(model, BlockModel)
     named = {name for names in sampler.names for name in names}
     unknown = sorted(set(model.blocks) - named)
     if unknown:
         raise InvalidValueError(
-            f"BlockModel names {unknown}, for which Blocks has no sampler. It has {sorted(named)}."
+            f"BlockModel names {unknown}, but Blocks has no sampler for it. Blocks has samplers for {sorted(named)}."
         )
     for names, one in zip(sampler.names, sampler.samplers, strict=True):
         _check_pair(names, one, model)
@@ -154,7 +154,7 @@ def as_block_model(model: Posterior, sampler: Blocks) -> BlockModel:
 
 
 def try_updates(model: BlockModel, sampler: Blocks, params: Params, row_spec: PyTree) -> None:
-    """Trace every update of the user, on shapes alone: what is wrong with one is said before anything compiles."""
+    """Trace every update of the user on shapes alone, so that errors appear before anything is compiled."""
     key = jax.eval_shape(jax.random.key, 0)
     for names, one in sampler.updates:
         label = ", ".join(f"`{name}`" for name in names)
@@ -167,13 +167,13 @@ def try_updates(model: BlockModel, sampler: Blocks, params: Params, row_spec: Py
             graph = jax.make_jaxpr(one.update)(key, params, *totals).jaxpr
         except Exception as error:
             raise InvalidTypeError(
-                f"the Gibbs update of {label} failed when it was traced as update(key, params"
+                f"the Gibbs update of {label} raised an error when traced as update(key, params"
                 f"{', total' if totals else ''}): {type(error).__name__}: {error}"
             ) from error
         if not any(used_inputs(graph, [True] * len(graph.outvars))[:1]):
             _checks.warn(
-                f"the Gibbs update of {label} does not use its key: if it draws, it draws once and for all when it is "
-                "traced (NumPy's random numbers do that). Draw with jax.random and the key."
+                f"the Gibbs update of {label} does not use its key: random numbers from NumPy are drawn only once, "
+                "when the function is traced. Draw with jax.random and the key."
             )
 
 
@@ -182,7 +182,7 @@ def _check_pair(names: tuple[str, ...], sampler: Sampler | Gibbs, model: BlockMo
     special = [name for name in names if name in model.blocks]
     if special and len(names) > 1:
         raise InvalidTypeError(
-            f"`{special[0]}` has counts or statistics of its own: give it a block of its own."
+            f"`{special[0]}` has its own counts or statistics: put it in a block of its own."
         )
     follows = model.view(names).follows
     if isinstance(sampler, Gibbs):
@@ -192,34 +192,34 @@ def _check_pair(names: tuple[str, ...], sampler: Sampler | Gibbs, model: BlockMo
             )
         if (follows == "statistics") != sampler.takes_total:
             need = (
-                "takes no sum: write update(key, params, total)"
+                "does not take the sum of statistics: write update(key, params, total)"
                 if special
-                else "asks for a sum of statistics"
+                else "requires a sum of statistics"
             )
             hint = (
                 ""
                 if special
-                else f": name it in the model, sc.BlockModel(model, {names[0]}=sc.Statistics(...))"
+                else f": add it to the model, sc.BlockModel(model, {names[0]}=sc.Statistics(...))"
             )
             raise InvalidTypeError(f"the Gibbs update of {label} {need}{hint}.")
         return
     if sampler.driven_by != follows:
         needs = {
             "counts": f"is driven by counts: sc.BlockModel(model, {names[0]}=sc.CountModel(concentration, counts))",
-            "gradient": "follows a gradient; the model has counts or statistics for it",
+            "gradient": "requires a gradient, but the model has counts or statistics for this block",
         }[sampler.driven_by]
         raise InvalidTypeError(f"{kind} of the block {label} {needs}.")
 
 
 def batching(estimator: Estimator, num_rows: int, count: int) -> Batching:
-    """How the rows of a sweep are drawn: `count` batches at once."""
+    """How the rows of a sweep are drawn: `count` batches together."""
     single = estimator.batching(num_rows)
     if isinstance(single, AllRows) or count <= 1 or single.size == num_rows:
         return single
     size = single.size * count
     if size > num_rows:
         raise InvalidValueError(
-            f"a sweep over {count} blocks that read data takes {count} batches of {single.size} rows, and there are "
+            f"a sweep over {count} blocks that read data needs {count} batches of {single.size} rows, but there are "
             f"{num_rows} rows: use at most batch_size={num_rows // count}, or sc.Full()."
         )
     return dataclasses.replace(estimator, batch_size=size).batching(num_rows)  # type: ignore[type-var]
@@ -233,10 +233,10 @@ def _alone(parts: Parts, num_rows: int) -> Batching:
 
 
 def _share(batch: Batch, place: int, count: int, single: Batching) -> Batch:
-    """The rows of one block, with weights as if they had been drawn alone."""
+    """The rows of one block, with the weights that they would have if drawn alone."""
     drawn = jax.tree.leaves(batch.rows)[0].shape[0]
     if count <= 1 or single.size == single.num_rows:
-        return batch  # all rows: there are no others
+        return batch  # all rows
     size = drawn // count
 
     def cut(leaf: Array) -> Array:

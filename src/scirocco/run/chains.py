@@ -1,9 +1,9 @@
-"""Several chains at once: as threads on a CPU, as one vectorised program on an accelerator.
+"""Several chains: as threads on a CPU, as one vectorised program on an accelerator.
 
-On a CPU a minibatch gradient is limited by memory, so a vectorised program gains nothing and loses the cheap contiguous
-reads; separate programs in threads use every core, and one compiled program serves any number of chains. On an
-accelerator one wide program is the only way to keep it busy. Both give the same chains (to rounding). Chains on
-streamed data are threads everywhere: each reads rows of its own.
+On a CPU a minibatch gradient is limited by memory bandwidth, so a vectorised program gains nothing and loses the cheap
+contiguous reads. Separate programs in threads use every core, and one compiled program serves any number of chains. An
+accelerator needs one wide program to be busy. Both give the same chains (to rounding). Chains on
+streamed data always run in threads, because each chain reads its own rows.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Saved = dict[str, np.ndarray]
 
 
 def resolve_method(method: str, streamed: bool) -> str:
-    """What "auto" means here."""
+    """Replace "auto" by the method for this backend."""
     if streamed and method == "vmap":
         raise InvalidValueError(
-            'chain_method="vmap" needs the data on the device; each chain of a streamed run reads rows of its own. '
-            'Leave `chain_method` out or use "threads".'
+            'chain_method="vmap" requires the data on the device, but each chain of a streamed run reads its own rows. '
+            'Omit `chain_method` or use "threads".'
         )
     if method == "auto":
         return "threads" if streamed or jax.default_backend() == "cpu" else "vmap"
@@ -49,7 +49,7 @@ def resolve_method(method: str, streamed: bool) -> str:
 def make_chains(
     problem: Problem, start: Start, plan: Plan, devices: Devices | None = None, saved: Saved | None = None
 ) -> DeviceChains:
-    """Chains with keys `fold_in(key, chain)`, started from the same point, or restored from where they were saved."""
+    """Chains with keys `fold_in(key, chain)`, all started at the same point, or restored from a saved state."""
     method = resolve_method(plan.chain_method, problem.table.streamed)
     if devices is not None:
         return SpreadChains(problem, start, plan, devices, method == "vmap", saved)
@@ -61,12 +61,12 @@ _advance = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.adv
 
 
 class ThreadedChains(DeviceChains):
-    """Each chain is its own program call; as many at a time as there are cores."""
+    """Each chain is a separate program call; as many run at a time as there are cores."""
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
         self.capacity = buffer_capacity(start.position, keeping.gradients, 1)
-        # a superbatch makes no more draws than it has batches: larger buffers would only be filled with zeros
+        # a superbatch yields at most one draw per batch: a larger buffer would only hold zeros
         room = min(self.capacity, problem.table.steps_in_segment)
         self._static = (model, keeping.gradients, room)
         self._parts, self._keeping = problem.parts, keeping
@@ -138,7 +138,7 @@ class ThreadedChains(DeviceChains):
         return host
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:
-        """All chains, in parallel where there are cores."""
+        """Advance all chains, in parallel where there are cores."""
         chains = range(len(self.states))
         mapped = map if self._pool is None else self._pool.map
         return stack(list(mapped(partial(self._one, num_steps, thin), chains)))
@@ -153,7 +153,7 @@ class ThreadedChains(DeviceChains):
         return jax.tree.map(lambda *leaves: np.stack(leaves), *self.reducing)
 
     def close(self) -> None:
-        """End the threads."""
+        """Shut down the threads."""
         for streamed in self._streams:
             streamed.close()
         if self._pool is not None:
@@ -232,7 +232,7 @@ class VectorizedChains(DeviceChains):
         return host
 
     def _numbered(self) -> KernelState:
-        """The states with a step number for each chain, as stored ones have."""
+        """The states with one step number per chain, as they are stored."""
         return self.states._replace(number=jnp.stack([self.states.number] * self._num_chains))
 
     def save(self) -> dict[str, np.ndarray]:

@@ -1,8 +1,8 @@
-"""Samplers, estimators, parameter trees and models as plain JSON, and back, without running anybody's code.
+"""Samplers, estimators, parameter trees and models as plain JSON, and back, without executing stored code.
 
-Only classes of this library, and samplers, estimators and schedules of the user's that are defined when a file is read,
-are made from it, by their own constructors with their own checks. What cannot be written down (functions, optimisers,
-very large arrays) is marked, and has to be given again.
+Only classes of this library, and the user's own samplers, estimators and schedules that are defined when a file is
+read, are constructed, by their own constructors with their own checks. Values that cannot be stored (functions,
+optimisers, very large arrays) are marked, and the user must pass them again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_ARRAY_BYTES = 1 << 23  # a full metric of a thousand parameters in double p
 
 
 def _known() -> dict[str, type]:
-    """Classes that a store names by their name alone: those of this library."""
+    """Classes that a store identifies by name alone: those of this library."""
     rooms = (samplers, samplers.schedules, simplex, estimators)
     classes = [item for room in rooms for item in vars(room).values() if isinstance(item, type)]
     return {cls.__name__: cls for cls in classes if dataclasses.is_dataclass(cls)}
@@ -35,13 +35,13 @@ _KINDS = (samplers.Sampler, estimators.Estimator, samplers.schedules.Schedule)
 
 
 def _own(module: str, name: str) -> type | None:
-    """A user's sampler, estimator or schedule: its class must have been defined, nothing is imported for a file."""
+    """A user's sampler, estimator or schedule; its class must be defined already, because nothing is imported."""
     found, kinds = None, list[type](_KINDS)
     while kinds:
         kind = kinds.pop(0)
         kinds += kind.__subclasses__()
         if (kind.__module__, kind.__qualname__) == (module, name) and dataclasses.is_dataclass(kind):
-            found = kind  # the latest definition, where a notebook has several
+            found = kind  # the latest one, where a notebook defines several
     return found
 
 
@@ -73,7 +73,7 @@ def _fields(part: Any) -> dict[str, Any]:
 
 
 def decode(written: Any, name: str) -> Any:
-    """What `encode` wrote; raises when part of it has to be given again."""
+    """The value that `encode` wrote; raises an error when the user must pass part of it again."""
     if written is None or isinstance(written, (bool, int, float, str)):
         return written
     if not isinstance(written, dict):
@@ -96,12 +96,12 @@ def decode(written: Any, name: str) -> Any:
                 return cls(**fields)
             except TypeError as error:
                 raise InvalidTypeError(
-                    f"the run's {name} cannot be made again from {', '.join(fields)}: {error}. Pass {name}=... to "
-                    "sc.resume as it was at first."
+                    f"the run's {name} cannot be rebuilt from {', '.join(fields)}: {error}. Pass {name}=... to "
+                    "sc.resume with the original value."
                 ) from error
     what = written.get("unknown") or written.get("class")
     raise InvalidTypeError(
-        f"the run's {name} holds a {what}, which a store cannot hold: pass {name}=... to sc.resume as it was at first."
+        f"the run's {name} contains a {what}, which cannot be stored: pass {name}=... (the original) to sc.resume."
     )
 
 
@@ -136,7 +136,7 @@ def _children(node: Any, walk: Any) -> dict[str, Any]:
 
 
 def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
-    """A tree of that structure; foreign nodes become dicts, or are refused when the tree must be `exact`."""
+    """A tree of that structure; foreign nodes become dicts, or raise an error when the tree must be `exact`."""
     if written is None:
         return None
     if isinstance(written, int):
@@ -149,7 +149,7 @@ def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
         return tuple(build(child, leaves, exact) for child in written["tuple"])
     if exact:
         raise InvalidTypeError(
-            f"the parameters hold a {written['foreign']}, which a store cannot rebuild: pass params=... (any values of "
+            f"the parameters contain a {written['foreign']}, which cannot be rebuilt: pass params=... (any values of "
             "the same structure) to sc.resume."
         )
     fields = {key: build(child, leaves, exact) for key, child in written["items"].items()}
@@ -160,7 +160,7 @@ def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
 
 
 def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[float]]:
-    """A model by what it says of the prior and a few rows, at a point and near it."""
+    """The values of a model (log prior and a few rows) at a point and near it, by which it is recognised."""
     near = jax.tree.map(_shifted, position)
     rows = jax.tree.map(jnp.asarray, rows)
     out: dict[str, list[float]] = {}
@@ -171,22 +171,22 @@ def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, 
 
 
 def _shifted(leaf: Array) -> Array:
-    """Every entry by another amount: a common shift means nothing to a softmax."""
+    """Shift every entry by a different amount, because a common shift does not change a softmax."""
     return leaf + jnp.linspace(0.05, 0.15, leaf.size).reshape(leaf.shape).astype(leaf.dtype)
 
 
 def compare_models(stored: dict[str, list[float]], found: dict[str, list[float]]) -> str | None:
-    """What differs, in words; None when nothing does."""
+    """Describe the first difference; None when there is none."""
     if set(stored) != set(found):
         return (
-            f"the model says {', '.join(sorted(found))} where the stored run had {', '.join(sorted(stored))}"
+            f"the model has {', '.join(sorted(found))} where the stored run had {', '.join(sorted(stored))}"
         )
     for name in stored:
         was, now = np.asarray(stored[name], float), np.asarray(found[name], float)
         if was.shape == now.shape and np.allclose(was, now, rtol=1e-3, atol=1e-5, equal_nan=True):
             continue
         if was.shape != now.shape:
-            return f"the model's {name} has another form"
+            return f"the model's {name} has a different structure"
         place = int(np.argmax(np.abs(was - now)))
-        return f"the model's {name} is {now[place]:.6g} where the stored run had {was[place]:.6g}"
+        return f"the model's {name} is {now[place]:.6g}, but {was[place]:.6g} in the stored run"
     return None

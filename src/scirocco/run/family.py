@@ -1,4 +1,4 @@
-"""A folder with several runs that belong together: each in a folder of its own, and a page that says what they are."""
+"""A folder of related runs, such as shards or chains: each run has a subfolder, and a page describes the set."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _WRITER_SECONDS = 60.0
 
 
 class Family(NamedTuple):
-    """What kind of runs: "shard" and "subposteriors", "chain" and "chains"."""
+    """The kind of runs: "shard" and "subposteriors", "chain" and "chains"."""
 
     member: str
     name: str
 
     @property
     def page(self) -> str:
-        """The file that tells such a folder from others."""
+        """The file that identifies such a folder."""
         return f"{self.name}.json"
 
     @property
     def format(self) -> str:
-        """What the page calls itself."""
+        """The format that the page states."""
         return f"scirocco {self.name}"
 
     def is_at(self, folder: str | os.PathLike[str]) -> bool:
@@ -48,7 +48,7 @@ class Family(NamedTuple):
         return os.path.exists(os.path.join(folder, self.page))
 
     def path(self, folder: str, number: int) -> str:
-        """Where one of the runs is."""
+        """The folder of one of the runs."""
         return os.path.join(folder, f"{self.member}-{number:03d}")
 
     def begin(
@@ -60,9 +60,9 @@ class Family(NamedTuple):
         overwrite: bool,
         left_out: Set[str] = frozenset(),
     ) -> None:
-        """Make the folder, or look whether the one that is there is of the same configuration.
+        """Make the folder, or check that the existing one has the same configuration.
 
-        `page["count"]` is the number of runs; what was `left_out` of `page["asked"]` is not compared.
+        `page["count"]` is the number of runs; the entries of `page["asked"]` in `left_out` are not compared.
         """
         page = files.plain_json({"format": self.format, "version": VERSION, **page}, "page")
         if self.is_at(folder) and resume:
@@ -77,27 +77,27 @@ class Family(NamedTuple):
     def _refuse_unless_free(self, folder: str) -> None:
         if self.is_at(folder):
             raise InvalidValueError(
-                f"{folder} holds {self.name} already; pass resume=True to go on with them, overwrite=True to delete "
+                f"{folder} holds {self.name} already; pass resume=True to resume them, overwrite=True to delete "
                 "them, or choose another folder."
             )
         found = name_of(folder)
         if found is not None:
             raise InvalidValueError(
-                f"{folder} holds {found} and no {self.name}: go on with the call that made it, pass overwrite=True to "
+                f"{folder} holds {found}, not {self.name}: resume with the call that made it, pass overwrite=True to "
                 "delete it, or choose another folder."
             )
         if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
             raise InvalidValueError(
-                f"`store`: {folder} exists and holds no {self.name}, so nothing in it was touched. Choose another path."
+                f"`store`: {folder} exists but holds no {self.name}, so nothing in it was touched. Choose another path."
             )
 
     def read(self, folder: str) -> dict[str, Any]:
-        """The page of a folder."""
+        """Read the page of a folder."""
         path = os.path.join(folder, self.page)
-        intact = f"The runs of the {self.member}s are intact: sc.load opens each."
+        intact = f"The runs of the {self.member}s are intact: open each of them with sc.load."
         if not os.path.exists(path):
             raise InvalidValueError(
-                f"{folder} holds no {self.name}: it has no file {self.page}. A single run is opened with sc.load."
+                f"{folder} holds no {self.name}: it has no file {self.page}. Open a single run with sc.load."
             )
         page = files.read_document(path, intact)
         if page.get("format") != self.format or page.get("version") != VERSION:
@@ -108,7 +108,7 @@ class Family(NamedTuple):
         return page
 
     def _clear(self, folder: str) -> None:
-        """Delete what belongs to these runs, and nothing else; the page goes last, so that this can be done again."""
+        """Delete the files of these runs, and nothing else; the page goes last, so that a deletion can be repeated."""
         paths = [self.path(folder, number) for number in range(self.read(folder)["count"])]
         _refuse_strangers(folder, {self.page, _DATA, *map(os.path.basename, paths)}, self.name)
         for path in paths:
@@ -119,12 +119,12 @@ class Family(NamedTuple):
         os.unlink(os.path.join(folder, self.page))
 
     def check_place(self, path: str, double: bool) -> None:
-        """On a worker, before the run at `path`: it must see the client's files, and compute as the client does."""
+        """On a worker, before the run at `path`: check that it sees the client's files and uses the same precision."""
         top = os.path.dirname(path)
         if not self.is_at(top):
             raise StoreError(
-                f"the worker on {socket.gethostname()!r} does not see {top}: workers and client need a common file "
-                "system. Pass store=..., a folder on a disk that all of them have mounted under the same name."
+                f"the worker on {socket.gethostname()!r} cannot find {top}: workers and client require a common file "
+                "system. Pass store=..., a folder that all of them have mounted under the same path."
             )
         check_precision(double)
 
@@ -133,18 +133,16 @@ CHAINS, SHARDS = Family("chain", "chains"), Family("shard", "subposteriors")
 
 
 def check_switches(store: Any, resume: Any, overwrite: Any) -> None:
-    """Refuse what `resume` and `overwrite` cannot mean."""
+    """Raise an error for combinations of `resume`, `overwrite` and `store` that have no meaning."""
     if store is None and (resume or overwrite):
         name = "resume" if resume else "overwrite"
-        raise InvalidValueError(f"`{name}` needs `store`, the folder it speaks of.")
+        raise InvalidValueError(f"`{name}` requires `store`, the folder of the run.")
     if resume and overwrite:
-        raise InvalidValueError(
-            "`resume` goes on with what is in `store`, `overwrite` deletes it: choose one."
-        )
+        raise InvalidValueError("`resume` continues the run in `store`, `overwrite` deletes it: choose one.")
 
 
 def name_of(folder: str | os.PathLike[str]) -> str | None:
-    """What scirocco has written there: "chains", "subposteriors", "a run", or None."""
+    """The kind of runs that scirocco has stored there: "chains", "subposteriors", "a run", or None."""
     for kind in (CHAINS, SHARDS):
         if kind.is_at(folder):
             return kind.name
@@ -152,7 +150,7 @@ def name_of(folder: str | os.PathLike[str]) -> str | None:
 
 
 def clear(folder: str | os.PathLike[str]) -> bool:
-    """Delete what scirocco has written there, and nothing else; whether there was something."""
+    """Delete what scirocco has stored there, and nothing else; return whether there was anything."""
     root = os.path.abspath(os.fspath(folder))
     if holds_run(root):
         own = {run_folder.INNER, "zarr.json", *run_folder.read_header(root).groups}
@@ -165,7 +163,7 @@ def clear(folder: str | os.PathLike[str]) -> bool:
 
 
 def clear_families(folder: str | os.PathLike[str]) -> bool:
-    """`clear` for all but single runs, which the store replaces itself."""
+    """`clear` for everything except single runs, which the store replaces itself."""
     root = os.path.abspath(os.fspath(folder))
     found = [kind for kind in (CHAINS, SHARDS) if kind.is_at(root)]
     for kind in found:
@@ -177,38 +175,38 @@ def _refuse_strangers(folder: str, own: set[str], what: str) -> None:
     strangers = sorted(name for name in set(os.listdir(folder)) - own if not name.endswith(files.TMP))
     if strangers:
         raise InvalidValueError(
-            f"`store`: {folder} holds {strangers[0]!r} beside {what}, so nothing in it was touched. Move it, or choose "
-            "another path."
+            f"`store`: {folder} also holds {strangers[0]!r}, not only {what}, so nothing in it was touched. Move it or "
+            "choose another path."
         )
 
 
 def _refuse_written_to(path: str) -> None:
     if is_written_to(path):
-        raise StoreError(f"another process writes to {path}. Wait for it, or stop it.")
+        raise StoreError(f"another process is writing to {path}. Wait until it ends, or stop it.")
 
 
 def check_precision(double: bool) -> None:
-    """On a worker: it must compute as the client does."""
+    """On a worker: check that it uses the same precision as the client."""
     if double_precision() != double:
         here, there = ("32", "64") if double else ("64", "32")
         raise StoreError(
-            f"JAX runs in {here} bits on the worker and in {there} bits where the work was started: set "
+            f"JAX uses {here} bits on the worker and {there} bits in the process that started the work: set "
             f"JAX_ENABLE_X64={int(double)} in the workers' environment."
         )
 
 
 def double_precision() -> bool:
-    """Whether JAX runs in 64 bits."""
+    """Whether JAX uses 64 bits."""
     return bool(jax.config.read("jax_enable_x64"))
 
 
 def is_written_to(path: str) -> bool:
-    """Whether a process holds a run open for writing."""
+    """Whether a process has a run open for writing."""
     return holds_run(path) and open_stored(path).running
 
 
 def wait_for_writer(path: str, tell: Callable[[int], None]) -> None:
-    """A worker that was given up may still be writing its last chunk."""
+    """Wait: a worker that was abandoned may still be writing its last chunk."""
     end = time.monotonic() + _WRITER_SECONDS
     while is_written_to(path) and time.monotonic() < end:
         tell(0)
@@ -216,7 +214,7 @@ def wait_for_writer(path: str, tell: Callable[[int], None]) -> None:
 
 
 def driven(drive: Callable[[Callable[[Any], None]], Any], tell: Callable[[int], None]) -> Any:
-    """The run that `drive(callback)` makes; when it is no longer wanted, it commits what it has before it ends."""
+    """The run made by `drive(callback)`; when it is no longer needed, it commits its draws before it ends."""
     ended: list[Cancelled] = []
 
     def after_chunk(report: Any) -> None:
@@ -229,26 +227,26 @@ def driven(drive: Callable[[Callable[[Any], None]], Any], tell: Callable[[int], 
     run = drive(after_chunk)
     if ended:
         raise ended[0]
-    if run.status == "interrupted":  # Ctrl-C in this process: the other runs are not begun
+    if run.status == "interrupted":  # Ctrl-C in this process: do not start the other runs
         raise KeyboardInterrupt
     return run
 
 
 @contextlib.contextmanager
 def place_for_rows(folder: str) -> Iterator[str]:
-    """Where rows that were in memory are written for workers: a new folder each time, deleted in the end.
+    """The folder in which rows in memory are written for workers: a new one each time, deleted at the end.
 
-    Another attempt, with other rows perhaps, may have been killed, or may still be under way.
+    An earlier attempt, perhaps with other rows, may have been killed or may still be running.
     """
     place = os.path.join(folder, _DATA, uuid.uuid4().hex)
     try:
         yield place
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
-        with contextlib.suppress(OSError):  # there are rows of others
+        with contextlib.suppress(OSError):  # rows of other attempts are there
             os.rmdir(os.path.dirname(place))
         raise
-    forget_data(folder)  # all is done: nobody needs any of them
+    forget_data(folder)  # all runs are complete: no rows are needed
 
 
 def forget_data(folder: str) -> None:
@@ -258,7 +256,7 @@ def forget_data(folder: str) -> None:
 
 @contextlib.contextmanager
 def folder_for(store: str | os.PathLike[str] | None) -> Iterator[str]:
-    """The user's folder, or one for the time being."""
+    """The user's folder, or a temporary one."""
     if store is not None:
         if not isinstance(store, (str, os.PathLike)):
             raise InvalidTypeError(f"`store` must be the path of a folder, got {type(store).__name__}.")

@@ -1,4 +1,4 @@
-"""What is kept of a chunk of steps, and how it comes to the host."""
+"""Which results of a chunk of steps are kept, and how they are copied to the host."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_CAPACITY = 8_192
 
 
 class HostChunk(NamedTuple):
-    """What a chunk leaves on the host; leaves have the axes (chain, draw, ...)."""
+    """The results of a chunk on the host; leaves have the axes (chain, draw, ...)."""
 
     draws: PyTree | None
-    """Those that are kept: all, every k-th, or None."""
+    """The draws that are kept: all, every k-th, or None."""
     gradients: PyTree | None
     stats: dict[str, np.ndarray]
     traces: dict[str, PyTree]
@@ -45,7 +45,7 @@ class Keeping(NamedTuple):
 
     @classmethod
     def checked(cls, keep_gradients: Any, keep_draws: Any, reducers: Any) -> Keeping:
-        """From the arguments of `sample`."""
+        """Build from the arguments of `sample`."""
         if not isinstance(keep_gradients, (bool, np.bool_)):
             raise InvalidTypeError(f"`keep_gradients` must be True or False, got {keep_gradients!r}.")
         every = (
@@ -56,7 +56,7 @@ class Keeping(NamedTuple):
         return cls(bool(keep_gradients), every, Reducing(reducers))
 
     def to_host(self, chunk: loop.Chunk, count: int, made: int, axis: int) -> HostChunk:
-        """The first `count` draws of a chunk, thinned; `made` draws came before it; `axis` is that of the draws."""
+        """The first `count` draws of a chunk, thinned, after `made` earlier draws; `axis` is the axis of the draws."""
         before = (slice(None),) * axis
         every = (*before, slice(0, count))
         chosen = (
@@ -75,7 +75,7 @@ class Keeping(NamedTuple):
 
 
 def good_draws(chunk: loop.Chunk, count: int, start: int, thin: int, phase: int = 0) -> int:
-    """How many of `count` draws were made before any chain left the finite numbers."""
+    """How many of `count` draws were made before any chain diverged (NaN or inf)."""
     bad = np.asarray(chunk.bad_step)
     if np.all(bad < 0):
         return count
@@ -84,7 +84,7 @@ def good_draws(chunk: loop.Chunk, count: int, start: int, thin: int, phase: int 
 
 
 def join(chunks: list[HostChunk], axis: int) -> HostChunk:
-    """Chunks one after the other along the axis of the draws."""
+    """Concatenate chunks along the axis of the draws."""
     if len(chunks) == 1:
         return chunks[0]
     bad = next((chunk for chunk in chunks if np.any(chunk.bad_step >= 0)), chunks[0])
@@ -94,7 +94,7 @@ def join(chunks: list[HostChunk], axis: int) -> HostChunk:
 
 
 def stack(chunks: list[HostChunk]) -> HostChunk:
-    """The chunks of several chains side by side, cut to the shortest."""
+    """Stack the chunks of several chains, cut to the shortest."""
     shortest = [min(lengths) for lengths in zip(*(_lengths(chunk) for chunk in chunks), strict=True)]
 
     def cut(chunk: HostChunk) -> tuple[PyTree, ...]:
@@ -112,15 +112,15 @@ class Chains(abc.ABC):
     """Anything that advances all chains together."""
 
     capacity: int
-    """Draws of a chunk, at most."""
+    """The maximum number of draws of a chunk."""
     first_chunks: tuple[int, int] | None = None
-    """Steps of the first two chunks, before the speed is known; None: as usual."""
+    """Steps of the first two chunks, before the speed is known; None: the default."""
     among_processes: bool = False
-    """Whether other processes take part: then all must do the same, also when only one of them writes."""
+    """Whether other processes take part: then all must do the same, even when only one of them writes."""
 
     @abc.abstractmethod
     def advance(self, num_steps: int, thin: int) -> HostChunk:
-        """Make steps in every chain and bring what is kept of their draws to the host."""
+        """Make steps in every chain and copy the draws that are kept to the host."""
 
     @abc.abstractmethod
     def save(self) -> dict[str, np.ndarray]:
@@ -143,7 +143,7 @@ class DeviceChains(Chains):
     """Chains of the compiled loop."""
 
     first_density: Any
-    """The log density of the first state, as far as it was looked at."""
+    """The log density of the first state, over the rows that were evaluated."""
 
     @property
     @abc.abstractmethod
@@ -157,6 +157,6 @@ class DeviceChains(Chains):
 
 
 def buffer_capacity(position: Params, keep_gradients: bool, num_chains: int) -> int:
-    """How many draws of so many chains are kept on the device before they are brought to the host."""
+    """How many draws of that many chains stay on the device before they are copied to the host."""
     per_draw = _tree.nbytes(position) * (2 if keep_gradients else 1) * num_chains + 16
     return max(1, min(_MAX_CAPACITY, _BUFFER_BYTES // per_draw))

@@ -1,4 +1,4 @@
-"""Step by step: a sampler, an estimator, a model and data, composed into `init` and `step`."""
+"""Step-by-step interface: a sampler, an estimator, a model and data, composed into `init` and `step`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from scirocco.types import Data, Key, Params
 
 
 class Kernel:
-    """One chain, under the caller's control.
+    """One chain that you advance yourself, step by step.
 
-    `kernel.init(key, params)` makes the first state (for control variates it finds the mode and starts there);
-    `kernel.step(key, state)` makes one step with fresh randomness from `key`. `sc.sample` is this in a compiled loop:
-    its first chain starts as `kernel.init(jax.random.key(seed), params)` does, and its step m uses the key
+    `kernel.init(key, params)` makes the first state (control variates find the mode and start there);
+    `kernel.step(key, state)` makes one step with fresh randomness from `key`. `sc.sample` runs the same steps in a
+    compiled loop: its first chain starts as `kernel.init(jax.random.key(seed), params)`, and its step m uses the key
     `step_key(state.noise_key, m)` (in `scirocco.run.loop`).
 
     Examples
@@ -45,7 +45,7 @@ class Kernel:
         self._streamed: StreamedParts | None = None
 
     def init(self, key: Key, params: Params) -> KernelState:
-        """The state before the first step."""
+        """Return the state before the first step."""
         self.problem, ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
         self.preparation = ready.report
         parts, table = self.problem.parts, self.problem.table
@@ -57,13 +57,13 @@ class Kernel:
         return state
 
     def step(self, key: Key, state: KernelState) -> tuple[KernelState, Info]:
-        """One step; `state` stays usable."""
+        """Make one step; `state` remains usable."""
         if self._streamed is not None:
             return step_streamed(self.model, self._streamed, state, key)
         return _step(self.model, self.problem.parts, state, key)
 
     def position(self, state: KernelState) -> Params:
-        """The current parameters in the user's units."""
+        """The current parameters, in the units of the user."""
         return self.model.constrain(state.sampler.position)
 
 

@@ -1,4 +1,4 @@
-"""Stored runs at a glance: where they stand, and how good they are so far."""
+"""An overview of stored runs: their progress and their convergence so far."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Run
 from scirocco.store import holds_run, open_stored
 
-NOT_BEGUN = "not begun"
+NOT_BEGUN = "not started"
 _ESS_NUMBERS = 64
 _ESS_DRAWS = 20_000
 
 
 def list_runs(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Every stored run at or below `path`, as plain values; a damaged one has an `error`.
+    """List every stored run at or below `path`, as plain values; a damaged run has an `error`.
 
-    Chains that were drawn in a folder each are one run, and so are the runs of the shards of one data set.
+    Chains that are stored in separate folders count as one run, and so do the runs of the shards of one data set.
     """
     root = Path(path)
     if not root.exists():
         raise InvalidValueError(f"{root} does not exist.")
     if not root.is_dir():
-        raise InvalidValueError(f"{root} is a file: runs are stored in folders.")
+        raise InvalidValueError(f"{root} is a file, but runs are stored in folders.")
     found = [root] if name_of(root) else sorted(_below(root))
     return [_describe(folder) for folder in found]
 
@@ -43,7 +43,7 @@ def _below(root: Path) -> list[Path]:
     for folder, names, _ in os.walk(root):
         if name_of(folder):
             found.append(Path(folder))
-            names.clear()  # what is inside a run is the run's
+            names.clear()  # do not search inside a run
         names[:] = [name for name in names if not name.startswith(".")]
     return found
 
@@ -59,7 +59,7 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def _describe_family(path: Path, family: Family) -> dict[str, Any]:
-    """The members as one: as far as the slowest, in the state of the worst."""
+    """The members as one run: the progress of the slowest, and the status of the worst."""
     folders = [Path(family.path(str(path), number)) for number in range(family.read(str(path))["count"])]
     begun = [_describe_run(folder) for folder in folders if holds_run(folder)]
     statuses = [member["status"] for member in begun] + [NOT_BEGUN] * (len(folders) - len(begun))
@@ -82,7 +82,7 @@ def _describe_family(path: Path, family: Family) -> dict[str, Any]:
 
 
 def worst(statuses: list[str]) -> str:
-    """Of several runs that are one: running as long as one of them is, else the worst that happened."""
+    """The status of several runs that count as one: running while one of them is, else the worst."""
     for status in ("running", "diverged", "killed", "interrupted", NOT_BEGUN, "stopped"):
         if status in statuses:
             return status
@@ -100,17 +100,17 @@ def _describe_run(path: Path) -> dict[str, Any]:
         "num_chains": record.num_chains,
         "draws": progress.draws,
         "num_samples": progress.num_samples,
-        # a chain that left the finite numbers keeps the draws before that, and the step of its last commit
+        # a chain that diverged keeps the draws before that, and the step of its last commit
         "percent": 100.0 * max(progress.step / steps, progress.draws / max(progress.num_samples, 1)),
         "steps_per_second": progress.steps_per_second,
-        # draws of models with a loop of their own may be huge, and their parts change places between chains
+        # models with their own loop may have huge draws, whose components switch labels between chains
         "smallest_ess": None if record.kind == OWN_LOOP else smallest_ess(run),
         "updated": time.time() - os.path.getmtime(path / "scirocco" / "commit.json"),
     }
 
 
 def _method(record: Record) -> dict[str, Any]:
-    """Sampler, estimator and step size; a model with a loop of its own has its name for the first."""
+    """Sampler, estimator and step size; for a model with its own loop, its name is the sampler."""
     configuration = record.configuration
     sampler = configuration["sampler"]
     if record.kind == OWN_LOOP:
@@ -124,9 +124,9 @@ def _method(record: Record) -> dict[str, Any]:
 
 
 def smallest_ess(run: Run) -> float | None:
-    """The smallest bulk effective sample size over (at most 64 evenly spread) parameters; None before it can be told.
+    """The smallest bulk effective sample size over (at most 64 evenly spaced) parameters; None with too few draws.
 
-    From at most 20,000 of the last draws of each chain, scaled up to all.
+    Computed from at most the last 20,000 draws of each chain, and scaled to all draws.
     """
     if run.draws is None or run.num_draws < 8:
         return None

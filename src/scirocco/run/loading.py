@@ -24,10 +24,10 @@ _BLOCK, _BLOCK_BYTES = 4_096, 1 << 25
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """Open a stored run, finished or not, also while another process writes to it.
+    """Open a stored run, complete or not, even while another process writes to it.
 
-    The arrays stay on disk: `run.draws` has leaves that are read when they are indexed, and turn into NumPy arrays
-    with `np.asarray`. Parameters that were a class of your own come back as dicts. No code is run.
+    The arrays stay on disk: the leaves of `run.draws` are read when you index them, and `np.asarray` turns them into
+    NumPy arrays. Parameters that were a class of your own are returned as dicts. No stored code is executed.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def load(path: str | os.PathLike[str]) -> Run:
         return load_chains(path)
     if SHARDS.is_at(path):
         raise InvalidValueError(
-            f"{path} holds subposteriors, a run for each shard: sc.combine.load opens them."
+            f"{path} holds subposteriors, one run per shard: open them with sc.combine.load."
         )
     stored = Stored.open(path)
     record, progress = records.read(stored)
@@ -76,7 +76,7 @@ def _trace(name: str, written: dict[str, Any], arrays: dict[str, Any]) -> PyTree
 
 
 def save(run: Run, path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Write a run that was kept in memory; it can be loaded, not resumed."""
+    """Write a run that is in memory; it can be loaded, but not resumed."""
     kept = Kept(run.draws, run.gradients, run.stats, run.traces)
     spec = _spec(kept)
     record = Record(
@@ -105,7 +105,7 @@ def write(
     state: dict[str, np.ndarray],
     overwrite: bool,
 ) -> None:
-    """A store of a run that has ended."""
+    """Write a store of a run that has ended."""
     groups, num_chains = store_groups(_spec(kept)), jax.tree.leaves(kept)[0].shape[0]
     with Store.create(path, groups, num_chains, record.to_json(), overwrite=overwrite) as store:
         for part, group in GROUPS.items():
@@ -114,7 +114,7 @@ def write(
 
 
 def _spec(kept: Kept) -> Kept:
-    """Of one draw of one chain."""
+    """The shapes and dtypes of one draw of one chain."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), kept)
 
 
@@ -124,14 +124,14 @@ def _append(store: Store, group: str, tree: PyTree) -> None:
         return
     names, num_draws = _tree.leaf_names(tree), leaves[0].shape[1]
     total = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
-    many = max(1, min(_BLOCK, _BLOCK_BYTES * num_draws // max(total, 1)))  # one draw may be large
+    many = max(1, min(_BLOCK, _BLOCK_BYTES * num_draws // max(total, 1)))  # a draw may be large
     for start in range(0, num_draws, many):
         part = [np.asarray(leaf[:, start : start + many]) for leaf in leaves]
         store.append(group, dict(zip(names, part, strict=True)))
 
 
 def load_chains(folder: str | os.PathLike[str], params: Params | None = None) -> Run:
-    """The run whose chains are in a folder each; arrays stay on the disk."""
+    """The run whose chains are in separate folders; arrays stay on disk."""
     root = os.path.abspath(os.fspath(folder))
     page = CHAINS.read(root)
     runs = []
@@ -140,8 +140,8 @@ def load_chains(folder: str | os.PathLike[str], params: Params | None = None) ->
             runs.append(load(CHAINS.path(root, number)))
         except (SciroccoError, OSError) as error:
             raise StoreError(
-                f"chain {number} cannot be opened: {error} One that has not begun is begun by sc.sample(..., "
-                "resume=True); one that a worker wrote must be on a disk that workers and client share."
+                f"chain {number} cannot be opened: {error} If it has not started, start it with sc.sample(..., "
+                "resume=True). If a worker wrote it, workers and client must share the disk."
             ) from error
     return as_params(join_runs(runs, root), params)
 
@@ -154,13 +154,13 @@ def as_params(run: Run, params: Params | None) -> Run:
 
 
 def draws_made(folder: str) -> list[int]:
-    """Draws that each chain has made; 0 for one that has not begun."""
+    """The number of draws that each chain has made; 0 for a chain that has not started."""
     paths = [CHAINS.path(folder, number) for number in range(CHAINS.read(folder)["count"])]
     return [records.read(open_stored(path))[1].draws if holds_run(path) else 0 for path in paths]
 
 
 def load_begun(folder: str, params: Params | None) -> Run | None:
-    """What there is of chains that were ended early, cut to the shortest; those without draws are left out."""
+    """The draws of chains that ended early, cut to the shortest; chains without draws are left out."""
     made = draws_made(folder)
     if not any(made):
         return None
@@ -169,10 +169,10 @@ def load_begun(folder: str, params: Params | None) -> Run | None:
 
 
 def join_runs(runs: list[Run], path: str | None) -> Run:
-    """Chains side by side, cut to the shortest."""
+    """Join chains, cut to the shortest."""
     first, parts = runs[0], [(run.draws, run.gradients, run.stats, run.traces) for run in runs]
     if any(run.draws is None and first.draws is not None for run in runs):
-        raise StoreError("some chains have no draws yet: go on with them first.")
+        raise StoreError("some chains have no draws yet: resume them first.")
     draws, gradients, stats, traces = jax.tree.map(lambda *leaves: JoinedArray(leaves), *parts)
     configuration = {key: value for key, value in first.configuration.items() if key != "first_chain"}
     configuration["num_chains"] = sum(run.configuration["num_chains"] for run in runs)
@@ -185,7 +185,7 @@ def join_runs(runs: list[Run], path: str | None) -> Run:
 
 
 def _timing(timings: list[dict[str, Any]]) -> dict[str, Any]:
-    """The longest wall time, all CPU time, the steps of a chain."""
+    """The longest wall time, the total CPU time, the steps per chain."""
     found: dict[str, Any] = {}
     for phase in timings[0]:
         those = [timing[phase] for timing in timings if phase in timing]
@@ -197,14 +197,14 @@ def _timing(timings: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def in_memory(run: Run) -> Run:
-    """The run with its arrays read from the disk."""
+    """The run with its arrays read into memory."""
     parts = (run.draws, run.gradients, run.stats, run.traces)
     draws, gradients, stats, traces = jax.tree.map(np.asarray, parts)
     return dataclasses.replace(run, draws=draws, gradients=gradients, stats=stats, traces=traces, path=None)
 
 
 def like(params: Params, tree: PyTree) -> PyTree:
-    """A class of the user's own comes back from a store as a dict: its leaves have the same names."""
+    """Restore the user's class, which a store returns as a dict whose leaves have the same names."""
     if tree is None:
         return None
     named = dict(zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True))

@@ -1,10 +1,10 @@
-"""The compiled heart: one step, and many steps of one chain in a single program.
+"""The compiled loop: one step, and many steps of one chain in a single program.
 
-Everything random about a step follows from (key, step number), so the noise and the batch plans of `ahead` steps are
-drawn together, vectorised, before the steps are made: drawing them one by one would take most of the time. The same
-numbers come out whatever the grouping, so a chain does not depend on how it was cut into chunks.
+All randomness of a step is a function of (key, step number), so the noise and the batch plans of `ahead` steps are
+drawn together, vectorised, before the steps are made: drawing them one by one would take most of the time. The
+numbers do not depend on the grouping, so a chain does not depend on how it is divided into chunks.
 
-The number of steps and the thinning are data: other values compile nothing new.
+The number of steps and the thinning are data: other values do not recompile.
 """
 
 from __future__ import annotations
@@ -31,47 +31,47 @@ _LOOK_AT_ROWS = 1_000
 
 
 class KernelState(NamedTuple):
-    """All that the next step needs; a pytree of arrays."""
+    """Everything that the next step needs; a pytree of arrays."""
 
     sampler: Any
     gradient: Gradient
-    """The estimate at the current position; it drives the next step, and is what `keep_gradients` keeps. Of `sc.Blocks`
+    """The estimate at the current position; it drives the next step, and `keep_gradients` keeps it. For `sc.Blocks`
     it drives the first block."""
     memory: PyTree
-    """What the estimator remembers."""
+    """The estimator's memory."""
     number: Array
     """Steps made so far."""
     batch_key: Key
-    """Decides all batches of this chain."""
+    """The key of all batches of this chain."""
     noise_key: Key
-    """Decides the noise of `sc.sample`: step m draws from `step_key(noise_key, m)`; `Kernel.step` is given its own."""
+    """The key of the noise of `sc.sample`: step m draws from `step_key(noise_key, m)`; `Kernel.step` has its own."""
 
 
 CHAIN_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
-"""For `vmap` over chains: the step number is common to all, so that branches on it stay branches."""
+"""For `vmap` over chains: the step number is common to all, so that branches on it remain branches."""
 
 
 class Info(NamedTuple):
-    """What a reader wants to know of a step."""
+    """Information about a step."""
 
     code: Array
-    """0: fine. k > 0: leaf number k - 1 of the position is no longer finite."""
+    """0: no problem. k > 0: leaf number k - 1 of the position is no longer finite."""
     stats: dict[str, Array]
 
 
 class Parts(NamedTuple):
-    """A composed sampler: everything that is data, in one pytree (the model is static)."""
+    """A composed sampler: all its data in one pytree (the model is static)."""
 
     sampler: Sampler
     estimator: Estimator
     batching: Batching
     data: Data
-    """All rows, or for streamed data those of one superbatch."""
+    """All rows, or for streamed data the rows of one superbatch."""
     scheme: Scheme
-    """How a step is made, chosen when the parts are composed."""
+    """How a step is made; chosen when the parts are composed."""
 
     def target(self, model: Posterior) -> Posterior:
-        """What is estimated: the model, with the value of its log density where the sampler asks for it."""
+        """The model to estimate, with the value of its log density where the sampler requires it."""
         return model.valued if self.sampler.needs_value else model
 
     @property
@@ -87,17 +87,17 @@ class Draws(NamedTuple):
     plan: Any
     probe: PyTree | None
     key: Key | None
-    """For what is random in the summand (latent variables) or in the estimator."""
+    """For randomness in the summand (latent variables) or in the estimator."""
 
 
 class Chunk(NamedTuple):
-    """What a stretch of steps leaves behind; leaves have a leading draw axis, of which the first few are filled."""
+    """The results of a number of steps; leaves have a leading draw axis, of which the first entries are filled."""
 
     draws: Params
     gradients: PyTree | None
     stats: dict[str, Array]
     bad_step: Array
-    """Number of the step that first left the finite numbers; -1: none."""
+    """Number of the first step that diverged (NaN or inf); -1: none."""
     bad_leaf: Array
 
 
@@ -105,7 +105,7 @@ def step_key(key: Key, number: Array) -> Key:
     """The key of step `number`: `key` with the number added to its last word.
 
     The generator is a keyed hash, so neighbouring keys are as good as random ones; compared with `fold_in` this saves
-    one hash a step and a fifth of the time to compile.
+    one hash per step and a fifth of the compile time.
     """
     words = jax.random.key_data(key)
     last = np.zeros(words.shape, words.dtype)
@@ -118,7 +118,7 @@ def step_key(key: Key, number: Array) -> Key:
 def draw(
     model: Posterior, parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array
 ) -> Draws:
-    """The randomness of step `number`; `noise_key` is that step's own."""
+    """The randomness of step `number`; `noise_key` is the key of that step."""
     noise, signs, key = noise_and_signs(model, parts, params, noise_key)
     return Draws(noise, parts.batching.plan(batch_key, number + 1), signs, key)
 
@@ -126,13 +126,13 @@ def draw(
 def noise_and_signs(
     model: Posterior, parts: Parts, params: Params, noise_key: Key
 ) -> tuple[PyTree, PyTree | None, Key | None]:
-    """The sampler's noise of a step; where they are needed, random signs for curvature, and a key for the estimate."""
+    """The sampler's noise of a step and, where needed, random signs for curvature and a key for the estimate."""
     noise_key, sign_key, key = _branch(model, parts, noise_key)
     return parts.sampler.noise(noise_key, params), random_signs(params, sign_key), key
 
 
 def _branch(model: Posterior, parts: Parts, key: Key) -> tuple[Key, Key | None, Key | None]:
-    """Further keys, only where they are needed: for random signs, and for estimates that are random in themselves."""
+    """Further keys, only where they are needed: for random signs, and for estimates with their own randomness."""
     signs = estimate = None
     if parts.sampler.needs_curvature:
         key, signs = jax.random.split(key)
@@ -150,12 +150,12 @@ def random_signs(params: Params, key: Key | None) -> PyTree | None:
 
 
 def context_of(parts: Parts, batch: Batch, number: Array, key: Key | None) -> Context:
-    """What an estimate is made from."""
+    """The inputs of an estimate."""
     return Context(parts.data if parts.resident else None, batch, number, key)
 
 
 def as_gradient(target: Posterior, position: Params, drive: PyTree, estimate: Estimate) -> Gradient:
-    """What a sampler is given, from an estimate and what the model made of it."""
+    """The sampler's input, from an estimate and the model's combination of it."""
     reference = None
     if estimate.reference is not None:
         total, variance = estimate.reference
@@ -164,7 +164,7 @@ def as_gradient(target: Posterior, position: Params, drive: PyTree, estimate: Es
 
 
 def known_gradient(drive: PyTree, noise: PyTree | None = None) -> Gradient:
-    """What a sampler is given, from what the model made of a sum; a value that came with it goes to its own place."""
+    """The sampler's input, from the model's combination of a known sum; its value, if any, goes to its own field."""
     if not isinstance(drive, WithValue):
         return Gradient(drive, noise)
     covariance, variance = (None, None) if noise is None else noise
@@ -172,12 +172,12 @@ def known_gradient(drive: PyTree, noise: PyTree | None = None) -> Gradient:
 
 
 class Start(NamedTuple):
-    """Where chains begin."""
+    """Where chains start."""
 
     position: Params
     memory: PyTree
     gradient: PyTree | None
-    """What the model makes of the exact sum there, when it is known; else the first gradient is estimated."""
+    """The model's combination of the exact sum at the start, when it is known; else the first gradient is estimated."""
 
 
 class ChainKeys(NamedTuple):
@@ -208,10 +208,10 @@ def first_state(
 def start_chain(
     model: Posterior, parts: Parts, begin: Start, key: Key, chain: Any
 ) -> tuple[KernelState, Array]:
-    """Chain number `chain` of the run that belongs to `key`, before its first step, and its log density there.
+    """Chain number `chain` of the run with key `key`, before its first step, and its log density there.
 
     Auxiliary variables are drawn, the first gradient is estimated (or known). The log density is that of the prior and
-    some rows: it only serves to see whether it is finite.
+    some rows: it only serves to check whether it is finite.
     """
     keys = chain_keys(model, parts, key, chain)
     zero, (position, memory, known) = jnp.zeros((), jnp.int32), begin
@@ -220,7 +220,7 @@ def start_chain(
         gradient, density = (
             known_gradient(known),
             jnp.zeros(()),
-        )  # who knows the gradient has seen the density
+        )  # a known gradient implies that the density was checked
     else:
         plan = parts.batching.plan(keys.batches, zero)
         signs = random_signs(position, keys.signs)
@@ -233,7 +233,7 @@ def start_chain(
 
 
 def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
-    """One step, and what a reader wants to know of it."""
+    """One step, and information about it."""
     number = state.number + 1
     moved, gradient, memory = parts.scheme.move(model, parts, state, number, draws)
     state = KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
@@ -241,7 +241,7 @@ def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tu
 
 
 def inform(model: Posterior, parts: Parts, state: KernelState) -> Info:
-    """What a reader wants to know of the step that led to `state`."""
+    """Information about the step that led to `state`."""
     stats = _stats(model, parts, state.sampler, state.gradient)
     return Info(_code(state.sampler.position), stats)
 
@@ -257,14 +257,14 @@ def _code(position: Params) -> Array:
 
 
 def ahead_steps(parts: Parts, params: Params) -> int:
-    """For how many steps randomness is drawn together: at most 256, and what fits a cache (64 MB on accelerators)."""
+    """The number of steps whose randomness is drawn together: at most 256, limited by cache (64 MB on accelerators)."""
     words = max(_tree.size(params), parts.batching.plan_size)
     room = _AHEAD_WORDS_ACCELERATOR if in_lockstep() else _AHEAD_WORDS
     return max(1, min(_AHEAD_STEPS, room // max(1, words)))
 
 
 def in_lockstep() -> bool:
-    """Whether groups of steps have a fixed length: an accelerator asks the host before each turn of any other loop."""
+    """Whether groups of steps have a fixed length: other loops on an accelerator query the host in each iteration."""
     return jax.default_backend() != "cpu"
 
 
@@ -280,18 +280,18 @@ def advance(
 ) -> tuple[KernelState, Chunk]:
     """Make `num_steps` steps of one chain, keeping every `thin`-th position (at most `capacity`).
 
-    `phase` steps towards the first draw have been made before.
+    `phase` is the number of steps already made towards the first draw.
     """
     position = state.sampler.position
     ahead, lockstep = ahead_steps(parts, position), in_lockstep()
-    alone = ahead == 1  # so many parameters that copies of them count
+    alone = ahead == 1  # so many parameters that copying them is expensive
     kept = (
         position,
         state.gradient.total if keep_gradients else None,
         _stats(model, parts, state.sampler, state.gradient),
     )
-    # in lockstep the last group may be longer than what is wanted: its spare steps change nothing, and leave their
-    # draws in a place of their own
+    # in lockstep the last group may be longer than needed: its extra steps change nothing, and write their
+    # draws to a separate place
     places = capacity + lockstep
     buffers = jax.tree.map(lambda leaf: jnp.zeros((places, *leaf.shape), leaf.dtype), kept)
     nothing = jnp.full((), -1, jnp.int32)

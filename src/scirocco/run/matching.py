@@ -1,4 +1,4 @@
-"""Whether a stored run is the one that was asked for; and the problem as it was, so that it can be resumed."""
+"""Check that a stored run matches the request, and rebuild its problem so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Path = str | os.PathLike[str]
 
 
 class Method(NamedTuple):
-    """What a store could not hold, given again."""
+    """The parts that could not be stored, passed again by the user."""
 
     params: Params | None
     sampler: Sampler | None
@@ -39,7 +39,7 @@ class Method(NamedTuple):
 
 
 def check(path: _Path, num_samples: int | None, method: Method) -> Plan:
-    """The plan of the stored run; refuses what can be seen to be wrong from the arguments alone."""
+    """The plan of the stored run; raises an error for differences that the arguments alone show."""
     stored = open_stored(path)
     record, reached = records.read(stored)
     plan = _plan(record, reached, num_samples, method.reducers, stored.path)
@@ -49,7 +49,7 @@ def check(path: _Path, num_samples: int | None, method: Method) -> Plan:
 
 
 def checked(request: Request, record: Record, reached: Progress) -> Request:
-    """The request with the plan, the sampler and the estimator of the stored run; refuses another one."""
+    """The request with the plan, sampler and estimator of the stored run; raises an error if it differs."""
     path, left_out = os.path.abspath(os.fspath(cast(_Path, request.store))), request.left_out
     was, now = (
         {name: value for name, value in asked.items() if name not in left_out}
@@ -66,7 +66,7 @@ def checked(request: Request, record: Record, reached: Progress) -> Request:
 
 
 def recomposed(request: Request, record: Record) -> tuple[setup.Problem, setup.Ready]:
-    """The problem as it was, after looking whether it is the same one."""
+    """The original problem, after a check that model and data are the same."""
     path, source = os.fspath(cast(_Path, request.store)), request.source
     problem = setup.compose(
         request.model, source, request.sampler, request.estimator, request.plan.seed, request.devices
@@ -78,7 +78,7 @@ def recomposed(request: Request, record: Record) -> tuple[setup.Problem, setup.R
     difference = encoding.compare_models(record.model_values, values)
     if difference:
         raise InvalidValueError(
-            f"the run in {path} cannot be resumed with this model: {difference}. Pass the model it was started with."
+            f"the run in {path} cannot be resumed with this model: {difference}. Pass the original model."
         )
     _warn_other_machine(record)
     scheme, table = problem.parts.scheme, problem.table
@@ -92,15 +92,15 @@ def _refuse_another_spread(record: Record, devices: Devices | None, path: str) -
     now = devices.num_row_places if devices is not None and devices.row_axes else 1
     if was != now:
         raise InvalidValueError(
-            f"the run in {path} has its rows spread over {was} devices; with {now} its batches would be "
-            "others. Pass a `mesh` with as many places for rows."
+            f"the run in {path} has its rows spread over {was} devices; with {now}, its batches would "
+            "differ. Pass a `mesh` with the same number of devices for rows."
         )
 
 
 def _asked(record: Record, path: str) -> dict[str, Any]:
     if record.asked is None:
         raise StoreError(
-            f"{path} holds draws without the state of their chains (`run.save`): it cannot be resumed."
+            f"{path} holds draws without the state of the chains (`run.save`), so the run cannot be resumed."
         )
     return record.asked
 
@@ -112,25 +112,25 @@ def _plan(
     reducers: Mapping[str, Any] | None,
     path: str,
 ) -> Plan:
-    """The plan of the stored run, with the number of draws that is wanted now."""
+    """The plan of the stored run, with the number of draws requested now."""
     _asked(record, path)
     was = record.configuration
     if reached.diverged is not None:
         chain, step = record.first_chain + reached.diverged.chain, reached.diverged.step
         raise StoreError(
-            f"the run in {path} ended because chain {chain} left the finite numbers at step {step}; going on would end "
-            "there again. Start a new run with a smaller step size; sc.load opens the draws before it."
+            f"the run in {path} ended because chain {chain} diverged (NaN or inf) at step {step}; a resumed run would "
+            "diverge again. Start a new run with a smaller step size; open the draws before it with sc.load."
         )
     wanted = reached.num_samples if num_samples is None else _checks.positive_int(num_samples, "num_samples")
     if wanted < reached.draws:
         raise InvalidValueError(
-            f"the run in {path} has {reached.draws} draws already, more than num_samples={wanted}. sc.load opens it."
+            f"the run in {path} already has {reached.draws} draws, more than num_samples={wanted}. sc.load opens it."
         )
     keeping = Keeping.checked(was["keep_gradients"], was["keep_draws"] or False, dict(reducers or {}))
     if keeping.reducing.names != record.reducers:
         raise InvalidValueError(
-            f"the run in {path} has the reducers {record.reducers}, which are functions and not stored; "
-            f"pass reducers=... as at first (got {keeping.reducing.names})."
+            f"the run in {path} has the reducers {record.reducers}, which are functions and cannot be stored; "
+            f"pass the original reducers=... (got {keeping.reducing.names})."
         )
     return Plan(
         wanted,
@@ -144,7 +144,7 @@ def _plan(
 
 
 def stored_part(record: Record, given: Any, key: str) -> Any:
-    """The sampler or the estimator of a stored run; refuses another one, uses the one given if none could be stored."""
+    """The sampler or estimator of a stored run (the given one if none could be stored); another one is an error."""
     if given is not None and record.asked is not None:
         was, now = record.asked[key], records.describe(given)
         records.refuse_differences({key: was}, {key: now}, "the store", f"another {key}")
@@ -152,7 +152,7 @@ def stored_part(record: Record, given: Any, key: str) -> Any:
         return encoding.decode(getattr(record, key), key)
     except InvalidTypeError:
         if given is None or (isinstance(given, Sampler) and given.needs_scales):
-            raise  # what was chosen for an open number is known to the store alone
+            raise  # only the store knows the values that were chosen
         return given
 
 
@@ -182,6 +182,6 @@ def _warn_other_machine(record: Record) -> None:
     changed = [f"{key} {then[key]} → {now[key]}" for key in now if then[key] != now[key]]
     if changed:
         _checks.warn(
-            f"the run was started elsewhere ({', '.join(changed)}): it goes on correctly, but its further draws may "
+            f"the run was started on another setup ({', '.join(changed)}): it resumes correctly, but further draws may "
             "differ in the last bits from those of an uninterrupted run."
         )

@@ -1,4 +1,4 @@
-"""The shape of the posterior near a point: its curvature over all parameters, and coordinates in which it is round."""
+"""The shape of the posterior near a point: its curvature over all parameters, and coordinates that make it round."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from scirocco.model import Model
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 DENSE_LIMIT = 1_000
-"""Parameters up to which a matrix is made."""
+"""Maximum number of parameters for a dense matrix."""
 _WORK = 2e11
-"""Rows × parameters² up to which all rows are looked at; else as many as that, at random."""
+"""Maximum of rows × parameters² for which all rows are read; beyond it, that many random rows."""
 _FLATTEST = 100.0
-"""Smallest eigenvalue, in units of the diagonal and of rounding, that is believed."""
+"""Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
 
 
 class Shape(NamedTuple):
-    """L with LLᵀ about the posterior covariance, (d, d) or (d,), and what it was made from."""
+    """L with LLᵀ about the posterior covariance, (d, d) or (d,), and how it was computed."""
 
     factor: np.ndarray
     condition: float
-    """Largest over smallest curvature, in the parameters' own units."""
+    """Largest over smallest curvature, in the units of the parameters."""
     flat: bool = False
-    """Whether some direction has no curvature to speak of, or bends the other way."""
+    """Whether some direction has negligible or negative curvature."""
 
 
 def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) -> Shape:
-    """The posterior's shape at `position` (a mode), from all rows or many; `kind` is a `Preconditioned` metric."""
+    """The posterior's shape at `position` (a mode), from all or many rows; `kind` is a `Preconditioned` metric."""
     size = _tree.size(position)
     if kind == "diagonal":
         precision = _over_rows(_DiagonalFisher(model), model, table, position, size, key)
@@ -63,7 +63,7 @@ def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
 
 
 def diagonal_shape(precision: np.ndarray) -> Shape:
-    """1/√P; entries without information get that of the least informed one."""
+    """1/√P; entries without information get the value of the least informed one."""
     known = precision[precision > 0]
     filled = np.where(precision > 0, precision, known.min() if len(known) else 1.0)
     return Shape((1.0 / np.sqrt(filled)).astype(np.float32), float(filled.max() / filled.min()))
@@ -96,7 +96,7 @@ def _prior_hessian(model: Model, unravel: Any, flat: Array) -> Array:
 
 
 def _prior_diagonal(model: Model, position: Params) -> np.ndarray:
-    """Of the prior's curvature, by one product with ones: exact for priors of independent parameters."""
+    """The diagonal of the prior's curvature, from one product with ones: exact for independent parameters."""
     ones = jax.tree.map(jnp.ones_like, position)
     product = jax.jvp(jax.grad(model.log_prior_density), (position,), (ones,))[1]
     return np.maximum(-np.asarray(ravel_pytree(product)[0], np.float64), 0.0)

@@ -1,4 +1,4 @@
-"""Chains as tasks on a Dask cluster: the set-up once, then every chain on a worker, in a folder of its own."""
+"""Chains as tasks on a Dask cluster: one set-up, then every chain on a worker, in its own folder."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Shared(NamedTuple):
     """What all chains share."""
 
     request: Request
-    """Without data, store and callbacks; with what the set-up found, unless all chains have begun before."""
+    """Without data, store and callbacks; with the results of the set-up, unless all chains have started before."""
     double: bool
-    """Whether JAX runs in 64 bits where the run was asked for."""
+    """Whether JAX uses 64 bits in the process that requested the run."""
 
 
 def sample_on(client: Any, request: Request) -> Run:
-    """`sc.sample` with every chain on a worker; the draws are those of one process."""
+    """`sc.sample` with every chain on a worker; the draws are the same as those of one process."""
     _refuse(request, client)
     if request.source.wild_scales and request.sampler.has_one_scale:
-        _checks.warn(request.source.wild_scales)  # what workers warn of stays with them
+        _checks.warn(request.source.wild_scales)  # warnings on workers are not shown here
     plan = request.plan
     with connected(client, _PURPOSE) as link, family.folder_for(request.store) as folder:
         if CHAINS.is_at(folder) and request.resume:
@@ -84,7 +84,7 @@ def sample_on(client: Any, request: Request) -> Run:
 
 
 def _as_begun(request: Request, first: str) -> Request:
-    """What was left out is that of the chains that have begun."""
+    """The omitted arguments are those of the chains that have started."""
     if not request.left_out or not holds_run(first):
         return request
     record = Record.from_json(open_stored(first).record)
@@ -101,16 +101,16 @@ def _rows(source: RowSource, link: Any, place: str) -> Any:
 
 
 def set_up(rows: Any, tell: Callable[[int], None], *, shared: Shared) -> Ready:
-    """What has to be found before the first step, on a worker: the mode, a step size."""
+    """The work before the first step, on a worker: find the mode, choose a step size."""
     family.check_precision(shared.double)
     _, ready = prepared(shared.request._replace(source=opened(rows)))
     return ready._replace(start=_tree.on_host(ready.start))
 
 
 def draw(chain: Chain, tell: Callable[[int], None], *, shared: Shared) -> str:
-    """One chain, from its last commit on where there is one.
+    """One chain, resumed from its last commit where there is one.
 
-    Dask calls it again when its worker died: what the first attempt committed is not made a second time.
+    Dask calls it again when its worker died: the draws that the first attempt committed are not made twice.
     """
     CHAINS.check_place(chain.path, shared.double)
     family.wait_for_writer(chain.path, tell)
@@ -133,10 +133,10 @@ def resume_on(
     method: Method,
     progress: bool,
 ) -> Run:
-    """`sc.resume` of chains that are in a folder each."""
+    """`sc.resume` of chains that are in separate folders."""
     if not CHAINS.is_at(path) and holds_run(path):
         raise InvalidValueError(
-            f"{path} holds a run whose chains share a process: resume it without `client`."
+            f"{path} holds a run whose chains share one process: resume it without `client`."
         )
     page = CHAINS.read(path)
     now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
@@ -145,8 +145,8 @@ def resume_on(
     for number, place in enumerate(paths):
         if not holds_run(place):
             raise InvalidValueError(
-                f"chain {number} of the run in {path} has not begun: go on with sc.sample(..., store={path!r}, "
-                "resume=True), which begins it."
+                f"chain {number} of the run in {path} has not started: start it with sc.sample(..., store={path!r}, "
+                "resume=True)."
             )
     wanted = max(matching.check(place, num_samples, method).num_samples for place in paths)
     method = method._replace(params=_tree.on_host(method.params))
@@ -160,16 +160,18 @@ def resume_on(
 def _refuse(request: Request, client: Any) -> None:
     if request.callbacks and client is None:
         raise InvalidValueError(
-            f"the chains in {request.store} were made on workers, and are a run each: they are gone on with one after "
-            "the other, without `callbacks`. Leave those out."
+            f"the chains in {request.store} were made on workers and are separate runs: they are resumed one after "
+            "the other, without `callbacks`. Omit `callbacks`."
         )
     if request.callbacks:
         raise InvalidValueError(
-            "`callbacks` are called by the process that makes the steps; with `client` these are the workers. Leave "
+            "`callbacks` are called by the process that makes the steps; with `client`, workers make the steps. Omit "
             "one of them out."
         )
     if request.devices is not None:
-        raise InvalidValueError("`mesh` and `client` are two ways to use several devices: give one of them.")
+        raise InvalidValueError(
+            "`mesh` and `client` are two ways to use several devices: pass only one of them."
+        )
 
 
 def _page(request: Request) -> dict[str, Any]:
@@ -193,34 +195,34 @@ def _with_origin(run: Run, request: Request, ready: Ready | None) -> Run:
 
 
 class Chain(NamedTuple):
-    """What tells one chain's task from another's."""
+    """The part of a chain's task that differs between chains."""
 
     rows: Any
-    """A source, or what `travel.opened` makes one of."""
+    """A source, or the argument of `travel.opened` that yields one."""
     number: int
     path: str
 
 
 class Whole(NamedTuple):
-    """What the chains are together."""
+    """The properties of the run that the chains form together."""
 
     folder: str
     num_chains: int
     num_samples: int
     num_steps: int
     params: Params | None
-    """The structure of the draws; None: that of the store."""
+    """The structure of the draws; None: as in the store."""
     stays: bool
-    """Whether the folder is the user's; if not, the draws are read into memory."""
+    """Whether the folder belongs to the user; if not, the draws are read into memory."""
     progress: bool
 
     def kept(self, run: Run) -> Run:
-        """The run, as the user is given it."""
+        """The run as returned to the user."""
         return run if self.stays else in_memory(run)
 
 
 def carried_out(task: Callable[..., Any], rows: Any, link: Any, whole: Whole) -> Run:
-    """`task` for each chain, on the workers of `link` or here; as in one process, Ctrl-C keeps what there is."""
+    """Run `task` for each chain, on the workers of `link` or here; Ctrl-C keeps the draws so far, as in one process."""
     folder, count = whole.folder, whole.num_chains
     chains = [Chain(rows, number, CHAINS.path(folder, number)) for number in range(count)]
     names = [f"chain {number}" for number in range(count)]
@@ -231,7 +233,7 @@ def carried_out(task: Callable[..., Any], rows: Any, link: Any, whole: Whole) ->
         made, run = draws_made(folder), load_begun(folder, whole.params)
         if run is None or not all(made):
             raise
-        _checks.warn(f"interrupted after {min(made)} of {whole.num_samples} draws; the run holds them.")
+        _checks.warn(f"interrupted after {min(made)} of {whole.num_samples} draws; the run contains them.")
         return whole.kept(dataclasses.replace(run, status="interrupted"))
     except SciroccoError as error:
         _hold(error, load_begun(folder, whole.params), whole)
@@ -242,7 +244,7 @@ def carried_out(task: Callable[..., Any], rows: Any, link: Any, whole: Whole) ->
 
 
 def _hold(error: Any, run: Run | None, whole: Whole) -> None:
-    """Give the error what all chains have made."""
+    """Attach the draws of all chains to the error."""
     diverged = isinstance(error, DivergenceError)
     if run is None or (diverged and error.run is None):
         return

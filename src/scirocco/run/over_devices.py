@@ -1,8 +1,8 @@
-"""Chains on a mesh of devices: rows shared by some of them, chains shared out among others.
+"""Chains on a mesh of devices: some axes divide the rows among devices, others the chains.
 
 Every device runs the same compiled loop (`jax.shard_map`). Devices that share rows make the same steps with the same
-noise; each adds up its own rows, and one `psum` a step makes the estimate. Devices with chains of their own say nothing
-to each other, and make the very steps that one device makes of these chains.
+noise; each sums its own rows, and one `psum` per step gives the estimate. Devices with separate chains do not
+communicate, and make exactly the steps that one device makes for these chains.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from scirocco.types import Array, Key, Params, PyTree, Rows
 
 
 class OverDevices(Wrapper):
-    """A model whose sum over the rows is one over the rows of several devices (inside `shard_map`)."""
+    """A model whose sum over the rows is a sum over several devices (inside `shard_map`)."""
 
     def __init__(self, model: Posterior, axes: tuple[str, ...]):
         self.model, self.axes = model, axes
@@ -44,16 +44,16 @@ class OverDevices(Wrapper):
 
     @property
     def summand(self) -> SumOverDevices:
-        """The model's, over all devices."""
+        """The model's summand, over all devices."""
         return SumOverDevices(self.model.summand, self.axes)
 
     @property
     def valued(self) -> OverDevices:
-        """With the value of its log density."""
+        """The model with the value of its log density."""
         return OverDevices(self.model.valued, self.axes)
 
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
-        """Finite if it is on every device."""
+        """Finite if it is finite on every device."""
         assert isinstance(rows, SpreadRows)
         return jax.lax.psum(self.model.look(position, rows.rows, key), self.axes)
 
@@ -63,7 +63,7 @@ class OverDevices(Wrapper):
 
 
 class SpreadChains(DeviceChains):
-    """Chains on a mesh: all in one program (`vectorized`), or as many at a time as there are places for chains."""
+    """Chains on a mesh: all in one program (`vectorized`), or as many at a time as the mesh has places for chains."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class SpreadChains(DeviceChains):
         places = devices.num_chain_places
         if plan.num_chains % places:
             raise InvalidValueError(
-                f"{plan.num_chains} chains cannot be shared out equally among the {places} places of the mesh's "
+                f"{plan.num_chains} chains cannot be divided equally among the {places} places of the mesh's "
                 f"axis {devices.chain_axes[0]!r}: use a num_chains that is a multiple of {places}."
             )
         model = OverDevices(problem.model, devices.row_axes) if devices.row_axes else problem.model
@@ -125,7 +125,7 @@ class SpreadChains(DeviceChains):
         return jax.tree.map(lambda leaf: leaf[0], _everywhere(self._devices, self.states[0]))
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:
-        """All chains; groups one after the other, because programs that talk across devices must not overlap."""
+        """Advance all chains; groups run in turn, because programs that communicate across devices must not overlap."""
         found = []
         for group, states in enumerate(self.states):
             start = int(_host(self._devices, states.number)[0])
@@ -161,7 +161,7 @@ class SpreadChains(DeviceChains):
         """Nothing to release."""
 
     def agree(self, numbers: list[int]) -> list[int]:
-        """The largest of each number over all processes, which must do the same; the same in all of them."""
+        """The largest of each number over all processes; every process gets the same result."""
         if not self._devices.many_processes:
             return numbers
         mesh = self._devices.mesh
@@ -172,7 +172,7 @@ class SpreadChains(DeviceChains):
 
 
 def _side_by_side(chunks: list[HostChunk]) -> HostChunk:
-    """The chunks of several groups of chains as one."""
+    """Join the chunks of several groups of chains."""
     return HostChunk(*jax.tree.map(lambda *leaves: np.concatenate(leaves), *chunks))
 
 
@@ -181,7 +181,7 @@ def _stacked(trees: list[PyTree]) -> PyTree:
 
 
 def _placed(parts: Parts, devices: Devices) -> Parts:
-    """Everything on all devices, but for rows that are spread over them already."""
+    """Everything on all devices, except rows that are already spread over them."""
     if devices.row_axes:
         common = parts._replace(data=None)
         return devices.replicate(common)._replace(data=parts.data)
@@ -208,7 +208,7 @@ def _largest(devices: Devices, table: Array) -> Array:
 
 
 def _specs(devices: Devices) -> tuple[Parts, PartitionSpec, PartitionSpec]:
-    """How parts, what is common to all, and what belongs to chains lie on the devices."""
+    """How the parts, the common arguments and the chains are placed on the devices."""
     same, rows = PartitionSpec(), PartitionSpec(devices.row_axes)
     data = rows if devices.row_axes else same
     return Parts(same, same, same, data, same), same, PartitionSpec(devices.chain_axes)  # type: ignore[arg-type]
@@ -279,6 +279,6 @@ def _advance(
 
 
 def _of_one(function: Any, chains: PyTree) -> Any:
-    """`function` of the only chain of this device: not vectorised, its program is that of a lone chain."""
+    """`function` of the only chain of this device: not vectorised, so its program is that of a single chain."""
     alone = jax.tree.map(lambda leaf: leaf[0], chains)
     return jax.tree.map(lambda leaf: leaf[None], function(alone))

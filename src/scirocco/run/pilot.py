@@ -1,6 +1,6 @@
 """A short measurement before the run: the largest curvature, and the gradient noise at typical posterior points.
 
-Samplers that choose their own step size or friction, and the warning about too little friction, rest on it. It costs
+Samplers that choose their own step size or friction, and the warning about too little friction, use it. It costs
 a few dozen gradients on about a thousand rows.
 """
 
@@ -34,17 +34,17 @@ _ROWS = 1_024
 _POWER_STEPS = 15
 _POINTS = 8
 _AFFORDABLE = 10**8
-"""Rows × parameters up to which curvature is taken from all rows."""
+"""Maximum of rows × parameters for which the curvature is computed from all rows."""
 _TABLE_NUMBERS = 1 << 24
 _KINKED = 100.0
-"""Information over curvature from which on the curvature is not believed: |x| has none but at its kink."""
+"""The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink."""
 
 
 def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key) -> Scales:
-    """Curvature and noise where the posterior has its mass, in the coordinates that the sampler moves in.
+    """Curvature and noise where the posterior has its mass, in the coordinates of the sampler.
 
-    A start far from the mode can have several times its noise and curvature, so unless the estimator has found the
-    mode already, a short climb goes there first; the chain still starts where the user said. Without optax the
+    Far from the mode, noise and curvature can be several times larger. Unless the estimator has already found the
+    mode, a short optimisation moves there first; the chain still starts where the user said. Without optax the
     measurement is made at the start.
     """
     position = near_mode(model, table, prepared, key)
@@ -68,7 +68,7 @@ def _strongest(scales: Scales) -> float:
 
 
 def near_mode(model: Model, table: Table, prepared: Prepared, key: Key) -> Params:
-    """A point near the mode: the estimator's, or one found by a short climb."""
+    """A point near the mode: the estimator's, or one found by a short optimisation."""
     if prepared.near_mode or importlib.util.find_spec("optax") is None:
         return prepared.position
     return approach_mode(model, table, prepared.position, key)[0]
@@ -84,9 +84,9 @@ def scales_at(
     key: Key,
     thorough: bool = False,
 ) -> Scales:
-    """What `Scales` holds, around `position`, in the coordinates u of θ = θ₀ + L u when there is a factor L.
+    """The content of `Scales`, around `position`, in the coordinates u of θ = θ₀ + L u when there is a factor L.
 
-    `thorough`: the curvature of all rows, where that is affordable: a sample of rows may lack or overrate rare ones.
+    `thorough`: use the curvature of all rows where affordable, because a sample of rows may miss or overweight some.
     """
     if factor is not None and factor.shape[0] != _tree.size(position):
         raise InvalidValueError(
@@ -123,7 +123,7 @@ def noise_at(
 ) -> PyTree:
     """Variance of one gradient estimate at each of some positions: leaves (position, ...), for each parameter.
 
-    In the coordinates of the sampler, as `scales_at`; the spread of the rows of a batch tells it, another one for each.
+    In the coordinates of the sampler, as `scales_at`; estimated from the spread within a batch, a new one per position.
     """
     numbers = jnp.arange(jax.tree.leaves(positions)[0].shape[0])
     if not table.whole:
@@ -160,7 +160,7 @@ def _noise_of_batch(
 def curvature_limit(
     model: Model, table: Table, position: Params, key: Key, factor: Any = None, thorough: bool = False
 ) -> float:
-    """Largest curvature alone: for advice after a divergence, and for diagnosis."""
+    """The largest curvature alone: for advice after a divergence, and for diagnosis."""
     if thorough and isinstance(table, Resident) and table.num_rows * _tree.size(position) <= _AFFORDABLE:
         return float(_curvature_of_all(model, table.num_rows, table.data, position, factor, key))
     return float(_curvature(model, table.num_rows, _rows(table, position), position, factor, key))
@@ -180,7 +180,7 @@ def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, fact
 def _curvature_of_all(
     model: Model, num_rows: int, data: PyTree, position: Params, factor: Any, key: Key
 ) -> Array:
-    """By power iteration with Hessian-vector products over all rows, in chunks."""
+    """The largest curvature, by power iteration with Hessian-vector products over all rows, in chunks."""
     summand = Probed(model.summand)
 
     def image(direction: PyTree) -> PyTree:
@@ -233,7 +233,7 @@ def _measure(
     information = _tree.scale(parts.batching.num_rows, squares)
     mean = _tree.vdot(information, jax.tree.map(jnp.ones_like, information)) / _tree.size(information)
     deviation = jax.tree.map(lambda f: 1.0 / jnp.sqrt(jnp.maximum(f, 1e-3 * mean) + 1e-30), information)
-    if factor is not None:  # in these coordinates the posterior's deviations are about 1
+    if factor is not None:  # in these coordinates the posterior standard deviations are about 1
         deviation = jax.tree.map(jnp.ones_like, position)
 
     def noise_at(number: Array) -> PyTree:

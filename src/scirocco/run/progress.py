@@ -1,4 +1,4 @@
-"""What a run tells while it runs: a live bar, and reports for callbacks."""
+"""Progress of a run: a live bar, and reports for callbacks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from scirocco.types import PyTree
 
 @dataclass
 class Report:
-    """Handed to every callback after each chunk.
+    """Passed to every callback after each chunk.
 
-    A callback may return a number or a dict of numbers; it is shown in the progress bar and kept in `run.scores`.
+    A callback may return a number or a dict of numbers, which the progress bar shows and `run.scores` keeps.
     """
 
     step: int
@@ -25,13 +25,13 @@ class Report:
     draws: PyTree
     """The draws of this chunk, axes (chain, draw, ...); None during burn-in."""
     steps_per_second: float
-    """Steps of every chain, in the last chunk; 0 before it is known."""
+    """Steps per second over all chains, in the last chunk; 0 before it is known."""
     elapsed: float
-    """Seconds since sampling began."""
+    """Seconds since sampling started."""
     stopped: bool = field(default=False, init=False)
 
     def stop(self) -> None:
-        """End the run after this chunk; all draws so far are kept."""
+        """Stop the run after this chunk; all draws so far are kept."""
         self.stopped = True
 
 
@@ -39,7 +39,7 @@ Callback = Callable[[Report], float | Mapping[str, float] | None]
 
 
 class Bar:
-    """A rich progress bar on stderr; silent where there is no terminal or no rich.
+    """A rich progress bar on stderr; shows nothing without a terminal or without rich.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Bar:
     enabled
         Whether anything is shown.
     seconds
-        A time limit, from now on: the bar is then full when it is reached, and steps are not counted.
+        A time limit, from now on: the bar is then full when the limit is reached, and steps are not counted.
     """
 
     def __init__(self, total: int, enabled: bool, seconds: float | None = None):
@@ -81,7 +81,7 @@ class Bar:
         self._progress.start()
 
     def update(self, step: int, phase: str, rate: float, score: Mapping[str, float] | None) -> None:
-        """Show where the run is."""
+        """Show the progress of the run."""
         if self._progress is not None:
             shown = "  ".join(f"{name} {value:.5g}" for name, value in (score or {}).items())
             done = step if self._seconds is None else min(time.perf_counter() - self._began, self._seconds)
@@ -90,7 +90,7 @@ class Bar:
             )
 
     def say(self, line: str) -> None:
-        """A line of its own above the bar."""
+        """Print a line above the bar."""
         if self._progress is not None and line:
             self._progress.console.print(line, markup=False, highlight=False)
 
@@ -101,7 +101,7 @@ class Bar:
 
 
 class SharedBar:
-    """The steps of all runs together."""
+    """One bar for the steps of several runs together."""
 
     def __init__(self, num_runs: int, num_steps: int, progress: bool, name: str):
         self._bar = Bar(num_runs * num_steps, progress)
@@ -110,7 +110,7 @@ class SharedBar:
         self._num_steps, self._name = num_steps, name
 
     def tell(self, number: int, step: int) -> None:
-        """A run has made so many steps."""
+        """Record the number of steps that a run has made."""
         self._steps[number] = step
         now, total = time.monotonic(), sum(self._steps.values())
         self._began = self._began or (now, total)
@@ -129,13 +129,13 @@ def _per_second(rate: float) -> str:
 
 
 class Clock:
-    """Wall and CPU seconds since it was made or restarted."""
+    """Wall and CPU seconds since it was created or restarted."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew."""
+        """Set the time to zero."""
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def read(self) -> dict[str, float]:
@@ -144,7 +144,7 @@ class Clock:
 
 
 def as_scores(value: float | Mapping[str, float] | None) -> dict[str, float]:
-    """What a callback returned, as named numbers."""
+    """The return value of a callback, as named numbers."""
     if value is None:
         return {}
     if isinstance(value, Mapping):

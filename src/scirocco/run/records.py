@@ -1,4 +1,4 @@
-"""What a stored run is and how far it is, as plain JSON: enough to describe it, to refuse another one, to resume it."""
+"""The description and the progress of a stored run, as plain JSON, for listing, comparing and resuming runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAMPLED, OWN_LOOP = "sampled", "own loop"
 
 
 class Divergence(NamedTuple):
-    """Where a chain left the finite numbers."""
+    """Where a chain diverged (NaN or inf)."""
 
     chain: int
     step: int
@@ -42,12 +42,12 @@ class Divergence(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stored run is: what every commit writes."""
+    """The progress of a stored run, written with every commit."""
 
     step: int
     draws: int
     num_samples: int
-    """Draws that are wanted of each chain."""
+    """The requested number of draws per chain."""
     status: str
     """"running", "complete", "interrupted", "stopped" or "diverged"."""
     steps_per_second: float = 0.0
@@ -56,7 +56,7 @@ class Progress:
     diverged: Divergence | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As a commit holds it."""
+        """The content of a commit."""
         diverged = None if self.diverged is None else list(self.diverged)
         return {**vars(self), "diverged": diverged}
 
@@ -71,45 +71,45 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What a stored run is: written once, before its first step.
+    """The description of a stored run, written once, before its first step.
 
-    Fields that are None are not written. Those from `asked` on are needed to resume a run of `sc.sample`, and only such
-    a run has them; a model with a loop of its own makes its chains itself.
+    Fields that are None are not written. The fields from `asked` on are needed to resume a run of `sc.sample`, and only
+    such a run has them; a model with its own loop makes its chains itself.
     """
 
     configuration: dict[str, Any]
-    """Everything that defines the run, for readers: `Run.configuration`."""
+    """Everything that defines the run, for users: `Run.configuration`."""
     asked: dict[str, Any] | None = None
-    """What the user asked for, as far as it shapes the chains."""
+    """The requested arguments that affect the chains."""
     notes: dict[str, str] | None = None
     sampler: Any = None
-    """Encoded, with every open number filled in."""
+    """Encoded, with all automatic choices filled in."""
     estimator: Any = None
     structure: Any = None
-    """Of the draws."""
+    """The structure of the draws."""
     position: dict[str, dict[str, Any]] | None = None
-    """Shapes and dtypes of the unconstrained parameters, by name; `params`: of the constrained ones."""
+    """Shapes and dtypes of the unconstrained parameters, by name; `params`: those of the constrained ones."""
     params: dict[str, dict[str, Any]] | None = None
     model_values: Any = None
-    """By which another model is recognised, at the point `probe`."""
+    """Values of the model at the point `probe`, by which another model is recognised."""
     probe: list[Any] | None = None
     report: dict[str, Any] = field(default_factory=dict)
-    """What the set-up found."""
+    """The results of the set-up."""
     traces: dict[str, Any] = field(default_factory=dict)
     reducers: list[str] = field(default_factory=list)
     reduced: Any = field(default_factory=lambda: encoding.structure({}))
-    """Structure of what the reducers find."""
+    """The structure of the reducers' results."""
     fitted: dict[str, Any] = field(default_factory=dict)
-    """What a model of `sc.models` needs besides the draws, under its key, which is written beside the names above."""
+    """What a model of `sc.models` needs in addition to the draws, by its key, at the same level as the names above."""
 
     def to_json(self) -> dict[str, Any]:
-        """As a store holds it."""
+        """The content of a store's description."""
         named = {name: value for name, value in vars(self).items() if name != "fitted" and value is not None}
         return named | self.fitted
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
-        """What `to_json` wrote, or versions before 0.2."""
+        """Read what `to_json` of this version, or a version before 0.2, wrote."""
         names = cls.__dataclass_fields__.keys() - {"fitted"}
         known = {name: value for name, value in written.items() if name in names}
         return cls(**known, fitted={name: value for name, value in written.items() if name not in names})
@@ -121,17 +121,17 @@ class Record:
 
     @property
     def method(self) -> str:
-        """How the draws were made, in a few words."""
+        """A short description of how the draws were made."""
         return method_of(self.configuration)
 
     @property
     def model(self) -> str:
-        """The model: its name, of one of `sc.models`."""
+        """The model's name, if it is one of `sc.models`."""
         return str(self.configuration.get("model"))
 
     @property
     def lengths(self) -> tuple[int, int, int]:
-        """`num_samples`, `num_burnin` and `thin`, as planned at first."""
+        """`num_samples`, `num_burnin` and `thin`, as originally planned."""
         return tuple(self.configuration[name] for name in ("num_samples", "num_burnin", "thin"))
 
     @property
@@ -140,7 +140,7 @@ class Record:
         return self.lengths[1]
 
     def num_steps(self, num_samples: int) -> int:
-        """Steps that so many draws of each chain take."""
+        """The number of steps for this many draws per chain."""
         _, num_burnin, thin = self.lengths
         return num_burnin + num_samples * thin
 
@@ -151,29 +151,29 @@ class Record:
 
     @property
     def first_chain(self) -> int:
-        """Number of the first chain, where others are run elsewhere."""
+        """Number of the first chain, when other chains run elsewhere."""
         return int(self.configuration.get("first_chain", 0))
 
 
 def read(stored: Stored | Store) -> tuple[Record, Progress]:
-    """What a stored run is, and how far it is."""
+    """Read the description and the progress of a stored run."""
     return Record.from_json(stored.record), Progress.from_json(stored.progress)
 
 
 def status_of(stored: Stored) -> str:
-    """A run that is neither finished nor being written was ended from outside."""
+    """The status; a run that is neither finished nor being written was killed."""
     status = str(stored.progress["status"])
     return "killed" if status == "running" and not stored.running else status
 
 
 def kind_of(configuration: Mapping[str, Any]) -> str:
-    """Of a run; those stored by versions before 0.2 do not say it, but their own loops have a name for a sampler."""
+    """The kind of a run; versions before 0.2 did not store it, but their own loops have a string as the sampler."""
     older = OWN_LOOP if isinstance(configuration.get("sampler"), str) else SAMPLED
     return str(configuration.get("kind", older))
 
 
 def method_of(configuration: Mapping[str, Any]) -> str:
-    """How the draws of a run were made, in a few words."""
+    """A short description of how the draws of a run were made."""
     sampler = configuration["sampler"]
     if kind_of(configuration) == OWN_LOOP:
         return f"{configuration['model']} by {sampler}"
@@ -181,7 +181,7 @@ def method_of(configuration: Mapping[str, Any]) -> str:
 
 
 def make(problem: Problem, ready: Ready, request: Request, configuration: dict[str, Any]) -> Record:
-    """Of a run that is stored; the request has sampler and estimator as the user gave them."""
+    """The record of a run to be stored; the request has sampler and estimator as the user gave them."""
     plan, estimator, position = request.plan, request.estimator, ready.start.position
     params = jax.eval_shape(problem.model.constrain, position)
     rows = problem.source.read(0, min(_MODEL_ROWS, problem.source.num_rows))
@@ -205,7 +205,7 @@ def make(problem: Problem, ready: Ready, request: Request, configuration: dict[s
 
 
 def trace_specs(traces: Mapping[str, PyTree]) -> dict[str, Any]:
-    """Structure and leaves of what is traced."""
+    """Structure and leaves of the traces."""
     return {
         name: {"structure": encoding.structure(tree), "leaves": leaves_spec(tree)}
         for name, tree in traces.items()
@@ -213,7 +213,7 @@ def trace_specs(traces: Mapping[str, PyTree]) -> dict[str, Any]:
 
 
 def _results(keeping: Keeping, params: PyTree) -> PyTree:
-    """What the reducers will have found: shapes of one chain."""
+    """The reducers' results: shapes for one chain."""
     reducing = keeping.reducing
     states = jax.eval_shape(reducing.init, params)
     return {name: jax.eval_shape(r.result, states[name]) for name, r in reducing.reducers.items()}
@@ -222,7 +222,7 @@ def _results(keeping: Keeping, params: PyTree) -> PyTree:
 def configuration(
     problem: Problem, ready: Ready, plan: Plan, devices: Devices | None = None
 ) -> dict[str, Any]:
-    """Everything that defines a run, for readers."""
+    """Everything that defines a run, for users."""
     return {
         **_places(plan, devices),
         "kind": SAMPLED,
@@ -248,17 +248,17 @@ def configuration(
 
 
 PLACES = frozenset({"row_places", "first_chain"})
-"""Names of what `_places` tells."""
+"""The names of the entries that `_places` returns."""
 
 
 def _places(plan: Plan, devices: Devices | None) -> dict[str, Any]:
-    """Over how many devices the rows are spread, and which chains of several these are; nothing in the usual case."""
+    """The number of devices that share the rows, and which chains of several these are; empty in the usual case."""
     spread = {"row_places": devices.num_row_places} if devices is not None and devices.row_axes else {}
     return spread | ({"first_chain": plan.first_chain} if plan.first_chain else {})
 
 
 def asked(sampler: Any, estimator: Any, plan: Plan, devices: Devices | None = None) -> dict[str, Any]:
-    """What the user asked for, as far as it shapes the chains."""
+    """The requested arguments that affect the chains."""
     return {
         **_places(plan, devices),
         "sampler": describe(sampler),
@@ -280,7 +280,7 @@ def leaves_spec(tree: PyTree) -> dict[str, dict[str, Any]]:
 
 
 def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Kept:
-    """What one draw leaves in the store: shapes and dtypes."""
+    """The shapes and dtypes that one draw needs in the store."""
     model, position = problem.model, jax.eval_shape(lambda: state.sampler.position)
     params = jax.eval_shape(model.constrain, position)
     stats = jax.eval_shape(lambda: loop.inform(model, problem.parts, state).stats)
@@ -294,21 +294,21 @@ def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Ke
 
 
 def stamp(source: Any) -> Callable[[], str] | None:
-    """How to notice that streamed data change under way; arrays in memory are not looked at."""
+    """A value that changes when streamed data change during the run; arrays in memory are not checked."""
     if isinstance(source, ArraySource):
         return None
     return getattr(source, "stamp", source.fingerprint)
 
 
 def refuse_differences(stored: Any, given: Any, path: str, what: str) -> None:
-    """Raise with every place where two configurations differ."""
+    """Raise an error that lists the differences between two configurations."""
     differences = list(_differences(stored, given, ""))
     if differences:
         raise InvalidValueError(
             f"the run in {path} cannot be resumed with {what}: "
             + "; ".join(differences[:6])
-            + ". Pass what it was "
-            "started with, or start another run in another folder."
+            + ". Pass the original "
+            "arguments, or start another run in another folder."
         )
 
 
@@ -335,7 +335,7 @@ def describe(part: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, strings, lists and dicts; arrays become a few numbers about them, functions their names."""
+    """Convert to numbers, strings, lists and dicts; arrays become summary numbers, functions their names."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A run that was asked for: from the first look at the data to the last draw, new or resumed."""
+"""A requested run, new or resumed: from the checks of its data to the last draw."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from scirocco.types import Params
 
 
 class Request(NamedTuple):
-    """What was asked for, checked."""
+    """The checked arguments of a run."""
 
     model: Posterior
     source: RowSource
     params: Params
-    """None for a run that is resumed, where its store knows them."""
+    """None for a resumed run whose store has them."""
     sampler: Sampler
     estimator: Estimator
-    """Both None where the store of a run that is resumed knows them."""
+    """Both None for a resumed run whose store has them."""
     plan: Plan
     store: str | os.PathLike[str] | None = None
     resume: bool = False
@@ -50,25 +50,25 @@ class Request(NamedTuple):
     progress: bool = True
     devices: Devices | None = None
     left_out: frozenset[str] = frozenset()
-    """Arguments that were not given by the user: chosen here, or those of the stored run."""
+    """Arguments that the user omitted: chosen here, or taken from the stored run."""
     chosen: str = ""
     """What was chosen, in one line; empty when the user gave sampler and estimator."""
     ready: Ready | None = None
-    """What a set-up elsewhere has found."""
+    """The results of a set-up in another process."""
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the user asked for, as far as it shapes the chains."""
+        """The requested arguments that affect the chains."""
         return records.asked(self.sampler, self.estimator, self.plan, self.devices)
 
     @property
     def writes(self) -> bool:
-        """Whether this process writes the store and shows progress: the first of those that share a run."""
+        """Whether this process writes the store and shows progress: the first of the processes of a run."""
         return self.devices is None or not self.devices.many_processes or jax.process_index() == 0
 
 
 def carry_out(request: Request) -> Run:
-    """Start the run, or resume the one that is in the store."""
+    """Start the run, or resume the one in the store."""
     with contextlib.nullcontext() if request.devices is None else request.devices.in_use():
         if request.store is not None and request.resume and holds_run(request.store):
             return _resume(request)
@@ -83,7 +83,7 @@ def stored_request(
     method: matching.Method,
     **how: Any,
 ) -> Request:
-    """Of `resume`: the arguments that the store knows are those of the stored run."""
+    """The request of `resume`: arguments that the store knows are those of the stored run."""
     params, sampler, estimator, reducers = method
     plan = matching.check(path, num_samples, method)
     given = {"sampler": sampler, "estimator": estimator}
@@ -97,7 +97,7 @@ def stored_request(
 
 
 def prepared(request: Request) -> tuple[Problem, Ready]:
-    """The set-up, unless it was made elsewhere."""
+    """The results of the set-up, unless another process made it."""
     plan, ready = request.plan, request.ready
     sampler = request.sampler if ready is None else ready.sampler
     problem = setup.compose(
@@ -122,7 +122,7 @@ def _start(request: Request) -> Run:
         chains = make_chains(problem, ready.start, plan, request.devices)
         setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
         record = Record(configuration=records.configuration(problem, ready, plan, request.devices))
-        if path is not None:  # all processes look at the first state, one of them writes
+        if path is not None:  # all processes check the first state, one of them writes
             spec = records.kept_spec(problem, chains.first_state, plan.keeping)
             if request.writes:
                 record = records.make(problem, ready, request, record.configuration)
@@ -164,9 +164,9 @@ def _resume(request: Request) -> Run:
 def _driven(
     session: Session, request: Request, problem: Problem, ready: Ready, bar: Bar, clock: Clock
 ) -> Run:
-    """Drive the session to its end; the run, or an error that holds what there is of it."""
+    """Drive the session to its end; return the run, or raise an error that holds the draws so far."""
     parts = problem.parts
-    # the memory of other estimators is of before the first step: it has moved on with the chains
+    # the start has the memory of before the first step, which other estimators have since updated with the chains
     known = not ready.resumed and parts.estimator.keeps_one_sum
     memory = ready.start.memory if known else None
     origin = Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory)
@@ -183,12 +183,12 @@ def _driven(
 
 
 def _divergence(session: Session, problem: Problem, ready: Ready, run: Run) -> DivergenceError:
-    """Where it happened, why it is likely, and a step size that should work."""
+    """Where the chain diverged, the likely reason, and a step size that should work."""
     chain, step, leaf = session.bad or (0, 0, 0)
     chain += session.plan.first_chain
     position, sampler = ready.start.position, problem.parts.sampler
     name = _tree.leaf_names(position)[leaf]
-    where = f"chain {chain} left the finite numbers at step {step}: parameter `{name}` is NaN or infinite. "
+    where = f"chain {chain} diverged at step {step}: parameter `{name}` is NaN or infinite. "
     kept = run if run.num_draws else None
     if not problem.model.has_density:
         return DivergenceError(where + sampler.divergence_advice, run=kept, chain=chain, step=step)

@@ -1,4 +1,4 @@
-"""What a run returns: draws with their provenance, a summary, and the way to ArviZ."""
+"""The result of a run: draws with their provenance, a summary, and the conversion to ArviZ."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ from scirocco.types import Params, PyTree
 
 
 class Origin(NamedTuple):
-    """What a run was made from, as long as it lives in the process that made it: code and data are never stored."""
+    """The model, data and method of a run, in the process that made it: code and data are never stored."""
 
     model: Any
     source: Any
     sampler: Any
-    """With every open number filled in."""
+    """With all automatic choices filled in."""
     estimator: Any
     memory: PyTree | None
-    """The estimator's, as it was before the first step; None where it has to be made again."""
+    """The estimator's memory before the first step; None where it must be recomputed."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Posterior draws and how they came about.
+    """Posterior draws and how they were made.
 
     Attributes
     ----------
     draws
-        The structure of the parameters, leaves (chain, draw, ...), in the user's units.
+        The structure of the parameters, leaves (chain, draw, ...), in the units of the user.
     gradients
-        When kept: the estimate of ∇ log posterior at each draw (on the real line for transformed parameters).
+        If kept: the estimate of ∇ log posterior at each draw (on the real line for transformed parameters).
     stats
-        Scalars for each draw: `gradient_norm`, and what the sampler reports.
+        Scalars for each draw: `gradient_norm`, and those that the sampler reports.
     configuration
         Everything that defines the run, as plain numbers and strings, with versions.
     preparation
-        What the set-up found: passes over the data, distance of the centre to the mode, ...
+        Results of the set-up: passes over the data, distance of the centre to the mode, ...
     timing
-        Wall and CPU seconds of `setup`, `first_chunk` (compiles) and `sampling`, with their steps.
+        Wall and CPU seconds of `setup`, `first_chunk` (includes compilation) and `sampling`, with their steps.
     status
         "complete", "interrupted", "stopped" (by a callback) or "diverged".
     scores
-        What callbacks returned: (step, {name: value}).
+        Return values of callbacks: (step, {name: value}).
     traces
         The functions of `sc.reducers.Trace` at every draw, leaves (chain, draw, ...).
     reduced
-        What the other reducers found, leaves with a leading chain axis.
+        Results of the other reducers, leaves with a leading chain axis.
     path
-        The store, if there is one; the leaves above are then read from it when they are used.
+        The folder of the store, if there is one; the leaves above are then read from it when they are used.
     origin
         Model, data, sampler and estimator, for `sc.analysis`; None for a run that was loaded.
     """
@@ -79,7 +79,7 @@ class Run:
     origin: Origin | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        # models are functions, and data are large: a run that travels leaves them behind
+        # models are functions, and data are large: a pickled run omits them
         return self.__dict__ | {"origin": None}
 
     @property
@@ -95,12 +95,12 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """Either "sampled" (by `sc.sample`) or "own loop" (by a model that makes its draws in a loop of its own)."""
+        """Either "sampled" (by `sc.sample`) or "own loop" (by a model that makes its draws in its own loop)."""
         return kind_of(self.configuration)
 
     @property
     def method(self) -> str:
-        """How the draws were made, in a few words."""
+        """A short description of how the draws were made."""
         return method_of(self.configuration)
 
     def __repr__(self) -> str:
@@ -116,14 +116,14 @@ class Run:
         return dict(zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True))
 
     def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
-        """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, a row a parameter.
+        """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, one row per parameter.
 
-        Diagnostics are those of `sc.diagnostics`; the other numbers leave out draws that are NaN. The result is a
-        pandas data frame, rounded to `digits` digits (None: not).
+        The diagnostics are those of `sc.diagnostics`; the other columns ignore draws that are NaN. The result is a
+        pandas data frame, rounded to `digits` digits (None: not rounded).
         """
         self._need_draws()
         if not 0 < probability < 1:
-            raise InvalidValueError(f"`probability` must lie between 0 and 1, got {probability}.")
+            raise InvalidValueError(f"`probability` must be between 0 and 1, got {probability}.")
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
         parts = [_summary_of(part, tail) for part in Columns(self.named_draws()).parts()]
@@ -134,11 +134,11 @@ class Run:
         return frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
 
     def to_arviz(self) -> Any:
-        """The run as ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
+        """Convert the run to ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
 
-        Groups: posterior, sample_stats, observed_data (sizes), and `gradients` when they were kept; the configuration
-        and the versions are attributes. Where not every draw was kept (`keep_draws`), the statistics are those of the
-        draws that were; `run.stats` has all.
+        Groups: posterior, sample_stats, observed_data (sizes), and `gradients` if they were kept; the configuration
+        and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are those of the
+        kept draws; `run.stats` has all of them.
         """
         self._need_draws()
         az = require("arviz", "run.to_arviz()")
@@ -167,7 +167,7 @@ class Run:
         return tree
 
     def _at_draws(self, values: np.ndarray) -> np.ndarray:
-        """Of numbers (chain, draw) for every draw that was made, those of the draws that were kept."""
+        """From values (chain, draw) of all draws, select those of the draws that were kept."""
         every = self.configuration.get("keep_draws", 1)
         return np.asarray(values)[:, every - 1 :: every][:, : self.num_draws]
 
@@ -181,17 +181,17 @@ class Run:
         return xarray.Dataset(variables, coords)
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """A report in words and plots, which a notebook shows; with `path` also one HTML file that needs no network.
+        """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.
 
         The same as `sc.report.show(run, path, **options)`.
         """
-        # reports lie above this room, which works without them: opened by name when asked for, as the front door does
+        # reports are a layer above this package, so they are imported by name when needed
         return importlib.import_module("scirocco.report").show(self, path, **options)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the run to a folder that `sc.load`, xarray and ArviZ open; an existing one is refused.
+        """Write the run to a folder that `sc.load`, xarray and ArviZ can open; an existing folder raises an error.
 
-        Configuration and draws, nothing else: a run can be resumed only from the `store` it was made with.
+        Writes only configuration and draws: a run can be resumed only from the `store` that it was made with.
         """
         from scirocco.run.loading import save
 
@@ -200,7 +200,7 @@ class Run:
 
     def _need_draws(self) -> None:
         if self.draws is None or not self.num_draws:
-            raise InvalidValueError(f"the run holds no draws (status: {self.status}).")
+            raise InvalidValueError(f"the run has no draws (status: {self.status}).")
 
 
 def _summary_of(columns: Columns, tail: float) -> tuple[dict[str, np.ndarray], list[str]]:

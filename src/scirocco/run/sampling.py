@@ -1,4 +1,4 @@
-"""`sc.sample` and `sc.resume`: from a log likelihood and data to posterior draws, and on from a store."""
+"""`sc.sample` and `sc.resume`: from a log likelihood and data to posterior draws, new or resumed from a store."""
 
 from __future__ import annotations
 
@@ -65,61 +65,61 @@ def sample(
     ----------
     model
         `sc.Model(log_likelihood, log_prior)`, `sc.CountModel(concentration, counts)` for the simplex, or
-        `sc.BlockModel(model, name=...)` for parts that `sc.Blocks` moves by samplers of their own.
+        `sc.BlockModel(model, name=...)` for parts that `sc.Blocks` moves with separate samplers.
     data
-        A pytree of arrays with one common first axis (one row per datum); or rows that stay on disk: the path of a
+        A pytree of arrays with one common first axis (one row per datum); or rows on disk: the path of a
         folder made by `sc.data.convert`, or any `sc.data.Source`.
     params
         Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
-        the mode from here, and start there.
+        the mode from this point, and start there.
     sampler
-        By default `sc.Preconditioned(sc.BAOAB())`: the posterior mode is found, the curvature there gives coordinates
-        in which the posterior is round (the gradients do where there is no curvature, as of |x|, and one by one above
-        1,000 parameters), and step size and friction follow from the gradient noise. For count models `sc.SCIR()`,
-        whose step size is chosen from the noise of the counts.
-        `sc.SGLD(step_size="auto")` tries many before the run (see `sc.analysis.tune`); what was tried is in
+        By default `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature there to choose
+        coordinates in which the posterior is round (gradients replace curvature where there is none, as for |x|; above
+        1,000 parameters each is scaled separately). Step size and friction follow from the gradient noise. For count
+        models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
+        `sc.SGLD(step_size="auto")` tries many step sizes before the run (see `sc.analysis.tune`); the results are in
         `run.preparation["tuning"]`.
     estimator
         By default `sc.ControlVariates(500)`, with fewer where there are fewer rows; `sc.Full()` when the sampler is
-        left out too and there are at most 2,000 rows, because a pass over them then costs no more; `sc.Minibatch(500)`
-        for count models and likelihoods that take a key. What was chosen is in `run.preparation["chosen"]`.
+        also omitted and there are at most 2,000 rows, because a pass over them then costs no more; `sc.Minibatch(500)`
+        for count models and likelihoods that take a key. The choice is in `run.preparation["chosen"]`.
     num_samples, num_burnin, thin
-        Draws kept in each chain; steps made before the first (by default 1,000 when the sampler is left out, 0 when you
-        give one); steps for every kept draw.
+        Draws kept in each chain; steps made before the first draw (by default 1,000 when you omit the sampler, else
+        0); steps per kept draw.
     num_chains
         Independent chains.
     seed
         The same seed, configuration and machine give the same draws.
     store
-        A folder for the draws. They are written as they are made, together with what is needed to go on, so that a run
-        that is killed loses a few seconds and `sc.resume` ends it as if nothing had happened; `sc.load` opens it at
+        A folder for the draws. They are written as they are made, with everything needed to resume: a killed run loses
+        a few seconds, and `sc.resume` completes it as if it had not been interrupted. `sc.load` opens it at
         any time. The draws of the result then stay on disk.
     resume
-        With `store`: go on with the run that is there (the same call again), start one where there is none.
+        With `store`: resume the run in the folder (repeat the same call), or start one if there is none.
     overwrite
-        With `store`: delete the run that is there.
+        With `store`: delete the run in the folder.
     keep_gradients
-        Keep with every draw the gradient estimate at it (for zero-variance and Stein methods).
+        Keep the gradient estimate at every draw (for zero-variance and Stein methods).
     keep_draws
-        True: all draws; a number k: every k-th; False: none, for chains too large to keep.
+        True: keep all draws; a number k: every k-th; False: none, for chains too large to keep.
     reducers
         Summaries of all draws, kept or not: `{"posterior": sc.reducers.Moments(), ...}`; see `sc.reducers`.
     notes
-        With `store`: anything to remember with the run, as strings by name.
+        With `store`: notes to keep with the run, as strings by name.
     callbacks
         Functions called with a `Report` after every chunk; they may return a score or stop the run.
     progress
-        Show a bar when there is a terminal.
+        Show a progress bar if there is a terminal.
     chain_method
         "threads" (default on a CPU), "vmap" (default on accelerators).
     mesh
         Several devices: `jax.make_mesh((4,), ("rows",))` spreads the rows over them, and gradients are summed with one
-        `psum` a step; an axis called "chains" has chains of its own on each device instead. Batches are then stratified
+        `psum` per step; an axis named "chains" runs separate chains on each device instead. Batches are then stratified
         by device (`scirocco.data.spread`), and a data folder is read into the devices' memory. With `jax.distributed`
         all processes make the same call.
     client
         Several processes or machines: a `distributed.Client`, or the address of a Dask scheduler. Every chain is a task
-        on a worker; what a worker that dies had committed to `store` is not lost. Draws are those of one process.
+        on a worker; what a worker has committed to `store` survives its death. Draws are those of one process.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def sample(
     Raises
     ------
     DivergenceError
-        When a chain leaves the finite numbers; `error.run` holds every draw made before that.
+        When a chain diverges (NaN or inf); `error.run` holds every draw made before that.
 
     Examples
     --------
@@ -197,27 +197,27 @@ def resume(
     mesh: jax.sharding.Mesh | None = None,
     client: Any = None,
 ) -> Run:
-    """Go on with a run that was started with `sc.sample(..., store=path)`.
+    """Resume a run that was started with `sc.sample(..., store=path)`.
 
-    The result equals that of a run that was never interrupted, bit for bit (same machine, same versions), also when
-    more draws are asked for than at first. Another model, other data or another configuration are refused.
+    The result equals that of an uninterrupted run, bit for bit (same machine, same versions), even when you request
+    more draws than originally. Another model, other data or another configuration raise an error.
 
     Parameters
     ----------
     path
-        The store.
+        The folder of the store.
     model, data
-        As at first: a store holds numbers, not code and not the data.
+        The original model and data: a store contains neither code nor data.
     num_samples
-        Draws of each chain in all, those made already included; by default what was asked for at first.
+        The total number of draws per chain, including those already made; by default the original number.
     params, sampler, estimator
-        Only where the store could not hold them (it then says so): parameters that are not dicts, lists, tuples and
-        arrays; classes of your own.
+        Only if the store could not save them (the error message then says so): parameters that are not dicts, lists,
+        tuples and arrays; classes of your own.
     reducers
-        The reducers that the run was started with, if any: they are functions.
+        The original reducers, if any: they are functions, which are not stored.
     callbacks, progress, mesh, client
-        As for `sc.sample`; rows must be spread over as many devices as at first. Chains that were made on a cluster are
-        gone on with by the workers of `client`, or here, one after the other.
+        As for `sc.sample`; rows must be spread over the original number of devices. Chains that were made on a cluster
+        are resumed by the workers of `client`, or in this process, one after the other.
 
     Examples
     --------
@@ -235,8 +235,8 @@ def resume(
     if client is not None or CHAINS.is_at(path):
         if callbacks or mesh is not None:
             raise InvalidValueError(
-                f"`callbacks` and `mesh` are not for the chains in {os.fspath(path)}, which are a run each: they are "
-                "resumed by the workers of `client`, or here, one after the other."
+                f"`callbacks` and `mesh` do not apply to the chains in {os.fspath(path)}: they are separate runs, "
+                "resumed by the workers of `client`, or in this process, one after the other."
             )
         return resume_on(client, os.path.abspath(path), model, source, num_samples, method, progress)
     how = {"callbacks": tuple(callbacks), "progress": progress, "devices": as_devices(mesh)}
@@ -271,10 +271,10 @@ def _checked_plan(
 
 
 def check_length(plan: Plan) -> None:
-    """Refuse more steps than a chain can count."""
+    """Raise an error if the run has more steps than a chain can count."""
     if plan.num_steps >= 1 << 31:
         raise InvalidValueError(
-            f"the run would make {plan.num_steps} steps; a chain can count 2^31 - 1 of them. Split it."
+            f"the run would make {plan.num_steps} steps; a chain can make at most 2^31 - 1. Split the run."
         )
 
 
@@ -287,7 +287,7 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
         refuse_unless_free(store, overwrite)
     elif not overwrite:
         raise InvalidValueError(
-            f"{os.fspath(store)} holds {found} already; go on with the call that made them (resume=True), pass "
+            f"{os.fspath(store)} holds {found} already; resume with the call that made them (resume=True), pass "
             "overwrite=True to delete them, or choose another folder."
         )
 
@@ -297,7 +297,7 @@ def _drive(model: Any) -> str:
 
 
 def _few_rows(source: Any) -> bool:
-    """Whether all rows at every step cost no more than control variates, which look at each row of a batch twice."""
+    """Whether all rows at every step cost no more than control variates, which use each row of a batch twice."""
     return isinstance(source, ArraySource) and source.num_rows <= 4 * _DEFAULT_BATCH
 
 
@@ -332,21 +332,21 @@ def default_burnin(model: Any, sampler: Sampler | None) -> int:
 
 
 def default_estimator(model: Any, source: Any, devices: Devices | None = None) -> Estimator:
-    """What `sc.sample` uses when none is given."""
+    """The estimator that `sc.sample` uses when none is given."""
     places = 1 if devices is None else devices.num_row_places
     size = max(places, min(_DEFAULT_BATCH, source.num_rows) // places * places)
-    drawn = _drive(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
+    drawn = _drive(model) != "gradient" or model.takes_key  # a random sum has no fixed reference
     return Minibatch(size) if drawn else ControlVariates(size)
 
 
 def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool) -> None:
     if keep_gradients and sampler.driven_by == "blocks":
         raise InvalidValueError(
-            "blocks are moved one after the other, so there is no one gradient to keep at a draw."
+            "blocks are moved one after the other, so a draw has no single gradient to keep."
         )
     if keep_gradients and _drive(model) == "counts":
         raise InvalidValueError(
-            "a CountModel has no gradients to keep: leave `keep_gradients` out. Zero-variance and Stein methods need a "
+            "a CountModel has no gradients to keep: omit `keep_gradients`. Zero-variance and Stein methods require a "
             "log density (sc.Model)."
         )
 

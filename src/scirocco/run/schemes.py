@@ -34,17 +34,17 @@ class Scheme(abc.ABC):
 
     @abc.abstractmethod
     def adapt(self, model: Posterior, sampler: Sampler) -> Posterior:
-        """The model as this scheme needs it; refuses one that does not fit the sampler."""
+        """The model as this scheme needs it; raises an error if it does not fit the sampler."""
 
     @abc.abstractmethod
     def check(
         self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
     ) -> None:
-        """Refuse an estimator that cannot serve here: rows that are streamed, or spread over devices."""
+        """Raise an error if the estimator does not support rows that are streamed or spread over devices."""
 
     @abc.abstractmethod
     def check_moves(self, model: Posterior, sampler: Sampler, params: Params, row_spec: PyTree) -> None:
-        """Refuse moves that fail when they are traced on shapes."""
+        """Raise an error if a move fails when traced on shapes."""
 
     @abc.abstractmethod
     def batching(self, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
@@ -72,32 +72,32 @@ class Scheme(abc.ABC):
         probe: PyTree | None,
         key: Key | None,
     ) -> tuple[Gradient, PyTree]:
-        """What drives the next move at `position`, and the estimator's memory after it."""
+        """The estimate that drives the next move at `position`, and the estimator's memory after it."""
 
     @abc.abstractmethod
     def move(
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
-        """Step number `number`: the sampler's state after it, what drives the next step, and the memory."""
+        """Step number `number`: the sampler's state after it, the estimate for the next step, and the memory."""
 
 
 @jax.tree_util.register_static
 class Together(Scheme):
-    """The sampler moves all parameters, then what drives it is estimated where the move leads."""
+    """The sampler moves all parameters, then its drive is estimated at the new position."""
 
     def adapt(self, model: Posterior, sampler: Sampler) -> Posterior:
-        """As it is."""
+        """The model, unchanged."""
         _check_drive(model, sampler)
         return model
 
     def check(
         self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
     ) -> None:
-        """Sums that are drawn cannot be kept; rows on several devices need an estimator that adds up over them."""
+        """Random sums cannot be kept; rows on several devices require an estimator that sums over devices."""
         if model.takes_key and estimator.keeps_one_sum:
             raise InvalidValueError(
-                f"{type(estimator).__name__} keeps one sum over all rows for the whole run; for sums that are drawn "
-                "(counts or a log likelihood that take a key) it would be one random draw, and the chain would settle "
+                f"{type(estimator).__name__} keeps one sum over all rows for the whole run; for random sums "
+                "(counts or a log likelihood that take a key) this is one random draw, and the chain would settle "
                 "around it. Use sc.Minibatch, sc.SVRG or sc.SCIRCV."
             )
 
@@ -105,11 +105,11 @@ class Together(Scheme):
         """Samplers check themselves."""
 
     def batching(self, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
-        """As the estimator draws them."""
+        """The batches of the estimator."""
         return estimator.batching(num_rows)
 
     def prepare(self, model: Posterior, parts: Parts, table: Table, position: Params, key: Key) -> Prepared:
-        """The estimator's own, at the mode where the sampler wants to start there."""
+        """The estimator's work, at the mode if the sampler starts there."""
         estimator, target = parts.estimator, parts.target(model)
         if not parts.sampler.starts_at_mode or estimator.finds_mode or not importlib.util.find_spec("optax"):
             return estimator.prepare(target, table, position, key)
@@ -140,7 +140,7 @@ class Together(Scheme):
         context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
 
         more: dict[str, PyTree] = {}
-        if parts.sampler.needs_auxiliary:  # the same key draws the same for each row as in the estimate
+        if parts.sampler.needs_auxiliary:  # the same key gives each row the same draw as in the estimate
             more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
         of = (memory, context, parts.sampler.noise_kind)
         if probe is None:
@@ -159,7 +159,7 @@ class Together(Scheme):
     def move(
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
-        """The move, the estimate where it leads, and whether the sampler goes there."""
+        """The move, the estimate at the new position, and whether the sampler accepts it."""
         sampler, noise = parts.sampler, draws.noise
         proposal = sampler.step(state.sampler, state.gradient, noise, state.number)
         there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
@@ -173,14 +173,14 @@ def _check_drive(model: Posterior, sampler: Sampler) -> None:
     name = type(sampler).__name__
     if model.drive == "blocks":
         raise InvalidTypeError(
-            f"a BlockModel is moved block by block: sampler=sc.Blocks({{...}}) with a sampler for each, not {name}."
+            f"a BlockModel requires sampler=sc.Blocks({{...}}) with a sampler for each block, not {name}."
         )
     if sampler.driven_by == "counts":
         raise InvalidTypeError(
-            f"{name} moves on the simplex and is driven by counts: it needs a sc.CountModel(concentration, counts), "
-            "not a log likelihood. One that takes proportions can make them with jax.nn.softmax: then use e.g. sc.SGLD."
+            f"{name} moves on the simplex and uses counts: it requires a sc.CountModel(concentration, counts), "
+            "not a log likelihood. If yours takes proportions, compute them with jax.nn.softmax and use e.g. sc.SGLD."
         )
     raise InvalidTypeError(
-        f"{name} follows the gradient of a log density, which a CountModel has not: use sc.SCIR, sc.SCIRCV or "
+        f"{name} requires the gradient of a log density, which a CountModel does not have: use sc.SCIR, sc.SCIRCV or "
         "sc.SimplexSGRLD."
     )

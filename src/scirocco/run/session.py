@@ -1,4 +1,4 @@
-"""The host loop: how many steps next, what to keep, when to commit, when to stop."""
+"""The host loop: how many steps to make next, what to keep, when to commit, when to stop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Plan(NamedTuple):
-    """How long a run is, and what it keeps."""
+    """The length of a run, and what it keeps."""
 
     num_samples: int
     num_burnin: int
@@ -39,39 +39,39 @@ class Plan(NamedTuple):
     keeping: Keeping
     chain_method: str
     first_chain: int = 0
-    """Number of the first chain, where others are run elsewhere."""
+    """Number of the first chain, when other chains run elsewhere."""
 
     @property
     def num_steps(self) -> int:
-        """Of each chain."""
+        """The number of steps per chain."""
         return self.num_burnin + self.num_samples * self.thin
 
     @property
     def key(self) -> Key:
-        """What is random about the run follows from it."""
+        """The key from which all randomness of the run is derived."""
         return jax.random.key(self.seed)
 
     @property
     def numbers(self) -> range:
-        """Of the chains: what is random about a chain follows from its number."""
+        """The numbers of the chains; the randomness of a chain is derived from its number."""
         return range(self.first_chain, self.first_chain + self.num_chains)
 
 
 class Session:
-    """Drives the chains from where they are to the end of the plan.
+    """Drives the chains from their current state to the end of the plan.
 
     Parameters
     ----------
     chains, plan
-        What makes the steps, and how many.
+        The chains, and the number of steps.
     record
-        What the run is.
+        The description of the run.
     sink
         Where the draws go.
     reached
-        Where a stored run was; its chains have been restored.
+        The progress of a stored run; its chains have been restored.
     stamp
-        What changes when the data do.
+        A function whose value changes when the data change.
     """
 
     def __init__(
@@ -96,14 +96,16 @@ class Session:
         self._stamped = stamp() if stamp else ""
 
     def drive(self, callbacks: tuple[Callback, ...], bar: Bar, setup: Clock) -> None:
-        """Chunks until the end, an interrupt, a callback's stop or a divergence; `setup` is read at the first step."""
+        """Make chunks until the end, an interrupt, a callback's stop or a divergence; `setup` is read at step 1."""
         self.callbacks, self.bar, self.setup = callbacks, bar, setup.read()
         clock, self.began, first = Clock(), time.perf_counter(), self.step
         try:
             with self._finishing_chunks():
                 while self.step < self.plan.num_steps and self.status == "complete":
                     self._chunk()
-                    if "first_chunk" not in self.timing:  # compiles; kept apart so that speeds can be told
+                    if (
+                        "first_chunk" not in self.timing
+                    ):  # includes compilation, so its time is kept separately
                         self.timing["first_chunk"] = clock.read() | {"steps": self.step - first}
                         clock.restart()
                     if self._asked_to_stop:
@@ -112,7 +114,7 @@ class Session:
         except KeyboardInterrupt:
             self.status, consistent = "interrupted", self._asked_to_stop
             _checks.warn(
-                f"interrupted after {self.made} of {self.plan.num_samples} draws; the run holds them.",
+                f"interrupted after {self.made} of {self.plan.num_samples} draws; the run contains them.",
             )
         finally:
             self.chains.close()
@@ -120,11 +122,11 @@ class Session:
         self.timing["sampling"] = clock.read() | {"steps": done}
         if consistent:
             self.commit()
-            self._agreed(0)  # whoever goes on finds what the one that writes has written
+            self._agreed(0)  # all processes wait until the one that writes has finished
 
     @contextlib.contextmanager
     def _finishing_chunks(self) -> Iterator[None]:
-        """Ctrl-C waits for the chunk to end, so that all chains have made the same steps; a second one does not."""
+        """Delay Ctrl-C until the chunk ends, so that all chains have made the same steps; a second one is immediate."""
 
         def stop(number: int, frame: Any) -> None:
             if self._asked_to_stop:
@@ -151,7 +153,7 @@ class Session:
         begin = time.perf_counter()
         chunk = self.chains.advance(steps, _NEVER if burning else self.plan.thin)
         seconds = time.perf_counter() - begin
-        if self.timing:  # the first chunk compiles: its speed says nothing
+        if self.timing:  # the first chunk includes compilation: ignore its speed
             self.rate = steps / seconds
         self._look_for_change()
         self.sink.add(chunk)
@@ -169,7 +171,7 @@ class Session:
             self.commit()
 
     def _next_steps(self) -> int:
-        """As many steps as take about a third of a second, whole draws, within the buffers."""
+        """The number of steps that takes about a third of a second, in whole draws, within the buffers."""
         plan = self.plan
         first, second = self.chains.first_chunks or (_FIRST_CHUNK, _SECOND_CHUNK)
         if not self.timing:
@@ -193,14 +195,14 @@ class Session:
         return True
 
     def _look_for_change(self, now_or_never: bool = False) -> None:
-        """Streamed data are looked at every second: rows that change under a chain belong to no posterior."""
+        """Check every second whether streamed data have changed: then the chain has no single posterior."""
         now = time.perf_counter()
         if self._stamp is None or (now - self._looked < _LOOK_SECONDS and not now_or_never):
             return
         self._looked = now
         if self._stamp() != self._stamped:
             raise DataChangedError(
-                f"the data changed during the run, shortly before step {self.step}. What a store holds was committed "
+                f"the data changed during the run, shortly before step {self.step}. The stored draws were committed "
                 "before that; later draws would mix two posteriors. Start a new run on the new data."
             )
 
@@ -217,7 +219,7 @@ class Session:
         self.bar.update(self.step, phase, self.rate, shown)
 
     def commit(self) -> None:
-        """Make everything so far survive, where there is a store."""
+        """Commit everything so far, if there is a store."""
         self._look_for_change(now_or_never=True)
         if self.sink.path is None and not self.chains.among_processes:
             return
@@ -229,7 +231,7 @@ class Session:
         self.sink.commit(state | snapshot.save_results(self.results()), progress.to_json())
 
     def run(self, preparation: dict[str, Any], origin: Origin | None = None) -> Run:
-        """What there is of the run."""
+        """The run so far."""
         kept = self.sink.collect()
         return Run(
             kept.draws,
@@ -247,7 +249,7 @@ class Session:
         )
 
     def results(self) -> dict[str, Any]:
-        """What the reducers have found so far."""
+        """The reducers' results so far."""
         return self.plan.keeping.reducing.results(self.chains.reduced())
 
     def _status_now(self) -> str:

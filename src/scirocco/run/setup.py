@@ -1,4 +1,4 @@
-"""From what the user typed to what the loop runs: composition, checks, preparation."""
+"""From the user's arguments to the inputs of the loop: composition, checks, preparation."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class Problem(NamedTuple):
     model: Posterior
     source: RowSource
     parts: Parts
-    """For streamed data without rows: each segment brings its own."""
+    """Without rows for streamed data: each segment brings its own."""
     table: Table
 
 
 class Ready(NamedTuple):
-    """What the set-up found: made in one place, it can be used in others."""
+    """The results of the set-up; they can be used in other processes."""
 
     sampler: Sampler
-    """With every open number filled in."""
+    """With all automatic choices filled in."""
     start: Start
     report: dict[str, Any]
     resumed: bool = False
-    """Whether `start` only has the right shapes: the chains' states come from a store."""
+    """Whether `start` only has the right shapes, because the chains' states come from a store."""
 
 
 def compose(
@@ -63,7 +63,7 @@ def compose(
     seed: int,
     devices: Devices | None = None,
 ) -> Problem:
-    """Check that the parts fit together, and put the data in order on the device, or on those that share them."""
+    """Check that the parts fit together, and arrange the data on the device or devices."""
     check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
     check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
@@ -82,8 +82,8 @@ def compose(
         return _spread(model, source, sampler, estimator, scheme, seed, devices)
     if devices is not None and not resident:
         raise InvalidValueError(
-            "chains on devices of their own need the data in memory: read them first, or use a mesh with an axis for "
-            "rows, whose devices read the folder between them."
+            "chains on separate devices require the data in memory: load them first, or use a mesh with an axis for "
+            "rows, whose devices read parts of the folder."
         )
     batching = scheme.batching(sampler, estimator, source.num_rows)
     if isinstance(source, ArraySource):
@@ -107,10 +107,10 @@ def _spread(
     if not estimator.can_spread:
         who = sampler if sampler.needs_reference else estimator.core
         raise InvalidValueError(
-            f"{type(who).__name__} needs all rows on one device. Rows spread over a mesh serve sc.Full, sc.Minibatch, "
-            "sc.ControlVariates and sc.SVRG; a mesh with an axis `chains` only serves all."
+            f"{type(who).__name__} requires all rows on one device. Only sc.Full, sc.Minibatch, "
+            "sc.ControlVariates and sc.SVRG support rows spread over a mesh; all support a mesh with only `chains`."
         )
-    # its defaults follow from the number of all rows, not of a device's
+    # its defaults depend on the total number of rows, not on that of a device
     estimator = estimator.resolved(source.num_rows)
     table = spread_over(source, scheme.batching(sampler, estimator, source.num_rows), devices, seed)
     return Problem(model, source, Parts(sampler, estimator, table.own, table.data, scheme), table)
@@ -124,7 +124,7 @@ def blank_memory(model: Posterior, parts: Parts, table: Table, position: Params,
 def _check_value(model: Posterior, sampler: Sampler) -> None:
     if sampler.needs_value and not model.has_density:
         raise InvalidTypeError(
-            f"{type(sampler).__name__} asks for the value of a log density: it needs a sc.Model(log_likelihood, "
+            f"{type(sampler).__name__} uses the value of the log density: it requires a sc.Model(log_likelihood, "
             f"log_prior), not a {type(model).__name__}."
         )
 
@@ -135,29 +135,29 @@ def _check_auxiliary(sampler: Sampler, estimator: Estimator, spread: bool) -> No
     name = type(sampler).__name__
     if spread:
         raise InvalidValueError(
-            f"{name} asks for the auxiliary draws of all rows of a batch, and a mesh spreads them over devices: leave "
-            "its axis for rows out."
+            f"{name} requires the auxiliary draws of all rows of a batch, but a mesh spreads them over devices: omit "
+            "its axis for rows."
         )
     if not estimator.looks_once:
         raise InvalidValueError(
-            f"{name} asks for the auxiliary draws behind an estimate. {type(estimator).__name__} makes it from passes "
-            "or differences, not from one draw for each row of a batch: use sc.Minibatch, sc.Weighted or sc.Stratified."
+            f"{name} requires the auxiliary draws of an estimate. {type(estimator).__name__} computes it from passes "
+            "or differences, not from one draw per row of a batch: use sc.Minibatch, sc.Weighted or sc.Stratified."
         )
 
 
 def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
-    """The estimator, with a reference where the sampler compares its estimates with one."""
+    """The estimator, with a reference if the sampler compares its estimates with one."""
     if not sampler.needs_reference:
         return estimator
     return Referenced(estimator.core, sampler.refresh_every or None, sampler.refresh_size)
 
 
 def check_kind(value: Any, kind: type, name: str, example: str) -> None:
-    """Refuse what is not of this kind; say so when a class stands where an instance should."""
+    """Raise an error if the value is not of this kind, with a hint if it is a class instead of an instance."""
     if isinstance(value, kind):
         return
     called = (
-        " (an instance is needed: add parentheses)"
+        " (a class; an instance is required: add parentheses)"
         if isinstance(value, type) and issubclass(value, kind)
         else ""
     )
@@ -167,9 +167,9 @@ def check_kind(value: Any, kind: type, name: str, example: str) -> None:
 def prepare(
     problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key
 ) -> tuple[Problem, Ready]:
-    """Check the start, let the estimator do its one-off work, let the sampler fill in what was left open.
+    """Check the start, prepare the estimator, and let the sampler fill in its automatic choices.
 
-    Returns the problem with the method as it was filled in, and what was found.
+    Returns the problem with the completed method, and the results of the set-up.
     """
     params = check_params(params)
     if not problem.parts.sampler.needs_scales:
@@ -190,7 +190,7 @@ def prepare(
 def prepare_estimator(
     problem: Problem, params: Params, *, num_chains: int, key: Key
 ) -> tuple[Parts, Prepared]:
-    """Check the start and let the estimator do its one-off work."""
+    """Check the start and prepare the estimator."""
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
     params = check_params(params)
@@ -209,7 +209,7 @@ def prepare_estimator(
 
 @contextlib.contextmanager
 def _explained(problem: Problem, params: Params) -> Iterator[None]:
-    """When the work fails at the start, say why."""
+    """If the preparation fails at the start, explain why."""
     try:
         yield
     except BadStartError:
@@ -221,7 +221,7 @@ def _explained(problem: Problem, params: Params) -> Iterator[None]:
 def _resolved(
     problem: Problem, parts: Parts, prepared: Prepared, start: Start, key: Key
 ) -> tuple[Sampler, Start, dict[str, Any]]:
-    """The sampler with every open number filled in, where it starts, and what was found on the way."""
+    """The sampler with all automatic choices filled in, where it starts, and the results of the search."""
     model, table = problem.model, problem.table
     if not model.has_density:
         shapes: Any = count_scales(model, table, prepared.position, parts.estimator, key)
@@ -229,7 +229,7 @@ def _resolved(
     density = cast(Model, model)
     if parts.sampler.needs_tuning:
         tuning, near_mode = tune_prepared([Arena(density, parts, table, start, {})], prepared, key)
-        # settings were tried near the mode, and need not be stable on a long way to it
+        # settings were tried near the mode, and may be unstable on the way to it
         begin = start if prepared.near_mode else near_mode
         return tuning.sampler, begin, {"tuning": tuning.record()}
     scales = pilot.measure(density, parts, table, prepared, key)
@@ -243,8 +243,8 @@ def count_scales(
     """The shapes α + Σz and the variance of an estimate of them, where the chain starts (one pass)."""
     if not estimator.core.is_uniform:
         raise InvalidValueError(
-            "a step size is chosen from the noise of plain batches, which says nothing about "
-            f"{type(estimator.core).__name__}: give one, e.g. sc.SCIR(step_size=0.1)."
+            "the automatic step size is based on the noise of plain batches, which does not apply to "
+            f"{type(estimator.core).__name__}: set one, e.g. sc.SCIR(step_size=0.1)."
         )
     total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
     many = estimator.rows_in_pass(table.num_rows)
@@ -260,14 +260,14 @@ def check_params(params: Params) -> Params:
     """The starting parameters as floating-point JAX arrays."""
     leaves, treedef = jax.tree.flatten(params)
     if not leaves:
-        raise InvalidValueError("`params` holds no arrays: pass the starting value of every parameter.")
+        raise InvalidValueError("`params` contains no arrays: pass the starting value of every parameter.")
     named = zip(_tree.leaf_names(params), leaves, strict=True)
     return jax.tree.unflatten(treedef, [_check_leaf(name, leaf) for name, leaf in named])
 
 
 def _check_leaf(name: str, leaf: Any) -> Array:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
-        _checks.warn(f"parameter `{name}` starts at the integer {leaf}: taken as {float(leaf)}.")
+        _checks.warn(f"parameter `{name}` starts at the integer {leaf}; it is converted to {float(leaf)}.")
         leaf = float(leaf)
     try:
         host = np.asarray(leaf)
@@ -275,8 +275,8 @@ def _check_leaf(name: str, leaf: Any) -> Array:
         raise InvalidTypeError(f"parameter `{name}` cannot be read as an array: {error}") from error
     if host.dtype.kind in "iub":
         raise InvalidTypeError(
-            f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers need continuous parameters: "
-            "start from floats (e.g. .astype(float)), and sum discrete ones out of the likelihood."
+            f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers require continuous parameters: "
+            "start from floats (e.g. .astype(float)), and marginalise discrete parameters."
         )
     if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
         raise InvalidTypeError(
@@ -292,13 +292,13 @@ def _check_leaf(name: str, leaf: Any) -> Array:
 
 
 def check_first(problem: Problem, params: Params, density: Array, gradient: PyTree) -> None:
-    """The first log density and gradient must be finite; looks closer, and says what is wrong, when they are not."""
+    """Check that the first log density and gradient are finite; if not, find out why and raise an error."""
     names, leaves = _tree.leaf_names(gradient), jax.tree.leaves(gradient)
     unhappy = [name for name, leaf in zip(names, leaves, strict=True) if not np.all(np.isfinite(leaf))]
     if not unhappy and np.all(np.isfinite(density)):
         return
     problem.model.explain_bad_start(problem.model.unconstrain(check_params(params)), problem.table, unhappy)
     raise BadStartError(
-        "the log density is not finite at the starting point for some rows. Start elsewhere, or look for rows that the "
-        "likelihood has no value for."
+        "the log density is not finite at the starting point for some rows. Start elsewhere, or check for rows for "
+        "which the likelihood is not defined."
     )

@@ -1,4 +1,4 @@
-"""Where draws go as they are made: a list in memory, or a store on disk that survives."""
+"""Where draws are written as they are made: a list in memory, or a store on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUPS = {"draws": "posterior", "gradients": "gradients", "stats": "sample_stats
 
 
 class Kept(NamedTuple):
-    """All that a run keeps; leaves (chain, draw, ...), arrays in memory or on disk."""
+    """Everything that a run keeps; leaves (chain, draw, ...), arrays in memory or on disk."""
 
     draws: PyTree | None
     gradients: PyTree | None
@@ -29,23 +29,23 @@ class Kept(NamedTuple):
 
 
 class Sink(Protocol):
-    """Takes chunks, and gives everything back at the end."""
+    """Receives chunks, and returns all of them at the end."""
 
     @property
     def path(self) -> str | None:
         """The store's folder."""
 
     def add(self, chunk: HostChunk) -> None:
-        """One more chunk."""
+        """Add a chunk."""
 
     def due(self) -> bool:
         """Whether it is time to commit."""
 
     def commit(self, state: dict[str, np.ndarray], progress: dict[str, Any]) -> None:
-        """Make what was added so far survive."""
+        """Make the chunks so far permanent."""
 
     def collect(self) -> Kept:
-        """Everything that was added (a store: committed)."""
+        """All chunks that were added (for a store: committed)."""
 
     def close(self) -> None:
         """Release the store."""
@@ -65,7 +65,7 @@ class MemorySink:
             self._chunks.append(chunk)
 
     def due(self) -> bool:
-        """Never: nothing survives."""
+        """Never: memory has no commits."""
         return False
 
     def commit(self, state: dict[str, np.ndarray], progress: dict[str, Any]) -> None:
@@ -98,11 +98,11 @@ class StoreSink:
                 self.store.append(group, dict(zip(_tree.leaf_names(tree), leaves, strict=True)))
 
     def due(self) -> bool:
-        """Whether the pause is over."""
+        """Whether the interval between commits has passed."""
         return time.perf_counter() - self._last >= self._pause
 
     def commit(self, state: dict[str, np.ndarray], progress: dict[str, Any]) -> None:
-        """Commit, and see how long it takes."""
+        """Commit, and measure the time that it takes."""
         begin = time.perf_counter()
         self.store.commit(state, progress)
         self._last = time.perf_counter()
@@ -127,14 +127,14 @@ def new_sink(
     *,
     overwrite: bool = False,
 ) -> Sink:
-    """For draws like these: a new store at `path`, or memory where there is none."""
+    """A sink for such draws: a new store at `path`, or memory if there is none."""
     if path is None:
         return MemorySink()
     return StoreSink(Store.create(path, store_groups(spec), num_chains, record, overwrite=overwrite), spec)
 
 
 def store_groups(spec: Kept) -> dict[str, dict[str, Variable]]:
-    """The groups of a store for draws like these (shapes of one draw, no chain or draw axis)."""
+    """The groups of a store for such draws (shapes of one draw, no chain or draw axis)."""
     groups = {}
     for part, group in GROUPS.items():
         tree = spec._asdict()[part]

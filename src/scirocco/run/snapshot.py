@@ -1,6 +1,6 @@
-"""The state of all chains as named arrays, and back: nothing is pickled, and nothing is believed without a look.
+"""The state of all chains as named arrays, and back: nothing is pickled, and everything that is read is checked.
 
-The structure comes from the model and the method, traced on shapes; a file only brings the numbers.
+The structure comes from the model and the method, traced on shapes; a file contains only the numbers.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def save_stacked(chains: Snapshot) -> dict[str, np.ndarray]:
 
 
 _RESULT, FITTED = "result:", "fitted:"
-"""Names of arrays that are no part of the state begin so: what the reducers found, what a fitted model needs."""
+"""Prefix of arrays that are not part of the state: the reducers' results, the extra arrays of a fitted model."""
 
 
 def save_results(results: PyTree) -> dict[str, np.ndarray]:
-    """What the reducers found, for readers: named arrays that are no part of the state."""
+    """The reducers' results: named arrays that are not part of the state."""
     leaves = jax.tree.leaves(results)
     return {f"{_RESULT}{number:04d}": np.asarray(leaf) for number, leaf in enumerate(leaves)}
 
@@ -57,7 +57,7 @@ def results(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def of_chains(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays that are the state of chains."""
+    """The arrays that form the state of the chains."""
     return {name: value for name, value in saved.items() if not name.startswith((_RESULT, FITTED))}
 
 
@@ -69,7 +69,7 @@ def _as_numbers(leaf: Any) -> np.ndarray:
 
 
 def template(problem: Problem, position: Params, key: Key, reducing: PyTree) -> Snapshot:
-    """What a chain looks like: shapes and dtypes only."""
+    """The shapes and dtypes of a chain's state."""
     model, parts, num_rows = problem.model, problem.parts, problem.table.num_rows
     scheme, row_spec = parts.scheme, problem.table.row_spec
     batching = scheme.batching(parts.sampler, parts.estimator, num_rows)
@@ -87,7 +87,7 @@ def template(problem: Problem, position: Params, key: Key, reducing: PyTree) -> 
 
 
 def restore(like: Snapshot, saved: dict[str, np.ndarray], chain: int) -> Snapshot:
-    """The saved numbers of one chain in the structure of `like`; refuses what does not fit it."""
+    """The saved numbers of one chain in the structure of `like`; raises an error if they do not fit."""
     names = _tree.leaf_names(like)
     saved = of_chains(saved)
     missing, extra = sorted(set(names) - set(saved)), sorted(set(saved) - set(names))
@@ -96,7 +96,7 @@ def restore(like: Snapshot, saved: dict[str, np.ndarray], chain: int) -> Snapsho
             "the stored state belongs to another sampler, estimator or set of reducers: "
             + "; ".join(
                 f"{what} {', '.join(f'`{name}`' for name in some)}"
-                for what, some in (("it lacks", missing), ("it also has", extra))
+                for what, some in (("missing", missing), ("unexpected", extra))
                 if some
             )
             + "."
@@ -114,6 +114,6 @@ def _fit(name: str, like: Any, value: np.ndarray) -> Any:
     if value.shape != like.shape or value.dtype != like.dtype:
         raise InvalidValueError(
             f"the stored state has `{name}` with shape {value.shape} and dtype {value.dtype}; this model and method "
-            f"need shape {like.shape} and dtype {like.dtype}."
+            f"require shape {like.shape} and dtype {like.dtype}."
         )
     return jnp.asarray(value) if isinstance(like, jax.ShapeDtypeStruct) else value

@@ -1,4 +1,4 @@
-"""One chain on streamed data: the host hands superbatches to the compiled loop, and makes the passes it cannot."""
+"""One chain on streamed data: the host feeds superbatches to the compiled loop, and makes the passes itself."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from scirocco.types import Array, Key, Params, PyTree
 
 
 class StreamedParts:
-    """The parts of a chain, with the rows that serve a given estimate."""
+    """The parts of a chain, with the rows for a given estimate."""
 
     def __init__(self, parts: Parts, table: Table, batch_key: Key):
         self._parts, self.table = parts, table
         self._feed = table.feed(batch_key)
 
     def at(self, number: int) -> tuple[Parts, int]:
-        """Parts with the rows for estimate `number`, and the first estimate that they do not serve."""
+        """Parts with the rows for estimate `number`, and the first estimate that needs other rows."""
         segment = self._feed.at(number)
         return self._parts._replace(data=segment.data, batching=segment.batching), segment.stop
 
@@ -38,18 +38,18 @@ class StreamedParts:
 
     @property
     def without_rows(self) -> Parts:
-        """Parts for what needs no rows."""
+        """Parts for work that needs no rows."""
         return self._parts
 
     def close(self) -> None:
-        """End the reading ahead."""
+        """Stop reading ahead."""
         self._feed.close()
 
 
 def start_streamed(
     model: Posterior, parts: Parts, table: Table, begin: Start, key: Key, chain: int
 ) -> tuple[KernelState, Array, StreamedParts]:
-    """As `loop.start_chain`, with the rows that chain's first estimate needs."""
+    """As `loop.start_chain`, with the rows for the chain's first estimate."""
     keys = loop.chain_keys(model, parts, key, np.int32(chain))
     streamed = StreamedParts(parts, table, keys.batches)
     if streamed.next_pass(0) == 0:
@@ -67,7 +67,7 @@ _first_state = jax.jit(loop.first_state)
 
 
 class Piece(NamedTuple):
-    """Steps made without a break: their chunk, the draws it completes, and where it began."""
+    """Consecutive steps: their chunk, the draws it completes, and where it started."""
 
     chunk: loop.Chunk
     num_draws: int
@@ -84,7 +84,7 @@ def advance_streamed(
     num_steps: int,
     thin: int,
 ) -> Iterator[tuple[KernelState, Piece]]:
-    """Make `num_steps` steps, in as many pieces as their superbatches and passes need."""
+    """Make `num_steps` steps, in as many pieces as their superbatches and passes require."""
     number, done = int(state.number), 0
     while done < num_steps:
         phase = done % thin
@@ -99,7 +99,7 @@ def advance_streamed(
                 steps = min(steps, due - number - 1)
             counts = (np.int32(steps), np.int32(thin), np.int32(phase))
             state, chunk = _advance(model, keep_gradients, capacity, parts, state, *counts)
-            state = jax.block_until_ready(state)  # the rows' buffer will be filled anew
+            state = jax.block_until_ready(state)  # the buffer of the rows will be reused
         yield state, Piece(chunk, (phase + steps) // thin, number, phase)
         number, done = number + steps, done + steps
 
@@ -147,7 +147,7 @@ def _pass_step(
 def _move(
     model: Posterior, parts: Parts, state: KernelState, key: Key
 ) -> tuple[Any, PyTree, PyTree | None, Key | None]:
-    """The sampler's half of a step, exactly as `loop.move` makes it, its noise, and signs and key for its estimate."""
+    """The sampler's half of a step, exactly as in `loop.move`, its noise, and signs and key for its estimate."""
     noise, signs, own = loop.noise_and_signs(model, parts, state.sampler.position, key)
     return parts.sampler.step(state.sampler, state.gradient, noise, state.number), noise, signs, own
 

@@ -1,4 +1,4 @@
-"""A run on the disk: draws as a Zarr group that xarray and ArviZ open, and all that is needed to go on."""
+"""A run on disk: draws as a Zarr group that xarray and ArviZ can open, and everything needed to resume."""
 
 from scirocco.store.folder import holds_run, refuse_unless_free
 from scirocco.store.layout import Variable

@@ -1,7 +1,7 @@
-"""Files that are whole or absent: atomic writes, documents with a checksum, and the lock of the one writer.
+"""Files that are complete or absent: atomic writes, documents with a checksum, and the lock of the single writer.
 
-Everything that the store puts on a disk goes through this module, so that the order of writes can be read in one place
-and broken on purpose in tests.
+Everything that the store writes to disk goes through this module, so that the order of writes is visible in one place
+and tests can make it fail.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from scirocco.errors import InvalidTypeError, StoreError
 TMP = ".tmp"
 _MAX_UNSYNCED = 256
 _LOCK_TRIES, _LOCK_WAIT = 10, 0.02
-_LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one lies beyond the text
+_LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one is beyond the text
 
 
 @contextlib.contextmanager
 def writing(path: str, *, sync: bool, many_writers: bool = False) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` when the block ends well, and vanishes when it does not.
+    """A file that replaces `path` when the block succeeds, and is removed when it fails.
 
-    A run's folder has one writer, whose leavings are known by their names; with `many_writers` every process writes
-    under a name of its own, and the last one stands.
+    A run's folder has one writer, whose temporary files are known by name; with `many_writers` every process writes
+    under its own name, and the last one wins.
     """
     tmp = f"{path}.{os.getpid()}{TMP}" if many_writers else path + TMP
     with drafted(tmp, path), open(tmp, "w+b") as file:
@@ -53,7 +53,7 @@ def drafted(draft: str, path: str) -> Iterator[None]:
 
 
 def _replace(tmp: str, path: str) -> None:
-    """`os.replace`; Windows refuses for as long as a reader has the old file open, so there it is tried again."""
+    """`os.replace`, with retries on Windows, where it fails while a reader has the old file open."""
     for _ in range(_LOCK_TRIES if sys.platform == "win32" else 0):
         try:
             return os.replace(tmp, path)
@@ -63,7 +63,7 @@ def _replace(tmp: str, path: str) -> None:
 
 
 def write_file(path: str, data: bytes | memoryview, *, sync: bool) -> None:
-    """Write bytes (or a contiguous array) as one whole file."""
+    """Write bytes (or a contiguous array) as one complete file."""
     with writing(path, sync=sync) as file:
         file.write(data)
 
@@ -96,17 +96,17 @@ def make_folder(path: str) -> None:
 
 
 class Unsynced:
-    """Files that have been written and need not be on the disk before the next commit.
+    """Files that have been written but need not be on disk before the next commit.
 
-    By the time of the commit the system has written most of them by itself, so that waiting then is cheaper
-    than after each file. The list is bounded: a caller who never commits pays a little earlier.
+    By the time of the commit the system has written most of them, so that waiting then is cheaper
+    than after each file. The list is bounded: a caller that never commits waits earlier.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
 
     def write(self, path: str, data: bytes | memoryview) -> None:
-        """Write a whole file now; one that takes the place of another is on the disk before it does so."""
+        """Write a complete file now; a file that replaces another is on disk before it does so."""
         # A rename may reach the disk before the new bytes do; the old file may hold committed draws.
         write_file(path, data, sync=os.path.exists(path))
         self._files[path] = None
@@ -126,13 +126,13 @@ class Unsynced:
 
 
 def plain_json(value: object, name: str) -> Any:
-    """`value` as JSON gives it back (tuples become lists, keys become strings)."""
+    """`value` after a round trip through JSON (tuples become lists, keys become strings)."""
     try:
         return json.loads(json.dumps(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidTypeError(
-            f"`{name}` must hold only numbers, strings, booleans, None, lists and dicts of these ({error}). "
-            f"Turn arrays into lists, or store them as draws or state."
+            f"`{name}` must contain only numbers, strings, booleans, None, lists and dicts of these ({error}). "
+            f"Convert arrays to lists, or store them as draws or state."
         ) from error
 
 
@@ -148,17 +148,17 @@ def write_document(path: str, content: dict[str, Any]) -> None:
 
 
 def read_document(path: str, rescue: str) -> dict[str, Any]:
-    """What `write_document` wrote; a file that is anything else is refused with the words in `rescue`."""
+    """What `write_document` wrote; any other file raises an error that ends with the advice in `rescue`."""
     with open(path, "rb") as file:
         raw = file.read()
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged: it is no JSON document ({error}). {rescue}") from error
+        raise StoreError(f"{path} is damaged: it is not a JSON document ({error}). {rescue}") from error
     if not isinstance(document, dict) or not isinstance(document.get("content"), dict):
-        raise StoreError(f"{path} is damaged: it is not a document of scirocco. {rescue}")
+        raise StoreError(f"{path} is damaged: it is not a scirocco document. {rescue}")
     if document.get("crc32") != _checksum(document["content"]):
-        raise StoreError(f"{path} is damaged: its checksum does not match what it says. {rescue}")
+        raise StoreError(f"{path} is damaged: its checksum does not match its content. {rescue}")
     return document["content"]
 
 
@@ -166,7 +166,7 @@ def read_document(path: str, rescue: str) -> dict[str, Any]:
 
 
 class Lock:
-    """The right to write, held through an open file: the system takes it back however the process ends."""
+    """The right to write, held through an open file; the system releases it when the process ends in any way."""
 
     def __init__(self, path: str):
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -175,7 +175,7 @@ class Lock:
         except BaseException:
             os.close(self._fd)
             raise
-        with contextlib.suppress(OSError):  # who holds it is for the reader's eyes only
+        with contextlib.suppress(OSError):  # the holder's name is only information
             os.ftruncate(self._fd, 0)
             os.write(self._fd, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
 
@@ -185,20 +185,18 @@ class Lock:
                 return _lock(self._fd, exclusive=True)
             except (BlockingIOError, PermissionError):
                 if attempt + 1 < _LOCK_TRIES:
-                    time.sleep(
-                        _LOCK_WAIT
-                    )  # a reader that looks whether the run goes on holds it for a moment
+                    time.sleep(_LOCK_WAIT)  # a reader that checks whether the run is active holds it briefly
             except OSError as error:
                 return warn(
-                    f"{path} cannot be locked on this file system ({error}): let only one process write."
+                    f"{path} cannot be locked on this file system ({error}): make sure that only one process writes."
                 )
         raise StoreError(
-            f"another process writes to this run ({_holder(path)}). Wait for it, or stop it; to look at the draws so "
+            f"another process is writing to this run ({_holder(path)}). Wait for it, or stop it; to see the draws so "
             f"far, open the run for reading."
         )
 
     def release(self) -> None:
-        """Let others write; the file stays, because removing it would let two processes hold two locks."""
+        """Release the lock; the file stays, because removing it would let two processes hold two locks."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, 0)
@@ -229,7 +227,7 @@ def _holder(path: str) -> str:
             holder = json.loads(file.read(1_000))
         return f"process {int(holder['pid'])} on {str(holder['host'])!r}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "it has not left its number"
+        return "its process number is not known"
 
 
 if sys.platform == "win32":

@@ -1,4 +1,4 @@
-"""What a folder holds: nothing, a run, the beginnings of one, or something that is none of scirocco's business.
+"""The content of a folder: nothing, a run, an incomplete run, or files that do not belong to scirocco.
 
 A run's own files are `run.json`, `commit.json` and the sampler's state, a file of arrays: never pickled, never code.
 """
@@ -26,13 +26,13 @@ _RUN, _COMMIT = "run.json", "commit.json"
 
 
 def inner(root: str, name: str) -> str:
-    """A file in the folder with what is not draws."""
+    """A file in the subfolder for everything except draws."""
     return os.path.join(root, INNER, name)
 
 
 @dataclass(frozen=True)
 class Header:
-    """What `run.json` holds: written once, when the run is created."""
+    """The content of `run.json`, written once, when the run is created."""
 
     groups: dict[str, Group]
     record: dict[str, Any]
@@ -42,7 +42,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Commit:
-    """What `commit.json` holds: how much of the rest counts."""
+    """The content of `commit.json`: how much of the other files is valid."""
 
     number: int
     draws: dict[str, int]
@@ -51,9 +51,9 @@ class Commit:
 
 
 def rescue(root: str) -> str:
-    """What can be saved when a file of scirocco's own is damaged."""
+    """Advice on what can be recovered when one of scirocco's own files is damaged."""
     return (
-        f"The run cannot go on from it, but the draws are in files of their own: "
+        f"The run cannot be resumed from it, but the draws are in separate files: "
         f"`xarray.open_zarr({root!r}, group='posterior')` reads those of the last commit."
     )
 
@@ -72,7 +72,7 @@ def write_header(root: str, header: Header) -> None:
 
 
 def read_header(root: str) -> Header:
-    """Read `run.json`; a folder without one is not a run."""
+    """Read `run.json`; raise an error if the folder is not a run."""
     path = inner(root, _RUN)
     if not os.path.exists(path):
         raise InvalidValueError(_no_run(root))
@@ -86,7 +86,7 @@ def read_header(root: str) -> Header:
     groups = layout.from_json(content.get("groups"), path)
     record = content.get("record")
     if not isinstance(record, dict):
-        raise StoreError(f"{path} holds no record of the run. {rescue(root)}")
+        raise StoreError(f"{path} does not contain the record of the run. {rescue(root)}")
     return Header(groups, record, str(content.get("version")), str(content.get("created_at")))
 
 
@@ -94,21 +94,21 @@ def _no_run(root: str) -> str:
     if not os.path.exists(root):
         return f"there is no folder {root}."
     if not os.path.isdir(root):
-        return f"{root} is a file; a run is a folder."
+        return f"{root} is a file, but a run is a folder."
     if is_unfinished(root):
         return _never_started(root)
-    return f"{root} is not a run of scirocco: it has no file {os.path.join(INNER, _RUN)}."
+    return f"{root} is not a scirocco run: it has no file {os.path.join(INNER, _RUN)}."
 
 
 def _never_started(root: str) -> str:
     return (
-        f"the run in {root} was never started: it has no commit and holds no draws. Start it again "
-        f"with `sc.sample(..., store=...)`; the folder will be used anew."
+        f"the run in {root} was never started: it has no commit and no draws. Start it again "
+        f"with `sc.sample(..., store=...)`; the folder will be reused."
     )
 
 
 def write_commit(root: str, commit: Commit) -> None:
-    """The commit point: when the new `commit.json` has its name, its draws count."""
+    """The commit point: once the new `commit.json` is in place, its draws are valid."""
     content = {
         "commit": commit.number,
         "draws": commit.draws,
@@ -127,11 +127,11 @@ def read_commit(root: str, header: Header) -> Commit:
     number, draws = content.get("commit"), content.get("draws")
     entry, progress = content.get("state"), content.get("progress")
     if not isinstance(number, int) or not isinstance(entry, dict) or not isinstance(progress, dict):
-        raise StoreError(f"{path} lacks what a commit must hold. {rescue(root)}")
+        raise StoreError(f"{path} lacks required entries of a commit. {rescue(root)}")
     if not isinstance(draws, dict) or set(draws) != set(header.groups):
         raise StoreError(f"{path} and {_RUN} name different groups: they belong to two runs. {rescue(root)}")
     if not all(type(count) is int and count >= 0 for count in draws.values()):
-        raise StoreError(f"{path} counts draws as {draws}. {rescue(root)}")
+        raise StoreError(f"{path} has invalid numbers of draws: {draws}. {rescue(root)}")
     if not is_state_file(entry.get("file")):
         raise StoreError(
             f"{path} names the state file {entry.get('file')!r}, which scirocco cannot have written. {rescue(root)}"
@@ -140,17 +140,17 @@ def read_commit(root: str, header: Header) -> Commit:
 
 
 def has_commit(root: str) -> bool:
-    """True once draws count."""
+    """True once there is a valid commit."""
     return os.path.exists(inner(root, _COMMIT))
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
-    """True where there is a run that can be opened or gone on with."""
+    """True if there is a run that can be opened or resumed."""
     return has_commit(os.path.abspath(os.fspath(path)))
 
 
 def is_unfinished(root: str) -> bool:
-    """True for an empty folder, or one in which creation ended before `run.json` was there."""
+    """True for an empty folder, or one in which creation ended before `run.json` was written."""
     entries = set(os.listdir(root))
     if not entries <= {INNER}:
         return False
@@ -159,7 +159,7 @@ def is_unfinished(root: str) -> bool:
 
 
 def refuse_unless_free(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Refuse a path at which no run can be created; nothing is touched."""
+    """Raise an error if no run can be created at this path; changes nothing."""
     root = os.path.abspath(os.fspath(path))
     if not os.path.lexists(root) or (os.path.isdir(root) and is_unfinished(root)):
         return
@@ -172,7 +172,7 @@ def refuse_unless_free(path: str | os.PathLike[str], overwrite: bool) -> None:
         ) from error
     if has_commit(root) and not overwrite:
         raise InvalidValueError(
-            f"{root} holds a run already ({_progress(root, header)}); use `sc.resume({root!r}, ...)` to go on (a "
+            f"{root} holds a run already ({_progress(root, header)}); use `sc.resume({root!r}, ...)` to resume it (a "
             f"model: fit with resume=True), or overwrite=True to delete it."
         )
 
@@ -190,11 +190,11 @@ def _progress(root: str, header: Header) -> str:
 
 
 def clear(root: str) -> None:
-    """Delete a run's own files, whatever else lies beside them; the lock is the caller's, `run.json` is replaced."""
+    """Delete a run's own files and no others; the caller holds the lock, and `run.json` is replaced."""
     if not os.path.exists(inner(root, _RUN)):
         return
     header = read_header(root)
-    # The commit goes first: from here on, if this is interrupted, the folder is one that was never started.
+    # Delete the commit first: if interrupted after that, the folder counts as a run that was never started.
     for name in [_COMMIT, *sorted(os.listdir(os.path.join(root, INNER)))]:
         if name == _COMMIT or name.endswith(files.TMP) or is_state_file(name):
             with contextlib.suppress(FileNotFoundError):
@@ -209,7 +209,7 @@ def clear(root: str) -> None:
 
 
 def sweep(root: str, header: Header, commit: Commit) -> None:
-    """Remove what an interrupted process left: half-written files and states that no commit names."""
+    """Remove the leftovers of an interrupted process: incomplete files, and states that no commit names."""
     folders = [root, os.path.join(root, INNER)]
     for name, group in header.groups.items():
         nodes = ["chain", "draw", *(column.node for column in group.columns)]
@@ -227,17 +227,17 @@ _BLOCK = 1 << 20
 
 
 def is_state_file(name: object) -> bool:
-    """True for names that `write_state` gives (and so never for a way out of the folder)."""
+    """True for file names that `write_state` creates (and therefore never for a path out of the folder)."""
     return isinstance(name, str) and _FILE_NAME.fullmatch(name) is not None
 
 
 def write_state(
     folder: str, number: int, arrays: dict[str, np.ndarray], dtypes: dict[str, str]
 ) -> dict[str, Any]:
-    """Write prepared arrays; return what the commit must know of them."""
+    """Write prepared arrays; return their entry for the commit."""
     name = f"state-{number}.npz"
     with files.writing(os.path.join(folder, name), sync=True) as file:
-        # As `np.savez` does, which cannot store an array called `file`.
+        # Like `np.savez`, which cannot store an array named `file`.
         with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
             for key, array in arrays.items():
                 with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
@@ -249,18 +249,20 @@ def write_state(
 
 
 def prepare(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """NumPy arrays that a file can hold, and the types of those that are held as plain bits (bfloat16)."""
+    """NumPy arrays that a file can hold, and the dtypes of those that are stored as plain bits (bfloat16)."""
     arrays, dtypes = {}, {}
     for key, value in state.items():
         if not isinstance(key, str) or not key or "\0" in key or "\\" in key:
-            raise InvalidTypeError(f"the state has an array called {key!r}: names must be plain strings.")
+            raise InvalidTypeError(f"the state has an array named {key!r}: names must be plain strings.")
         try:
             array = np.asarray(value)
         except Exception as error:
-            raise InvalidTypeError(f"`{key}` of the state cannot become a NumPy array: {error}") from error
+            raise InvalidTypeError(
+                f"`{key}` of the state cannot be converted to a NumPy array: {error}"
+            ) from error
         if array.dtype.hasobject or array.dtype.names is not None:
             raise InvalidTypeError(
-                f"`{key}` of the state has the type {array.dtype}: only numbers can be stored."
+                f"`{key}` of the state has dtype {array.dtype}, but only numbers can be stored."
             )
         if array.dtype.kind == "V":
             dtypes[key] = array.dtype.name
@@ -270,7 +272,7 @@ def prepare(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, str
 
 
 def _checksum(file: BinaryIO) -> int:
-    """Of the whole file, in blocks: the state of SAGA can be as large as the data."""
+    """The checksum of the file, read in blocks: the state of SAGA can be as large as the data."""
     file.seek(0)
     crc = 0
     while block := file.read(_BLOCK):
@@ -280,7 +282,7 @@ def _checksum(file: BinaryIO) -> int:
 
 
 def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.ndarray]:
-    """The arrays that the commit tells of."""
+    """The arrays of the state that the commit names."""
     name = entry.get("file")
     if not is_state_file(name):
         raise StoreError(
@@ -290,14 +292,14 @@ def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.
     try:
         with open(path, "rb") as file:
             if _checksum(file) != entry.get("crc32"):
-                raise StoreError(f"{path} is damaged: its checksum is not the commit's. {rescue}")
+                raise StoreError(f"{path} is damaged: its checksum differs from that in the commit. {rescue}")
             file.seek(0)
             return _read_arrays(file, entry.get("dtypes", {}))
     except FileNotFoundError as error:
         raise StoreError(f"{path} is missing. {rescue}") from error
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise StoreError(
-            f"{path} does not hold plain arrays ({error}); it was not loaded. {rescue}"
+            f"{path} does not contain plain arrays ({error}); it was not loaded. {rescue}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What is stored where: the groups, their variables, and the documents that tell readers of Zarr about them.
+"""Where everything is stored: the groups, their variables, and the documents that describe them to Zarr readers.
 
 The layout is fixed when a run is created and kept in `run.json`; only the numbers of draws change.
 """
@@ -18,14 +18,14 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.store import zarr_format as zarr
 
 INNER = "scirocco"
-"""The folder with what is not draws: the record, the commit, the sampler's state, the lock."""
+"""The subfolder for everything except draws: the record, the commit, the sampler's state, the lock."""
 _CHUNK_BYTES, _CHUNK_DRAWS = 1 << 20, 8_192
 _GROUP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _INDEX = np.dtype("<i8")
 
 
 class Variable(NamedTuple):
-    """One draw of a variable: its shape and type."""
+    """The shape and dtype of one draw of a variable."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -33,7 +33,7 @@ class Variable(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A variable on disk: its true name, the name of its folder, one draw's shape, and its type there and here."""
+    """A variable on disk: its name, the name of its folder, the shape of one draw, its stored and original dtype."""
 
     name: str
     node: str
@@ -52,7 +52,7 @@ class Group:
     columns: tuple[Column, ...]
 
     def chunk_shape(self, column: Column) -> tuple[int, ...]:
-        """The axes of a chunk."""
+        """The shape of a chunk."""
         return (self.num_chains, self.chunk_draws, *column.shape)
 
     def chunk_path(self, root: str, column: Column, number: int) -> str:
@@ -60,7 +60,7 @@ class Group:
         return zarr.chunk_path(os.path.join(root, self.name, column.node), number, 2 + len(column.shape))
 
     def num_chunks(self, num_draws: int) -> int:
-        """Chunks that hold `num_draws` draws; the last may be part empty."""
+        """The number of chunks for `num_draws` draws; the last may be partly empty."""
         return -(-num_draws // self.chunk_draws)
 
     def coordinate_path(self, root: str, name: str, number: int) -> str:
@@ -68,7 +68,7 @@ class Group:
         return zarr.chunk_path(os.path.join(root, self.name, name), number, 1)
 
     def documents(self, num_draws: int) -> dict[str, dict[str, Any]]:
-        """The document of each array, as long as `num_draws`."""
+        """The document of each array, for `num_draws` draws."""
         nodes = [column.node for column in self.columns]
         out = {
             "chain": zarr.array_document((self.num_chains,), (self.num_chains,), _INDEX, ["chain"], {}),
@@ -88,7 +88,7 @@ class Group:
 def coordinate_chunks(first: int, num_draws: int) -> Iterator[tuple[int, np.ndarray]]:
     """The numbered chunks of the coordinate `draw` that `num_draws` draws need, from the `first` on.
 
-    They are written whole, beyond the draws there are, and so never again.
+    They are written completely, beyond the existing draws, so that they are written only once.
     """
     for number in range(first, -(-num_draws // _CHUNK_DRAWS)):
         yield number, np.arange(number * _CHUNK_DRAWS, (number + 1) * _CHUNK_DRAWS, dtype=_INDEX)
@@ -103,12 +103,12 @@ def plan(groups: dict[str, dict[str, Variable]], num_chains: int) -> dict[str, G
     for name, variables in groups.items():
         if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name) or name.casefold() == INNER:
             raise InvalidValueError(
-                f"a group cannot be called {name!r}: use letters, digits and `_`, and not {INNER!r}."
+                f"a group cannot be named {name!r}: use letters, digits and `_`, and not {INNER!r}."
             )
         if folded.count(name.casefold()) > 1:
-            raise InvalidValueError(f"two groups are called {name!r} but for upper and lower case.")
+            raise InvalidValueError(f"two groups are named {name!r}, except for upper and lower case.")
         if not variables:
-            raise InvalidValueError(f"the group {name!r} has no variables: leave it out.")
+            raise InvalidValueError(f"the group {name!r} has no variables: omit it.")
         out[name] = _plan_group(name, variables, num_chains)
     return out
 
@@ -130,7 +130,7 @@ def _plan_group(name: str, variables: dict[str, Variable], num_chains: int) -> G
 
 
 def to_json(groups: dict[str, Group]) -> dict[str, Any]:
-    """The layout as it stands in `run.json`."""
+    """The layout as written to `run.json`."""
     return {
         name: {
             "num_chains": group.num_chains,
@@ -151,7 +151,7 @@ def to_json(groups: dict[str, Group]) -> dict[str, Any]:
 
 
 def from_json(content: Any, path: str) -> dict[str, Group]:
-    """The layout that `run.json` holds; names that lead out of the folder and lengths below 1 are refused."""
+    """The layout in `run.json`; names that lead out of the folder and lengths below 1 raise an error."""
     try:
         out = {name: _group_from_json(name, entry) for name, entry in content.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""The writer of a stored run: append draws, commit now and then, go on after any kind of end.
+"""The writer of a stored run: append draws, commit periodically, resume after any kind of end.
 
-What counts is what `scirocco/commit.json` says; it is replaced in one step, after everything it speaks of is on the
-disk. What lies beyond it (chunks, states, half-written files) was left by a process that ended, and is overwritten.
+`scirocco/commit.json` defines which draws are valid; it is replaced atomically, after everything it refers to is on
+disk. Everything beyond it (chunks, states, incomplete files) was left by a process that ended, and is overwritten.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from scirocco.store.writer import GroupWriter
 
 
 class Store:
-    """A run's folder, held by this process for writing.
+    """A run's folder, open for writing by this process.
 
-    `Store.create` and `Store.open` make one. After an error in `append` or `commit` the object takes nothing more; the
-    last commit stands, and `Store.open` goes on from it.
+    Use `Store.create` or `Store.open` to make one. After an error in `append` or `commit` the object accepts no more
+    draws; the last commit remains valid, and `Store.open` resumes from it.
     """
 
     def __init__(self, root: str, header: Header, lock: files.Lock, commit: Commit | None):
@@ -66,13 +66,13 @@ class Store:
         path
             A folder that does not exist, is empty, or holds a run that never committed (with `overwrite`: any run).
         groups
-            For each group its variables by name, with the shape and type of one draw.
+            For each group its variables by name, with the shape and dtype of one draw.
         num_chains
-            Chains; they are stored side by side.
+            Number of chains; they are stored together.
         record
-            What defines the run, as plain JSON values; it is kept and handed back by `Store.open` and `Stored.open`.
+            What defines the run, as plain JSON values; `Store.open` and `Stored.open` return it.
         overwrite
-            Delete a run that is there. Anything else is never deleted.
+            Delete an existing run. Other files are never deleted.
         """
         root = os.path.abspath(os.fspath(path))
         num_chains = _checks.positive_int(num_chains, "num_chains")
@@ -85,7 +85,7 @@ class Store:
         files.make_folder(os.path.join(root, INNER))
         lock = files.Lock(folder.inner(root, folder.LOCK))
         try:
-            folder.refuse_unless_free(root, overwrite)  # another process may have been faster
+            folder.refuse_unless_free(root, overwrite)  # another process may have created it meanwhile
             folder.clear(root)
             folder.write_header(root, header)
             store = cls(root, header, lock, None)
@@ -98,9 +98,9 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
-        """Take up a run where its last commit left it; refused while another process writes to it."""
+        """Reopen a run at its last commit; raises an error while another process writes to it."""
         root = os.path.abspath(os.fspath(path))
-        folder.read_header(root)  # before a lock file is made in a folder that is no run
+        folder.read_header(root)  # before a lock file is created in a folder that is not a run
         lock = files.Lock(folder.inner(root, folder.LOCK))
         try:
             header = folder.read_header(root)
@@ -129,7 +129,7 @@ class Store:
                         group.chunk_path(self.path, column, number),
                         group.chunk_shape(column),
                         column.dtype,
-                        f"The run cannot go on; the {before:,} draws of {name!r} before it are intact: "
+                        f"The run cannot be resumed; the {before:,} draws of {name!r} before it are intact: "
                         f"`scirocco.store.open_stored({self.path!r}).arrays[{name!r}]`, [:, :{before}].",
                     )
         folder.sweep(self.path, self._header, commit)
@@ -141,9 +141,9 @@ class Store:
     # ------------------------------------------------------------------------------------------------ writing
 
     def append(self, group: str, arrays: dict[str, Any]) -> None:
-        """Add draws to a group: for each of its variables an array (chain, draw, ...), any number of draws.
+        """Append draws to a group: for each of its variables an array (chain, draw, ...), with any number of draws.
 
-        Whole chunks go to the disk, the rest waits in memory; none of it counts before `commit`.
+        Full chunks go to disk, the rest stays in memory; nothing is valid before `commit`.
         """
         self._need_open()
         if group not in self._writers:
@@ -154,9 +154,9 @@ class Store:
             writer.append(checked, num_draws)
 
     def commit(self, state: dict[str, Any], progress: dict[str, Any]) -> None:
-        """Make everything appended so far count, together with the state to go on from and where the run stands.
+        """Make everything appended so far valid, together with the state to resume from and the progress.
 
-        On return it survives a killed process and a power cut. Readers see the new draws from then on.
+        After the call it survives a killed process and a power failure, and readers see the new draws.
         """
         self._need_open()
         progress = files.plain_json(progress, "progress")
@@ -178,9 +178,9 @@ class Store:
             self._publish()
 
     def _publish(self) -> None:
-        """Tell readers of Zarr how many draws count: each array, then each group, then the whole, one file at a time.
+        """Publish the number of valid draws to Zarr readers: each array, then each group, then the root, file by file.
 
-        The documents are on the disk before they take their names; which of them survive a power cut does not matter.
+        The documents are on disk before they are renamed; which of them survive a power failure does not matter.
         """
         attributes = self._attributes()
         everything: dict[str, dict[str, Any]] = {}
@@ -201,7 +201,7 @@ class Store:
         files.write_file(path, json.dumps(document).encode(), sync=True)
 
     def _attributes(self) -> dict[str, Any]:
-        """What ArviZ likes to find; lists (traces, scores) stay in the commit."""
+        """Attributes that ArviZ expects; lists (traces, scores) stay in the commit."""
         items = {**self.record, **{k: v for k, v in self.progress.items() if not isinstance(v, list)}}
         attributes = {
             "inference_library": "scirocco",
@@ -216,16 +216,16 @@ class Store:
     # ------------------------------------------------------------------------------------------------- asking
 
     def draws(self, group: str) -> int:
-        """Draws of a group that count, in each chain."""
+        """The number of committed draws of a group, per chain."""
         return self._commit.draws[group] if self._commit else 0
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What the last commit was given."""
+        """The progress of the last commit."""
         return self._commit.progress if self._commit else {}
 
     def read_state(self) -> dict[str, np.ndarray]:
-        """The arrays that the last commit was given."""
+        """The arrays of the last commit."""
         return folder.read_state(os.path.join(self.path, INNER), self._last().state, folder.rescue(self.path))
 
     def _last(self) -> Commit:
@@ -236,7 +236,7 @@ class Store:
     # ------------------------------------------------------------------------------------------------- ending
 
     def close(self) -> None:
-        """Let go of the folder. Draws that were not committed are dropped: they will be made again."""
+        """Release the folder. Draws that were not committed are discarded: a resumed run recomputes them."""
         self._failure = self._failure or "it was closed"
         self._lock.release()
 
@@ -249,7 +249,7 @@ class Store:
     def _need_open(self) -> None:
         if self._failure:
             raise StoreError(
-                f"the store in {self.path} takes no more draws: {self._failure}. {self._safe()} Open it again to go on."
+                f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()} Reopen it to resume."
             )
 
     def _safe(self) -> str:
@@ -258,14 +258,14 @@ class Store:
 
     @contextlib.contextmanager
     def _or_fail(self) -> Iterator[None]:
-        """After half a write, buffers and files disagree: take nothing more, and say what is safe."""
+        """After an incomplete write, buffers and files disagree: accept no more draws, and report what is safe."""
         try:
             yield
         except BaseException as error:
             self._failure = f"an earlier write failed ({error!r})"
             if isinstance(error, OSError):
                 error.add_note(
-                    f"{self._safe()} When the cause is mended (space, rights), go on with "
+                    f"{self._safe()} After you have fixed the cause (disk space, permissions), resume with "
                     f"`sc.resume({self.path!r}, ...)`."
                 )
             raise

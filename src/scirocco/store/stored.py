@@ -1,4 +1,4 @@
-"""Reading stored runs: the arrays stay on the disk, and a part of one costs only that part."""
+"""Reading stored runs: the arrays stay on disk, and reading part of one costs only that part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scirocco.store.layout import Column, Group
 
 
 class LazyArray(abc.ABC):
-    """An array with axes (chain, draw, ...) that is read when it is asked for."""
+    """An array with axes (chain, draw, ...) that is read when it is indexed."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -37,7 +37,7 @@ class LazyArray(abc.ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, were all of it read."""
+        """Size in bytes if all of it were read into memory."""
         return self.size * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class LazyArray(abc.ABC):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("a stored array cannot be used without a copy: it is on the disk.")
+            raise ValueError("a stored array cannot be used without a copy: it is on disk.")
         values = self[...]
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -53,7 +53,7 @@ class LazyArray(abc.ABC):
     def __getitem__(self, index: Index) -> Any: ...
 
     def blocks(self, num_draws: int) -> Iterator[np.ndarray]:
-        """All draws in order, `num_draws` at a time (fewer in the last), for sums that need not hold them all."""
+        """Iterate over all draws in order, `num_draws` at a time (fewer in the last), without holding all in memory."""
         num_draws = _checks.positive_int(num_draws, "num_draws")
         for start in range(0, self.shape[1], num_draws):
             yield self[:, start : start + num_draws]
@@ -62,13 +62,13 @@ class LazyArray(abc.ABC):
 _ATTEMPTS = 20
 
 Index: TypeAlias = int | slice | EllipsisType | tuple[int | slice | EllipsisType, ...]
-"""What a stored array can be indexed with."""
+"""Valid indices of a stored array."""
 
 
 class StoredArray(LazyArray):
-    """The draws of one variable, axes (chain, draw, ...), read from the disk when they are asked for.
+    """The draws of one variable, axes (chain, draw, ...), read from disk when they are indexed.
 
-    Indexing with whole numbers, slices and `...` gives NumPy arrays; `numpy.asarray(x)` reads everything.
+    Integers, slices and `...` give NumPy arrays; `numpy.asarray(x)` reads everything.
     """
 
     def __init__(self, root: str, group: Group, column: Column, num_draws: int):
@@ -85,12 +85,12 @@ class StoredArray(LazyArray):
 
     @property
     def name(self) -> str:
-        """The variable's own name."""
+        """The name of the variable."""
         return self._column.name
 
     @property
     def given_dtype(self) -> str:
-        """The type that the draws had before they were stored (bfloat16 is stored as float32)."""
+        """The dtype of the draws before they were stored (bfloat16 is stored as float32)."""
         return self._column.given_dtype
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class StoredArray(LazyArray):
         return out if step > 0 else np.flip(out, axis)
 
     def _pieces(self, wanted: range) -> Iterator[tuple[slice, int, slice]]:
-        """For an ascending range of draws: where in the result, which chunk, where in the chunk."""
+        """For an ascending range of draws: the place in the result, the chunk, the place in the chunk."""
         length, done = self._group.chunk_draws, 0
         while done < len(wanted):
             number, first = divmod(wanted[done], length)
@@ -127,7 +127,7 @@ class StoredArray(LazyArray):
         path = self._group.chunk_path(self._root, self._column, number)
         before = number * self._group.chunk_draws
         rescue = (
-            f"The other chunks of {self.name!r} are read as before: the draws before it are [:, :{before}]."
+            f"The other chunks of {self.name!r} can still be read: the draws before it are [:, :{before}]."
         )
         return zarr_format.read_chunk(path, self._group.chunk_shape(self._column), self._column.dtype, rescue)
 
@@ -136,7 +136,7 @@ class StoredArray(LazyArray):
 
 
 def full_index(index: Index, shape: tuple[int, ...]) -> list[Any]:
-    """One whole number (>= 0) or slice for every axis."""
+    """One integer (>= 0) or slice for every axis."""
     parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
     dots = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(dots) > 1:
@@ -158,7 +158,7 @@ def _axis_index(part: SupportsIndex | slice, axis: int, length: int) -> int | sl
         number = operator.index(part)
     except TypeError:
         raise InvalidTypeError(
-            f"a stored array takes whole numbers, slices and `...` as index, got {part!r}. "
+            f"a stored array can be indexed by integers, slices and `...`, got {part!r}. "
             f"Read it first: numpy.asarray(x)[...], or a part of it: x[:, 1000:2000][...]."
         ) from None
     if not -length <= number < length:
@@ -167,14 +167,14 @@ def _axis_index(part: SupportsIndex | slice, axis: int, length: int) -> int | sl
 
 
 class Stored:
-    """A run on the disk as it was at its last commit; open it again to see later draws.
+    """A run on disk at the time of its last commit; open it again to see later draws.
 
     Attributes
     ----------
     path
         The folder.
     record, progress
-        What was stored when the run was created, and at its last commit.
+        The values stored when the run was created, and at its last commit.
     arrays
         For each group its variables by name.
     """
@@ -196,23 +196,23 @@ class Stored:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Stored:
-        """Open a run for reading; no lock is taken, and another process may go on writing."""
+        """Open a run for reading; no lock is taken, and another process may continue to write."""
         root = os.path.abspath(os.fspath(path))
         header = folder.read_header(root)
         return cls(root, header, folder.read_commit(root, header))
 
     def draws(self, group: str) -> int:
-        """Draws in each chain of a group."""
+        """The number of draws per chain of a group."""
         return self._draws[group]
 
     def read_state(self) -> dict[str, np.ndarray]:
-        """The arrays that the last commit was given; while another process writes, those of its latest commit."""
+        """The arrays of the last commit; while another process writes, those of its latest commit."""
         commit = self._commit
         for _ in range(_ATTEMPTS):
             try:
                 folder_path = os.path.join(self.path, folder.INNER)
                 return folder.read_state(folder_path, commit.state, folder.rescue(self.path))
-            except StoreError:  # perhaps a newer commit has replaced it meanwhile
+            except StoreError:  # a newer commit may have replaced it
                 newer = folder.read_commit(self.path, self._header)
                 if newer.number == commit.number:
                     raise
@@ -221,7 +221,7 @@ class Stored:
 
     @property
     def running(self) -> bool:
-        """True while a process holds the run open for writing."""
+        """True while a process has the run open for writing."""
         return files.is_locked(folder.inner(self.path, folder.LOCK))
 
     def __repr__(self) -> str:
@@ -235,14 +235,14 @@ def open_stored(path: str | os.PathLike[str]) -> Stored:
 
 
 class JoinedArray(LazyArray):
-    """The draws of one variable in several runs, axes (chain, draw, ...), read when they are asked for.
+    """The draws of one variable in several runs, axes (chain, draw, ...), read when they are indexed.
 
-    Where the runs have different numbers of draws, those that all have. Indexed as `StoredArray` is.
+    If the runs have different numbers of draws, it has the smallest of them. Indexed like `StoredArray`.
     """
 
     def __init__(self, parts: Sequence[StoredArray]):
         if len({part.shape[2:] for part in parts}) != 1:
-            raise StoreError(f"{parts[0].name!r} has different shapes in the runs that are to be joined.")
+            raise StoreError(f"{parts[0].name!r} has different shapes in the runs to join.")
         self._parts = tuple(parts)
         chains, draws = sum(part.shape[0] for part in parts), min(part.shape[1] for part in parts)
         self.shape = (chains, draws, *parts[0].shape[2:])
@@ -264,12 +264,12 @@ class JoinedArray(LazyArray):
         return np.stack([part[(number, draw, *rest)] for part, number in chosen])
 
     def _places(self) -> list[tuple[StoredArray, int]]:
-        """For each chain the array it is in, and its number there."""
+        """The array of each chain, and the number of the chain in it."""
         return [(part, number) for part in self._parts for number in range(part.shape[0])]
 
 
 def _within(part: slice, length: int) -> slice:
-    """The same draws of an array that may have more of them than `length`."""
+    """The same draws of an array that may have more than `length` draws."""
     chosen = range(length)[part]
     if not chosen:
         return slice(0, 0)

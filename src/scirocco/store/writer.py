@@ -1,4 +1,4 @@
-"""The draws of one group on their way to the disk: whole chunks at once, the rest when there is a commit."""
+"""The buffered draws of one group: full chunks are written at once, the rest at a commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scirocco.store.layout import Group
 
 
 class GroupWriter:
-    """Buffers of one chunk for each variable; nothing here grows with the number of draws."""
+    """Buffers of one chunk for each variable; memory does not grow with the number of draws."""
 
     def __init__(self, root: str, group: Group, unsynced: Unsynced, num_draws: int = 0):
         self.group = group
@@ -27,14 +27,14 @@ class GroupWriter:
 
     @property
     def _buffers(self) -> dict[str, np.ndarray]:
-        """Made when they are first needed: draws that fill whole chunks never are in them."""
+        """Created when first needed: draws that fill whole chunks bypass them."""
         if not self._held:
             shape = self.group.chunk_shape
             self._held = {c.name: np.zeros(shape(c), c.dtype) for c in self.group.columns}
         return self._held
 
     def load_last(self, rescue: str) -> None:
-        """Read the part-filled last chunk back, so that appending goes on where the commit ended."""
+        """Read the partly filled last chunk back, so that appending continues where the commit ended."""
         for number, values in layout.coordinate_chunks(0, self.num_draws):
             path = self.group.coordinate_path(self._root, "draw", number)
             if not os.path.exists(path):
@@ -48,11 +48,11 @@ class GroupWriter:
                 self._buffers[column.name][:, :used] = chunk[:, :used]
 
     def check(self, arrays: dict[str, Any]) -> tuple[dict[str, np.ndarray], int]:
-        """The arrays as NumPy's, and how many draws they hold; refused before anything is stored."""
+        """The arrays as NumPy arrays, and their number of draws; raises an error before anything is stored."""
         names = {column.name for column in self.group.columns}
         if set(arrays) != names:
             raise InvalidValueError(
-                f"the group {self.group.name!r} holds {sorted(names)}; got {sorted(map(str, arrays))}."
+                f"the group {self.group.name!r} has the variables {sorted(names)}; got {sorted(map(str, arrays))}."
             )
         out, num_draws = {}, -1
         for column in self.group.columns:
@@ -68,13 +68,13 @@ class GroupWriter:
                 )
             if not np.can_cast(array.dtype, column.dtype, "safe"):
                 raise InvalidTypeError(
-                    f"`{column.name}` was announced as {column.given_dtype} and is now {array.dtype}: convert it."
+                    f"`{column.name}` was declared as {column.given_dtype} but has dtype {array.dtype}: convert it."
                 )
             out[column.name], num_draws = array, array.shape[1]
         return out, num_draws
 
     def append(self, arrays: dict[str, np.ndarray], num_draws: int) -> None:
-        """Take checked draws; every chunk that becomes full is written."""
+        """Store checked draws; every chunk that is full is written."""
         length, taken = self.group.chunk_draws, 0
         while taken < num_draws:
             used = self.num_draws % length
@@ -94,11 +94,11 @@ class GroupWriter:
             self.num_draws += count
 
     def flush(self) -> None:
-        """Write what the buffers hold as a part-filled chunk, and the numbers of the draws."""
+        """Write the content of the buffers as a partly filled chunk, and the numbers of the draws."""
         used = self.num_draws % self.group.chunk_draws
         if self._dirty:
             for buffer in self._buffers.values():
-                buffer[:, used:] = 0  # no reader looks there; equal runs shall have equal files
+                buffer[:, used:] = 0  # readers ignore this part; zeros make the files of equal runs equal
             self._write_chunk(self._buffers)
         for number, values in layout.coordinate_chunks(self._coordinate_chunks, self.num_draws):
             self._unsynced.write(self.group.coordinate_path(self._root, "draw", number), values.data)

@@ -1,7 +1,7 @@
 """Zarr version 3 in plain NumPy: the metadata documents, the names of nodes, and raw chunk files.
 
 Only what the store needs: regular chunks, little-endian bytes without compression (draws hardly compress), all chunks
-of an array side by side in its folder (`c.0.17.0`), so that a commit has one folder an array to bring to the disk.
+of an array in one folder (`c.0.17.0`), so that a commit has one folder per array to sync.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from scirocco.errors import InvalidTypeError, StoreError
 
 DOCUMENT = "zarr.json"
 _CODES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
-_MAX_NODE_BYTES = 150  # file systems allow 255, and `.tmp` or a dimension's suffix may be added
+_MAX_NODE_BYTES = 150  # file systems allow 255; `.tmp` or the suffix of a dimension may be added
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
 
 
 def stored_dtype(dtype: DTypeLike, name: str) -> np.dtype:
-    """The little-endian type under which values of `dtype` are stored without loss: bfloat16 as float32."""
+    """The little-endian dtype that stores values of `dtype` without loss: bfloat16 as float32."""
     try:
         dtype = np.dtype(dtype)
     except TypeError as error:
-        raise InvalidTypeError(f"`{name}` has the type {dtype}, which is no NumPy type.") from error
+        raise InvalidTypeError(f"`{name}` has dtype {dtype}, which is not a NumPy dtype.") from error
     if dtype.name in _CODES:
         return dtype.newbyteorder("<")
     if (
@@ -41,7 +41,7 @@ def stored_dtype(dtype: DTypeLike, name: str) -> np.dtype:
     ):
         return np.dtype("<f4")
     raise InvalidTypeError(
-        f"`{name}` has the type {dtype}, which cannot be stored. Turn it into float32 or int32."
+        f"`{name}` has dtype {dtype}, which cannot be stored. Convert it to float32 or int32."
     )
 
 
@@ -58,7 +58,7 @@ def array_document(
     dimensions: Sequence[str],
     attributes: dict[str, Any],
 ) -> dict[str, Any]:
-    """What `zarr.json` of an array says."""
+    """The content of an array's `zarr.json`."""
     return {
         "zarr_format": 3,
         "node_type": "array",
@@ -80,10 +80,10 @@ def array_document(
 def group_document(
     attributes: dict[str, Any], members: dict[str, dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """What `zarr.json` of a group says; with `members`, the documents of all nodes below it are repeated inside.
+    """The content of a group's `zarr.json`; with `members`, it includes the documents of all nodes below it.
 
-    A reader who finds them inside needs no other document, so that replacing this one file shows all arrays of
-    the group longer at once.
+    A reader that finds them there needs no other document, so that replacing this one file extends all arrays of
+    the group at once.
     """
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
     if members is not None:
@@ -95,10 +95,10 @@ def group_document(
 
 
 def node_names(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """A node name for each variable: the name itself where Zarr and every file system take it.
+    """A node name for each variable: the name itself if Zarr and every file system allow it.
 
-    Zarr forbids `/`, names of dots only and the prefix `__`; Windows forbids more signs, and like macOS takes `Beta`
-    and `beta` for one file. Such names get a readable stand-in, and no two names the same one.
+    Zarr forbids `/`, names of dots only and the prefix `__`; Windows forbids more characters, and, like macOS, `Beta`
+    and `beta` in one folder. Such names get a readable, unique replacement.
     """
     used = {_folded(name) for name in (DOCUMENT, *taken)}
     out: dict[str, str] = {}
@@ -114,7 +114,7 @@ def node_names(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str
 
 
 def dimension_names(node: str, num_axes: int, nodes: Iterable[str]) -> list[str]:
-    """`x_dim_0`, `x_dim_1`, ...: what ArviZ would call the axes of one draw, unless a variable has that name."""
+    """`x_dim_0`, `x_dim_1`, ...: ArviZ's names for the axes of one draw, unless a variable has that name."""
     nodes = set(nodes)
     out = []
     for axis in range(num_axes):
@@ -140,7 +140,7 @@ def _folded(name: str) -> str:
 
 
 def is_node_name(name: object) -> bool:
-    """True for what `node_names` may give; a document from elsewhere could name a way out of the folder."""
+    """True for the names that `node_names` creates; a foreign document could contain a path out of the folder."""
     return (
         isinstance(name, str)
         and name not in ("", ".", "..", DOCUMENT)
@@ -160,7 +160,7 @@ def chunk_path(folder: str, number: int, ndim: int) -> str:
 
 
 def check_chunk(path: str, shape: Sequence[int], dtype: np.dtype, rescue: str) -> None:
-    """Refuse a chunk file that is missing or has the wrong size."""
+    """Raise an error if a chunk file is missing or has the wrong size."""
     try:
         size = os.stat(path).st_size
     except FileNotFoundError as error:
@@ -177,5 +177,5 @@ def read_chunk(path: str, shape: Sequence[int], dtype: np.dtype, rescue: str) ->
     check_chunk(path, shape, dtype, rescue)
     values = np.fromfile(path, dtype)
     if values.size != math.prod(shape):
-        raise StoreError(f"{path} changed its size while it was read. {rescue}")
+        raise StoreError(f"{path} changed size while it was read. {rescue}")
     return values.reshape(shape)

@@ -1,1 +1,1 @@
-"""Readers for other people's formats, and the one pass that turns them into a data folder."""
+"""Readers for other file formats, and the one-pass conversion to a data folder."""

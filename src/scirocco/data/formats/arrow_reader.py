@@ -26,7 +26,7 @@ class ArrowTable:
     def __init__(self, path: Path, files: list[Path]):
         self.path, self.label, self.files = path, path.name, files
         self.schema = _schema(files[0])
-        # pandas keeps an unnamed index in such a column; it is no data.
+        # pandas stores an unnamed index in such a column; it is not data.
         self.names = [name for name in self.schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
         for file in files[1:]:
             self._compare(file)
@@ -54,7 +54,7 @@ class ArrowTable:
         """Batches of rows of every file in turn."""
         for name in wanted:
             if self.schema.names.count(name) > 1:
-                raise InvalidValueError(f"{self.label} has several columns called `{name}`. Rename them.")
+                raise InvalidValueError(f"{self.label} has several columns named `{name}`. Rename them.")
             _check_type(self.schema.field(name).type, f"column `{name}` of {self.label}")
         for file in self.files:
             batches, row = _batches(file, wanted), 0
@@ -72,12 +72,12 @@ class ArrowTable:
         if values.shape[1:] != shape:
             raise InvalidValueError(
                 f"column `{name}` of {file.name} is ragged: lists of shape {values.shape[1:]} from row {row} on, of "
-                f"shape {shape} before. All rows need the same length: pad or split them."
+                f"shape {shape} before. All rows must have the same length: pad or split them."
             )
         return values
 
 
-_SAME_SCHEMA = "All files of a folder must have the same columns and types: cast or drop the odd ones."
+_SAME_SCHEMA = "All files of a folder must have the same columns and types: cast or remove the others."
 
 
 def _schema(file: Path) -> Any:
@@ -107,12 +107,12 @@ def _batches(file: Path, wanted: list[str]) -> Iterator[Any]:
     """Record batches of moderate size."""
     if file.suffix in PARQUET:
         parquet = require("pyarrow.parquet", "reading Parquet files")
-        # A small buffer: otherwise whole row groups are held, undecoded.
+        # A small buffer: otherwise whole row groups are kept undecoded.
         with parquet.ParquetFile(file, buffer_size=1 << 16, pre_buffer=False) as opened:
             meta = opened.metadata
             groups = range(meta.num_row_groups)
             total = sum(meta.row_group(i).total_byte_size for i in groups)
-            # Encoded sizes say little about repetitive columns, hence a bound on the rows as well.
+            # Encoded sizes are misleading for repetitive columns, hence a limit on the rows as well.
             size = min(_MOST_ROWS, rows_per_chunk(total / max(1, meta.num_rows)))
             yield from opened.iter_batches(size, columns=wanted)
         return
@@ -131,7 +131,7 @@ def _record_batches(reader: Any) -> Iterator[Any]:
 
 
 def _check_type(kind: Any, name: str) -> None:
-    """Refuse, before anything is read, what cannot become an array of numbers."""
+    """Raise an error, before anything is read, for types that cannot become an array of numbers."""
     types = require("pyarrow", "reading Arrow files").types
     advice = None
     if types.is_dictionary(kind):
@@ -141,7 +141,7 @@ def _check_type(kind: Any, name: str) -> None:
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return _check_type(kind.value_type, name)
     if types.is_temporal(kind):
-        advice = "dates or times: turn them into numbers, e.g. days since the first one"
+        advice = "dates or times: convert them to numbers, e.g. days since the first one"
     elif types.is_struct(kind) or types.is_map(kind) or types.is_union(kind):
         advice = "nested records: flatten them into columns"
     elif types.is_decimal(kind):
@@ -152,7 +152,7 @@ def _check_type(kind: Any, name: str) -> None:
         advice = "text or bytes: encode it as numbers (0, 1, 2, ...)"
     if advice:
         raise InvalidTypeError(
-            f"{name} has type {kind}, which holds {advice} first, or leave it out with columns={{...}}."
+            f"{name} has type {kind}, which holds {advice} first, or omit it with columns={{...}}."
         )
     return None
 
@@ -181,7 +181,7 @@ def _values(array: Any, name: str, row: int) -> np.ndarray:
             odd = int(np.argmax(lengths != lengths[0]))
             raise InvalidValueError(
                 f"{name} is ragged: row {row + odd} (counted from 0) has a list of length {lengths[odd]}, the rows "
-                f"before of length {lengths[0]}. All rows need the same length: pad or split them."
+                f"before of length {lengths[0]}. All rows must have the same length: pad or split them."
             )
         return _nested(array.flatten(), len(array), int(lengths[0]) if len(lengths) else 0, name, row)
     return np.asarray(array.to_numpy(zero_copy_only=False))

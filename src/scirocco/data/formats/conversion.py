@@ -1,4 +1,4 @@
-"""From the files people have to a native data folder, in one streaming pass."""
+"""From common file formats to a native data folder, in one streaming pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Columns = Mapping[str, str | Sequence[str]]
 
 
 class ColumnPlan:
-    """For each array the columns that make it; a plain one stays as it is, several are stacked side by side."""
+    """The columns of each array; a single column is unchanged, several are stacked."""
 
     def __init__(self, columns: Columns | None, names: Sequence[str], where: str):
         self.where = where
@@ -62,7 +62,7 @@ class ColumnPlan:
         if deep:
             raise InvalidValueError(
                 f"column `{deep[0]}` of {self.where} has {chunk[deep[0]].ndim - 1} axes in a row and cannot be "
-                f"stacked into `{array}`. Make it an array of its own."
+                f"stacked into `{array}`. Make it a separate array."
             )
         widths = [1 if part.ndim == 1 else part.shape[1] for part in parts]
         matrix = np.empty((len(parts[0]), sum(widths)), np.result_type(*(part.dtype for part in parts)))
@@ -100,7 +100,7 @@ class ColumnPlan:
             raise InvalidValueError(f"`columns` lists no column for the array `{empty[0]}`.")
 
     def _matches(self, entry: str, names: list[str], named: set[str]) -> list[str]:
-        """One column by its name, or those that a pattern matches and that no entry names."""
+        """One column by its name, or all columns that match a pattern and are not named elsewhere."""
         if entry in names:
             return [entry]
         if any(sign in entry for sign in "*?["):
@@ -140,25 +140,25 @@ def convert(
     """Convert a file, or a folder of files, to a native data folder, in one pass and bounded memory.
 
     Reads Parquet and Arrow files (or folders of them), Zarr, CSV, `.npy`, `.npz`, and SciPy's sparse `.npz`, which
-    becomes a corpus (it is loaded whole).
+    becomes a corpus (it is loaded into memory).
 
     Parameters
     ----------
     source
-        What to read.
+        The file or folder to read.
     folder
-        The data folder to make.
+        The data folder to create.
     columns
-        Which columns make which array: a column, a list of columns, or shell patterns, e.g.
-        ``{"x": ["feature_*"], "y": "label"}``. A list, or a pattern, is stacked into one matrix: in the order
-        listed, the matches of a pattern in the order of the file. A pattern passes over columns that are named
+        The columns of each array: a column, a list of columns, or shell patterns, e.g.
+        ``{"x": ["feature_*"], "y": "label"}``. A list, or a pattern, is stacked into one matrix, in the order
+        listed; the matches of a pattern are in the order of the file. A pattern skips columns that are named
         elsewhere, so ``{"y": "label", "x": "*"}`` takes all others. By default each column is an array.
     shuffle, seed
         Whether to store the rows in a uniformly random order (see `RowShuffle`), and its seed.
     dtype
         'float32' (default) or 'float64', which keeps 64-bit floats and integers.
     memory
-        The budget in bytes. Data that exceed it go through temporary files beside the folder.
+        The budget in bytes. Data that exceed it go through temporary files next to the folder.
     overwrite
         Replace an existing data folder.
 
@@ -185,7 +185,7 @@ def convert(
     options["columns"] = {name: group for name, group in plan.columns.items() if plan.stacked[name]}
     try:
         _write(folder, options, _arrays(table, plan, {}))
-    # the types of a CSV file are known only at its end: look at all of it, and begin again
+    # the types of a CSV file are known only at its end: scan all of it, and start again
     except _WiderTypeError:
         _write(folder, options, _arrays(table, plan, _scan(table, plan)))
     return FolderSource(folder)
@@ -208,11 +208,11 @@ def open_table(path: Path) -> SourceTable:
         return NpyTable(path)
     if name.endswith(".npz"):
         return NpzTable(path)
-    raise InvalidValueError(f"{path.name}: files of this kind cannot be converted. Known are {_KNOWN}.")
+    raise InvalidValueError(f"{path.name}: files of this kind cannot be converted. Supported are {_KNOWN}.")
 
 
 def _files_inside(path: Path) -> list[Path]:
-    """The Parquet or Arrow files of a folder, in the order of their names; hidden ones are passed over."""
+    """The Parquet or Arrow files of a folder, in the order of their names, without hidden ones."""
     for kinds in (PARQUET, ARROW):
         found = [
             file
@@ -223,11 +223,11 @@ def _files_inside(path: Path) -> list[Path]:
         ]
         if found:
             return found
-    raise InvalidValueError(f"{path} holds no Parquet, Arrow or Zarr data. Known are {_KNOWN}.")
+    raise InvalidValueError(f"{path} holds no Parquet, Arrow or Zarr data. Supported are {_KNOWN}.")
 
 
 class _WiderTypeError(Exception):
-    """A column that began with whole numbers goes on with decimals."""
+    """A column that started with integers continues with decimals."""
 
 
 def _write(
@@ -241,7 +241,7 @@ def _write(
 def _arrays(
     table: SourceTable, plan: ColumnPlan, known: dict[str, np.dtype]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Chunks of the arrays, each array in one dtype from beginning to end."""
+    """Chunks of the arrays, each array in one dtype throughout."""
     for chunk in table.chunks(plan.wanted):
         made = plan.arrays(chunk)
         for name, array in made.items():

@@ -1,4 +1,4 @@
-"""What can be converted, and how NumPy's own files, Zarr and CSV are read. A table hands out chunks of columns."""
+"""The readers for NumPy's own files, Zarr and CSV. A table yields chunks of columns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SourceTable(Protocol):
     """The name in messages."""
     names: list[str]
     single: bool
-    """The data are one bare array."""
+    """Whether the data are one bare array."""
 
     def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
         """The wanted columns, some rows at a time, from the first row to the last."""
@@ -41,7 +41,7 @@ class SourceTable(Protocol):
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Say which file cannot be read, whatever the reading package raises."""
+    """Name the file that cannot be read, for any exception of the reading package."""
     try:
         yield
     except (SciroccoError, GeneratorExit, MemoryError):
@@ -49,12 +49,12 @@ def reading(path: Path) -> Iterator[None]:
     except (OSError, EOFError, ValueError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise InvalidValueError(
-            f"{path} cannot be read ({reason}). It may be cut short, damaged, or not what its name says."
+            f"{path} cannot be read ({reason}). It may be truncated, damaged, or not what its name suggests."
         ) from error
 
 
 def rows_per_chunk(row_bytes: float) -> int:
-    """How many rows make a chunk of about 16 MB."""
+    """The number of rows in a chunk of about 16 MB."""
     return max(1, int(CHUNK_BYTES // max(1, row_bytes)))
 
 
@@ -90,7 +90,7 @@ class NpyTable:
 
 
 class NpzTable:
-    """The arrays of a `.npz` file, unpacked in step, row chunk by row chunk."""
+    """The arrays of a `.npz` file, unpacked together, chunk by chunk."""
 
     def __init__(self, path: Path):
         self.path, self.label, self.single = path, path.name, False
@@ -145,7 +145,7 @@ class _Stream:
 
 
 def _unpacked(file: IO[bytes], dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """A packed array in Fortran order has no rows to stream: unpack it to a temporary file and map that."""
+    """Unpack an array in Fortran order, whose rows cannot be streamed, to a temporary file and map it."""
     spool = tempfile.TemporaryFile()
     shutil.copyfileobj(file, spool, 1 << 20)
     spool.flush()
@@ -165,7 +165,7 @@ class ZarrTable:
         self.names = list(self._arrays)
 
     def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Whole chunks of the store at once, as long as they are not too large to hold."""
+        """Whole chunks of the store at once, unless they are too large."""
         arrays = {name: self._arrays[name] for name in wanted}
         for name, array in arrays.items():
             dtype = getattr(array, "dtype", np.dtype(object))
@@ -208,7 +208,7 @@ _CHUNK_VALUES = 1 << 21
 
 
 class CsvTable:
-    """The columns of a CSV file with a header line (without one they are called column0, column1, ...)."""
+    """The columns of a CSV file with a header line (without one they are named column0, column1, ...)."""
 
     single = False
 
@@ -220,7 +220,9 @@ class CsvTable:
             "low_memory": False,
         }
         if tuple(int(part) for part in self._pandas.__version__.split(".")[:2]) < (3, 1):
-            self._options["float_precision"] = "round_trip"  # later versions always read the nearest double
+            self._options["float_precision"] = (
+                "round_trip"  # later versions always parse to the nearest double
+            )
         with reading(path):
             self.names = [str(name) for name in self._read(nrows=0).columns]
         if _all_data(self.names):
@@ -228,7 +230,7 @@ class CsvTable:
             self._options |= {"header": None, "names": self.names}
             _checks.warn(
                 f"the first line of {self.label} holds numbers, not names. It is read as data, and the columns are "
-                f"called {self.names[0]} to {self.names[-1]}."
+                f"named {self.names[0]} to {self.names[-1]}."
             )
 
     def _read(self, **options: Any) -> Any:
@@ -238,10 +240,10 @@ class CsvTable:
             raise InvalidValueError(f"{self.path} is empty: there is no header line.") from error
 
     def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Some lines at a time. A column may be whole numbers in one chunk and decimals in the next."""
+        """Some lines at a time. A column may be integers in one chunk and decimals in the next."""
         size, row = max(1, _CHUNK_VALUES // len(self.names)), 0
         with reading(self.path):
-            # With `usecols` pandas says nothing of lines that are too long, without index_col=False it shifts them.
+            # With `usecols` pandas does not report lines that are too long; without index_col=False it shifts them.
             reader = self._read(chunksize=size, index_col=False)
         with reader:
             while True:
@@ -268,7 +270,7 @@ class CsvTable:
                 first = int(np.argmax(text))
                 raise InvalidTypeError(
                     f"{where} holds text: {column.iloc[first]!r} at row {row + first} (counted from 0). Encode it as "
-                    "numbers (dates: days since the first one), or leave it out with columns={...}."
+                    "numbers (dates: days since the first one), or omit it with columns={...}."
                 )
             column = numbers
         missing = column.isna().to_numpy()
@@ -281,7 +283,7 @@ class CsvTable:
 
 
 def _all_data(names: list[str]) -> bool:
-    """Whether a header line is a row of numbers; different whole numbers may well be the names of pixels."""
+    """Whether a header line is a row of numbers; different integers may be the names of pixels."""
     try:
         numbers = [float(name) for name in names]
     except ValueError:

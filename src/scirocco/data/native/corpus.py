@@ -51,16 +51,16 @@ class _Held:
 class CorpusSource(RowSource):
     """Rows of a sparse matrix of counts: documents × vocabulary.
 
-    A row is padded to the longest document: `index`, the numbers of its distinct words, and `count`, how often
-    each comes; padding has index 0 and count 0, so that sums over words need no mask. `take_csr` gives the rows
-    without padding.
+    A row is padded to the length of the longest document: `index` has the numbers of its distinct words, and `count`
+    their frequencies; padding has index 0 and count 0, so that sums over words need no mask. `take_csr` returns the
+    rows without padding.
 
     Parameters
     ----------
     matrix_or_folder
         A SciPy sparse matrix or array, or a folder made by `write_corpus` or `sc.data.convert`.
     map_limit
-        As for `FolderSource`: bytes of a folder that may be mapped.
+        As for `FolderSource`: maximum number of bytes of a folder that are mapped.
 
     Examples
     --------
@@ -129,12 +129,12 @@ class CorpusSource(RowSource):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, in memory or on disk (without padding)."""
+        """Size in bytes, in memory or on disk (without padding)."""
         return sum(part.nbytes for part in self._parts.values())
 
     @property
     def num_entries(self) -> int:
-        """Pairs of a document and a word that comes in it."""
+        """The number of pairs of a document and a word in it."""
         return int(self._parts["indices"].rows)
 
     def take(self, indices: Any, out: Rows | None = None) -> Rows:
@@ -177,7 +177,7 @@ class CorpusSource(RowSource):
         return self._digest[:16]
 
     def stamp(self) -> str:
-        """As `fingerprint`, with the files' present sizes and times of change: to notice that they change."""
+        """The fingerprint with the current sizes and modification times of the files, to detect changes."""
         return stamp(self._files, self._digest) if self._files else self._digest[:16]
 
     def verify(self) -> None:
@@ -216,7 +216,7 @@ def _hash(source: CorpusSource) -> str:
 
 
 def _checked(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """The three arrays of a CSR matrix, each word once a row, without zeros; and the size of the vocabulary."""
+    """The three arrays of a CSR matrix, each word once per row, without zeros; and the size of the vocabulary."""
     sparse = require("scipy.sparse", "a corpus in memory")
     if not sparse.issparse(matrix):
         raise InvalidTypeError(
@@ -241,7 +241,7 @@ def _checked(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     if rows.dtype.kind == "b":
         rows = rows.astype(np.int32)
     if not rows.has_canonical_format or not rows.data.all():
-        rows = rows.copy()  # the caller's matrix stays as it is
+        rows = rows.copy()  # the caller's matrix is not changed
         rows.sum_duplicates()
         rows.eliminate_zeros()
         if not rows.nnz:
@@ -272,15 +272,15 @@ def write_corpus(
     Parameters
     ----------
     path
-        The folder to make.
+        The folder to create.
     matrix
-        A SciPy sparse matrix or array. Duplicates in a row are summed and zeros dropped.
+        A SciPy sparse matrix or array. Duplicates in a row are summed and zeros removed.
     shuffle, seed
         Whether to store the documents in a uniformly random order, and its seed.
     overwrite
         Replace an existing data folder.
     source
-        Where the matrix comes from, for the header.
+        The origin of the matrix, for the header.
     """
     seed = _checks.positive_int(seed, "seed", minimum=0)
     corpus = CorpusSource(matrix)

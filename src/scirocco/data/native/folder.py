@@ -26,16 +26,16 @@ _WRITE_BYTES = 16 << 20
 class FolderSource(RowSource):
     """Rows in a data folder, which may be larger than memory.
 
-    Rows are read straight from the files, so that the process stays small whatever the size of the data; only
-    scattered rows of small files come through memory maps, whose pages count as this process's memory. Several
-    threads may read at once; a pickle holds only the path.
+    Rows are read directly from the files, so that the process needs little memory for data of any size; only
+    scattered rows of small files are read through memory maps, whose pages count as this process's memory. Several
+    threads may read at once; a pickle contains only the path.
 
     Parameters
     ----------
     path
         A folder made by `sc.data.write`, `sc.data.convert` or `scirocco data convert`.
     map_limit
-        Bytes that may be mapped, smallest files first, 1 GiB by default. `take` from a file that is not mapped is
+        Maximum number of bytes to map, smallest files first, 1 GiB by default. `take` from a file that is not mapped is
         about ten times slower; `read` never uses maps.
 
     Examples
@@ -50,7 +50,7 @@ class FolderSource(RowSource):
     """
 
     checked = True
-    """Every value was looked at when the folder was written: there are no NaN or infinities."""
+    """Every value was checked when the folder was written: there are no NaN or infinite values."""
     fills = True
     scatters = True
 
@@ -75,7 +75,7 @@ class FolderSource(RowSource):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows."""
+        """Size of all rows in bytes."""
         return sum(file.nbytes for file in self._files.values())
 
     def take(self, indices: Any, out: Rows | None = None) -> Rows:
@@ -86,7 +86,7 @@ class FolderSource(RowSource):
         indices
             Row numbers, 0..num_rows-1.
         out
-            Arrays to fill, in the same tree as the rows; fresh ones by default.
+            Arrays to fill, in the same tree as the rows; new ones by default.
         """
         indices = check_indices(indices, self.num_rows)
         buffers = self._buffers(out, len(indices))
@@ -104,21 +104,21 @@ class FolderSource(RowSource):
         return {name: file.places(buffers[name], run) for name, file in self._files.items()}
 
     def scatter(self, starts: list[int], slots: list[list[int]], run: int, places: dict[str, Any]) -> None:
-        """Windows of neighbouring rows into the arrays that `places` belong to, shuffled on the way.
+        """Read windows of neighbouring rows into the arrays that `places` belong to, shuffled on the way.
 
         Parameters
         ----------
         starts
             The first row of each window.
         slots
-            For each window the slots that its runs of `run` rows go to.
+            For each window the slots for its runs of `run` rows.
         run, places
-            As `places` was called with, and what it returned.
+            The argument and the result of `places`.
         """
         for start, window in zip(starts, slots, strict=True):
             if not 0 <= start <= self.num_rows - run * len(window):
                 raise InvalidValueError(
-                    f"{run * len(window)} rows from row {start} on are no stretch of the rows 0..{self.num_rows - 1}."
+                    f"{run * len(window)} rows from row {start} on are not a range of the rows 0..{self.num_rows - 1}."
                 )
         for name, file in self._files.items():
             file.scatter(starts, slots, places[name])
@@ -128,7 +128,7 @@ class FolderSource(RowSource):
         return self._digest[:16]
 
     def stamp(self) -> str:
-        """As `fingerprint`, with the files' present sizes and times of change: to notice that they change."""
+        """The fingerprint with the current sizes and modification times of the files, to detect changes."""
         return stamp(self._files, self._digest)
 
     def verify(self) -> None:
@@ -157,7 +157,7 @@ class FolderSource(RowSource):
 
 def open_folder(path: str | os.PathLike[str]) -> Any:
     """Open a data folder: a `FolderSource`, or a `CorpusSource` if it holds a corpus."""
-    from scirocco.data.native.corpus import CorpusSource  # it stands on this module
+    from scirocco.data.native.corpus import CorpusSource  # it depends on this module
 
     kind = read_header(Path(path).expanduser().absolute()).kind
     return CorpusSource(path) if kind == "corpus" else FolderSource(path)
@@ -186,17 +186,17 @@ def check_indices(indices: Any, num_rows: int) -> np.ndarray:
 
 
 def check_stretch(start: int, stop: int, num_rows: int) -> tuple[int, int]:
-    """A stretch of rows, cut at the last row."""
+    """A range of rows, cut at the last row."""
     stop = min(int(stop), num_rows)
     if not 0 <= start <= stop:
-        raise InvalidValueError(f"rows {start} to {stop} are no stretch of the rows 0..{num_rows - 1}.")
+        raise InvalidValueError(f"rows {start} to {stop} are not a range of the rows 0..{num_rows - 1}.")
     return int(start), stop
 
 
 def check_buffers(
     out: Any, wanted: Mapping[str, tuple[tuple[int, ...], np.dtype]], count: int
 ) -> Mapping[str, np.ndarray]:
-    """Refuse output arrays that do not fit the rows."""
+    """Raise an error for output arrays that do not fit the rows."""
     if not isinstance(out, Mapping) or set(out) != set(wanted):
         got = sorted(out) if isinstance(out, Mapping) else type(out).__name__
         raise InvalidTypeError(f"`out` must be a dict of the arrays {sorted(wanted)}, got {got}.")
@@ -228,11 +228,11 @@ def write_folder(
     Parameters
     ----------
     path
-        The folder to make.
+        The folder to create.
     data
         A dict of arrays with equal first axes, or one array.
     shuffle, seed, dtype, memory, overwrite
-        As in `FolderWriter`: rows in a uniformly random order (which `batching="blocks"` wants), 32-bit numbers
+        As in `FolderWriter`: rows in a uniformly random order (required by `batching="blocks"`), 32-bit numbers
         unless `dtype` is 'float64', the memory budget in bytes, and whether to replace an existing data folder.
 
     Returns
@@ -265,8 +265,8 @@ def write_folder(
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
     if isinstance(leaf, (Mapping, np.ma.MaskedArray, Iterator)):
-        problem = {True: "holds a dict: names are flat"}.get(isinstance(leaf, Mapping))
-        problem = problem or f"is a {type(leaf).__name__}: fill in or drop what is missing, and pass an array"
+        problem = {True: "is a dict: nested names are not supported"}.get(isinstance(leaf, Mapping))
+        problem = problem or f"is a {type(leaf).__name__}: impute or remove missing values, and pass an array"
         raise InvalidTypeError(f"array `{name}` {problem}.")
     try:
         array = np.asarray(leaf)
@@ -278,7 +278,7 @@ def _as_array(leaf: Any, name: str) -> np.ndarray:
 
 
 def describe_folder(source: Any) -> str:
-    """What a data folder (of rows or of a corpus) holds, as text for people."""
+    """Describe the content of a data folder (of rows or of a corpus) as text."""
     header = getattr(source, "header", None)
     if header is None:
         raise InvalidTypeError(f"only data folders can be described, got {type(source).__name__} in memory.")

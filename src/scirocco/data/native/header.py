@@ -1,4 +1,4 @@
-"""The header of a data folder, `scirocco-data.json`, and the folder that takes its name only when it is whole."""
+"""The header of a data folder, `scirocco-data.json`, and the folder that gets its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class ArrayEntry:
     row_shape: tuple[int, ...]
     bytes: int
     crc32: str
-    """Of the rows, without the `.npy` header (that one is compared as a whole when the folder is opened)."""
+    """The checksum of the rows, without the `.npy` header (which is compared as a whole when the folder is opened)."""
     columns: tuple[str, ...] = ()
     """The source's columns that were stacked into this matrix."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """What a data folder holds."""
+    """The content of a data folder."""
 
     kind: str
     """`rows`: arrays with equal first axes; `corpus`: the three arrays of a sparse matrix."""
@@ -62,7 +62,7 @@ class Header:
 
 
 def is_data_folder(path: Path) -> bool:
-    """Whether a data folder, of any version and in any state, is there."""
+    """Whether there is a data folder, of any version and in any state."""
     try:
         content = json.loads((path / FILE_NAME).read_text("utf-8"))
     except (OSError, ValueError):
@@ -77,7 +77,7 @@ def read_header(path: Path) -> Header:
     file = path / FILE_NAME
     if not file.is_file():
         raise InvalidValueError(
-            f"{path} is no scirocco data folder: it has no `{FILE_NAME}`. Make one from your data with "
+            f"{path} is not a scirocco data folder: it has no `{FILE_NAME}`. Make one from your data with "
             "`scirocco data convert SOURCE FOLDER` or `sc.data.convert(source, folder)`."
         )
     try:
@@ -123,7 +123,7 @@ def _damaged(file: Path, problem: str) -> InvalidValueError:
 
 
 def open_arrays(path: Path, header: Header, map_limit: int) -> dict[str, ArrayFile]:
-    """Open every array of the folder, and check that it is what the header says."""
+    """Open every array of the folder, and check it against the header."""
     files, left = {}, map_limit
     smallest_first = sorted(header.arrays.items(), key=lambda item: item[1].bytes)
     for name, entry in smallest_first:
@@ -141,14 +141,14 @@ def open_arrays(path: Path, header: Header, map_limit: int) -> dict[str, ArrayFi
 
 
 def stamp(files: dict[str, ArrayFile], digest: str) -> str:
-    """A short hash of the header and of each file's present size and time of change: cheap, and notices change."""
+    """A short hash of the header and of each file's current size and modification time: cheap, detects changes."""
     stamp = [digest]
     for file in files.values():
         try:
             status = os.stat(file.path)
         except OSError as error:
             raise DataChangedError(
-                f"`{file.path.name}` has vanished from {file.path.parent} ({error.strerror}). Restore it and resume."
+                f"`{file.path.name}` has disappeared from {file.path.parent} ({error.strerror}). Restore it and resume."
             ) from error
         stamp.append(f"{status.st_size}:{status.st_mtime_ns}")
     return hashlib.sha256(" ".join(stamp).encode()).hexdigest()[:16]
@@ -160,7 +160,7 @@ def verify_arrays(files: dict[str, ArrayFile], header: Header) -> None:
         found, expected = file.checksum(), header.arrays[name].crc32
         if found != expected:
             raise InvalidValueError(
-                f"`{file.path.name}` in {file.path.parent} is not what was written (checksum {found}, expected "
+                f"`{file.path.name}` in {file.path.parent} was changed after writing (checksum {found}, expected "
                 f"{expected}). Restore it, or convert the data again with overwrite=True."
             )
 
@@ -169,7 +169,7 @@ _MARK = "being-written-by-scirocco"
 
 
 class PartialFolder:
-    """`FOLDER.partial`, renamed to `FOLDER` at the end; what an interrupted attempt left is removed by the next."""
+    """`FOLDER.partial`, renamed to `FOLDER` at the end; the next attempt removes the files of an interrupted one."""
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool):
         self.target = Path(path).expanduser().absolute()
@@ -180,7 +180,7 @@ class PartialFolder:
             ours = self.path.is_dir() and ((self.path / _MARK).exists() or not any(self.path.iterdir()))
             if not ours:
                 raise InvalidValueError(
-                    f"{self.path} exists and was not left by an interrupted conversion. Move it away, or choose "
+                    f"{self.path} exists and is not from an interrupted conversion. Move it, or choose "
                     "another folder."
                 )
             shutil.rmtree(self.path)
@@ -196,18 +196,18 @@ class PartialFolder:
             )
         if not is_data_folder(self.target):
             raise InvalidValueError(
-                f"{self.target} is no scirocco data folder, so it is not deleted, even with overwrite=True. Choose "
+                f"{self.target} is not a scirocco data folder, so it is not deleted, even with overwrite=True. Choose "
                 "another folder."
             )
         strangers = sorted(set(os.listdir(self.target)) - _own_files(self.target))
         if strangers:
             raise InvalidValueError(
                 f"{self.target} also holds `{strangers[0]}`, which scirocco did not write, so it is not deleted. Move "
-                "that away, or choose another folder."
+                "that file, or choose another folder."
             )
 
     def finish(self, header: Header) -> None:
-        """Write the header, bring it to the disk, and put the folder in its place."""
+        """Write the header, sync it to disk, and rename the folder."""
         with open(self.path / FILE_NAME, "w", encoding="utf-8") as file:
             file.write(header.to_json())
             file.flush()
@@ -224,14 +224,14 @@ class PartialFolder:
             shutil.rmtree(old)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove everything that was written."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _own_files(path: Path) -> set[str]:
     try:
         arrays = read_header(path).arrays
-    # a damaged header names no files: then whatever is an .npy file is taken for ours
+    # a damaged header names no files: then every .npy file is treated as part of the folder
     except InvalidValueError:
         return {FILE_NAME, *(file.name for file in path.glob("*.npy"))}
     return {FILE_NAME, *(entry.file for entry in arrays.values())}

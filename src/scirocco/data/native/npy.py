@@ -18,7 +18,7 @@ import numpy as np
 from scirocco.errors import DataChangedError, InvalidValueError
 
 MAP_LIMIT = 1 << 30
-"""Bytes of a folder that may be mapped into memory."""
+"""Maximum number of bytes of a folder that are mapped into memory."""
 _PIECES = 512  # the system takes at most 1,024
 _GROUP = 8192
 _ALIGNMENT = 64
@@ -37,7 +37,7 @@ def encode_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 def decode_header(file: IO[bytes]) -> tuple[np.dtype, tuple[int, ...], bool]:
-    """Dtype, shape and Fortran order; the file stands at the first byte of the data afterwards."""
+    """Dtype, shape and Fortran order; leaves the file at the first byte of the data."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
@@ -54,7 +54,7 @@ def as_bytes(array: np.ndarray) -> memoryview:
 
 
 def run_entries(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The row numbers of several stretches, one after the other."""
+    """The row numbers of several ranges, one after the other."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
 
@@ -62,11 +62,11 @@ def run_entries(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 class ArrayFile:
     """Rows of a C-contiguous `.npy` file; several threads may use it at once.
 
-    Stretches are read with `preadv` straight into the output: mapped pages would count as this process's memory, and
-    a file that is cut short under a map kills the process. Scattered rows come through a map if `mapped` (ten times
+    Ranges are read with `preadv` directly into the output: mapped pages would count as this process's memory, and
+    a file that is truncated under a map kills the process. Scattered rows are read through a map if `mapped` (ten times
     faster once its pages are in place), else by one `pread` each. A large file is not mapped, because touching one
-    row can make a whole large page (2 MiB) of the system's cache resident: a few thousand rows, and gigabytes are;
-    giving them back and faulting them in again costs more than the system calls.
+    row can make a whole large page (2 MiB) of the system's cache resident: a few thousand rows take gigabytes, and
+    releasing them and faulting them in again costs more than the system calls.
     """
 
     def __init__(
@@ -84,29 +84,29 @@ class ArrayFile:
         self._mapping: np.ndarray | None = None
 
     def _check_content(self) -> None:
-        """The file on disk is the one that the folder's header describes."""
+        """Check that the file on disk is the one that the folder's header describes."""
         size = os.fstat(self._fd).st_size
         if size != self.size:
             raise InvalidValueError(
-                f"`{self.path.name}` has {size:,} bytes where {self.size:,} are expected: {self.path.parent} is "
+                f"`{self.path.name}` has {size:,} bytes instead of {self.size:,}: {self.path.parent} is "
                 "damaged. Restore the file, or convert the data again with overwrite=True."
             )
         with open(self.path, "rb") as file:
             head = file.read(self._offset)
         if head != encode_header(self.dtype, (self.rows, *self.row_shape)):
             raise InvalidValueError(
-                f"the .npy header of `{self.path.name}` does not say {self.dtype} {(self.rows, *self.row_shape)}, "
+                f"the .npy header of `{self.path.name}` does not specify {self.dtype} {(self.rows, *self.row_shape)}, "
                 f"as the folder's header does: {self.path.parent} is damaged. Convert the data again with "
                 "overwrite=True."
             )
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows."""
+        """Size of all rows in bytes."""
         return self.rows * self._row_bytes
 
     def empty(self, count: int) -> np.ndarray:
-        """A fresh buffer for so many rows."""
+        """A new buffer for that many rows."""
         return np.empty((count, *self.row_shape), self.dtype)
 
     def read(self, start: int, stop: int, out: np.ndarray | None = None) -> np.ndarray:
@@ -122,12 +122,12 @@ class ArrayFile:
         return out
 
     def places(self, out: np.ndarray, run: int) -> list[memoryview]:
-        """The slots of `run` rows in `out`, for `scatter`; worth keeping, for making them takes as long as reading."""
+        """The slots of `run` rows in `out`, for `scatter`; keep them, because making them takes as long as reading."""
         size, view = run * self._row_bytes, as_bytes(out)
         return [view[begin : begin + size] for begin in range(0, len(view), size)]
 
     def scatter(self, starts: list[int], slots: list[list[int]], places: list[memoryview]) -> None:
-        """Windows of neighbouring rows, a run of them to each slot: no copy beside that of the read itself."""
+        """Read windows of neighbouring rows, a run of them to each slot, without any further copy."""
         size = len(places[0])
         for start, window in zip(starts, slots, strict=True):
             position = self._offset + start * self._row_bytes
@@ -143,7 +143,7 @@ class ArrayFile:
             got = os.preadv(self._fd, pieces, position)
             if got == len(pieces) * len(pieces[0]):
                 return got
-        done = 0  # a system without it, or a call that was cut short: one after the other
+        done = 0  # no `preadv`, or an incomplete call: read one after the other
         for piece in pieces:
             while piece and (got := self._read_at(piece, position + done)):
                 piece, done = piece[got:], done + got
@@ -152,7 +152,9 @@ class ArrayFile:
     def _read_at(self, view: memoryview, position: int) -> int:
         if hasattr(os, "preadv"):
             return os.preadv(self._fd, [view], position)
-        with open(self.path, "rb", buffering=0) as file:  # Windows: a handle of its own keeps threads apart
+        with open(
+            self.path, "rb", buffering=0
+        ) as file:  # Windows: a separate handle keeps threads independent
             file.seek(position)
             return file.readinto(view) or 0
 
@@ -167,14 +169,14 @@ class ArrayFile:
         return out
 
     def take_runs(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Several stretches of rows, one after the other; the caller has checked that they exist."""
+        """Several ranges of rows, one after the other; the caller has checked that they exist."""
         total = int(lengths.sum())
         if not self.mapped:
             return self._gather(starts, (lengths * self._row_bytes).tolist(), total)
         return np.take(self._view(), run_entries(starts, lengths), axis=0, mode="clip")
 
     def _gather(self, starts: np.ndarray, sizes: Iterable[int], total: int) -> np.ndarray:
-        """One system call for each stretch, all called from C."""
+        """One system call for each range, all called from C."""
         positions = (self._offset + starts.astype(np.int64) * self._row_bytes).tolist()
         content = b"".join(map(os.pread, itertools.repeat(self._fd), sizes, positions))
         if len(content) != total * self._row_bytes:
@@ -225,7 +227,7 @@ class ArrayFileWriter:
         self.rows += len(rows)
 
     def finish(self) -> tuple[int, str]:
-        """Complete the header and bring everything to the disk; the file's size and the checksum of its rows."""
+        """Complete the header and sync everything to disk; return the file's size and the checksum of its rows."""
         size = self._file.tell()
         self._file.seek(0)
         self._file.write(encode_header(self.dtype, (self.rows, *self.row_shape)))
@@ -235,5 +237,5 @@ class ArrayFileWriter:
         return size, f"{self._crc:08x}"
 
     def close(self) -> None:
-        """Leave the file as it is."""
+        """Close the file unchanged."""
         self._file.close()

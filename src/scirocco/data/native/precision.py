@@ -1,4 +1,4 @@
-"""What may be stored, and in which precision; rows that cannot be are refused with their place and the fix."""
+"""What can be stored, and in which precision; errors name the place of invalid rows and the fix."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _FIXES = {
     "S": "text: encode it as numbers (0, 1, 2, ...)",
     "T": "text: encode it as numbers (0, 1, 2, ...)",
     "O": "Python objects (text, missing values or ragged lists): encode them as numbers",
-    "M": "dates: turn them into numbers, e.g. days since the first one",
-    "m": "time differences: turn them into numbers, e.g. seconds",
+    "M": "dates: convert them to numbers, e.g. days since the first one",
+    "m": "time differences: convert them to numbers, e.g. seconds",
     "c": "complex numbers: store real and imaginary parts as two arrays",
-    "V": "records or an unknown kind of number: store each field as an array of its own",
+    "V": "records or an unknown kind of number: store each field as a separate array",
 }
 
 
 def check_kind(dtype: np.dtype, name: str) -> None:
-    """Refuse everything but real numbers and booleans."""
+    """Raise an error for everything except real numbers and booleans."""
     if dtype.kind not in "fiub":
-        fix = _FIXES.get(dtype.kind, "no real numbers: encode it")
-        raise InvalidTypeError(f"{name} has dtype {dtype}, which holds {fix} first, or leave it out.")
+        fix = _FIXES.get(dtype.kind, "values that are not real numbers: encode it")
+        raise InvalidTypeError(f"{name} has dtype {dtype}, which holds {fix} first, or omit it.")
 
 
 def stored_dtype(dtype: np.dtype, precision: str) -> np.dtype:
-    """The dtype on disk: 32-bit floats and integers, unless double precision was asked for."""
+    """The dtype on disk: 32-bit floats and integers, unless double precision was requested."""
     double = precision == "float64"
     if dtype.kind == "f":
         return np.dtype("<f8" if double else "<f4")
@@ -54,7 +54,7 @@ def check_precision(dtype: Any) -> str:
 def to_stored(
     rows: np.ndarray, dtype: np.dtype, name: str, first_row: int, columns: Sequence[str] = ()
 ) -> np.ndarray:
-    """Rows in the dtype on disk, after a look at every value.
+    """Rows in the dtype on disk, after a check of every value.
 
     Messages name the array, count rows from `first_row`, and name the columns that were stacked into the array.
     """
@@ -68,7 +68,7 @@ def to_stored(
             wide = (rows > limits.max) | (rows < limits.min)
             raise InvalidValueError(
                 f"{_place(wide, name, first_row, columns)} is {rows[wide].flat[0]}, beyond {8 * dtype.itemsize} bits. "
-                "Recode it (identifiers as 0, 1, 2, ...), leave it out, or keep 64 bits with dtype='float64'."
+                "Recode it (identifiers as 0, 1, 2, ...), omit it, or keep 64 bits with dtype='float64'."
             )
     with np.errstate(over="ignore"):
         stored = rows.astype(dtype)
@@ -98,7 +98,7 @@ def _check_finite(rows: np.ndarray, name: str, first_row: int, columns: Sequence
 
 
 def _place(bad: np.ndarray, name: str, first_row: int, columns: Sequence[str]) -> str:
-    """Where the first marked value is, in words."""
+    """Describe where the first marked value is."""
     where = [int(i) for i in np.argwhere(bad)[0]]
     row, inside = first_row + where[0], where[1:]
     if len(inside) == 1 and len(columns) == bad.shape[1]:

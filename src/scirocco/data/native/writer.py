@@ -1,4 +1,4 @@
-"""Rows that come chunk by chunk, written as a data folder."""
+"""Rows that arrive chunk by chunk, written as a data folder."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _MOST_ARRAYS = 200
 class FolderWriter:
     """Write a data folder from a stream of chunks of rows, in one pass and bounded memory.
 
-    Use it in a `with` statement: the folder takes its name when the block ends, and nothing is left when it fails.
+    Use it in a `with` statement: the folder gets its name when the block ends, and is removed if it fails.
 
     Parameters
     ----------
     path
-        The folder to make.
+        The folder to create.
     shuffle, seed
         Whether to store the rows in a uniformly random order (see `RowShuffle`), and its seed.
     dtype
         'float32' (default) or 'float64'. 64-bit floats and integers are stored in 32 bits unless it is 'float64'.
     memory
-        The budget in bytes. The order of the rows depends on it when they do not all fit.
+        The budget in bytes. The order of the rows depends on it if they do not all fit.
     overwrite
-        Replace an existing data folder. Nothing else is ever deleted.
+        Replace an existing data folder. Other files are never deleted.
     single
         The data are one bare array, not a dict of arrays.
     source
-        Where the rows come from, for the header.
+        The origin of the rows, for the header.
     columns
         The columns that were stacked into each array, for the messages and the header.
 
@@ -97,7 +97,7 @@ class FolderWriter:
         self.num_rows += len(next(iter(rows.values())))
 
     def finish(self) -> Path:
-        """Write what is held, complete the files, and give the folder its name."""
+        """Write the remaining rows, complete the files, and give the folder its name."""
         if not self.num_rows:
             raise InvalidValueError(
                 f"{self.source or 'the data'}: there are no rows, so there is nothing to write."
@@ -140,12 +140,12 @@ class FolderWriter:
             raise
 
     def _begin(self, chunk: Mapping[str, np.ndarray]) -> None:
-        """Learn names, dtypes and row shapes from the first chunk, and make the files."""
+        """Get names, dtypes and row shapes from the first chunk, and create the files."""
         if not chunk:
             raise InvalidValueError("there are no arrays to write.")
         if len(chunk) > _MOST_ARRAYS:
             raise InvalidValueError(
-                f"the data have {len(chunk)} arrays; at most {_MOST_ARRAYS} make a folder. Stack columns into a "
+                f"the data have {len(chunk)} arrays; a folder can have at most {_MOST_ARRAYS}. Stack columns into a "
                 "matrix, e.g. columns={'x': ['feature_*'], 'y': 'label'}."
             )
         for name, array in chunk.items():
@@ -201,7 +201,7 @@ class FolderWriter:
 
 
 def file_names(names: Sequence[str]) -> dict[str, str]:
-    """A plain file name for each array, different also where upper and lower case are one."""
+    """A plain file name for each array, unique even if upper and lower case are not distinguished."""
     chosen: dict[str, str] = {}
     for i, name in enumerate(names):
         if not isinstance(name, str) or not name:

@@ -1,4 +1,4 @@
-"""Step sizes and other settings chosen by trying many: successive halving with the Stein discrepancy as the judge."""
+"""Automatic choice of step sizes and other settings: successive halving on the kernel Stein discrepancy."""
 
 from scirocco.run.tuning.candidates import WIDTH, check_over
 from scirocco.run.tuning.choice import METHODS, METRICS, NUM_STEPS, Choice, Tuning, tune_prepared

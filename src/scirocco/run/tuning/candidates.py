@@ -1,4 +1,4 @@
-"""Which settings are tried: a grid around what the curvature suggests, and whatever the user wants varied."""
+"""The settings to try: a grid around what the curvature suggests, and the values that the user wants varied."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from scirocco.samplers import Sampler, Scales, is_open
 from scirocco.types import Params
 
 WIDTH = 32
-"""Settings that are tried at once."""
+"""Number of settings tried together."""
 _SMALLEST, _LARGEST = 1 / 25, 12.0
 """Range of step sizes, in units of the first guess."""
 _MULTIPLES = (1.0, 0.4, 2.5)
 
 
 class Candidate(NamedTuple):
-    """A sampler without open numbers, and the settings that tell it from the others."""
+    """A sampler with all settings fixed, and the settings that distinguish it from the others."""
 
     sampler: Sampler
     settings: dict[str, Any]
     first_guess: bool
     """Whether its step size is what curvature and noise suggest."""
     at_end: bool
-    """Whether its step size is at an end of the range that was made up here."""
+    """Whether its step size is at an end of the automatic range."""
 
 
 def make_candidates(
@@ -43,7 +43,7 @@ def make_candidates(
     num_steps: int,
     around: float | None = None,
 ) -> list[Candidate]:
-    """Every combination of `over`, and of step size and damping where they were left open.
+    """Every combination of `over`, and of step size and damping if they are open.
 
     Step sizes lie around `around`, or around what curvature and noise suggest.
     """
@@ -74,14 +74,14 @@ def make_candidates(
                 found.append(Candidate(*made, first, fields["step_size"] in ends))
     if not found:
         raise InvalidValueError(
-            "none of the settings to be tried is possible for this sampler and its gradient noise: take larger "
+            "none of the settings to try is possible for this sampler and its gradient noise: use larger "
             "batches, smaller step sizes, or sc.ControlVariates."
         )
     return found
 
 
 def _around(guess: float, count: int, most: float) -> list[float]:
-    """Powers of one ratio below and of another above the guess, which is among them; none above `most`."""
+    """Powers of one ratio below and of another above the guess, which is included; none above `most`."""
     smallest, largest = guess * _SMALLEST, max(guess, min(guess * _LARGEST, most))
     below = max(1, round((count - 1) * np.log(guess / smallest) / np.log(largest / smallest)))
     above = count - 1 - below
@@ -99,7 +99,7 @@ def _candidate(
     params: Params,
     num_steps: int,
 ) -> tuple[Sampler, dict[str, Any]] | None:
-    """The sampler with these fields; None where it refuses them (a step too large for the noise, εC > 1)."""
+    """The sampler with these fields; None if it rejects them (a step too large for the noise, εC > 1)."""
     names = [field.name for field in dataclasses.fields(inner)]  # type: ignore[arg-type]
     if unknown := sorted(set(fields) - set(names)):
         raise InvalidValueError(
@@ -131,7 +131,7 @@ def _plain(value: Any) -> Any:
 
 
 def grouped(candidates: list[Candidate]) -> list[list[int]]:
-    """Candidates that one compiled program serves: those that differ in numbers alone."""
+    """Group the candidates that share a compiled program: those that differ only in numbers."""
     groups: dict[Any, list[int]] = {}
     for number, candidate in enumerate(candidates):
         groups.setdefault(jax.tree.structure(candidate.sampler), []).append(number)
@@ -147,7 +147,7 @@ def check_over(over: Any) -> dict[str, list[Any]]:
     """`over` as lists, none of them empty."""
     if not isinstance(over, Mapping):
         raise InvalidTypeError(
-            f'`over` must name what is varied, e.g. over={{"batch_size": [100, 500]}}, got {over!r}.'
+            f'`over` must be a dict of the settings to vary, e.g. over={{"batch_size": [100, 500]}}, got {over!r}.'
         )
     out = {}
     for name, values in over.items():
@@ -155,9 +155,9 @@ def check_over(over: Any) -> dict[str, list[Any]]:
             raise InvalidTypeError(f"`over[{name!r}]` must be a list of values to try, got {values!r}.")
         out[name] = [_tree_number(value) for value in values]
         if name == "step_size" and not all(isinstance(value, (int, float)) for value in out[name]):
-            raise InvalidTypeError(f"`over['step_size']` must hold numbers, got {out[name]!r}.")
+            raise InvalidTypeError(f"`over['step_size']` must contain numbers, got {out[name]!r}.")
         if not out[name]:
-            raise InvalidValueError(f"`over[{name!r}]` is empty: give the values to try.")
+            raise InvalidValueError(f"`over[{name!r}]` is empty: list the values to try.")
     return out
 
 

@@ -1,4 +1,4 @@
-"""From a prepared run to a choice: coordinates, candidates, races; and what was found."""
+"""From a prepared run to a choice of settings: coordinates, candidates, races, results."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ METHODS = ("halving", "grid", "curvature")
 METRICS = ("auto", None, *preconditioned.METRICS)
 NUM_STEPS = 4_000
 _EXTENSIONS = 2
-"""Further searches, around the best of the last, while that lies at an end of the range."""
+"""Further searches around the best setting, while it is at an end of the range."""
 _WORTH_IT = 5.0
-"""Ratio of curvatures from which coordinates are changed."""
+"""Ratio of curvatures above which the coordinates are changed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Tuning:
     Attributes
     ----------
     sampler, estimator
-        With the chosen settings: ready for `sc.sample`.
+        With the chosen settings: pass them to `sc.sample`.
     trials
         Everything that was tried, best first.
     seconds
-        Of the search and what it needs (the posterior's shape), without the estimator's own set-up (the mode).
+        Time of the search, including the posterior's shape, without the estimator's own set-up (the mode).
     condition
-        Largest over smallest curvature of the posterior at its mode; None when it was not looked at.
+        Largest over smallest curvature of the posterior at its mode; None when it was not computed.
     num_steps
-        Steps a setting made in each round.
+        Steps per setting in each round.
     method
         "halving", "grid" or "curvature".
     """
@@ -61,7 +61,7 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The chosen one."""
+        """The chosen setting."""
         return self.trials[0]
 
     @property
@@ -72,7 +72,7 @@ class Tuning:
         return {"step_size": np.array(sizes), "ksd": np.array(values)}
 
     def record(self) -> dict[str, Any]:
-        """As plain numbers, for `run.preparation`."""
+        """The results as plain numbers, for `run.preparation`."""
         trials = [
             {"settings": t.settings, "ksd": [_number(v) for v in t.ksd], "first_guess": t.first_guess}
             for t in self.trials
@@ -90,7 +90,7 @@ class Tuning:
         return self.table()
 
     def table(self, rows: int = 12) -> str:
-        """The best settings, a line each: what they are, their discrepancy after each round."""
+        """The best settings, one per line, with their discrepancy after each round."""
         names = list(self.trials[0].settings)
         most = max(t.rounds for t in self.trials)
         head = [*names, *(f"KSD, round {r + 1}" for r in range(most)), ""]
@@ -135,7 +135,7 @@ def _number(value: float) -> float | None:
 
 
 class Choice(NamedTuple):
-    """What was chosen, and where a chain with it begins: near the mode."""
+    """The choice, and the start of a chain with it: near the mode."""
 
     tuning: Tuning
     start: Start
@@ -155,7 +155,7 @@ def tune_prepared(
     """The best of many settings of `arenas[0].parts.sampler`, in each arena.
 
     The sampler moves in the posterior's own coordinates where curvatures differ much (`preconditioner`), all settings
-    run side by side, and of every four the best one goes on, judged by the Stein discrepancy of its draws.
+    run together, and the best one of every four continues, ranked by the Stein discrepancy of its draws.
     """
     begin = time.perf_counter()
     _refuse_other_targets(arenas[0].parts.sampler, over or {})
@@ -183,7 +183,7 @@ def tune_prepared(
     if method == "curvature":
         first = [(k, c) for k, found in enumerate(candidates(None)) for c in found if c.first_guess]
         if not first:
-            raise InvalidValueError('method="curvature" chooses a step size: leave `step_size` open.')
+            raise InvalidValueError('method="curvature" chooses a step size: leave `step_size` unset.')
         place, chosen = first[0]
         return finish(place, chosen, [Trial({**rooms[place].settings, **chosen.settings}, [], True)])
     temperature = inner.temperature
@@ -205,21 +205,21 @@ def tune_prepared(
 
 
 def _refuse_other_targets(sampler: Sampler, over: Mapping[str, Sequence[Any]]) -> None:
-    """Settings are compared by how well they draw from one law."""
+    """Raise an error if settings have different targets: only draws from one distribution can be compared."""
     if "temperature" in over:
         raise InvalidValueError(
-            "`over` cannot vary `temperature`: every temperature is another target, and draws of the one cannot be "
-            "better than draws of the other."
+            "`over` cannot vary `temperature`: every temperature has a different target, and draws from one cannot be "
+            "compared with draws from another."
         )
     temperature = sampler.temperature
     if not isinstance(temperature, jax.core.Tracer) and float(temperature) == 0.0:
         raise InvalidValueError(
-            "a temperature of 0 has no law to draw from, and nothing to tune for: give a step size."
+            "at temperature 0 there is no distribution to sample, so nothing to tune: set a step size."
         )
 
 
 def _moved(arena: Arena, centre: Params, key: Key) -> Arena:
-    """The arena with its estimator prepared near the mode: what it remembers from far away would be of no use."""
+    """The arena with its estimator prepared near the mode, because its memory from far away is not useful."""
     memory = arena.parts.scheme.prepare(arena.model, arena.parts, arena.table, centre, key).memory
     return arena._replace(start=Start(centre, memory, None))
 
@@ -234,7 +234,7 @@ def _scales(arena: Arena, sampler: Sampler, centre: Params, key: Key) -> Scales:
 def _coordinates(
     arena: Arena, centre: Params, preconditioner: str | None, key: Key
 ) -> tuple[Sampler, metric.Shape]:
-    """The sampler, in other coordinates where that is wanted or pays; and the posterior's shape."""
+    """The sampler, in other coordinates if requested or worthwhile, and the posterior's shape."""
     model, sampler, table = arena.model, arena.parts.sampler, arena.table
     size = _tree.size(centre)
     automatic = "laplace" if size <= metric.DENSE_LIMIT else "diagonal"
@@ -258,7 +258,7 @@ def _coordinates(
 
 
 def _empty(sampler: Sampler) -> Any:
-    """The sampler without numbers of its own: each lane brings them."""
+    """The sampler without its own numbers: each lane supplies them."""
     return sampler.with_core(None)
 
 

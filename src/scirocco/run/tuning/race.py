@@ -1,8 +1,8 @@
-"""Many settings of one sampler, run side by side, in rounds: the better ones go on with more chains.
+"""Many settings of one sampler, run together in rounds: the better ones continue with more chains.
 
-All lanes use the same batches, so that a batch is read once for all, and lanes of the same replicate the same noise, so
-that settings are compared on equal terms. A program serves a fixed number of lanes: when settings drop out, the others
-are given their lanes, as further chains.
+All lanes use the same batches, so that a batch is read once for all. Lanes of the same replicate use the same noise, so
+that settings are compared on equal terms. A program has a fixed number of lanes: when settings drop out, the others
+get their lanes, as further chains.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from scirocco.samplers import Sampler
 from scirocco.types import Key, Params
 
 _SURVIVORS = 4
-"""One in so many goes on to the next round."""
+"""One setting in this many continues to the next round."""
 _FINALISTS = 4
 _MOST_STEPS = 20.0
-"""Times as many steps for the smallest batches as for the largest, at most."""
+"""The smallest batches get at most this many times the steps of the largest."""
 _PAIR_WORK = 3e10
-"""Pairs of draws × parameters that a round may cost."""
+"""Maximum cost of a round, in pairs of draws × parameters."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One setting and how it fared."""
+    """One setting and its results."""
 
     settings: dict[str, Any]
-    """Values of what was varied: `step_size`, `friction`, `batch_size`, ..."""
+    """Values of the varied settings: `step_size`, `friction`, `batch_size`, ..."""
     ksd: list[float]
-    """Stein discrepancy after each round it took part in (n exact draws have about 1/√n of it); NaN: it diverged."""
+    """Stein discrepancy after each of its rounds (about 1/√n for n exact draws); NaN: it diverged."""
     first_guess: bool = False
-    """Whether this is what the curvature alone would choose."""
+    """Whether this is the choice from curvature alone."""
 
     @property
     def rounds(self) -> int:
-        """Rounds it took part in."""
+        """Number of rounds it took part in."""
         return len(self.ksd)
 
 
@@ -62,36 +62,36 @@ def with_rounds(trial: Trial, value: float) -> Trial:
 
 
 class Arena(NamedTuple):
-    """What lanes share: model, method, data, and where they start."""
+    """What lanes share: model, method, data and start."""
 
     model: Model
     parts: Parts
     table: Table
     start: Start
     settings: dict[str, Any]
-    """What tells this arena from others: the batch size, where several are tried."""
+    """The settings of this arena that differ from other arenas: the batch size, if several are tried."""
 
 
 class Lanes:
-    """Chains of settings that differ in numbers alone."""
+    """Chains of settings that differ only in numbers."""
 
     def __init__(self, arena: Arena, samplers: list[Sampler], key: Key):
         self.arena, self._key = arena, key
         self.alive = list(range(len(samplers)))
         """Settings that are still in the race."""
-        # in multiples of the usual number, so that one compiled program serves different numbers of settings
+        # a multiple of the usual number, so that one compiled program serves different numbers of settings
         self.count = -(-len(samplers) // WIDTH) * WIDTH
         spare = self.count - len(samplers)
         self._inners = stacked(samplers + samplers[:1] * spare)
         self.owners = np.array([*self.alive, *[-1] * spare])
-        """Which setting each lane belongs to; -1: none."""
+        """The setting of each lane; -1: none."""
         self.replicates = 1
-        """Lanes for each setting."""
+        """Lanes per setting."""
         self._feed = arena.table.feed(key)
         estimator = arena.parts.estimator
         if not arena.table.whole and estimator.next_pass(1, arena.table.num_rows) is not None:
             raise InvalidValueError(
-                f"tuning on data that are not in one place reads batches, and {type(estimator).__name__} makes passes "
+                f"tuning on streamed or distributed data reads batches, but {type(estimator).__name__} makes passes "
                 "over all rows: tune with sc.ControlVariates or sc.Minibatch."
             )
         keys = self._replicate_keys(np.zeros(self.count, int))
@@ -105,14 +105,14 @@ class Lanes:
         return self.arena.parts._replace(data=segment.data, batching=segment.batching), segment.stop
 
     def _begin(self, keys: Key) -> tuple[bool, KernelState]:
-        """The first states; the estimators' memory is shared by all lanes where they do not write to it."""
+        """The first states; lanes share the estimators' memory if they do not write to it."""
         arena, parts = self.arena, self._parts(0)[0]
         begin = (arena.model, parts, self._inners, arena.start, self._key, keys)
         try:
             states = _start(True, *begin)
             jax.eval_shape(partial(_advance_all, arena.model, True, 1), parts, self._inners, states, 1, 1, 0)
             return True, states
-        except ValueError:  # the memory is each lane's own
+        except ValueError:  # each lane has its own memory
             return False, _start(False, *begin)
 
     def advance(self, num_steps: int, thin: int) -> tuple[Params, np.ndarray]:
@@ -122,7 +122,7 @@ class Lanes:
         draws, good = [], np.ones(self.count, bool)
         while done < capacity * thin:
             number, phase = int(self.states.number), done % thin
-            parts, stop = self._parts(number + 1)  # step m moves, then asks for estimate m + 1
+            parts, stop = self._parts(number + 1)  # step m moves, then needs estimate m + 1
             steps = min(capacity * thin - done, stop - number - 1)
             static = (self.arena.model, self._shared, room)
             self.states, chunk = _advance(*static, parts, self._inners, self.states, steps, thin, phase)
@@ -133,7 +133,7 @@ class Lanes:
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *draws), good
 
     def keep(self, settings: list[int]) -> None:
-        """Only these settings go on; each is given as many lanes as there are."""
+        """Continue with these settings only; they divide the lanes among them."""
         replicates = self.replicates = self.count // len(settings)
         owners = np.repeat(settings, replicates)
         lanes = [int(np.flatnonzero(self.owners == owner)[0]) for owner in owners]
@@ -162,7 +162,7 @@ def _axes(shared: bool) -> Any:
 
 
 def _with_inner(parts: Parts, inner: Sampler) -> Parts:
-    """The lane's own sampler, in the coordinates that all lanes share (None: the parameters' own)."""
+    """The lane's own sampler, in the coordinates that all lanes share (None: those of the parameters)."""
     return parts._replace(sampler=inner if parts.sampler is None else parts.sampler.with_core(inner))
 
 
@@ -226,11 +226,11 @@ class Race:
         self.lanes: list[Lanes] = []
         self.entries: list[Entry] = []
         self.numbers: list[list[int]] = []
-        """For each group of lanes, the entries it runs."""
+        """The entries of each group of lanes."""
         self.steps: list[int] = []
         largest = max(room.parts.batching.size for room in rooms)
         for place, (room, found) in enumerate(zip(rooms, candidates, strict=True)):
-            # as many rows for every setting: longer chains for smaller batches
+            # the same number of rows for every setting: longer chains for smaller batches
             steps = round(num_steps * min(_MOST_STEPS, largest / room.parts.batching.size))
             for group in grouped(found):
                 first = len(self.entries)
@@ -258,8 +258,8 @@ class Race:
             best = sorted((n for n in alive if math.isfinite(scores[n])), key=lambda n: scores[n])
             if not best:
                 raise InvalidValueError(
-                    "every setting that was tried left the finite numbers: standardise the data, start closer to the "
-                    "mode, or give smaller step sizes to try."
+                    "every setting that was tried diverged (NaN or inf): standardise the data, start closer to the "
+                    "mode, or try smaller step sizes."
                 )
             late = deadline is not None and time.perf_counter() > deadline
             if method == "grid" or late or len(alive) <= _FINALISTS or len(best) == 1:
@@ -278,7 +278,7 @@ class Race:
         return sorted(rest, key=place)
 
     def _warm_up(self) -> None:
-        """Lanes start at the mode; what they draw on their way from it is not judged."""
+        """Lanes start at the mode; their first draws are not evaluated."""
         for lanes, steps in zip(self.lanes, self.steps, strict=True):
             check_wanted()
             lanes.advance(max(1, steps // 2), max(1, steps // 2))

@@ -1,9 +1,9 @@
-"""The judge: the kernel Stein discrepancy of a candidate's draws, in coordinates in which the posterior is round.
+"""The criterion: the kernel Stein discrepancy of a candidate's draws, in coordinates that make the posterior round.
 
-Gradients at the draws are control-variate estimates around the mode, from rows of their own: for each draw the exact
+Gradients at the draws are control-variate estimates around the mode, from separate rows: for each draw the exact
 gradient at the mode plus the scaled change over a block of rows. They are unbiased, and independent of the draw, so the
-mean of the Stein kernel over pairs of different draws is right whatever their noise; pairs of a draw with itself add
-the same for all candidates, who are judged with the same rows.
+mean of the Stein kernel over pairs of different draws is correct for any noise; pairs of a draw with itself add
+the same amount for all candidates, because they are evaluated on the same rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from scirocco.types import Array, Key, Params, PyTree, Rows
 _ROWS = 16_384
 _BLOCK = 1_024
 _EXACT = 2_048
-"""Up to so many rows in all, gradients are exact."""
+"""Maximum number of rows for which gradients are exact."""
 _PAIRS = 2_048
 
 
 class Judge(NamedTuple):
-    """What gradients at draws are made from."""
+    """The inputs of the gradients at draws."""
 
     centre: Params
     gradient: PyTree
@@ -47,12 +47,12 @@ class Judge(NamedTuple):
 def make_judge(
     model: Model, table: Table, centre: Params, factor: Any, inverse: Any, temperature: Any, key: Key
 ) -> Judge:
-    """One pass for the exact gradient at the centre, and some rows."""
+    """One pass for the exact gradient at the centre, and a sample of rows."""
     gradient = model.combine(centre, table.sum(model.summand, centre))
     exact = table.num_rows <= _EXACT
     rows = table.random_rows(_EXACT if exact else _ROWS, key_for(key, Purpose.REWARD_ROWS), False)
     block = table.num_rows if exact else _BLOCK
-    if not exact:  # blocks go round the end, or rows near it would count less
+    if not exact:  # blocks wrap around the end, so that all rows have the same weight
         rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[: block - 1]]), rows)
     return Judge(
         centre,
@@ -67,9 +67,9 @@ def make_judge(
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
-    """KSD² of each candidate, over all pairs: the distance of the draws as they are, never negative.
+    """KSD² of each candidate, over all pairs (V-statistic): never negative.
 
-    `draws`: in the user's units, leaves (lanes, draws, ...); `replicates` consecutive lanes are chains of one
+    `draws`: in the units of the user, leaves (lanes, draws, ...); `replicates` consecutive lanes are chains of one
     candidate.
     """
     with jax.default_matmul_precision("highest"):  # distances are differences of large products
@@ -91,7 +91,7 @@ def _discrepancies(model: Model, block: int, replicates: int, judge: Judge, draw
 
 
 def block_of(judge: Judge) -> int:
-    """Rows that a gradient is made from."""
+    """The rows from which a gradient is computed."""
     total = jax.tree.leaves(judge.rows)[0].shape[0]
     return total if total <= _EXACT else _BLOCK
 
