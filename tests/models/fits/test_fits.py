@@ -379,5 +379,5 @@ def test_a_crash_after_the_burn_in_costs_no_burn_in(tmp_path, seed):
 
 
 def test_a_run_that_is_stopped_in_its_burn_in_has_no_draws(seed):
-    with pytest.raises(InvalidValueError, match="stopped in its burn-in"):
+    with pytest.raises(InvalidValueError, match="stopped during burn-in"):
         run(timed(seed, 60.0), callbacks=[at(3, sc.run.progress.Report.stop)])

@@ -84,7 +84,7 @@ def test_ctrl_c_in_the_burn_in_of_a_time_limit():
 
     with pytest.raises(KeyboardInterrupt), pytest.warns(match="interrupted"):
         LDA(2, **OPTIONS).fit(X, max_seconds=60.0, callbacks=[interrupt], progress=False)
-    with pytest.raises(InvalidValueError, match="stopped in its burn-in"):
+    with pytest.raises(InvalidValueError, match="stopped during burn-in"):
         LDA(2, **OPTIONS).fit(X, max_seconds=60.0, callbacks=[stop_at(3)], progress=False)
 
 

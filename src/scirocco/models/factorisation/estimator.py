@@ -184,7 +184,7 @@ class BPMF(fits.Conventions, Results):
             arrays={"items": rated.items, "first": rated.first},
         )
         if not run.num_draws:
-            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
         self._settle(run, offset, law, rated)
         return self
 

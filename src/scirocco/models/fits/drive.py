@@ -243,7 +243,7 @@ def _burnt_in(
     if not watch.stopped:
         if session.status == "interrupted":
             raise KeyboardInterrupt
-        raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+        raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
     rate = (session.step - first) / max(watch.elapsed, 1e-9)
     left = max(1, int(rate * (seconds - watch.elapsed)))
     again = fit.after_clock(chains.chains) if fit.after_clock else 0

@@ -46,7 +46,7 @@ def view(model: LDA, run: Run | None, documents: Any = None) -> View:
     draws = model.draws_
     if run is None:
         run = model.run_ or run_behind(
-            "LDA", draws, model.stats_, model.sampler, model.seed, "fitted bit by bit"
+            "LDA", draws, model.stats_, model.sampler, model.seed, "fitted incrementally"
         )
     drawn = model.top_draws(_NUM_WORDS)
     names = model.vocabulary_ or range(model.n_features_in_)

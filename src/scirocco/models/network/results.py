@@ -62,7 +62,7 @@ class Results:
         found = run.reduced[MONITORED]
         counts = np.asarray(found.count, np.float64)
         if not counts.sum():
-            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
         means = np.asarray(found.mean, np.float64)
         self.predictive_ = _normalised(np.tensordot(counts / counts.sum(), means, axes=1))
         if tested is not None:
@@ -146,7 +146,7 @@ class Results:
         if "run_" not in self.__dict__:
             raise not_fitted("this BNN is not fitted yet: call fit(X, y) first.")
         if self.run_.draws is None or not self.run_.num_draws:
-            raise InvalidValueError("no weights were kept: the run was too short, or stopped in its burn-in.")
+            raise InvalidValueError("no weights were kept: the run was too short, or stopped during burn-in.")
         return self.run_.draws
 
     @property

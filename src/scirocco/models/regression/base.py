@@ -160,7 +160,7 @@ class Regression(fits.Conventions):
         if run.draws is None or not run.num_draws:
             if run.status == "interrupted":
                 raise KeyboardInterrupt
-            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
         warn_if_unmixed(run.draws, type(self).__name__, "Raise `thin` or `num_samples`.")
         return run
 
