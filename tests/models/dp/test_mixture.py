@@ -541,7 +541,7 @@ def test_wrong_options(name: str) -> None:
 
 def test_other_wrong_uses(fitted: Any) -> None:
     mixture, X, _ = fitted
-    with pytest.raises(InvalidValueError, match="13 categories, the model was fitted with 12"):
+    with pytest.raises(InvalidValueError, match="13 categories, but the model was fitted with 12"):
         mixture.log_predictive(np.ones((2, 13), int))
     with pytest.raises(InvalidValueError, match="fitted with 12"):
         mixture.predict(np.ones((2, 11), int))

@@ -25,7 +25,7 @@ from scirocco.models.view import View
 from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
 
-_DEFAULT_EPOCHS = 100  # at least; small data get more, up to this many labels drawn and at most a thousand epochs
+_DEFAULT_EPOCHS = 100  # at least; small data get more, up to so many labels drawn, at most 1000 epochs
 _DEFAULT_LABELS = 2_000_000
 _FIRST_EPOCHS = 20  # of `partial_fit`, over the rows of its first call
 _MANY = 1 << 40
@@ -346,9 +346,7 @@ class DPMixture(fits.Conventions, Results):
         """The informative rows, in a random order."""
         chosen = family.informative(rows)
         if not chosen.size:
-            raise InvalidValueError(
-                f"all {rows.num_rows} rows are empty: clusters cannot be estimated."
-            )
+            raise InvalidValueError(f"all {rows.num_rows} rows are empty: clusters cannot be estimated.")
         rng = np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0))
         return rows.take(chosen[rng.permutation(chosen.size)])
 
