@@ -68,7 +68,7 @@ def test_stages_follow_from_the_corpus():
         (3, InvalidTypeError, '"auto", None or pairs'),
         ([5, 6], InvalidTypeError, "a pair (documents, passes), got 5"),
         ([(500, 2)], InvalidValueError, "500 documents, but there are only 120"),
-        ([(50, 2), (20, 2)], InvalidValueError, "increasing numbers of documents"),
+        ([(50, 2), (20, 2)], InvalidValueError, "must increase in documents"),
         ([(50, 0)], InvalidValueError, "growth: passes"),
     ],
 )

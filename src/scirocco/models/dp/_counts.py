@@ -21,9 +21,7 @@ from scirocco.models.dp._common import Arrays, moved
 
 TOGETHER = 16  # factors that are multiplied before magnitudes are checked: 10⁹ to this power is a double
 _SMALL = 1e-100
-LONG = (
-    48  # longer rows use logarithms: in fewer events a cluster cannot make up a factor of 10⁻³⁰⁰
-)
+LONG = 48  # longer rows use logarithms: in fewer events a cluster cannot make up a factor of 10⁻³⁰⁰
 
 
 @inlined

@@ -126,9 +126,7 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
             )
         return X if words is None else replace(X, vocabulary=words)
     if isinstance(X, DocumentStream):
-        raise InvalidTypeError(
-            "a DocumentStream is read in batches and not stored: use its take() or batches()."
-        )
+        raise InvalidTypeError("a DocumentStream is read in batches: use its take() or batches().")
     if isinstance(X, (str, os.PathLike)):
         X = _open(Path(X).expanduser())
     notes: tuple[str, ...] = ()

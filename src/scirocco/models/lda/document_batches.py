@@ -224,7 +224,5 @@ def check_growth(given: object, num_documents: int) -> Growth:
             )
         out.append((size, _checks.positive_int(pair[1], "growth: passes")))
     if any(later[0] <= former[0] for former, later in itertools.pairwise(out)):
-        raise InvalidValueError(
-            f"the stages of `growth` must have increasing numbers of documents, got {out}."
-        )
+        raise InvalidValueError(f"the stages of `growth` must increase in documents, got {out}.")
     return tuple(out)

@@ -94,9 +94,7 @@ class DocumentReader:
         try:
             return np.array(ids, np.int64), _numbers(kept)
         except (TypeError, ValueError):
-            raise InvalidTypeError(
-                f"{self._here()} has a count that is not a number: {kept}."[:300]
-            ) from None
+            raise InvalidTypeError(f"{self._here()} has a non-numeric count: {kept}."[:300]) from None
 
     def _pairs(self, items: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not len(items):

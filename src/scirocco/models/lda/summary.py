@@ -187,7 +187,7 @@ def _common(first: LDA, second: LDA) -> tuple[np.ndarray, np.ndarray]:
     shared = [(number, place[word]) for number, word in enumerate(first.vocabulary_) if word in place]
     if not shared:
         raise InvalidValueError(
-            "the vocabularies of the models are disjoint, so their topics cannot be compared."
+            "the vocabularies of the models are disjoint: their topics cannot be compared."
         )
     mine, other = (np.array(numbers) for numbers in zip(*shared, strict=True))
     return a[:, mine], b[:, other]
