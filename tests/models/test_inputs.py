@@ -48,7 +48,7 @@ def test_tables_become_floats_with_names():
         (
             [[1.0, 7.0], [2.0, 7.0]],
             InvalidValueError,
-            "column 1 of X has the one value 7: it says nothing about the rows. Drop it.$",
+            "column 1 of X has the single value 7: it has no information. Drop it.$",
         ),
     ],
 )
@@ -135,7 +135,7 @@ def test_labels_of_any_kind_become_codes():
         (["a", None], None, "label of row 1 is missing"),
         ([3.0, 3.0], None, "every row of y has the class 3.0"),
         (None, None, "requires y to be passed, but the target y is None"),
-        (np.ones((3, 2)), None, r"one value a row, got shape \(3, 2\)"),
+        (np.ones((3, 2)), None, r"one value per row, got shape \(3, 2\)"),
     ],
 )
 def test_bad_labels_are_refused(y, classes, words):

@@ -199,7 +199,7 @@ def test_bad_ratings(users, items, ratings, kind, message):
         ({"rating_precision": -3.0}, "`rating_precision` of BPMF must be finite and > 0"),
         (
             {"num_burnin": 1.0},
-            "`num_burnin` must be a number of steps \\(int\\) or a share of the run below 1",
+            "`num_burnin` must be a number of steps \\(int\\) or a fraction of the run below 1",
         ),
     ],
 )
@@ -213,7 +213,7 @@ def test_wrong_questions(fitted):
         BPMF().predict([0], [0])
     with pytest.raises(InvalidValueError, match=f"has the user 99, beyond the {NUM_USERS + 1} declared"):
         fitted.predict([99], [0])
-    with pytest.raises(InvalidValueError, match="`interval` must lie between 0 and 1"):
+    with pytest.raises(InvalidValueError, match="`interval` must be between 0 and 1"):
         fitted.predict([0], [0], interval=90)
     with pytest.raises(InvalidValueError, match="`of` must be one of 'rating', 'mean'"):
         fitted.predict([0], [0], interval=0.9, of="noise")

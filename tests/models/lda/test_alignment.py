@@ -146,7 +146,7 @@ PYLDAVIS = {
     "NaN": ({"components": [[np.nan, 1, 1], [1, 1, 1]]}, ("`components`", "(0, 0)", "nan")),
     "negative": ({"doc_topic": [[1.0, -1.0]] * 3}, ("`doc_topic`", "(0, 1)")),
     "a document with tokens but no topics": ({"doc_lengths": [4, 1, 2]}, ("row 1", "`doc_topic`")),
-    "no tokens": ({"doc_lengths": [0, 0, 0]}, ("0 everywhere",)),
+    "no tokens": ({"doc_lengths": [0, 0, 0]}, ("must not be all zeros",)),
 }
 
 

@@ -281,8 +281,8 @@ ROWS = {
         ("document 0", "word id -1", ">= 0"),
     ),
     "infinite word id": (lambda: as_corpus([[(np.inf, 1)]]), InvalidValueError, ("document 0", "word id")),
-    "fractional word id": (lambda: as_corpus([[(0.5, 1)]]), InvalidValueError, ("word id 0.5", "whole")),
-    "damaged columns": (lambda: as_corpus(damaged_columns()), InvalidValueError, ("csc", "damaged")),
+    "fractional word id": (lambda: as_corpus([[(0.5, 1)]]), InvalidValueError, ("word id 0.5", "integers")),
+    "damaged columns": (lambda: as_corpus(damaged_columns()), InvalidValueError, ("csc", "invalid")),
     "vocabulary too short": (
         lambda: as_corpus(COUNTS, WORDS[:3]),
         InvalidValueError,
@@ -389,7 +389,7 @@ ROWS = {
     "length of an iterator": (
         lambda: DocumentStream(iter(TOKENS), WORDS).num_documents,
         InvalidValueError,
-        ("not known", "num_documents=", "lambda"),
+        ("does not tell", "num_documents=", "lambda"),
     ),
     "word id = V in a stream": (
         lambda: DocumentStream([[(0, 1)], [(4, 1)]], 4).take(2),

@@ -49,7 +49,11 @@ def test_a_model_is_not_written_over_what_it_reads(tmp_path):
         ({"num_chains": 3}, {}, "`num_chains` was 1 and is now 3"),
         ({"growth": None}, {}, "`growth_asked`"),
         ({}, {"num_steps": 400}, "was planned as 40 steps"),
-        ({"num_samples": 3}, {"num_steps": 40}, "num_samples, num_burnin and thin as they were"),
+        (
+            {"num_samples": 3},
+            {"num_steps": 40},
+            "the same num_steps, num_epochs, num_samples, num_burnin and thin",
+        ),
     ],
     ids=["seed", "chains", "growth", "length", "draws"],
 )

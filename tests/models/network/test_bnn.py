@@ -118,7 +118,7 @@ START = jnp.zeros((6, 2))
         ({"batch_size": 0}, InvalidValueError, "`batch_size` must be at least 1"),
         ({"num_samples": 0}, InvalidValueError, "`num_samples` must be at least 1"),
         ({"thin": 1_000}, InvalidValueError, "too few for a draw every `thin` = 1000 steps"),
-        ({"num_burnin": 1.0}, InvalidValueError, "a share of the run below 1"),
+        ({"num_burnin": 1.0}, InvalidValueError, "a fraction of the run below 1"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:BNN divides")

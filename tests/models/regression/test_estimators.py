@@ -202,7 +202,7 @@ def test_bad_settings_are_refused(rows, changes, words):
 
 def test_bad_data_are_refused(rows):
     X, y = rows
-    with pytest.raises(InvalidValueError, match="the one value 0: it cannot be told from the int"):
+    with pytest.raises(InvalidValueError, match="the single value 0: it cannot be told from the int"):
         LogisticRegression().fit(X * [1, 0, 1], y)
     with pytest.raises(InvalidValueError, match="X has 120 rows and y has 119"):
         LogisticRegression().fit(X, y[:-1])
