@@ -47,9 +47,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     name = name_at(path)
     if name is None:
-        raise InvalidTypeError(
-            f"{path} contains a run, not a fitted model of sc.models: open it with sc.load."
-        )
+        raise InvalidTypeError(f"{path} is a run, not a fitted model of sc.models: open it with sc.load.")
     return KINDS[name].load(path)
 
 

@@ -160,7 +160,7 @@ def test_it_follows_scikit_learns_conventions():
             InvalidValueError,
             "rating 1 has the item 1700, beyond the 1682 declared",
         ),
-        ([0, -1], [0, 1], [3.0, 4.0], InvalidValueError, "rating 1 has the user -1; ids count from 0"),
+        ([0, -1], [0, 1], [3.0, 4.0], InvalidValueError, "rating 1 has the user -1; ids start at 0"),
         ([0, 1], [0, 1], [3.0, np.nan], InvalidValueError, "rating 1 is nan; 1 of 2 are not finite"),
         ([0, 1, 2], [0, 1], [3.0, 4.0], InvalidValueError, "users has 3, items has 2, ratings has 2"),
         (
@@ -168,18 +168,18 @@ def test_it_follows_scikit_learns_conventions():
             [0, 1],
             [3.0, 4.0],
             InvalidTypeError,
-            r"got 'ann'\. Number them first: .*numpy\.unique",
+            r"got 'ann'\. Encode them first: .*numpy\.unique",
         ),
         (
             [0.0, 1.0],
             [0, 1],
             [3.0, 4.0],
             InvalidTypeError,
-            r"whole numbers, got float64\. Use users\.astype\(int\)",
+            r"integers, got float64\. Use users\.astype\(int\)",
         ),
         ([0, 1], [0, 1], ["good", "bad"], InvalidTypeError, "`ratings` must be numbers"),
-        ([], [], [], InvalidValueError, "no ratings to learn from"),
-        ([[0, 1]], [0, 1], [3.0, 4.0], InvalidValueError, r"one for each rating; got shape \(1, 2\)"),
+        ([], [], [], InvalidValueError, "`ratings` is empty"),
+        ([[0, 1]], [0, 1], [3.0, 4.0], InvalidValueError, r"one per rating; got shape \(1, 2\)"),
     ],
 )
 def test_bad_ratings(users, items, ratings, kind, message):

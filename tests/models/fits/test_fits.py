@@ -304,7 +304,7 @@ def test_save_and_load(tmp_path, seed):
     same(copied, result)
     same(sc.load(tmp_path / "copy"), result)
     assert copied.extra == stored.extra and copied.configuration["dimension"] == 4
-    with pytest.raises(InvalidValueError, match=r"stored in .* already"):
+    with pytest.raises(InvalidValueError, match=r"already stored in"):
         fits.save(KIND, copied.draws, copied.stats, settings, {}, tmp_path / "copy", True)
 
 
