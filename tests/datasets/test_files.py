@@ -72,7 +72,7 @@ def test_what_the_named_folder_lacks_may_be_in_the_cache(tiny, tmp_path, monkeyp
     monkeypatch.setenv(files.VARIABLE, str(tmp_path / "named"))
     put(origin, cache / "tiny")
     assert files.find(entry)["words.txt"] == cache / "tiny" / "words.txt"
-    with pytest.raises(errors.InvalidValueError, match="not where it was looked for"):
+    with pytest.raises(errors.InvalidValueError, match="was not found"):
         files.find(entry, tmp_path / "named")
 
 
@@ -197,7 +197,7 @@ def test_a_data_set_is_made_from_its_public_source_once(served, cache, capsys):
     (root / "numbers.txt").unlink()
     assert files.find(entry)["tiny.npz"] == path and files.state(entry) == "yes"
     assert capsys.readouterr().err == ""
-    with pytest.raises(errors.InvalidValueError, match="not where it was looked for"):
+    with pytest.raises(errors.InvalidValueError, match="was not found"):
         files.find(entry, root)  # a folder that is given is the only place
 
 

@@ -78,8 +78,8 @@ def _linen(module: Any, example: ArrayLike, seed: int) -> tuple[Apply, Params]:
     params = variables.pop("params", None)
     if params is None or variables:
         raise InvalidValueError(
-            f"the module {type(module).__name__} has {sorted(variables)} in addition to parameters: a BNN's network must "
-            "have only parameters, no batch statistics or other state."
+            f"the module {type(module).__name__} has {sorted(variables)} in addition to parameters: a BNN's network "
+            "must have only parameters, no batch statistics or other state."
         )
 
     def apply(params: Params, x: Array) -> Array:
