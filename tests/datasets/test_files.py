@@ -115,10 +115,10 @@ def test_missing_files_are_described(tiny, tmp_path, cache):
 def test_folders_that_are_none(what, tiny, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     state = "is not a folder" if what == "file" else "does not exist"
-    with pytest.raises(errors.InvalidValueError, match=f"`folder` says .*{what}, which {state}"):
+    with pytest.raises(errors.InvalidValueError, match=f"`folder` is .*{what}, which {state}"):
         files.find(tiny[0], tmp_path / what)
     monkeypatch.setenv(files.VARIABLE, str(tmp_path / what))
-    with pytest.raises(errors.InvalidValueError, match=f"SCIROCCO_DATA says .*{what}, which {state}"):
+    with pytest.raises(errors.InvalidValueError, match=f"SCIROCCO_DATA is .*{what}, which {state}"):
         files.find(tiny[0])
     with pytest.raises(errors.InvalidTypeError, match="`folder` must be a path, got int"):
         files.find(tiny[0], 3)

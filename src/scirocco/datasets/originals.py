@@ -77,7 +77,7 @@ def download(name: str, original: Original, folder: Path) -> Path:
         found = pooch.retrieve(original.address, original.checksum, fname=original.name, path=folder)
     except ValueError as error:
         raise InvalidValueError(
-            f"{original.address} sent for {original.name} of the data set `{name}` is damaged or another version: "
+            f"the file that {original.address} sent for {original.name} of `{name}` is damaged or another version: "
             f"its checksum should be {original.checksum}. Nothing was kept."
         ) from error
     except Exception as error:  # requests has its own exceptions; in any case there is no file

@@ -1,4 +1,4 @@
-"""Where a regression's posterior lies and how wide it is, before a chain is begun: Newton's method on the host.
+"""Gaussian approximation of a regression's posterior, before a chain is started: Newton's method on the host.
 
 In double precision, without compiling anything. Coefficients are β = m + L u with u about N(0, I); a prior stands in
 the equations with the normal precision that it has on average there (a scale mixture's E[1/variance | β]), so that
@@ -45,7 +45,7 @@ class Approximation(NamedTuple):
 
 
 class Rows:
-    """A table with K linear predictors a row, looked at in chunks; K = 1 is the logistic model, K > 1 the softmax."""
+    """A table with K linear predictors per row, processed in chunks; K = 1 is the logistic model, K > 1 the softmax."""
 
     def __init__(self, x: np.ndarray, codes: np.ndarray, num_classes: int, intercept: bool):
         self.x, self.codes, self.intercept = x, codes, intercept
@@ -79,7 +79,7 @@ class Rows:
         return shifted / shifted.sum(axis=1, keepdims=True)
 
     def look(self, theta: np.ndarray, curved: bool = True) -> Look:
-        """One pass; the curvature is costly, and left at 0 where it is not asked for."""
+        """One pass; the curvature is expensive, and 0 unless `curved`."""
         value, gradient = 0.0, np.zeros(self.shape)
         size = gradient.size
         curvature = np.zeros((size, size) if curved else (1, 1))
@@ -139,7 +139,7 @@ class _Climb:
         self.rows, self.some, self.factor, self.prior = rows, some, factor, prior
 
     def precision(self, theta: np.ndarray, working: Working, look: Look | None = None) -> np.ndarray:
-        """Of the posterior, at theta."""
+        """Precision of the posterior at theta."""
         seen = self.some.look(theta) if look is None else look
         scale = self.factor * len(self.rows) / len(self.some)
         penalty = full_precision(working, self.prior, theta.shape)

@@ -1,10 +1,10 @@
 """From a regression to posterior draws: what is sampled, in which units, by what, from where.
 
-Chains move in the coordinates of a Gaussian approximation (`approximation`), in which every regression looks alike:
+Chains move in the coordinates of a Gaussian approximation (`approximation`), in which all regressions are similar:
 posterior deviations are about 1, so that one step size suits all. With few rows gradients are exact and the sampler is
 BAOAB, which has the right variance on Gaussians at every step size. With many rows it is SGHMC with control variates;
-the noise of their estimates, known for every coordinate from the approximation, is taken out of the injected noise.
-What is left of errors is of second order in the step size.
+the noise of their estimates, known for every coordinate from the approximation, is subtracted from the injected noise.
+The remaining error is of second order in the step size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ THIN = {"normal": 10, "laplace": 10, "horseshoe": 100}
 _BATCH = 500
 _CHUNK = 16_384
 _NOISE, _SHORTER = 0.01, 0.5
-"""Largest ε²V, and how much shorter steps with minibatches are. The mean of the noise is taken out of what is injected,
+"""Largest ε²V, and how much shorter steps with minibatches are. The mean of the noise is subtracted from the injected one,
 but it grows with the distance from the centre. On covertype with all rows, ε²V = 0.1 left deviations up to 11 % too
 large, 0.006 left them within 1 %."""
 
@@ -126,7 +126,7 @@ def in_order(
 class Units(NamedTuple):
     """Columns as the chain sees them: (x - mean) / deviation.
 
-    With an intercept they are always centred. Its prior then speaks of a row in the middle of the table; at x = 0,
+    With an intercept they are always centred. Its prior then refers to a row in the middle of the table; at x = 0,
     which may be far away (a year), it would pull slopes to 0. Rounding to float32 comes last: what matters of a
     column far from 0 are its last digits.
     """
@@ -136,7 +136,7 @@ class Units(NamedTuple):
 
     @classmethod
     def of(cls, x: np.ndarray, standardise: bool, centre: bool) -> Units:
-        """Of a table; the user's own where nothing is to be changed."""
+        """Units of a table; those of the user if nothing is changed."""
         mean, deviation = np.zeros(x.shape[1]), np.ones(x.shape[1])
         moving = x.max(axis=0) > x.min(axis=0)  # rounding gives a constant column a deviation
         if centre:
@@ -152,7 +152,7 @@ class Units(NamedTuple):
         return not self.mean.any() and bool(np.all(self.deviation == 1.0))
 
     def written(self) -> dict[str, list[float]]:
-        """For a file."""
+        """JSON representation for a file."""
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 
     def apply(self, x: np.ndarray) -> np.ndarray:
