@@ -169,7 +169,7 @@ def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
             "give one of --steps, --epochs and --seconds.",
         ),
         (["TEXT", "--out", "run", "--epochs", "nan"], "`num_epochs` must be finite and > 0, got nan."),
-        (["TEXT", "--out", "run", "--held-out", "1.5"], "held out must be from 0 to below 1, got 1.5."),
+        (["TEXT", "--out", "run", "--held-out", "1.5"], "held-out fraction must be >= 0 and < 1, got 1.5."),
         (["TEXT", "--out", "run", "--max-share", "0"], "`max_share` must be above 0"),
         (["TEXT", "--out", "run", "--resume", "--overwrite"], "not both."),
         (["TEXT", "--out", "run", "--vocabulary", "none.txt"], "'none.txt', which does not exist"),
@@ -187,10 +187,10 @@ def test_mistakes_of_fit(words, expected, text, capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ("2\n3\n2\n1 1 2\n2 4 1\n", "has the word number 4; the header says that they are 1..3."),
-        ("2\n3\n2\n1 1 2\n2 3 -1\n", "has the count -1, but counts are >= 0."),
-        ("2\n3\n2\n1 1 2\n2 3 1.5\n", "has the count 1.5, but a topic model needs whole counts."),
-        ("2\n3\n3\n1 1 2\n2 3 1\n", "announces 3 entries and holds 2."),
+        ("2\n3\n2\n1 1 2\n2 4 1\n", "has the word number 4; the header declares 1..3."),
+        ("2\n3\n2\n1 1 2\n2 3 -1\n", "has the count -1, but counts must be >= 0."),
+        ("2\n3\n2\n1 1 2\n2 3 1.5\n", "has the count 1.5, but a topic model requires integer counts"),
+        ("2\n3\n3\n1 1 2\n2 3 1\n", "declares 3 entries but has 2."),
         ("2\n3\n0\n", "the corpus is empty"),
     ],
 )

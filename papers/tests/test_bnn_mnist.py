@@ -123,5 +123,5 @@ def test_small_run(digits, tmp_path, monkeypatch, quick_compiler):
 
 
 def test_no_data(tmp_path):
-    with pytest.raises(InvalidValueError, match="the data set `mnist` is not where it was looked for"):
+    with pytest.raises(InvalidValueError, match="the data set `mnist` was not found"):
         bnn.run(Settings(data_dir=tmp_path))

@@ -98,7 +98,5 @@ def test_small_run(data, tmp_path, monkeypatch):
 
 
 def test_no_data(tmp_path):
-    with pytest.raises(
-        InvalidValueError, match="the data set `movielens100k` is not where it was looked for"
-    ):
+    with pytest.raises(InvalidValueError, match="the data set `movielens100k` was not found"):
         bpmf.run(Settings(data_dir=tmp_path))

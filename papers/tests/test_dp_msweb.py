@@ -138,7 +138,7 @@ def test_one_component(visits):
 
 
 def test_no_data(tmp_path):
-    with pytest.raises(InvalidValueError, match="the data set `msweb` is not where it was looked for"):
+    with pytest.raises(InvalidValueError, match="the data set `msweb` was not found"):
         dp_msweb.run(Settings(data_dir=tmp_path))
 
 

@@ -64,5 +64,5 @@ def test_averages(texts, monkeypatch):
 
 
 def test_no_data(tmp_path):
-    with pytest.raises(InvalidValueError, match="the data set `wikipedia` is not where it was looked for"):
+    with pytest.raises(InvalidValueError, match="the data set `wikipedia` was not found"):
         runs.wikipedia(Settings(data_dir=tmp_path), 10, 10)

@@ -144,7 +144,7 @@ def test_step_of_psgld_follows_units():
 
 
 def test_no_data(tmp_path):
-    with pytest.raises(InvalidValueError, match="the data set `covertype` is not where it was looked for"):
+    with pytest.raises(InvalidValueError, match="the data set `covertype` was not found"):
         experiment.run(Settings(data_dir=tmp_path))
 
 

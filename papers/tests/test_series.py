@@ -98,7 +98,7 @@ def test_other_errors_end_all_of_it(tmp_path):
 
 def test_a_data_set_that_is_nowhere_is_what_is_skipped(tmp_path):
     entry = files.Entry("rows", (files.File("rows.npz", "0", 1),), "nowhere", "By hand.", "none")
-    with pytest.raises(errors.MissingDataError, match="is not where it was looked for"):
+    with pytest.raises(errors.MissingDataError, match="was not found"):
         files.find(entry, tmp_path)
 
 

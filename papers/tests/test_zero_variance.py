@@ -133,5 +133,5 @@ def test_small_run(patches, tmp_path, monkeypatch, quick_compiler):
 
 
 def test_no_data(tmp_path):
-    with pytest.raises(InvalidValueError, match="the data set `covertype` is not where it was looked for"):
+    with pytest.raises(InvalidValueError, match="the data set `covertype` was not found"):
         zv.run(Settings(data_dir=tmp_path))

@@ -178,7 +178,7 @@ def test_a_named_plate():
     assert from_numpyro(groups, data=DATA, plate="data").params["offset"].shape == (4,)
     with pytest.raises(ValueError, match=r"no plate `rows`; its plates are \['data', 'groups'\]"):
         from_numpyro(groups, data=DATA, plate="rows")
-    with pytest.raises(ValueError, match="plate `groups` has size 4 when the model is given 3 rows"):
+    with pytest.raises(ValueError, match="plate `groups` has size 4 when the model is called with 3 rows"):
         from_numpyro(groups, data=DATA, plate="groups")
 
 
@@ -264,11 +264,11 @@ def branching(X, y):
 REFUSED = {
     "fixed size": (
         fixed_size,
-        r"no plate .* follows the data: given 3 of the 30 rows it has `data` \(size 30\)",
+        r"no plate .* follows the data: with 3 of the 30 rows it has `data` \(size 30\)",
     ),
     "fixed shapes": (
         fixed_shapes,
-        "failed when it was given 3 of the 30 rows: .* shapes must follow the data",
+        "failed when called with 3 of the 30 rows: .* shapes must depend on the data",
     ),
     "no plate": (no_plate, "has no plate"),
     "observed outside": (observed_outside, r"terms outside the plate depend on the data"),
@@ -278,7 +278,7 @@ REFUSED = {
     "summed factor": (summed_factor, "rows of the NumPyro model depend on each other"),
     "nothing latent": (nothing_latent, "no latent site"),
     "dependent bounds": (dependent_bounds, "support of site `inner` depends on another site"),
-    "branching": (branching, "failed when it was given .*TracerBool"),
+    "branching": (branching, "failed when called with .*TracerBool"),
     "factor outside": (
         with_extra(lambda X, y: numpyro.factor("outside", jnp.sum(y))),
         "terms outside the plate depend on the data",

@@ -61,8 +61,6 @@ def test_fast():
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(
-        errors.InvalidValueError, match="the data set `covertype` is not where it was looked for"
-    ):
+    with pytest.raises(errors.InvalidValueError, match="the data set `covertype` was not found"):
         datasets.covertype(tmp_path)
     assert datasets.state(datasets.ENTRIES["covertype"], tmp_path) == "no"

@@ -74,7 +74,7 @@ def test_what_the_named_folder_lacks_may_be_in_the_cache(tiny, tmp_path, monkeyp
     monkeypatch.setenv(files.VARIABLE, str(tmp_path / "named"))
     put(origin, cache / "tiny")
     assert files.find(entry)["words.txt"] == cache / "tiny" / "words.txt"
-    with pytest.raises(errors.InvalidValueError, match="not where it was looked for"):
+    with pytest.raises(errors.InvalidValueError, match="was not found"):
         files.find(entry, tmp_path / "named")
 
 
@@ -117,10 +117,10 @@ def test_missing_files_are_described(tiny, tmp_path, cache):
 def test_folders_that_are_none(what, tiny, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     state = "is not a folder" if what == "file" else "does not exist"
-    with pytest.raises(errors.InvalidValueError, match=f"`folder` says .*{what}, which {state}"):
+    with pytest.raises(errors.InvalidValueError, match=f"`folder` is .*{what}, which {state}"):
         files.find(tiny[0], tmp_path / what)
     monkeypatch.setenv(files.VARIABLE, str(tmp_path / what))
-    with pytest.raises(errors.InvalidValueError, match=f"SCIROCCO_DATA says .*{what}, which {state}"):
+    with pytest.raises(errors.InvalidValueError, match=f"SCIROCCO_DATA is .*{what}, which {state}"):
         files.find(tiny[0])
     with pytest.raises(errors.InvalidTypeError, match="`folder` must be a path, got int"):
         files.find(tiny[0], 3)
@@ -200,7 +200,7 @@ def test_a_data_set_is_made_from_its_public_source_once(served, cache, capsys):
     (root / "numbers.txt").unlink()
     assert files.find(entry)["tiny.npz"] == path and files.state(entry) == "yes"
     assert capsys.readouterr().err == ""
-    with pytest.raises(errors.InvalidValueError, match="not where it was looked for"):
+    with pytest.raises(errors.InvalidValueError, match="was not found"):
         files.find(entry, root)  # a folder that is given is the only place
 
 

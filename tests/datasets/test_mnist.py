@@ -33,6 +33,6 @@ def test_labels(digits):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(errors.InvalidValueError, match="the data set `mnist` is not where it was looked for"):
+    with pytest.raises(errors.InvalidValueError, match="the data set `mnist` was not found"):
         mnist(tmp_path)
     assert state(MNIST, tmp_path) == "no"

@@ -39,8 +39,6 @@ def test_films(ratings):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(
-        errors.InvalidValueError, match="the data set `movielens100k` is not where it was looked for"
-    ):
+    with pytest.raises(errors.InvalidValueError, match="the data set `movielens100k` was not found"):
         movielens100k(tmp_path)
     assert "may not be redistributed" in MOVIELENS.licence

@@ -36,11 +36,11 @@ def test_tables_become_floats_with_names():
         (np.ones((0, 2)), InvalidValueError, "0 rows"),
         (np.ones((2, 0)), InvalidValueError, r"0 feature\(s\)"),
         (GOOD * 1j, InvalidValueError, "Complex data not supported"),
-        ([[1.0, "red"], [2.0, "blue"]], InvalidTypeError, "column 1 of X holds 'red' in row 0"),
+        ([[1.0, "red"], [2.0, "blue"]], InvalidTypeError, "column 1 of X contains 'red' in row 0"),
         (
             np.array([[1.0, "red"], [2.0, "blue"]], object),
             InvalidTypeError,
-            "column 1 of X holds 'red' in row 0",
+            "column 1 of X contains 'red' in row 0",
         ),
         ([[1.0, 2.0], [np.nan, 3.0]], InvalidValueError, "NaN: first in row 1, column 0; 1 of its 4"),
         ([[1.0, 2.0], [2.0, np.inf]], InvalidValueError, "inf: first in row 1, column 1"),
@@ -50,7 +50,7 @@ def test_tables_become_floats_with_names():
         (
             [[1.0, 7.0], [2.0, 7.0]],
             InvalidValueError,
-            "column 1 of X has the one value 7: it says nothing about the rows. Drop it.$",
+            "column 1 of X has the single value 7: it has no information. Drop it.$",
         ),
     ],
 )
@@ -62,7 +62,7 @@ def test_bad_tables_are_refused_with_their_column(X, error, words):
 def test_columns_are_named_in_complaints():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"height": [1.0, 2.0], "age": [None, None], "eyes": ["blue", "brown"]})
-    with pytest.raises(InvalidTypeError, match=r"column 2 \(`eyes`\) of X holds 'blue' in row 0"):
+    with pytest.raises(InvalidTypeError, match=r"column 2 \(`eyes`\) of X contains 'blue' in row 0"):
         features(frame, "Model")
     with pytest.raises(InvalidValueError, match=r"column 1 \(`age`\) of X is missing"):
         features(frame[["height", "age"]], "Model")
@@ -137,7 +137,7 @@ def test_labels_of_any_kind_become_codes():
         (["a", None], None, "label of row 1 is missing"),
         ([3.0, 3.0], None, "every row of y has the class 3.0"),
         (None, None, "requires y to be passed, but the target y is None"),
-        (np.ones((3, 2)), None, r"one value a row, got shape \(3, 2\)"),
+        (np.ones((3, 2)), None, r"one value per row, got shape \(3, 2\)"),
     ],
 )
 def test_bad_labels_are_refused(y, classes, words):
@@ -149,7 +149,7 @@ def test_targets_are_finite_numbers_one_a_row():
     assert targets([1, 2]).dtype == np.float64
     with pytest.raises(InvalidValueError, match="NaN: first in row 1; 1 of 2"):
         targets([1.0, np.nan])
-    with pytest.raises(InvalidTypeError, match=r"^y holds 'x' in row 0: targets"):
+    with pytest.raises(InvalidTypeError, match=r"^y contains 'x' in row 0: targets"):
         targets(["x", "y"])
     with pytest.raises(InvalidValueError, match="X has 3 rows and y has 2"):
         targets([1.0, 2.0], num_rows=3)

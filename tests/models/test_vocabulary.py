@@ -245,11 +245,11 @@ def test_a_network_of_ones_own_is_given_again(tmp_path):
     own.save(tmp_path / "own")
     alone = BNN.load(tmp_path / "own")
     assert alone.run_.num_draws == own.run_.num_draws and len(alone.precisions_) == 1
-    with pytest.raises(InvalidValueError, match="a file holds no code"):
+    with pytest.raises(InvalidValueError, match="a file contains no code"):
         alone.predict(X)
     again = BNN.load(tmp_path / "own", apply=apply, params=params)
     np.testing.assert_array_equal(again.predict_proba(X), own.predict_proba(X))
-    with pytest.raises(InvalidValueError, match="give those of the network that was fitted"):
+    with pytest.raises(InvalidValueError, match="pass those of the fitted network"):
         BNN.load(tmp_path / "own", apply=apply, params={"v": np.ones(2)})
 
 

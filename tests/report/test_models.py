@@ -102,7 +102,7 @@ def test_a_network_is_judged_by_its_arrays(seed):
     x = rng.normal(size=(80, 2)).astype(np.float32)
     model = sc.models.BNN(hidden=3, estimator=sc.Full(), thin=2, num_samples=25, seed=seed)
     page = page_of(model.fit(x, x[:, 0] > 0, num_steps=80, progress=False))
-    assert "no order" in page.sections["diagnosis"]
+    assert "can be permuted" in page.sections["diagnosis"]
     names = names_of(page)
     assert sum(name.startswith("size of ") for name in names) == 4
     assert sum(name.startswith("precision of ") for name in names) >= 2

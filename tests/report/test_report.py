@@ -228,7 +228,7 @@ def test_style_and_script_are_in_the_package():
 
 def test_what_cannot_be_reported_is_refused(tmp_path, stored):
     empty = made_run({"x": np.zeros((2, 0))}, status="interrupted")
-    with pytest.raises(InvalidValueError, match="needs draws, and this run holds none"):
+    with pytest.raises(InvalidValueError, match="requires draws, and this run has none"):
         report.html(empty)
     with pytest.raises(InvalidTypeError, match="folder of a stored run; got int"):
         report.html(3)

@@ -93,7 +93,7 @@ def test_a_fit_shows_its_perplexity(tmp_path, seed):
     assert "Shares of the tokens" in from_store.sections["prevalence"]
     assert "three topics" in from_model.sections["map"]
     bit_by_bit = sc.models.LDA(2, num_samples=4).partial_fit(counts)
-    assert "fitted bit by bit" in Page(report.html(bit_by_bit)).sections["what"]
+    assert "fitted incrementally" in Page(report.html(bit_by_bit)).sections["what"]
 
 
 def test_a_plane_is_embedded_exactly(seed):
@@ -129,5 +129,5 @@ def test_clusters_are_those_of_the_model(tmp_path, seed, base):
         assert any(title.startswith(f"{number(a, 3)} to {number(b, 3)}") for title in titles)
     assert "does not move" not in page.sections["diagnosis"]
     assert "column 0" in Page(report.html(tmp_path / "dp")).sections["profiles"]
-    with pytest.raises(InvalidValueError, match="must name the 3 columns, got 1"):
+    with pytest.raises(InvalidValueError, match=r"one name per column \(3\), got 1"):
         report.html(model, names=["a"])

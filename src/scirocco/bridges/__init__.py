@@ -1,4 +1,4 @@
-"""Ways in from other libraries."""
+"""Interfaces to other libraries."""
 
 from scirocco.bridges.numpyro import NumpyroProblem, from_numpyro
 

@@ -1,4 +1,4 @@
-"""A NumPyro model run on some rows, its trace read: the plate over the data, latent sites, and their transforms."""
+"""Analysis of the trace of a NumPyro model: the plate over the data, latent sites, and their transforms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reader:
         self.handlers = require("numpyro.handlers", PURPOSE)
         self.model, self.args, self.kwargs, self.seed = model, args, kwargs, seed
         self.plates: frozenset[str] = frozenset()
-        """The plates over the data, once they are known."""
+        """The plates over the data, once known."""
 
     def arguments(self, rows: Rows) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments of the model for these rows."""
@@ -62,11 +62,11 @@ class Reader:
             return self.handlers.trace(self.whole(value_of, key)).get_trace(*args, **kwargs)
 
     def trace_at(self, rows: Rows, params: Params) -> Trace:
-        """The same with the latents' values given."""
+        """All sites of the model, with given values of the latent sites."""
         return self.trace(rows, lambda site: params.get(site["name"]) if site["type"] == "sample" else None)
 
     def rowwise(self, params: Params, rows: Rows) -> Array:
-        """Log likelihood of each row: the sites in the plate over the data, summed over everything but the rows."""
+        """Log likelihood of each row: the sites in the plate over the data, summed over all axes except the rows."""
         total = jnp.zeros(jax.tree.leaves(rows)[0].shape[0])
         for site in sample_sites(self.trace_at(rows, params)):
             frame = frame_of(site, self.plates)
@@ -108,10 +108,10 @@ def _log_prob(site: Site) -> Array:
 
 
 class Look(NamedTuple):
-    """What running the model on a few rows shows."""
+    """Results of running the model on a few rows."""
 
     trace: Trace
-    """Only for what does not depend on values: names, kinds, plates, supports."""
+    """Use it only for what does not depend on values: names, kinds, plates, supports."""
     starts: list[Params]
     """Two sets of values for the latent sites, ..."""
     bounds: list[dict[str, Bounds]]
@@ -121,7 +121,7 @@ class Look(NamedTuple):
 def find_latents(
     reader: Reader, source: ArraySource, plate: str | None, init_strategy: Strategy | None
 ) -> tuple[Params, dict[str, Transform | None]]:
-    """Tell the reader its plates; start values and transforms by name. Refuses what cannot be sampled."""
+    """Set the plates of the reader; return initial values and transforms by name. Checks that sites can be sampled."""
     infer = require("numpyro.infer", PURPOSE)
     strategy = infer.init_to_uniform(radius=_START_RADIUS) if init_strategy is None else init_strategy
     more, less = min(source.num_rows, 3), max(1, min(source.num_rows, 3) - 1)
@@ -146,11 +146,11 @@ def _try(
     try:
         return function(reader, source.read(0, count), strategy)
     except Exception as error:
-        raise failure(f"it was given {count} of the {source.num_rows} rows", error) from error
+        raise failure(f"called with {count} of the {source.num_rows} rows", error) from error
 
 
 def _look(reader: Reader, rows: Rows, strategy: Strategy) -> Look:
-    """One compiled run for two keys: op by op it would take many times as long."""
+    """Run the model for two keys, compiled: without compilation it would be many times slower."""
     seen: list[Trace] = []
 
     @jax.jit
@@ -165,7 +165,7 @@ def _look(reader: Reader, rows: Rows, strategy: Strategy) -> Look:
 
 
 def _sizes_only(reader: Reader, rows: Rows, strategy: Strategy) -> dict[str, int]:
-    """The sizes of all plates when the model is given these rows; nothing is computed."""
+    """The sizes of all plates when the model is called with these rows; nothing is computed."""
     sizes: dict[str, int] = {}
     key = jax.random.key(reader.seed)
     jax.eval_shape(lambda rows: sizes.update(_plate_sizes(reader.trace(rows, strategy, key))), rows)
@@ -181,11 +181,11 @@ def _latents(trace: Trace) -> list[Site]:
 
 
 def failure(when: str, error: Exception) -> InvalidValueError:
-    """The user's model raised: say when, and the usual reason."""
+    """The error for an exception in the user's model: when it failed, and the usual reason."""
     said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return InvalidValueError(
         f"the NumPyro model failed when {when}: {said} It is called with minibatches inside compiled code, so all its "
-        "shapes must follow the data, e.g. numpyro.plate('data', X.shape[0]); pass what has one row per datum in "
+        "shapes must depend on the data, e.g. numpyro.plate('data', X.shape[0]); pass what has one row per datum in "
         "`data` and everything else as further arguments."
     )
 
@@ -193,29 +193,29 @@ def failure(when: str, error: Exception) -> InvalidValueError:
 def _check_plates(
     sizes: dict[str, int], following: frozenset[str], count: int, num_rows: int, wanted: str | None
 ) -> frozenset[str]:
-    """The plates over the data: those that follow the number of rows, or the one that the user named."""
+    """The plates over the data: those whose size is the number of rows, or the one that the user named."""
     advice = "Take its size from the data, e.g. numpyro.plate('data', X.shape[0])."
     if not sizes:
         raise InvalidValueError(
-            "the NumPyro model has no plate: without one it is not known which terms belong to which row. Put the "
+            "the NumPyro model has no plate: a plate is required to assign terms to rows. Put the "
             "likelihood in `with numpyro.plate('data', X.shape[0]):`."
         )
     if wanted is not None and wanted not in sizes:
         raise InvalidValueError(f"the model has no plate `{wanted}`; its plates are {sorted(sizes)}.")
     if wanted is not None and wanted not in following:
         raise InvalidValueError(
-            f"plate `{wanted}` has size {sizes[wanted]} when the model is given {count} rows. {advice}"
+            f"plate `{wanted}` has size {sizes[wanted]} when the model is called with {count} rows. {advice}"
         )
     if not following:
         fixed = ", ".join(f"`{name}` (size {size})" for name, size in sorted(sizes.items()))
         raise InvalidValueError(
-            f"no plate of the model follows the data: given {count} of the {num_rows} rows it has {fixed}. {advice}"
+            f"no plate of the model follows the data: with {count} of the {num_rows} rows it has {fixed}. {advice}"
         )
     return following if wanted is None else frozenset([wanted])
 
 
 def _check_sites(trace: Trace, plates: frozenset[str]) -> None:
-    """Refuse `param` sites, local latents, discrete latents and a plate without observations."""
+    """Raise an error for `param` sites, local latents, discrete latents and a plate without observations."""
     for site in trace.values():
         if site["type"] == "param":
             raise InvalidValueError(
@@ -239,7 +239,7 @@ def _check_latent(site: Site, frame: Any) -> None:
         )
     if site["fn"].support.is_discrete:
         raise InvalidValueError(
-            f"site `{site['name']}` is discrete ({type(site['fn']).__name__}). Gradient samplers need continuous "
+            f"site `{site['name']}` is discrete ({type(site['fn']).__name__}). Gradient samplers require continuous "
             "parameters: sum it out of the likelihood (e.g. dist.MixtureSameFamily)."
         )
 
@@ -262,7 +262,7 @@ def _bounds(support: Any) -> Bounds:
 
 
 def _transform(site: Site, bounds: dict[str, Bounds], others: dict[str, Bounds]) -> Transform | None:
-    """scirocco's transform from the real line to the support of a site; None where that is the real line."""
+    """scirocco's transform from the real line to the support of a site; None if that is the real line."""
     constraints = require("numpyro.distributions.constraints", PURPOSE)
     support = _support(site)
     if support is constraints.real:
@@ -272,8 +272,8 @@ def _transform(site: Site, bounds: dict[str, Bounds], others: dict[str, Bounds])
     bounded = isinstance(support, (constraints.interval, constraints.greater_than, constraints.less_than))
     if not bounded or support is constraints.circular:
         raise InvalidValueError(
-            f"the support of site `{site['name']}` ({support}) has no transform here. Supported are real, positive, "
-            "bounded and ordered sites; write it as a function of such (e.g. by numpyro.infer.reparam), or for a "
+            f"the support of site `{site['name']}` ({support}) has no transform. Supported are real, positive, "
+            "bounded and ordered sites; write it as a function of these (e.g. by numpyro.infer.reparam), or for a "
             "probability vector use the samplers on the simplex."
         )
     low, high = (

@@ -1,9 +1,9 @@
-"""From a NumPyro model to what `sc.sample` takes.
+"""Conversion of NumPyro models to the arguments of `sc.sample`.
 
-The user's function is run on the rows of a batch with the latent values put in, and its trace is read: the log
+The user's function is run on the rows of a batch with given latent values. In its trace, the log
 probabilities of the observed sites in the plate over the data, row by row, are the log likelihood; those of the latent
-sites are the log prior. That is right only for a model that treats its rows independently, so before anything is
-returned the pieces are compared, at random points, with the joint density that NumPyro itself computes.
+sites are the log prior. That is correct only for a model whose rows are independent, so the pieces are first
+compared, at random points, with the joint density that NumPyro itself computes.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ def from_numpyro(
     seed: int = 0,
     **model_kwargs: Any,
 ) -> NumpyroProblem:
-    """A NumPyro model, whose likelihood is in a plate over the data, made ready for `sc.sample`.
+    """Convert a NumPyro model, whose likelihood is in a plate over the data, for `sc.sample`.
 
     Parameters
     ----------
     model
-        The NumPyro model, a function. Its plate over the data must take its size from the data it is given, as in
+        The NumPyro model, a function. Its plate over the data must take its size from its data argument, as in
         `numpyro.plate("data", X.shape[0])`: it will be called with minibatches. A `subsample_size` is ignored.
     data
-        What has one row per datum. A dict is passed to the model by keyword, a tuple or list by position (after
+        The arrays with one row per datum. A dict is passed to the model by keyword, a tuple or list by position (after
         `model_args`), anything else as one argument.
     *model_args, **model_kwargs
-        Everything else that the model takes.
+        All other arguments of the model.
     plate
-        The name of the plate over the data. By default every plate whose size follows the number of rows.
+        The name of the plate over the data. By default all plates whose size is the number of rows.
     init_strategy
-        Where to start: one of `numpyro.infer.init_to_*`; by default near the origin of the real line for every
+        Starting point: one of `numpyro.infer.init_to_*`; by default near the origin of the real line for every
         parameter (so near 1 for positive ones), `init_to_uniform(radius=0.1)`.
     seed
-        For the starting point and for the points at which the model is checked.
+        Seed for the starting point and for the points at which the model is checked.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def from_numpyro(
     Raises
     ------
     InvalidValueError
-        When the model does not fit, with the site or plate that is to blame: latent variables for single rows, discrete
+        If the model cannot be converted, with the name of the site or plate: latent variables for single rows, discrete
         ones, supports without a transform, a plate of fixed size, a likelihood outside the plate, rows or a
         prior that depend on the other rows.
 
@@ -93,7 +93,7 @@ def from_numpyro(
     """
     require("numpyro", PURPOSE)
     if not callable(model):
-        raise InvalidTypeError(f"`model` must be a NumPyro model, a function; got {model!r}.")
+        raise InvalidTypeError(f"`model` must be a NumPyro model (a function), got {model!r}.")
     source: Any = as_source(data)
     reader = Reader(model, model_args, model_kwargs, seed)
     params, supports = find_latents(reader, source, plate, init_strategy)
@@ -118,7 +118,7 @@ def _as_model(reader: Reader, source: ArraySource, supports: dict[str, Transform
     return Model(log_likelihood, log_prior, vectorized=True, transforms=supports if constrained else None)
 
 
-# -- does it add up? ---------------------------------------------------------------------------------------
+# -- consistency check -------------------------------------------------------------------------------------
 
 
 class _Pieces(NamedTuple):
@@ -127,11 +127,11 @@ class _Pieces(NamedTuple):
     outside: Any
     """The terms outside the plate over the data."""
     prior: Any
-    """The same when the model is run on one row: what will be sampled from."""
+    """The same when the model is run on one row: the prior that is sampled."""
     together: Any
-    """Each row's log likelihood in the company of the others, ..."""
+    """Each row's log likelihood when run with the others, ..."""
     alone: Any
-    """... and by itself."""
+    """... and alone."""
 
 
 def _check(reader: Reader, model: Model, source: ArraySource, params: Params, seed: int) -> None:
@@ -160,12 +160,12 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
             try:
                 pieces = evaluate(shift, rows)
             except Exception as error:
-                raise failure(f"it was compiled for {size} rows", error) from error
+                raise failure(f"compiled for {size} rows", error) from error
             _judge(jax.tree.map(lambda piece: np.asarray(piece, np.float64), pieces))
 
 
 def _judge(pieces: _Pieces) -> None:
-    """Rows must not depend on their company, the prior not on the rows, and all must add up."""
+    """Check that rows are independent, the prior does not depend on rows, and terms sum to the joint density."""
     joint, outside, prior, together, alone = pieces
     if not _close(together, alone, np.abs(alone)):
         row = int(np.nanargmax(np.abs(together - alone)))

@@ -1,10 +1,10 @@
-"""Data sets of the papers, found on this machine or downloaded, and checked; none of them is in the package.
+"""Data sets of the papers, found on this machine or downloaded, and checked; none is part of the package.
 
-A data set is looked for in the folder that is given; without one in the folder that the environment variable
-SCIROCCO_DATA names, and then in the user's cache (`$XDG_CACHE_HOME/scirocco/data`, by default
-`~/.cache/scirocco/data`); in each in a folder of the data set's name, or in the place itself. What is found is compared
-with its sha256, once for each state of the file. What is not found, and has a public source that can be downloaded
-(covertype, movielens100k, mnist; needs the extra `data`), is fetched from there into the cache, with checksums.
+A data set is searched in the given folder; without one, in the folder of the environment variable SCIROCCO_DATA, and
+then in the user's cache (`$XDG_CACHE_HOME/scirocco/data`, by default
+`~/.cache/scirocco/data`); in each in a subfolder with the name of the data set, or in the folder itself. Files are
+compared with their sha256, once for each state of the file. A missing data set with a public source (covertype,
+movielens100k, mnist; requires the extra `data`) is downloaded from there into the cache, with checksums.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ENTRIES: dict[str, Entry] = {
     **corpora.ENTRIES,
     **{entry.name: entry for entry in (MSWEB, COVERTYPE, MOVIELENS, MNIST)},
 }
-"""What is known of each data set, by its name."""
+"""Metadata of each data set, by name."""
 
 _LOADERS: dict[str, Callable[..., Any]] = {
     **{f.__name__: f for f in (wikipedia, acl_abstracts, newsgroups20, ap, kos)},
@@ -59,17 +59,17 @@ _told: set[str] = set()
 
 
 def load(name: str, folder: Folder = None, **options: Any) -> Any:
-    """A data set by its name; its licence is printed the first time.
+    """Load a data set by name; its licence is printed the first time.
 
     Parameters
     ----------
     name
         One of `sc.datasets.ENTRIES`: "covertype", "movielens100k", "mnist", "wikipedia", ...
     folder
-        Where to look. Default: see `scirocco.datasets`; what is not found there is downloaded from its public source,
-        where that is known.
+        Folder to search. Default: see `scirocco.datasets`; a missing data set is downloaded from its public source, if
+        known.
     options
-        Those of the data set's own function, e.g. `raw=True` for covertype.
+        Options of the function of the data set, e.g. `raw=True` for covertype.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def load(name: str, folder: Folder = None, **options: Any) -> Any:
     if name not in _LOADERS:
         close = difflib.get_close_matches(str(name), _LOADERS, n=1, cutoff=0.4)
         hint = f" Did you mean `{close[0]}`?" if close else ""
-        raise InvalidValueError(f"there is no data set `{name}`.{hint} There are {', '.join(_LOADERS)}.")
+        raise InvalidValueError(f"there is no data set `{name}`.{hint} Available are {', '.join(_LOADERS)}.")
     found = _LOADERS[name](folder, **options)
     if name not in _told:
         _told.add(name)

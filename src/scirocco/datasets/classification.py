@@ -30,7 +30,7 @@ COVERTYPE = Entry(
     ),
 )
 SECOND = 2
-"""The class that is told from the rest: lodgepole pine, about half of the rows."""
+"""The positive class: lodgepole pine, about half of the rows."""
 _NUM_WILDERNESS, _NUM_SOIL = 4, 40
 
 
@@ -42,24 +42,24 @@ class Covertype(NamedTuple):
     y: np.ndarray
     """int8: 1 for class 2, 0 for the other six; with `raw` the classes 1 to 7."""
     names: tuple[str, ...]
-    """Of the columns."""
+    """Names of the columns."""
     source: str
-    """Where it comes from, and its licence."""
+    """Origin and licence."""
 
 
 def covertype(folder: Folder = None, *, raw: bool = False) -> Covertype:
     """581,012 patches, 54 features scaled to [0, 1], class 2 (48.8 % of the rows) against the rest.
 
     Every column is scaled by its smallest and largest value, as in LIBSVM's `covtype.libsvm.binary.scale`. There is no
-    column of ones: the wilderness areas sum to one, and so do the soil types. Soil type 15 has three patches only, so
-    a posterior of coefficients has very different scales.
+    column of ones: the wilderness areas sum to one, and so do the soil types. Soil type 15 has only three patches, so
+    the posterior of the coefficients has very different scales.
 
     Parameters
     ----------
     folder
-        With the file, or with a folder `covertype` that has it. Default: see `scirocco.datasets`.
+        Folder with the file, or with a subfolder `covertype` that has it. Default: see `scirocco.datasets`.
     raw
-        The numbers of the original (int16) and all seven classes.
+        Return the original values (int16) and all seven classes.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def covertype(folder: Folder = None, *, raw: bool = False) -> Covertype:
 
 
 def _unit(values: np.ndarray) -> Any:
-    """From the smallest value to the largest, onto [0, 1]."""
+    """Scale values linearly to [0, 1]."""
     low, high = float(values.min()), float(values.max())
     return (values.astype(np.float32) - np.float32(low)) / np.float32(high - low)
 
@@ -122,7 +122,7 @@ MNIST = Entry(
 
 
 class Digits(NamedTuple):
-    """Images of digits, and which digits they are."""
+    """Images of digits, and their labels."""
 
     X: np.ndarray
     """(60000, 28, 28), uint8: 0 is paper, 255 is ink."""
@@ -132,7 +132,7 @@ class Digits(NamedTuple):
     """(10000, 28, 28), by other writers."""
     y_test: np.ndarray
     source: str
-    """Where it comes from, and its licence."""
+    """Origin and licence."""
 
 
 def mnist(folder: Folder = None) -> Digits:
@@ -141,7 +141,7 @@ def mnist(folder: Folder = None) -> Digits:
     Parameters
     ----------
     folder
-        With the file, or with a folder `mnist` that has it. Default: see `scirocco.datasets`.
+        Folder with the file, or with a subfolder `mnist` that has it. Default: see `scirocco.datasets`.
 
     Returns
     -------

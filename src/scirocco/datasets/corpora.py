@@ -98,12 +98,12 @@ ENTRIES: dict[str, Entry] = {
 def wikipedia(folder: Folder = None, min_tokens: int = 50) -> Dataset:
     """142,885 articles of the English Wikipedia in the 7,702 words that the papers on SGRLD and SCIR use.
 
-    Rows are in the order of page ids, and neighbours are related: shuffle before taking them in order.
+    Rows are in the order of page ids, and neighbours are related: shuffle them before using them in order.
 
     Parameters
     ----------
     folder
-        With the files, or with a folder `wikipedia` that has them. Default: see `scirocco.datasets`.
+        Folder with the files, or with a subfolder `wikipedia` that has them. Default: see `scirocco.datasets`.
     min_tokens
         Articles with fewer tokens are left out; 20 or less keeps all, 50 keeps 90,218.
 
@@ -125,8 +125,8 @@ def acl_abstracts(folder: Folder = None, min_tokens: int = 0) -> Dataset:
 def newsgroups20(folder: Folder = None, min_tokens: int = 1, vocabulary: str = "top20k") -> Dataset:
     """20 Newsgroups, 18,846 documents; `vocabulary` is "top20k" (20,000 words) or "dictnostops" (as `wikipedia`).
 
-    The extras of "dictnostops" say which documents are for testing (`test`), their group (`label`, 0..19) and the
-    article's number (`article`); rows are the same for both as long as `min_tokens` is 0.
+    The extras of "dictnostops" have the test split (`test`), the group (`label`, 0..19) and the article number
+    (`article`) of each document; rows are the same for both if `min_tokens` is 0.
     """
     _checks.choice(vocabulary, "vocabulary", ("top20k", "dictnostops"))
     files = (f"newsgroups20_{vocabulary}.npz", f"vocab_{vocabulary}.txt")
@@ -140,12 +140,12 @@ def ap(folder: Folder = None, min_tokens: int = 0) -> Dataset:
 
 
 def kos(folder: Folder = None, min_tokens: int = 0) -> Dataset:
-    """3,430 blog entries, 6,906 words; the words themselves are not known."""
+    """3,430 blog entries, 6,906 words; the words themselves are not available."""
     return _corpus(ENTRIES["kos"], folder, min_tokens)
 
 
 def _corpus(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str, ...] = ()) -> Dataset:
-    """The counts (the one .npz) and the words (the .txt, if there is one) of an entry, less the short rows."""
+    """The counts (the one .npz) and the words (the .txt, if any) of an entry, without the short rows."""
     _checks.positive_int(min_tokens, "min_tokens", minimum=0)
     sparse = require("scipy.sparse", f"the data set `{entry.name}`")
     paths = find(entry, folder)
@@ -161,7 +161,7 @@ def _corpus(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str, ..
     keep = np.asarray(matrix.sum(axis=1)).ravel() >= min_tokens
     if not keep.any():
         raise InvalidValueError(
-            f"no document of `{entry.name}` has {min_tokens:,} tokens; choose a smaller `min_tokens`."
+            f"no document of `{entry.name}` has {min_tokens:,} tokens; use a smaller `min_tokens`."
         )
     if not keep.all():
         matrix, found = matrix[keep], {name: array[keep] for name, array in found.items()}

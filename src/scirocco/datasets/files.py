@@ -1,4 +1,4 @@
-"""Where the files of a data set are, and whether they are the right ones."""
+"""Search for the files of a data set, and verification by checksums."""
 
 from __future__ import annotations
 
@@ -37,42 +37,42 @@ class File:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a data set without having it."""
+    """Metadata of a data set."""
 
     name: str
     """Also the name of its folder."""
     files: tuple[File, ...]
     origin: str
-    """Where the original is."""
+    """Origin of the data set."""
     preparation: str
-    """How the files are made of the original, in sentences."""
+    """Description of how the files are made from the original."""
     licence: str
     recipe: Recipe | None = None
-    """How it is made from its public source, where that can be downloaded."""
+    """Recipe to make it from its public source, if that can be downloaded."""
 
     def some(self, *names: str) -> Entry:
-        """With these of its files only."""
+        """A copy with only these files."""
         return dataclasses.replace(self, files=tuple(file for file in self.files if file.name in names))
 
     def source(self, path: Path) -> str:
-        """Where it comes from and its licence, in words."""
+        """A sentence with the origin and licence."""
         return f"{self.name}: {self.origin}. Licence: {self.licence} Read from {path}."
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Word counts that are ready for a topic model.
+    """Word counts for a topic model.
 
     Attributes
     ----------
     matrix
         scipy CSR, int32, documents × words.
     vocabulary
-        The words in the order of the columns; None where they are not known.
+        The words in the order of the columns; None if not known.
     source
-        Where it comes from, and its licence.
+        Origin and licence.
     extras
-        Arrays with one entry for each row (such as labels), by name.
+        Arrays with one entry per row (such as labels), by name.
     """
 
     matrix: Any
@@ -82,7 +82,7 @@ class Dataset:
 
 
 def cache_folder() -> Path:
-    """The user's own: `$XDG_CACHE_HOME/scirocco/data`, by default `~/.cache/scirocco/data`."""
+    """The user's cache: `$XDG_CACHE_HOME/scirocco/data`, by default `~/.cache/scirocco/data`."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     return root / "scirocco" / "data"
@@ -105,7 +105,7 @@ def find(entry: Entry, folder: Folder = None) -> dict[str, Path]:
 
 
 def _made(entry: Entry, recipe: Recipe) -> Path:
-    """The file that this machine made from the public source; it is made on first use."""
+    """The file made on this machine from the public source; it is created on first use."""
     path = _made_path(entry)
     if not path.is_file():
         print(f"downloading {entry.name} from its public source. Licence: {entry.licence}", file=sys.stderr)
@@ -119,7 +119,7 @@ def _made_path(entry: Entry) -> Path:
 
 
 def state(entry: Entry, folder: Folder = None) -> str:
-    """Whether its files are on this machine: "yes", "no", or "damaged" where one is not what it should be."""
+    """Whether its files are on this machine: "yes", "no", or "damaged" if the checksum of one is wrong."""
     places = _places(folder)
     if entry.recipe is not None and folder is None and _made_path(entry).is_file():
         return "yes"
@@ -135,7 +135,7 @@ def state(entry: Entry, folder: Folder = None) -> str:
 
 
 def _places(folder: Folder) -> list[Path]:
-    """A folder that is given is the only place, so that a wrong one does not go unnoticed."""
+    """Folders to search; a given folder is the only one, so that a wrong path is not ignored."""
     if folder is not None:
         if not isinstance(folder, (str, os.PathLike)):
             raise InvalidTypeError(f"`folder` must be a path, got {type(folder).__name__}.")
@@ -148,22 +148,22 @@ def _places(folder: Folder) -> list[Path]:
 def _existing(path: Path, what: str) -> Path:
     if not path.is_dir():
         state = "is not a folder" if path.exists() else "does not exist"
-        raise InvalidValueError(f"{what} says {path}, which {state}.")
+        raise InvalidValueError(f"{what} is {path}, which {state}.")
     return path
 
 
 def _candidates(entry: Entry, file: File, places: list[Path]) -> list[Path]:
-    """In a folder of the data set's name, or in the place itself."""
+    """Possible paths: in a subfolder with the name of the data set, or in the folder itself."""
     return [path for place in places for path in (place / entry.name / file.name, place / file.name)]
 
 
 def _missing(entry: Entry, places: list[Path]) -> str:
     listed = "\n".join(f"  {file.name} ({file.size:,} bytes, sha256 {file.sha256})" for file in entry.files)
     wheres = " or ".join(str(place / entry.name) for place in places)
-    unknown = "" if entry.recipe is not None else ", and no address to download it from is known"
+    unknown = "" if entry.recipe is not None else ", and no download address is known"
     return (
-        f"the data set `{entry.name}` is not where it was looked for{unknown}. "
-        f"Put these files into {wheres}, or give their folder (folder=..., {VARIABLE}=..., or --data on the command "
+        f"the data set `{entry.name}` was not found{unknown}. "
+        f"Put these files into {wheres}, or pass their folder (folder=..., {VARIABLE}=..., or --data on the command "
         f"line):\n{listed}\n"
         f"They are made from: {entry.origin}. {entry.preparation} Licence: {entry.licence}"
     )
@@ -173,7 +173,7 @@ def _missing(entry: Entry, places: list[Path]) -> str:
 
 
 def check(path: Path, file: File) -> None:
-    """Compare a file with its sha256, unless that has been done since it was last changed."""
+    """Compare a file with its sha256, unless this was done since its last change."""
     status = path.stat()
     mark = [status.st_size, status.st_mtime_ns, file.sha256]
     key = str(path.resolve())
@@ -183,14 +183,14 @@ def check(path: Path, file: File) -> None:
     found = sha256(path)
     if found != file.sha256:
         raise InvalidValueError(
-            f"{path} is damaged or another version: its sha256 is {found} ({status.st_size:,} bytes), and should be "
+            f"{path} is damaged or another version: its sha256 is {found} ({status.st_size:,} bytes), expected "
             f"{file.sha256} ({file.size:,} bytes). Replace the file."
         )
     _remember({**known, key: mark})
 
 
 def sha256(path: Path) -> str:
-    """Of a file, in hexadecimal."""
+    """The sha256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while piece := stream.read(_PIECE):
@@ -199,7 +199,7 @@ def sha256(path: Path) -> str:
 
 
 def _remembered() -> dict[str, Any]:
-    """What was checked before; nothing if it cannot be read."""
+    """The cache of earlier checks; empty if it cannot be read."""
     try:
         found = json.loads((cache_folder() / _MEMORY).read_text("utf-8"))
     except (OSError, ValueError):
@@ -208,7 +208,7 @@ def _remembered() -> dict[str, Any]:
 
 
 def _remember(checked: dict[str, Any]) -> None:
-    """By one rename; a cache that cannot be written only costs the next check."""
+    """Write the cache atomically; if that fails, the next check is repeated."""
     folder = cache_folder()
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

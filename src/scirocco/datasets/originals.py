@@ -1,7 +1,6 @@
-"""Data sets from their public sources: the original files, downloaded and checked, made into what loaders read.
+"""Data sets from their public sources: original files are downloaded, checked and converted for the loaders.
 
-What is made is compared with a digest of its arrays, so that it is exactly what the loaders were written for, whatever
-happened on the way.
+The result is compared with a digest of its arrays, so that it is exactly the data set that the loaders expect.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ class Original:
     name: str
     address: str
     checksum: str
-    """`sha256:...` or `md5:...`, whichever its publishers give."""
+    """`sha256:...` or `md5:...`, as published."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a data set is made of its originals."""
+    """Recipe to make a data set from its originals."""
 
     originals: tuple[Original, ...]
     make: Callable[[list[Path]], Arrays]
-    """From the files, in the order of `originals`."""
+    """Makes the arrays from the files, in the order of `originals`."""
     content: str
-    """`digest` of what `make` must return."""
+    """Expected `digest` of the result of `make`."""
 
 
 def digest(arrays: Arrays) -> str:
@@ -55,12 +54,12 @@ def digest(arrays: Arrays) -> str:
 
 
 def obtain(name: str, recipe: Recipe, path: Path) -> None:
-    """Download the originals into the cache, make the arrays, and write them to `path` by one rename."""
+    """Download the originals into the cache, make the arrays, and write them to `path` atomically."""
     arrays = recipe.make([download(name, original, path.parent) for original in recipe.originals])
     found = digest(arrays)
     if found != recipe.content:
         raise InvalidValueError(
-            f"what was made of the originals of `{name}` differs from what it should be (digest {found}, should be "
+            f"the arrays made from the originals of `{name}` have the wrong digest ({found}, expected "
             f"{recipe.content}): the public source has changed. Nothing was kept."
         )
     try:
@@ -71,20 +70,20 @@ def obtain(name: str, recipe: Recipe, path: Path) -> None:
 
 
 def download(name: str, original: Original, folder: Path) -> Path:
-    """One file, checked before it gets its name; what is there already is not asked for again."""
+    """Download one file and check it before renaming it; existing files are not downloaded again."""
     pooch = require("pooch", f"downloading the data set `{name}`")
     pooch.get_logger().setLevel("WARNING")
     try:
         found = pooch.retrieve(original.address, original.checksum, fname=original.name, path=folder)
     except ValueError as error:
         raise InvalidValueError(
-            f"what {original.address} sent for {original.name} of the data set `{name}` is damaged or another version: "
+            f"the file that {original.address} sent for {original.name} of `{name}` is damaged or another version: "
             f"its checksum should be {original.checksum}. Nothing was kept."
         ) from error
-    except Exception as error:  # requests has a family of its own; what matters is that there is no file
+    except Exception as error:  # requests has its own exceptions; in any case there is no file
         raise MissingDataError(
             f"{original.name} of the data set `{name}` could not be downloaded from {original.address} ({error}). Put "
-            f"it into {folder} by hand (checksum {original.checksum}), or give a folder that has the data set."
+            f"it into {folder} yourself (checksum {original.checksum}), or pass a folder with the data set."
         ) from error
     return Path(found)
 
@@ -105,7 +104,7 @@ _AREAS, _SOILS = 4, 40
 
 
 def make_covertype(files: list[Path]) -> Arrays:
-    """covtype.data.gz: 55 whole numbers a row."""
+    """covtype.data.gz: 55 integers per row."""
     with gzip.open(files[0], "rt", encoding="ascii") as stream:
         table = np.loadtxt(stream, delimiter=",", dtype=np.int16)
     first, second = len(QUANTITATIVE), len(QUANTITATIVE) + _AREAS
@@ -119,7 +118,7 @@ def make_covertype(files: list[Path]) -> Arrays:
 
 
 def make_mnist(files: list[Path]) -> Arrays:
-    """Four files of bytes with a head of four or one dimensions (idx)."""
+    """Four files of bytes with idx headers."""
     names = ("x_train", "y_train", "x_test", "y_test")
     return {name: _idx(path) for name, path in zip(names, files, strict=True)}
 

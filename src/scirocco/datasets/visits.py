@@ -1,4 +1,4 @@
-"""Who chose what: ratings of films (MovieLens 100k) and visits to the areas of a site (Microsoft Web Data)."""
+"""Choices of users: ratings of films (MovieLens 100k) and visits to the areas of a site (Microsoft Web Data)."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class MovieLens(NamedTuple):
     timestamps: np.ndarray
     """int32, seconds since 1970."""
     titles: tuple[str, ...]
-    """Of the items."""
+    """Titles of the items."""
     genres: np.ndarray
     """bool (1682, 19)."""
     genre_names: tuple[str, ...]
-    """Of the columns of `genres`."""
+    """Names of the columns of `genres`."""
     source: str
-    """Where it comes from, and its licence."""
+    """Origin and licence."""
 
     @property
     def num_users(self) -> int:
@@ -73,7 +73,7 @@ def movielens100k(folder: Folder = None) -> MovieLens:
     Parameters
     ----------
     folder
-        With the file, or with a folder `movielens100k` that has it. Default: see `scirocco.datasets`.
+        Folder with the file, or with a subfolder `movielens100k` that has it. Default: see `scirocco.datasets`.
 
     Returns
     -------
@@ -126,9 +126,9 @@ class Visits:
     train, test
         scipy CSR, int32, users × areas; 1 where a user visited an area.
     titles
-        Of the areas, in the order of the columns; one occurs twice.
+        Titles of the areas, in the order of the columns; one occurs twice.
     source
-        Where it comes from, and its licence.
+        Origin and licence.
     extras
         The users' numbers in the original (`train_case_id`, `test_case_id`) and the areas' (`area_id`).
     """
@@ -143,12 +143,12 @@ class Visits:
 def msweb(folder: Folder = None) -> Visits:
     """32,711 users for training and 5,000 for testing, 294 areas of www.microsoft.com, a week of February 1998.
 
-    Nine areas are visited by no training user; no user is without a visit.
+    Nine areas have no visit by a training user; every user has at least one visit.
 
     Parameters
     ----------
     folder
-        With the files, or with a folder `msweb` that has them. Default: see `scirocco.datasets`.
+        Folder with the files, or with a subfolder `msweb` that has them. Default: see `scirocco.datasets`.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def msweb(folder: Folder = None) -> Visits:
 
 
 def _matrix(stored: Any, part: str, num_areas: int) -> Any:
-    """Of ones, with the areas of each user in ascending order."""
+    """A matrix of ones, with the areas of each user in ascending order."""
     sparse = require("scipy.sparse", f"the data set `{MSWEB.name}`")
     indptr, indices = stored[f"{part}_indptr"], stored[f"{part}_indices"].astype(np.int32)
     shape = (len(indptr) - 1, num_areas)

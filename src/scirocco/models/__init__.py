@@ -1,4 +1,4 @@
-"""Models that people come with, ready to fit."""
+"""Ready-made models with a scikit-learn interface."""
 
 import os
 from typing import Any
@@ -29,11 +29,11 @@ KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (BNN, BPMF, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression)
 }
-"""The models by the names that records have for them: a file names a model, it never names a module."""
+"""The models by their names in records: a file names a model, never a module."""
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Open a fitted model, whichever it is: what its `save` wrote, or its `fit` with `store`.
+    """Load a fitted model of any class, from its `save` or from its `fit` with `store`.
 
     Examples
     --------
@@ -47,11 +47,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     name = name_at(path)
     if name is None:
-        raise InvalidTypeError(f"{path} holds a run, not a fitted model of sc.models: open it with sc.load.")
+        raise InvalidTypeError(f"{path} is a run, not a fitted model of sc.models: open it with sc.load.")
     return KINDS[name].load(path)
 
 
 def name_at(path: str | os.PathLike[str]) -> str | None:
-    """The name of the model that was fitted in a folder; None for a run of another model."""
+    """The name of the fitted model in a folder; None for a run of another model."""
     record = Record.from_json(open_stored(path).record) if holds_run(path) else None
     return name if record and (name := fits.model_in(record)) in KINDS else None

@@ -1,4 +1,4 @@
-"""What models that `sc.sample` fits share: how long a run is, in steps, epochs or seconds, and saving."""
+"""Common code of models fitted by `sc.sample`: length of a run in steps, epochs or seconds, and saving."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from scirocco.store import Store, holds_run, open_stored
 
 Path = str | os.PathLike[str]
 Wanted = tuple[int, float, int | None]
-"""Draws in each chain, burn-in (steps, or a share of the run), steps between draws (None: spread evenly); checked."""
+"""Draws per chain, burn-in (steps, or a fraction of the run), steps between draws (None: spread evenly); checked."""
 
 _TRIAL = 0.1
-"""Share of a time limit that is spent on finding out how fast the steps are."""
+"""Fraction of a time limit that is used to measure the speed of the steps."""
 _CODE = ("sampler", "estimator", "apply", "params")
-"""Arguments that hold code or weights of a user's own: a file does not."""
+"""Arguments with code or weights of the user, which are not saved."""
 _SAMPLER = "posterior draws"
 
 
@@ -41,20 +41,20 @@ def lengths(
     num_burnin: float,
     share: float,
 ) -> tuple[fits.Length, Wanted]:
-    """How long a run is, and which draws of it are wanted.
+    """The length of a run, and which draws to keep.
 
     Parameters
     ----------
     wanted
         `num_samples`, `num_burnin` and `thin` of the model; the last two may be None.
     num_epochs, max_seconds
-        Of `fit`, at most one of them. With neither, `num_samples` draws after the burn-in, `thin` steps apart.
+        Arguments of `fit`, at most one. With neither, `num_samples` draws after the burn-in, `thin` steps apart.
     num_rows, batch_size
-        Of the data, and of a step.
+        Number of rows of the data, and of a step.
     thin, num_burnin
-        What None stands for in `wanted` if no length is given; `num_burnin` in units of `thin` steps.
+        Defaults for None in `wanted` if no length is given; `num_burnin` in units of `thin` steps.
     share
-        What None stands for if a length is given: the share of it that is burn-in. `thin` is open then, and draws are
+        Default for None if a length is given: the fraction of it that is burn-in. Then `thin` stays None, and draws are
         spread evenly.
     """
     num_samples, burn_in, apart = wanted
@@ -94,22 +94,21 @@ def draw(
     progress: bool = True,
     arrays: Mapping[str, np.ndarray] | None = None,
 ) -> Run:
-    """Run for so many steps, or for so many seconds.
+    """Run for a number of steps, or of seconds.
 
     Parameters
     ----------
     sampling
-        `sc.sample` with everything but its lengths (`num_samples`, `num_burnin`, `thin`) and the options below.
+        `sc.sample` with all arguments except its lengths (`num_samples`, `num_burnin`, `thin`) and the options below.
     length, wanted
         From `lengths`, or from `fits.check_length` and `fits.check_draws`. The time limit is for sampling: set-up and
-        compilation are not counted. A trial of a tenth of it measures the speed, and the steps are planned by that, at
-        least as many as the first draw takes; the clock ends the run in any case. A stored run that is resumed keeps
-        its plan.
+        compilation are not counted. A trial of a tenth of it measures the speed, which determines the planned
+        number of steps, at least those of the first draw; the run ends at the time limit in any case. A stored run that
+        is resumed keeps its plan.
     store, resume, overwrite, callbacks, progress
         As for `sc.sample`.
     arrays
-        What the model needs to come back from the store, where that is too large for `notes`; written when the run
-        ends.
+        Arrays needed to load the model from the store that are too large for `notes`; written when the run ends.
     """
     options = {"store": store, "resume": resume, "overwrite": overwrite, "progress": progress}
     if length.num_steps is not None:
@@ -135,7 +134,7 @@ def _with_arrays(run: Run, arrays: Mapping[str, np.ndarray] | None) -> Run:
 
 
 def first_draw(wanted: Wanted) -> int:
-    """Steps of the shortest run that has a draw."""
+    """Number of steps of the shortest run with a draw."""
     return fits.planned_steps(1, wanted[1], wanted[2] or 1) or 1
 
 
@@ -149,7 +148,7 @@ def _lengths(plan: Spread) -> dict[str, int]:
 
 
 def _affordable(sampling: Callable[..., Run], seconds: float) -> tuple[int, float]:
-    """Steps that so many seconds are enough for, found by a trial, and the seconds that are left after it."""
+    """The number of steps that fit in the time limit, measured by a trial, and the seconds left after it."""
     pace = _Pace(_TRIAL * seconds)
     trial = sampling(**_lengths(Spread(1, BY_THE_CLOCK, 1)), callbacks=(pace,), progress=False)
     if trial.status == "interrupted":
@@ -160,7 +159,7 @@ def _affordable(sampling: Callable[..., Run], seconds: float) -> tuple[int, floa
 
 
 class _Pace:
-    """A callback that measures the speed, and ends the run after so many seconds; the first chunk compiles."""
+    """A callback that measures the speed and ends the run after a time limit; the first chunk compiles."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
@@ -176,10 +175,10 @@ class _Pace:
 
 
 class Saved(NamedTuple):
-    """A model that was saved."""
+    """A saved model."""
 
     settings: dict[str, Any]
-    """Arguments of the constructor, but for code."""
+    """Arguments of the constructor, without code."""
     extra: dict[str, Any]
     arrays: dict[str, np.ndarray]
     run: Run
@@ -194,13 +193,13 @@ def save(
     overwrite: bool,
     arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
-    """Draws (chain, draw, ...), settings and plain `extra`, with `arrays` of any size."""
+    """Save draws (chain, draw, ...), settings and JSON `extra`, with `arrays` of any size."""
     known = _with_settings(model, extra)
     fits.save(kind, draws, {}, {"sampler": _SAMPLER}, known, path, overwrite, arrays)
 
 
 def notes(kind: fits.Kind, model: fits.Conventions, extra: dict[str, Any]) -> dict[str, str]:
-    """Settings and plain `extra`, for `sc.sample` to write with the draws; they come back from `open_saved`."""
+    """Settings and JSON `extra`, for `sc.sample` to write with the draws; `open_saved` reads them."""
     return fits.notes(kind, _with_settings(model, extra))
 
 
@@ -210,7 +209,7 @@ def _with_settings(model: fits.Conventions, extra: dict[str, Any]) -> dict[str, 
 
 
 def open_saved(kind: fits.Kind, path: Path, renamed: Mapping[str, str]) -> Saved:
-    """What `save` wrote, or `sc.sample` with `notes`; settings of older versions have their new names."""
+    """Open a model written by `save`, or by `sc.sample` with `notes`; settings of older versions are renamed."""
     extra, run = fits.load(kind, path).extra, load(path)
     if not run.num_draws:
         raise InvalidValueError(f"the run in {path} has no draws yet (status: {run.status}): resume it.")
@@ -227,10 +226,10 @@ def _written(name: str, value: Any) -> Any:
 
 
 def write_labels(classes: np.ndarray) -> dict[str, Any]:
-    """Labels of any type, as plain values."""
+    """Labels of any type, as JSON values."""
     return {"classes": classes.tolist(), "classes_type": classes.dtype.str}
 
 
 def read_labels(extra: Mapping[str, Any]) -> np.ndarray:
-    """What `write_labels` wrote."""
+    """Read the labels written by `write_labels`."""
     return np.asarray(extra["classes"], dtype=np.dtype(extra["classes_type"]))

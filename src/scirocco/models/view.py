@@ -1,9 +1,9 @@
-"""What a fitted model shows in a report: the one contract between models and reports.
+"""The interface between models and reports.
 
-A report asks an object for `report_view(run=None, **options)` and draws the `View` that comes back; it knows no model.
-The models of this library answer by it, and so may any object of a user's own. `run` is the stored run that the model
-was opened from, None where the object is to bring its own; `options` are those that the report was given (`documents`,
-`names`), and those that mean nothing to the object are ignored.
+A report calls `report_view(run=None, **options)` of an object and shows the `View` that it returns; it does not depend
+on any model. The models of this library have this method, and your own objects may have it too. `run` is the stored run
+that the model was loaded from, None to use the run of the object; `options` are those of the report (`documents`,
+`names`), and an object ignores the options that it does not use.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ Draws = Mapping[str, Any]
 
 
 class Seen(Protocol):
-    """The draws that are charted, as the report has summarised them."""
+    """The plotted draws, as summarised by the report."""
 
     @property
     def names(self) -> list[str]:
-        """Of the parameters."""
+        """Names of the parameters."""
 
     @property
     def values(self) -> Array:
-        """(chain, draw, parameter)."""
+        """Draws, (chain, draw, parameter)."""
 
     @property
     def summary(self) -> dict[str, Array]:
-        """A value a parameter: "mean", "sd", "low" and "high" (90 %), "lower" and "upper" (50 %), and diagnostics."""
+        """Value per parameter: "mean", "sd", "low" and "high" (90 %), "lower" and "upper" (50 %), and diagnostics."""
 
     @property
     def cut(self) -> str:
-        """A sentence where not all parameters, or not all draws, are looked at."""
+        """A sentence that says if parameters or draws were left out."""
 
 
 def _no_sections(seen: Seen) -> list[Section]:
@@ -50,24 +50,24 @@ def _no_sections(seen: Seen) -> list[Section]:
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What a report shows of a fit.
+    """Contents of a report of a fit.
 
     Attributes
     ----------
     run
-        The run: what was run, how long, with which settings.
+        The run: its model, length and settings.
     title, size
         The heading, and the line under it: by default rows, parameters, chains and draws.
     judged
-        The run with the draws that are judged, where not all draws of `run` can be compared between draws and chains.
+        The run with the draws to diagnose, if not all draws of `run` can be compared between draws and chains.
     about
-        What is judged and charted, where that is not obvious.
+        Description of what is diagnosed and plotted, if that is not obvious.
     charted
-        Draws that are charted, by name, where they are not those that are judged.
+        Draws to plot, by name, if they differ from those to diagnose.
     sections
-        Makes sections of the model's own, which stand before the charts of the draws.
+        Creates the sections of the model, which precede the plots of the draws.
     shows_scores
-        Whether those sections show `run.scores` already.
+        Whether those sections show `run.scores`.
     """
 
     run: Run
@@ -81,25 +81,25 @@ class View:
 
     @property
     def to_judge(self) -> Run:
-        """The run with the draws that are judged."""
+        """The run with the draws to diagnose."""
         return self.run if self.judged is None else self.judged
 
     @property
     def to_chart(self) -> Draws:
-        """Draws (chain, draw, ...) by name."""
+        """Draws (chain, draw, ...) to plot, by name."""
         return self.to_judge.named_draws() if self.charted is None else self.charted
 
 
 @runtime_checkable
 class Reportable(Protocol):
-    """A fitted model that a report can ask."""
+    """A fitted model with a report."""
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """What a report shows of it."""
+        """Contents of a report of the model."""
 
 
 def size_of(run: Run, unit: str = "parameters", width: int | None = None) -> str:
-    """Rows, columns, chains, draws and how it ended."""
+    """A text with the numbers of rows, columns, chains and draws, and the status."""
     rows = run.configuration.get("num_rows", 0)
     known = f"{rows:,} rows, " if rows > 1 else ""
     width = int(run.configuration.get("dimension", 0)) if width is None else width
@@ -109,42 +109,42 @@ def size_of(run: Run, unit: str = "parameters", width: int | None = None) -> str
 
 
 def with_draws(run: Run, draws: Draws, only_moving: bool = True) -> Run:
-    """The run with other draws, to be judged. Numbers that never move say nothing of mixing, unless nothing moves."""
+    """The run with other draws, to diagnose. Constant quantities are omitted, unless all are constant."""
     moving = {name: values for name, values in draws.items() if np.ptp(values) != 0} if only_moving else {}
     return dataclasses.replace(run, draws=moving or dict(draws), path=None, origin=None)
 
 
 def own_run(model: object, run: Run | None = None) -> Run:
-    """The run that is given, or else the one that the model was fitted by; it must hold draws."""
+    """The given run, or the run of the fit of `model`; it must have draws."""
     found = getattr(model, "run_", None) if run is None else run
     if not isinstance(found, Run):
         raise InvalidValueError(
-            f"this {type(model).__name__} holds no run: it has not been fitted, or was loaded without its draws. "
-            "Report the folder of its run, or fit it first."
+            f"this {type(model).__name__} has no run: it has not been fitted, or was loaded without its draws. "
+            "Fit it first, or report the folder of its run."
         )
     return need_draws(found)
 
 
 def need_draws(run: Run) -> Run:
-    """The run, unless it holds no draws."""
+    """The run; an error if it has no draws."""
     if run.draws is None or not run.num_draws:
         raise InvalidValueError(
-            f"a report needs draws, and this run holds none (status: {run.status}). Go on with it, or sample with "
+            f"a report requires draws, and this run has none (status: {run.status}). Resume it, or sample with "
             "keep_draws=True."
         )
     return run
 
 
 def run_behind(name: str, draws: Draws, stats: Draws, sampler: str, seed: int, status: str) -> Run:
-    """The run of a model that has draws but no run: the stored one, or else what is known of it.
+    """The run of a model that has draws but no run: the stored run, or else a run made from the draws.
 
-    `status` says how it came to its draws.
+    `status` describes how the draws were made.
     """
     first = next(iter(draws.values()))
     if isinstance(first, StoredArray):
         try:
             return load(first.root)
-        except SciroccoError:  # moved or changed since: the model is still at hand
+        except SciroccoError:  # moved or changed since: the draws are still available
             pass
     number = sum(int(np.prod(leaf.shape[2:], dtype=int)) for leaf in draws.values())
     known = {"model": name, "sampler": sampler, "dimension": number, "seed": seed}

@@ -246,7 +246,7 @@ def test_saved_and_loaded(fitted: Any, tmp_path: Any) -> None:
     loaded = DPMixture.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(X), mixture.predict(X))
     assert repr(loaded) == repr(mixture)
-    with pytest.raises(InvalidValueError, match="give the rows themselves"):
+    with pytest.raises(InvalidValueError, match="pass the rows themselves"):
         loaded.co_clustering([0, 1])
     real = DPMixture(Gaussian(shape=1.5), concentration=Gamma(2.0, 3.0), seed=np.int64(3)).fit(
         np.random.default_rng(0).standard_normal((40, 2)), num_epochs=3, progress=False
@@ -495,7 +495,7 @@ WRONG_ROWS = {
     "not a number": (np.array([[1.0, np.nan, 0]]), "holds nan"),
     "infinite": (np.array([[1.0, np.inf, 0]]), "holds inf"),
     "sparse and negative": (sp.csr_array(np.array([[0, 0, -2.0]])), "row 0, column 2 holds -2"),
-    "one dimension": (np.array([1, 2]), "one row for each observation"),
+    "one dimension": (np.array([1, 2]), "one row per observation"),
     "words": (np.array([["a", "b"]]), "must hold numbers"),
     "no rows": (np.empty((0, 3)), "is empty"),
     "all empty": (np.zeros((4, 3), int), "all 4 rows are empty"),
@@ -543,7 +543,7 @@ def test_wrong_options(name: str) -> None:
 
 def test_other_wrong_uses(fitted: Any) -> None:
     mixture, X, _ = fitted
-    with pytest.raises(InvalidValueError, match="13 categories, the model was fitted with 12"):
+    with pytest.raises(InvalidValueError, match="13 categories, but the model was fitted with 12"):
         mixture.log_predictive(np.ones((2, 13), int))
     with pytest.raises(InvalidValueError, match="fitted with 12"):
         mixture.predict(np.ones((2, 11), int))
@@ -557,7 +557,7 @@ def test_other_wrong_uses(fitted: Any) -> None:
     for sampler in ("scir_cv", "sgrld"):
         with pytest.raises(InvalidValueError, match="multinomial"):
             DPMixture("gaussian", sampler=sampler).fit(np.eye(3), num_steps=1, progress=False)
-    with pytest.raises(InvalidValueError, match="column 1 holds one value"):
+    with pytest.raises(InvalidValueError, match="column 1 is constant"):
         DPMixture("gaussian").fit(np.array([[1.0, 0.1], [2.0, 0.1], [3.0, 0.1]]), num_steps=1, progress=False)
     with pytest.raises(InvalidValueError, match=r"collapsed"):
         DPMixture(sampler="gibbs", concentration=1e5).fit(X, num_steps=1, progress=False)

@@ -165,7 +165,7 @@ def test_it_follows_scikit_learns_conventions():
             InvalidValueError,
             "rating 1 has the item 1700, beyond the 1682 declared",
         ),
-        ([0, -1], [0, 1], [3.0, 4.0], InvalidValueError, "rating 1 has the user -1; ids count from 0"),
+        ([0, -1], [0, 1], [3.0, 4.0], InvalidValueError, "rating 1 has the user -1; ids start at 0"),
         ([0, 1], [0, 1], [3.0, np.nan], InvalidValueError, "rating 1 is nan; 1 of 2 are not finite"),
         ([0, 1, 2], [0, 1], [3.0, 4.0], InvalidValueError, "users has 3, items has 2, ratings has 2"),
         (
@@ -173,18 +173,18 @@ def test_it_follows_scikit_learns_conventions():
             [0, 1],
             [3.0, 4.0],
             InvalidTypeError,
-            r"got 'ann'\. Number them first: .*numpy\.unique",
+            r"got 'ann'\. Encode them first: .*numpy\.unique",
         ),
         (
             [0.0, 1.0],
             [0, 1],
             [3.0, 4.0],
             InvalidTypeError,
-            r"whole numbers, got float64\. Use users\.astype\(int\)",
+            r"integers, got float64\. Use users\.astype\(int\)",
         ),
         ([0, 1], [0, 1], ["good", "bad"], InvalidTypeError, "`ratings` must be numbers"),
-        ([], [], [], InvalidValueError, "no ratings to learn from"),
-        ([[0, 1]], [0, 1], [3.0, 4.0], InvalidValueError, r"one for each rating; got shape \(1, 2\)"),
+        ([], [], [], InvalidValueError, "`ratings` is empty"),
+        ([[0, 1]], [0, 1], [3.0, 4.0], InvalidValueError, r"one per rating; got shape \(1, 2\)"),
     ],
 )
 def test_bad_ratings(users, items, ratings, kind, message):
@@ -204,7 +204,7 @@ def test_bad_ratings(users, items, ratings, kind, message):
         ({"rating_precision": -3.0}, "`rating_precision` of BPMF must be finite and > 0"),
         (
             {"num_burnin": 1.0},
-            "`num_burnin` must be a number of steps \\(int\\) or a share of the run below 1",
+            "`num_burnin` must be a number of steps \\(int\\) or a fraction of the run below 1",
         ),
     ],
 )
@@ -218,7 +218,7 @@ def test_wrong_questions(fitted):
         BPMF().predict([0], [0])
     with pytest.raises(InvalidValueError, match=f"has the user 99, beyond the {NUM_USERS + 1} declared"):
         fitted.predict([99], [0])
-    with pytest.raises(InvalidValueError, match="`interval` must lie between 0 and 1"):
+    with pytest.raises(InvalidValueError, match="`interval` must be between 0 and 1"):
         fitted.predict([0], [0], interval=90)
     with pytest.raises(InvalidValueError, match="`of` must be one of 'rating', 'mean'"):
         fitted.predict([0], [0], interval=0.9, of="noise")

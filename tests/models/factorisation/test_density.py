@@ -134,7 +134,7 @@ def test_compact_saga_refuses():
     with pytest.raises(InvalidValueError, match="max_memory"):
         CompactSAGA(5, max_memory=100).check_memory(position_of(LAWS["given"], 0), NUM_ROWS, 1)
     table = Resident(helpers.make_data(), Minibatch(5).batching(helpers.NUM_ROWS))
-    with pytest.raises(InvalidTypeError, match=r"needs a summand with `compact`.*sc\.SAGA"):
+    with pytest.raises(InvalidTypeError, match=r"requires a summand with `compact`.*sc\.SAGA"):
         CompactSAGA(5).prepare(helpers.MODEL, table, helpers.make_params(), jax.random.key(0))
 
 

@@ -46,7 +46,7 @@ def test_old_names_work_and_name_the_new_one():
 
 
 def test_one_name_alone():
-    with pytest.raises(InvalidTypeError, match="give `num_samples` alone"):
+    with pytest.raises(InvalidTypeError, match="pass only `num_samples`"):
         Renamed(num_draws=5, num_samples=6)
     with pytest.raises(InvalidValueError, match="no parameter `other`"):
         Renamed().set_params(other=1)

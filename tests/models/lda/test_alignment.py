@@ -92,7 +92,10 @@ ROWS = {
     "other words": (lambda: topic_distance(np.ones((2, 3)), np.ones((2, 4))), ("3 words", "`b` 4")),
     "negative": (lambda: topic_distance([[1.0, -1.0]], [[1.0, 1.0]]), ("`a`", "topic 0, word 1", "-1.0")),
     "NaN": (lambda: topic_distance([[1.0, 1.0]], [[1.0, np.nan]]), ("`b`", "nan")),
-    "no weight": (lambda: topic_distance([[1.0, 1.0], [0.0, 0.0]], [[1.0, 1.0]]), ("topic 1", "no weight")),
+    "no weight": (
+        lambda: topic_distance([[1.0, 1.0], [0.0, 0.0]], [[1.0, 1.0]]),
+        ("topic 1", "only zero weights"),
+    ),
     "one topic without its axis": (lambda: topic_distance([1.0], [[1.0]]), ("topics × words", "(1,)")),
     "measure": (lambda: topic_distance([[1.0]], [[1.0]], "kl"), ("'hellinger'", "'kl'")),
     "one chain without its axis": (
@@ -103,7 +106,7 @@ ROWS = {
     "orders of all chains": (lambda: aligned(np.ones((2, 5, 3)), np.zeros((2, 3), int)), ("chains − 1",)),
     "one chain": (
         lambda: aligned_rhat(np.ones((1, 5, 3)), np.zeros((0, 3), int)),
-        ("two or more", "1 with 5"),
+        ("at least two chains", "1 with 5"),
     ),
 }
 
@@ -145,7 +148,7 @@ PYLDAVIS = {
     "NaN": ({"components": [[np.nan, 1, 1], [1, 1, 1]]}, ("`components`", "(0, 0)", "nan")),
     "negative": ({"doc_topic": [[1.0, -1.0]] * 3}, ("`doc_topic`", "(0, 1)")),
     "a document with tokens but no topics": ({"doc_lengths": [4, 1, 2]}, ("row 1", "`doc_topic`")),
-    "no tokens": ({"doc_lengths": [0, 0, 0]}, ("0 everywhere",)),
+    "no tokens": ({"doc_lengths": [0, 0, 0]}, ("must not be all zeros",)),
 }
 
 

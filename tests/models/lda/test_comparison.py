@@ -61,7 +61,7 @@ def test_models_that_cannot_be_compared(tmp_path):
     with_words = model_of(tmp_path / "a", [[[[0.5, 0.5], [0.5, 0.5]]]], ("a", "b"))
     other = model_of(tmp_path / "b", [[[[0.5, 0.5], [0.5, 0.5]]]], ("c", "d"))
     longer = model_of(tmp_path / "c", [[[[0.5, 0.25, 0.25]] * 2]])
-    with pytest.raises(InvalidValueError, match="no word in common"):
+    with pytest.raises(InvalidValueError, match="disjoint"):
         compare(with_words, other)
-    with pytest.raises(InvalidValueError, match="have 2 and 3 words, and at least one does not know"):
+    with pytest.raises(InvalidValueError, match="have 2 and 3 words, and at least one has no vocabulary"):
         compare(with_words, longer)

@@ -170,7 +170,7 @@ def test_npz_and_folder(tmp_path):
 
 
 BAD_FILES = {
-    "cut short": ("2\n3\n4\n1 1 4\n1 3 1\n", ("announces 4 entries and holds 2", "cut short")),
+    "cut short": ("2\n3\n4\n1 1 4\n1 3 1\n", ("declares 4 entries but has 2", "truncated")),
     "word beyond the header": ("2\n3\n1\n1 4 1\n", ("line 4", "word number 4", "1..3")),
     "word counted from 0": ("2\n3\n2\n1 1 1\n1 0 1\n", ("line 5", "word number 0", "1..3")),
     "document beyond the header": ("2\n3\n1\n3 1 1\n", ("document number 3", "1..2")),
@@ -178,8 +178,8 @@ BAD_FILES = {
     "two columns": ("2\n3\n1\n1 1\n", ("line 4", "2 numbers", "document, word, count")),
     "text": ("2\n3\n1\n1 1 many\n", ("cannot be read", "many")),
     "no header": ("2\n3 1 1\n1 1 1\n", ("three lines", "'3 1 1'")),
-    "prose": ("It was a dark night.\n", ("no corpus that is known here", "UCI", "Matrix Market")),
-    "nothing": ("", ("no corpus that is known here",)),
+    "prose": ("It was a dark night.\n", ("not a known corpus format", "UCI", "Matrix Market")),
+    "nothing": ("", ("not a known corpus format",)),
     "no entries": ("2\n3\n0\n", ("the corpus is empty",)),
 }
 
@@ -241,7 +241,7 @@ ROWS = {
     "fraction": (
         lambda: as_corpus(changed(0.25)),
         InvalidValueError,
-        (DOCUMENT_2, "word id 1", "0.25", "whole counts", "CountVectorizer"),
+        (DOCUMENT_2, "word id 1", "0.25", "integer counts", "CountVectorizer"),
     ),
     "fraction in pairs": (
         lambda: as_corpus([[(0, 1)], [], [(1, 1.5)]]),
@@ -258,7 +258,7 @@ ROWS = {
         InvalidValueError,
         ("document 0", "-2", ">= 0"),
     ),
-    "NaN": (lambda: as_corpus(changed(np.nan)), InvalidValueError, (DOCUMENT_2, "nan", "no count")),
+    "NaN": (lambda: as_corpus(changed(np.nan)), InvalidValueError, (DOCUMENT_2, "nan", "not a count")),
     "infinite": (lambda: as_corpus(sp.coo_array(changed(np.inf))), InvalidValueError, (DOCUMENT_2, "inf")),
     "NaN in a dict": (
         lambda: as_corpus([{"sun": 1}, {"sun": np.nan}], WORDS),
@@ -283,8 +283,8 @@ ROWS = {
         ("document 0", "word id -1", ">= 0"),
     ),
     "infinite word id": (lambda: as_corpus([[(np.inf, 1)]]), InvalidValueError, ("document 0", "word id")),
-    "fractional word id": (lambda: as_corpus([[(0.5, 1)]]), InvalidValueError, ("word id 0.5", "whole")),
-    "damaged columns": (lambda: as_corpus(damaged_columns()), InvalidValueError, ("csc", "damaged")),
+    "fractional word id": (lambda: as_corpus([[(0.5, 1)]]), InvalidValueError, ("word id 0.5", "integers")),
+    "damaged columns": (lambda: as_corpus(damaged_columns()), InvalidValueError, ("csc", "invalid")),
     "vocabulary too short": (
         lambda: as_corpus(COUNTS, WORDS[:3]),
         InvalidValueError,
@@ -314,9 +314,9 @@ ROWS = {
     "dict of neither": (
         lambda: as_corpus(PAIRS, {"sun": "moon"}),
         InvalidTypeError,
-        ("words to whole numbers",),
+        ("words to integers",),
     ),
-    "no words": (lambda: as_corpus(COUNTS, []), InvalidValueError, ("holds no words",)),
+    "no words": (lambda: as_corpus(COUNTS, []), InvalidValueError, ("`vocabulary` is empty",)),
     "vocabulary of no kind": (lambda: as_corpus(COUNTS, 2.5), InvalidTypeError, ("`vocabulary`", "float")),
     "only empty documents": (
         lambda: as_corpus(np.zeros((3, 4), int)),
@@ -350,12 +350,12 @@ ROWS = {
     "words but only their number": (
         lambda: as_corpus([["sun"]], 4),
         InvalidValueError,
-        ("made of words", "only a number"),
+        ("contains words", "only a number"),
     ),
     "learn from an iterator": (
         lambda: as_corpus(["sun"] for _ in itertools.count()),
         InvalidValueError,
-        ("may never end", "`vocabulary`", "list(X)"),
+        ("may be infinite", "`vocabulary`", "list(X)"),
     ),
     "a vector": (lambda: as_corpus(np.arange(5)), InvalidValueError, ("documents × words", "(5,)")),
     "complex": (lambda: as_corpus(COUNTS * 1j), InvalidTypeError, ("complex",)),
@@ -364,14 +364,14 @@ ROWS = {
     "stream without vocabulary": (
         lambda: DocumentStream(TOKENS, None),
         InvalidValueError,
-        ("needs its `vocabulary`",),
+        ("requires a `vocabulary`",),
     ),
     "stream of no kind": (lambda: DocumentStream(3, WORDS), InvalidTypeError, ("`documents`", "function")),
     "stream of a text": (lambda: DocumentStream("sun", WORDS), InvalidTypeError, ("`documents`", "'sun'")),
     "stream that runs dry": (
         lambda: DocumentStream(iter(TOKENS), WORDS).take(6),
         InvalidValueError,
-        ("ran dry", "4 documents came", "4 of the 6", "DocumentStream(lambda:"),
+        ("exhausted", "4 documents in total", "4 of the 6", "DocumentStream(lambda:"),
     ),
     "stream with nothing": (
         lambda: DocumentStream(iter([]), WORDS).take(1),
@@ -391,7 +391,7 @@ ROWS = {
     "length of an iterator": (
         lambda: DocumentStream(iter(TOKENS), WORDS).num_documents,
         InvalidValueError,
-        ("not known", "num_documents=", "lambda"),
+        ("does not tell", "num_documents=", "lambda"),
     ),
     "word id = V in a stream": (
         lambda: DocumentStream([[(0, 1)], [(4, 1)]], 4).take(2),
@@ -438,7 +438,7 @@ def test_one_pass_ends_with_a_smaller_batch():
     assert [len(indptr) - 1 for indptr, _, _ in batches] == [3, 1]
     np.testing.assert_array_equal(np.concatenate([dense_rows(batch) for batch in batches]), COUNTS)
     assert stream.num_documents == 1_000
-    with pytest.raises(InvalidValueError, match="ran dry: 4 documents came in all, 0 of the 2"):
+    with pytest.raises(InvalidValueError, match="exhausted: 4 documents in total, 0 of the 2"):
         stream.take(2)
     assert list(stream.batches(3)) == []
 

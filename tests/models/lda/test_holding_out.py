@@ -58,12 +58,12 @@ def test_one_in_a_hundred_unless_that_is_too_little(seed):
 @pytest.mark.parametrize(
     ("share", "mean", "message"),
     [
-        (1.0, 4.0, "must be from 0 to below 1, got 1.0"),
-        (-0.1, 4.0, "must be from 0 to below 1"),
-        (float("nan"), 4.0, "must be from 0 to below 1"),
+        (1.0, 4.0, "must be >= 0 and < 1, got 1.0"),
+        (-0.1, 4.0, "must be >= 0 and < 1"),
+        (float("nan"), 4.0, "must be >= 0 and < 1"),
         (0.001, 4.0, "0.001 of 300 documents are 0"),
         (0.999, 4.0, "0.999 of 300 documents are 300"),
-        (0.2, 0.3, "60 documents held out have fewer than 10 words each"),
+        (0.2, 0.3, "60 held-out documents have fewer than 10 words each"),
     ],
 )
 def test_mistakes(seed, share, mean, message):

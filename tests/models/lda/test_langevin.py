@@ -268,5 +268,5 @@ def test_words_for_what_is_wrong():
         langevin.begin("sgld_cv", 4, 2, 0.1, 0, 1, optimise_steps=1.5)
     topics = langevin.begin("sgld", 4, 2, 0.1, 0, 1)
     topics.theta[1, 1] = np.inf
-    with pytest.raises(DivergenceError, match=r"topic 1 .* a tenth as large"):
+    with pytest.raises(DivergenceError, match=r"topic 1 .* ten times smaller"):
         topics.read(WORDS, (0, 0))

@@ -199,7 +199,7 @@ BAD = {
     "memory of sgrld": (
         lambda: LDA(2, sampler="sgrld", memory="documents").fit(X),
         InvalidValueError,
-        "goes with",
+        "requires sampler",
     ),
     "all sweeps dropped": (
         lambda: LDA(2, sweeps=3, burn_in=3).fit(X),
@@ -220,7 +220,7 @@ BAD = {
     ),
     "unknown parameter": (lambda: LDA(2).set_params(topics=3), InvalidValueError, "no parameter `topics`"),
     "fractions": (lambda: LDA(2).fit(X / 3.0), InvalidValueError, "document 0"),
-    "negative counts": (lambda: LDA(2).fit(X - 1), InvalidValueError, "counts are >= 0"),
+    "negative counts": (lambda: LDA(2).fit(X - 1), InvalidValueError, "counts must be >= 0"),
     "other vocabulary": (
         lambda: LDA(2).fit(X, num_steps=2, progress=False).transform(np.ones((3, 9), int)),
         InvalidValueError,

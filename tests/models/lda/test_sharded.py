@@ -263,8 +263,8 @@ def test_a_schedule_is_gone_through_as_fast(seed):
 @pytest.mark.parametrize(
     ("options", "how", "message"),
     [
-        ({"memory": "documents"}, {}, "not remembered"),
-        ({"sampler": "gibbs"}, {}, "not remembered"),
+        ({"memory": "documents"}, {}, "are not available"),
+        ({"sampler": "gibbs"}, {}, "are not available"),
         ({"local": "parallel"}, {}, "document by document"),
         ({"sampler": "sgrld"}, {"steps_per_exchange": 2}, "Euler steps"),
         ({}, {"num_shards": 0}, "num_shards"),
@@ -285,7 +285,7 @@ def test_a_stream_is_not_for_workers(client):
 def test_shards_need_a_client_and_memory_needs_no_exchange():
     with pytest.raises(InvalidValueError, match="num_shards"):
         LDA(4).fit(X, num_steps=2, num_shards=2, progress=False)
-    with pytest.raises(InvalidValueError, match="draws the topics anew"):
+    with pytest.raises(InvalidValueError, match="draws new topics at every step"):
         LDA(4).fit(X, num_steps=2, steps_per_exchange=2, progress=False)
 
 

@@ -90,8 +90,8 @@ def test_matrices_are_no_text(tmp_path, form):
     ("text", "options", "message"),
     [
         (None, {}, "there is no file or folder"),
-        ("", ALL, "holds no words"),
-        ("the of 12\n\n", ALL, "holds no words"),
+        ("", ALL, "has no words"),
+        ("the of 12\n\n", ALL, "has no words"),
         ("sun moon\n", {}, "none of 2 words is in at least 5 and at most 50% of 1 documents"),
         ("sun moon\n", {"min_documents": 0}, "`min_documents` must be at least 1"),
         ("sun moon\n", {"max_share": 1.5}, "`max_share` must be above 0 and at most 1, got 1.5"),

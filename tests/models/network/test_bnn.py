@@ -56,7 +56,7 @@ def fitted(tmp_path_factory, quick_compiler):
 def test_fit(fitted):
     whole, _, _, notices = fitted
     X, y = bytes_and_words()
-    assert notices == ["BNN divides the bytes (uint8) of X by 255: inputs lie between 0 and 1."]
+    assert notices == ["BNN divides the bytes (uint8) of X by 255: inputs are between 0 and 1."]
     assert whole.classes_.tolist() == ["day", "night"] and whole.n_features_in_ == 6
     assert whole.score(X, y) == np.mean(whole.predict(X) == y) > 0.6
     assert whole.predictive_.shape == (7, 2) and set(whole.scores_) == {
@@ -93,7 +93,7 @@ START = jnp.zeros((6, 2))
 @pytest.mark.parametrize(
     ("changes", "error", "match"),
     [
-        ({"apply": linear}, InvalidTypeError, "given together with `params`"),
+        ({"apply": linear}, InvalidTypeError, "passed together with initial `params`"),
         ({"apply": "relu", "params": START}, InvalidTypeError, "must be a function"),
         ({"apply": lambda p, x: x @ p, "params": START}, InvalidTypeError, "failed for params"),
         (
@@ -115,12 +115,12 @@ START = jnp.zeros((6, 2))
         ({"classes": ["day", "dusk"]}, InvalidValueError, "not one of the declared classes"),
         ({"hidden": 0}, InvalidValueError, "`hidden` must be at least 1"),
         ({"activation": "gelu"}, InvalidValueError, "`activation` must be one of"),
-        ({"precision": 1.0}, InvalidTypeError, r"the pair \(shape, rate\)"),
+        ({"precision": 1.0}, InvalidTypeError, r"a pair \(shape, rate\)"),
         ({"precision": (1.0, -1.0)}, InvalidValueError, "`precision` of BNN must be finite and > 0"),
         ({"batch_size": 0}, InvalidValueError, "`batch_size` must be at least 1"),
         ({"num_samples": 0}, InvalidValueError, "`num_samples` must be at least 1"),
         ({"thin": 1_000}, InvalidValueError, "too few for a draw every `thin` = 1000 steps"),
-        ({"num_burnin": 1.0}, InvalidValueError, "a share of the run below 1"),
+        ({"num_burnin": 1.0}, InvalidValueError, "a fraction of the run below 1"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:BNN divides")
@@ -160,7 +160,7 @@ def test_labels_beyond_the_logits():
     wrong = np.arange(100) % 2
     wrong[7] = 3
     with pytest.raises(
-        InvalidValueError, match=r"the label 3 in row 7 of y is none of the 3 classes .* 0 ... 2"
+        InvalidValueError, match=r"the label 3 in row 7 of y is not one of the 3 classes .* 0 ... 2"
     ):
         own.fit(X, wrong, **SHORT)
     problem = own._problem(X, np.arange(100) % 2 * 2)
@@ -184,7 +184,7 @@ def test_bad_use_of_a_fit(fitted):
         whole.score(X, np.where(y == "day", "dawn", y))
     with pytest.raises(NotFittedError, match="not fitted yet"):
         net().predict(X)
-    with pytest.raises(InvalidValueError, match="without `X_test`"), pytest.warns(sc.errors.SciroccoWarning):
+    with pytest.raises(InvalidValueError, match="requires `X_test`"), pytest.warns(sc.errors.SciroccoWarning):
         net().fit(X, y, y_test=y, **SHORT)
 
 
@@ -247,7 +247,7 @@ def test_flax_linen():
     check_module(BNN.from_flax(module, np.zeros((1, 6), np.float32)))
     with pytest.raises(InvalidValueError, match="batch_stats"):
         BNN.from_flax(linen.BatchNorm(use_running_average=True), np.zeros((1, 6), np.float32))
-    with pytest.raises(InvalidTypeError, match="Make an instance"):
+    with pytest.raises(InvalidTypeError, match="Create an instance"):
         BNN.from_flax(linen.Dense, np.zeros((1, 6), np.float32))
 
 
@@ -259,7 +259,7 @@ def test_flax_nnx():
             nnx.Sequential(nnx.Linear(6, 4, rngs=rngs), nnx.relu, nnx.Linear(4, 2, rngs=rngs)), None
         )
     )
-    with pytest.raises(InvalidValueError, match="besides parameters"):
+    with pytest.raises(InvalidValueError, match="in addition to parameters"):
         BNN.from_flax(nnx.BatchNorm(6, rngs=rngs), None)
 
 

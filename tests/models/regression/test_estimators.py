@@ -195,7 +195,7 @@ def test_saved_models_predict_the_same(rows, fitted, line, tmp_path):
     [
         ({"prior": "cauchy"}, "`prior` must be one of 'laplace', 'normal', 'horseshoe'"),
         ({"scale": -1.0}, "`scale` of LogisticRegression must be finite and > 0"),
-        ({"slab": 1.0}, "`slab` is the horseshoe's"),
+        ({"slab": 1.0}, "`slab` of LogisticRegression requires prior='horseshoe'"),
         ({"constant_columns": "drop"}, "`constant_columns` must be one of"),
         ({"classes": ["no", "maybe"]}, "label 'yes' in row"),
         ({"classes": "ab"}, "`classes` of LogisticRegression must be a list of labels, got 'ab'"),
@@ -210,7 +210,7 @@ def test_bad_settings_are_refused(rows, changes, words):
 
 def test_bad_data_are_refused(rows):
     X, y = rows
-    with pytest.raises(InvalidValueError, match="the one value 0: it cannot be told from the int"):
+    with pytest.raises(InvalidValueError, match="the single value 0: it cannot be told from the int"):
         LogisticRegression().fit(X * [1, 0, 1], y)
     with pytest.raises(InvalidValueError, match="X has 120 rows and y has 119"):
         LogisticRegression().fit(X, y[:-1])
@@ -239,7 +239,7 @@ def test_too_few_rows_for_the_noise_are_told(monkeypatch):
 
     monkeypatch.setattr(LinearRegression, "_sample", diverges)
     X = np.array([[0.5], [2.0], [3.0]])
-    with pytest.raises(DivergenceError, match="2 rows cannot tell the noise from 2 unknowns") as caught:
+    with pytest.raises(DivergenceError, match="2 rows cannot identify the noise and 2 unknowns") as caught:
         LinearRegression().fit(X[:2], X[:2, 0])
     assert caught.value.step == 7
     with pytest.raises(DivergenceError, match="step_size"):
@@ -249,7 +249,7 @@ def test_too_few_rows_for_the_noise_are_told(monkeypatch):
 def test_a_loaded_interval_or_both_is_refused(line, rows):
     with pytest.raises(InvalidValueError, match="between 0 and 1, got 90"):
         line.predict(rows[0], interval=90)
-    with pytest.raises(InvalidValueError, match="not for both"):
+    with pytest.raises(InvalidValueError, match="not both"):
         line.predict(rows[0], return_std=True, interval=0.9)
 
 

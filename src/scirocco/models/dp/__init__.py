@@ -1,4 +1,4 @@
-"""Dirichlet-process mixtures: clusters without a given number of them."""
+"""Dirichlet-process mixtures: clustering with an unknown number of clusters."""
 
 from scirocco.models.dp.estimator import DPMixture
 from scirocco.models.dp.families import Gaussian, Multinomial

@@ -1,4 +1,4 @@
-"""Compiled collapsed Gibbs: labels given labels, everything else integrated out; and whole clusters split or merged.
+"""Compiled collapsed Gibbs: each label given the others, parameters integrated out; split and merge proposals.
 
 Clusters are slots. A slot without rows is free, and slot `used` is always free and stands for a new cluster.
 """
@@ -18,13 +18,13 @@ from scirocco.models.dp._families import clear, copy, evidence, move, weigh
 
 @kept
 def begin_words(seed0: uint64, seed1: uint64, words: np.ndarray) -> None:
-    """Start a generator."""
+    """Seed the random generator in `words`."""
     words[0], words[1] = stream(seed0, seed1, uint64(0))
 
 
 @kept
 def count_all(data: Arrays, labels: np.ndarray, clusters: Arrays) -> None:
-    """Clusters from labels, once."""
+    """Compute the statistics of all clusters from the labels."""
     for row in range(labels.size):
         if labels[row] >= 0:
             move(row, data, clusters, labels[row], 1)
@@ -32,7 +32,7 @@ def count_all(data: Arrays, labels: np.ndarray, clusters: Arrays) -> None:
 
 @kept
 def clear_all(data: Arrays, clusters: Arrays) -> None:
-    """All slots free."""
+    """Mark all slots as free."""
     for k in range(clusters[0].size):
         clear(data, clusters, k)
 
@@ -51,9 +51,9 @@ def _allocate(
     s0: uint64,
     s1: uint64,
 ) -> tuple[Any, Any, float]:
-    """Put rows one by one beside `first` (slot 0) or `second` (slot 1): the log probability of what came out.
+    """Assign rows one by one to the cluster of `first` (slot 0) or `second` (slot 1); return the log probability.
 
-    `forced`: where labels say, slot 0 for the label of `first`. Else sides are written to `members` as ±(row + 1).
+    `forced`: use the labels, slot 0 for the label of `first`. Otherwise sides are written to `members` as ±(row + 1).
     """
     weights, log_probability = space[2], 0.0
     clear(data, pair, 0)
@@ -81,7 +81,7 @@ def _allocate(
 
 @called
 def _members(left: int, right: int, labels: np.ndarray, members: np.ndarray) -> int:
-    """List the rows of two clusters (or of one, twice) in the order in which they lie, which no label has a part in."""
+    """List the rows of two clusters (or of one, twice) in their order in the data, which does not depend on labels."""
     num = 0
     for row in range(labels.size):
         if labels[row] == left or labels[row] == right:
@@ -94,7 +94,7 @@ def _members(left: int, right: int, labels: np.ndarray, members: np.ndarray) -> 
 def _one_of(
     label: int, size: int, labels: np.ndarray, members: np.ndarray, s0: uint64, s1: uint64
 ) -> tuple[Any, Any, int]:
-    """A row of a cluster, chosen among its `size`."""
+    """Choose one of the `size` rows of a cluster."""
     s0, s1, u = uniform(s0, s1)
     left, place = int(u * size), -1
     while left >= 0:
@@ -106,7 +106,7 @@ def _one_of(
 
 @called
 def _apart(alpha: float, data: Arrays, pair: Arrays) -> float:
-    """log probability of two clusters, but for what all partitions share."""
+    """log probability of two clusters, without the factors common to all partitions."""
     return (
         math.log(alpha)
         + math.lgamma(pair[0][0])
@@ -130,12 +130,12 @@ def split(
     space: np.ndarray,
     words: np.ndarray,
 ) -> tuple[int, bool]:
-    """Propose to split a cluster that was chosen among all; the slots used, and whether it was done.
+    """Propose to split a randomly chosen cluster; return the slots used and whether the split was accepted.
 
     Sequentially allocated (Dahl 2005): two of its rows are the first of two clusters, and the others, in an order that
-    depends on no label, join one of them by the same probabilities as in `sweep`. Slot `used` must be free. One of K
-    clusters and two of its m rows were chosen here, two of K + 1 clusters and a row of each would be in `merge`: the
-    chances are as
+    depends on no label, join one of them with the same probabilities as in `sweep`. Slot `used` must be free. Here one
+    of K clusters and two of its m rows were chosen; `merge` would choose two of K + 1 clusters and a row of each. The
+    ratio of the proposal probabilities is
 
         [2/((K + 1)K m_1 m_2)] / [2/(K m(m - 1))] = m(m - 1)/((K + 1) m_1 m_2).
     """
@@ -183,7 +183,7 @@ def merge(
     space: np.ndarray,
     words: np.ndarray,
 ) -> tuple[int, bool]:
-    """Propose to merge two clusters that were chosen among all: the reverse of `split`."""
+    """Propose to merge two randomly chosen clusters: the reverse of `split`."""
     sizes = clusters[0]
     s0, s1 = words[0], words[1]
     num = _members(left, right, labels, members)

@@ -1,4 +1,4 @@
-"""Which rows come next: a pass over all rows in a random order that nobody has to write down."""
+"""Random row order: a pass over all rows in a random order that is computed, not stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scirocco.diffusions.host._random import cached_for, inlined, normal, stream
 from scirocco.diffusions.host._variates import factors, gamma, transition
 
 _ROUNDS = 5
-_LEAST = 5  # bits of half a number: networks of fewer make few of the permutations
+_LEAST = 5  # bits of half a number: smaller networks generate only few of the permutations
 
 
 kept = cached_for(__file__)
@@ -33,11 +33,11 @@ def _shuffled(position: uint64, half: uint64, keys: np.ndarray) -> uint64:
 
 @kept
 def rows_at(first: int, num_rows: int, chunk: int, seed0: uint64, seed1: uint64, out: np.ndarray) -> None:
-    """Fill `out` with the rows at the positions `first`, `first` + 1, ... of a random order of all rows.
+    """Fill `out` with the rows at the positions `first`, `first` + 1, ... of a random order.
 
-    Chunks of neighbours stay together, which are read faster than as many single rows; rows that make no whole chunk
-    come last. A number beyond the last chunk is shuffled again until it is one: a permutation stays one if some of the
-    numbers are left out in this way.
+    Chunks of neighbouring rows stay together, because they are read faster than single rows; the rows of an incomplete
+    chunk come last. A number beyond the last chunk is shuffled again until it is a valid chunk (cycle walking), which
+    keeps the map a permutation.
     """
     num_chunks = num_rows // chunk
     half = uint64(_LEAST)
@@ -61,7 +61,7 @@ def rows_at(first: int, num_rows: int, chunk: int, seed0: uint64, seed1: uint64,
         out[place] = np.int64(found) * chunk + position % chunk
 
 
-# -- compiled moves of one positive number whose conditional law is Gamma(shape), where shape may be an estimate
+# -- compiled moves of one positive number, conditionally Gamma(shape), where shape may be an estimate
 
 
 GIBBS, SCIR, SCIR_CV, SGRLD = 0, 1, 2, 3
@@ -79,12 +79,12 @@ def moved(
     step: float,
     plain: tuple[float, float],
 ) -> tuple[Any, Any, float]:
-    """x after a step; `plain` are `factors(step, 1.0)`.
+    """Return x after a step; `plain` are `factors(step, 1.0)`.
 
     GIBBS: x ~ Gamma(shape).  SCIR: dx = (shape - x) dt + sqrt(2x) dW, exactly, over the time `step`.
     SCIR_CV: dx = (shape - bx) dt + sqrt(2x) dW with b = (shape - 1)/(reference - 1), `reference` being the shape from
     more rows; as SCIR if that is not above 1.  SGRLD: an Euler step of dx = (shape - x - pull) dt + sqrt(2x) dW,
-    reflected at 0, with the pull n x/Σx of all n counts: the same law after division, and a sum that no count changes.
+    reflected at 0, with the pull n x/Σx of all n counts: x/Σx has the same distribution, and no count changes Σx.
     """
     if method == GIBBS:
         return gamma(s0, s1, shape)

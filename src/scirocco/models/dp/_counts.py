@@ -1,11 +1,11 @@
 """Compiled arithmetic of clusters of count rows: x ~ Multinomial(L, θ_k), θ_k ~ Dir(a), with θ integrated out.
 
-A row x has in cluster k, given the rows that are in it, the probability (but for the multinomial coefficient)
+Given the rows of cluster k, a row x has in it the probability (without the multinomial coefficient)
 
     ∏_w (a + S_wk)(a + S_wk + 1)...(a + S_wk + x_w - 1) / (Va + n_k)(Va + n_k + 1)...(Va + n_k + L - 1).
 
-`data` are the arrays of a CSR matrix. `clusters` are sizes m_k, totals n_k, the table S_wk, in which one category of
-all clusters lies together, and [a].
+`data` are the arrays of a CSR matrix. `clusters` are sizes m_k, totals n_k, the table S_wk (contiguous over
+clusters for each category), and [a].
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from scirocco.diffusions.host._random import called, inlined, stream
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.models.dp._common import Arrays, moved
 
-TOGETHER = 16  # factors that are multiplied before sizes are looked at: 10⁹ to this power is a double
+TOGETHER = 16  # factors that are multiplied before magnitudes are checked: 10⁹ to this power is a double
 _SMALL = 1e-100
-LONG = (
-    48  # events above are handled by logarithms: a cluster that is behind by 10⁻³⁰⁰ cannot catch up in fewer
-)
+LONG = 48  # longer rows use logarithms: in fewer events a cluster cannot make up a factor of 10⁻³⁰⁰
 
 
 @inlined
@@ -74,7 +72,7 @@ def settle_at(num: int, weights: np.ndarray, above: np.ndarray, below: np.ndarra
 def weigh_by_logarithms(
     row: int, length: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
 ) -> None:
-    """For long rows, in which a cluster may be behind by more than a double can tell and come first in the end."""
+    """`weigh` for long rows, whose intermediate products may underflow for the most probable cluster."""
     indptr, indices, counts = data
     totals, table, prior = clusters[1], clusters[2], clusters[3][0]
     whole, above, logs = prior * table.shape[0], space[0], space[1]
@@ -109,7 +107,7 @@ def weigh_by_logarithms(
 
 @inlined
 def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
-    """A row joins a cluster (sign 1) or leaves it (-1)."""
+    """Add a row to a cluster (sign 1) or remove it (-1)."""
     indptr, indices, counts = data
     clusters[0][k] += sign
     for entry in range(indptr[row], indptr[row + 1]):
@@ -119,7 +117,7 @@ def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
 
 @called
 def copy(source: Arrays, k: int, target: Arrays, slot: int) -> None:
-    """Cluster k of `source` becomes cluster `slot` of `target`."""
+    """Copy cluster k of `source` to cluster `slot` of `target`."""
     target[0][slot], target[1][slot] = source[0][k], source[1][k]
     for w in range(source[2].shape[0]):
         target[2][w, slot] = source[2][w, k]
@@ -127,7 +125,7 @@ def copy(source: Arrays, k: int, target: Arrays, slot: int) -> None:
 
 @called
 def clear(clusters: Arrays, k: int) -> None:
-    """A free slot."""
+    """Mark slot k as free."""
     clusters[0][k] = clusters[1][k] = 0
     for w in range(clusters[2].shape[0]):
         clusters[2][w, k] = 0
@@ -135,7 +133,7 @@ def clear(clusters: Arrays, k: int) -> None:
 
 @called
 def clear_first(clusters: Arrays, num: int) -> None:
-    """Slots k < num free."""
+    """Mark the slots k < num as free."""
     clusters[0][:num] = 0
     clusters[1][:num] = 0
     for w in range(clusters[2].shape[0]):
@@ -145,7 +143,7 @@ def clear_first(clusters: Arrays, num: int) -> None:
 
 @called
 def evidence(clusters: Arrays, k: int) -> float:
-    """log of the probability of all rows of a cluster (but for the coefficients)."""
+    """log probability of all rows of a cluster (without the multinomial coefficients)."""
     table, prior = clusters[2], clusters[3][0]
     whole, total = prior * table.shape[0], 0.0
     for w in range(table.shape[0]):
@@ -154,9 +152,9 @@ def evidence(clusters: Arrays, k: int) -> float:
     return total + math.lgamma(whole) - math.lgamma(whole + clusters[1][k])
 
 
-# -- compiled moves and densities of the probabilities θ_k of categories, kept as gamma numbers not yet divided
+# -- compiled moves and densities of the probabilities θ_k of categories, kept as unnormalised gamma variables
 #
-# `parameters` are those numbers, (categories, clusters), and the probabilities made of them.
+# `parameters` are those variables, (categories, clusters), and their normalised probabilities.
 
 
 _FLOOR = 1e-300
@@ -176,7 +174,7 @@ def advance(
     first: int,
     last: int,
 ) -> None:
-    """The numbers of clusters k < num, in the categories `first` to `last`: shapes are a + scale * S_wk."""
+    """Move the variables of clusters k < num in the categories `first` to `last`; the shapes are a + scale * S_wk."""
     gammas, shares, table, prior = parameters[0], parameters[1], clusters[2], clusters[3][0]
     totals, others = clusters[1], reference[2]
     plain = factors(max(step, 1e-300), 1.0)
@@ -190,7 +188,7 @@ def advance(
 
 @called
 def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
-    """Sums over categories drawn anew, ~ Gamma(Va + n_k): nothing of θ, but of the present n_k."""
+    """Redraw the sums over categories, ~ Gamma(Va + n_k): they depend on the current n_k but not on θ."""
     gammas, totals, prior = parameters[0], clusters[1], clusters[3][0]
     for k in range(num):
         s0, s1 = stream(seed[0], seed[1], uint64(gammas.shape[0] + k))
@@ -205,7 +203,7 @@ def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) ->
 
 @called
 def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
-    """A component from the prior."""
+    """Draw component k from the prior."""
     gammas, prior = parameters[0], clusters[3][0]
     s0, s1 = stream(seed[0], seed[1], uint64(k))
     for w in range(gammas.shape[0]):
@@ -214,7 +212,7 @@ def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None
 
 @called
 def settle(parameters: Arrays, first: int, last: int) -> None:
-    """Probabilities of the clusters `first` to `last`."""
+    """Normalise the probabilities of the clusters `first` to `last`."""
     gammas, shares = parameters[0], parameters[1]
     totals = np.zeros(last)
     for w in range(gammas.shape[0]):

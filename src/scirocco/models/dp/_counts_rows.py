@@ -1,7 +1,7 @@
-"""The loops over rows of counts, as `_normal_rows` has them for real rows.
+"""The loops over rows of counts; `_normal_rows` has those over real rows.
 
-They are written out because a compiled function that is handed arrays counts its references to them, by operations that
-other threads must see: for a row of three events that takes longer than the arithmetic.
+They are inlined because passing arrays to a compiled function updates reference counts with atomic operations, which
+for a row of three events take longer than the arithmetic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scirocco.models.dp._counts import (
 )
 from scirocco.models.dp._slices import BLOCK, VECTOR
 
-_SMALL = 1e-200  # below this a product is not to be trusted
+_SMALL = 1e-200  # below this a product is inaccurate
 
 
 @kept
@@ -56,7 +56,7 @@ def sweep(
             totals[was] -= length
             for entry in range(first, last):
                 table[uint64(indices[uint64(entry)]), uint64(was)] -= counts[uint64(entry)]
-        # A few slots more, which are free and get the weight 0: loops are then made of whole vectors.
+        # A few extra free slots with weight 0, so that loops consist of whole vectors.
         wide = min((used + VECTOR) // VECTOR * VECTOR, sizes.size)
         for k in range(wide):
             weights[uint64(k)] = sizes[uint64(k)]
@@ -169,6 +169,6 @@ def allocate(
             while j < num and left > 0.0:
                 left -= weights[uint64(j)]
                 j += 1
-            while j > 0 and weights[j - 1] == 0.0:  # rounding went past the last one
+            while j > 0 and weights[j - 1] == 0.0:  # rounding passed the last one
                 j -= 1
             chosen[place] = j - 1 if j > 0 else before[row]

@@ -1,4 +1,4 @@
-"""What compiled samplers ask of a family of distributions; the kind of rows decides which answers."""
+"""Interface between compiled samplers and families of distributions, dispatched on the type of the rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN: Any = {"nogil": True, "error_model": "numpy"}
 
 
 def _of(data: types.BaseTuple) -> Any:
-    """CSR arrays are counts, one matrix is real rows."""
+    """Return the kernels of the family: CSR arrays are counts, one matrix is real rows."""
     return _counts if len(data) == 3 else _normal
 
 
@@ -24,19 +24,19 @@ def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarra
 
 
 def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
-    """A row joins a cluster (sign 1) or leaves it (-1)."""
+    """Add a row to a cluster (sign 1) or remove it (-1)."""
 
 
 def copy(data: Arrays, source: Arrays, k: int, target: Arrays, slot: int) -> None:
-    """Cluster k of `source` becomes cluster `slot` of `target`."""
+    """Copy cluster k of `source` to cluster `slot` of `target`."""
 
 
 def clear(data: Arrays, clusters: Arrays, k: int) -> None:
-    """A free slot."""
+    """Mark slot k as free."""
 
 
 def evidence(data: Arrays, clusters: Arrays, k: int) -> Any:
-    """log of the density of all rows of a cluster."""
+    """log density of all rows of a cluster."""
 
 
 def advance(
@@ -53,19 +53,19 @@ def advance(
     first: int,
     last: int,
 ) -> None:
-    """A step of the parameters of clusters k < num, in some of their coordinates."""
+    """Move the parameters of clusters k < num by one step, in some of their coordinates."""
 
 
 def rescale(data: Arrays, parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
-    """Draw anew what the parameters do not depend on."""
+    """Redraw the auxiliary variables that the parameters do not depend on."""
 
 
 def born(data: Arrays, parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
-    """A component from the prior."""
+    """Draw component k from the prior."""
 
 
 def settle(data: Arrays, parameters: Arrays, first: int, last: int) -> None:
-    """What follows from the parameters of the clusters `first` to `last`."""
+    """Update the quantities derived from the parameters of the clusters `first` to `last`."""
 
 
 @overload(weigh, jit_options=_PLAIN, strict=False)

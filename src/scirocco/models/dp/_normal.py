@@ -1,14 +1,14 @@
 """Compiled arithmetic of clusters of real rows: x_d ~ N(μ_kd, 1/τ_kd), normal-gamma prior, with μ and τ integrated out.
 
-μ | τ ~ N(0, 1/(κτ)), τ ~ Gamma(shape a, rate b_d), independent over coordinates; rows come centred at the prior mean.
+μ | τ ~ N(0, 1/(κτ)), τ ~ Gamma(shape a, rate b_d), independent over coordinates; rows are centred at the prior mean.
 Given m rows of a cluster with sums s and q of x and x²,
 
     κ' = κ + m,  μ' = s/κ',  a' = a + m/2,  b' = b + (q - κ' μ'²)/2,
 
 and a further x has the density ∏_d Γ(a'+½)/Γ(a') (r_d/π)^½ (1 + r_d (x - μ'_d)²)^-(a'+½),  r_d = κ'/(2 b'_d (κ'+1)).
 
-`data` is (values,). `clusters` are sizes, sums, squares, and what follows from them (μ', r, and by cluster the
-logarithm of the constant and a' + ½), then [κ, a] and b. All clusters of one coordinate lie together.
+`data` is (values,). `clusters` are sizes, sums, squares, and the quantities derived from them (μ', r, and for each
+cluster the log constant and a' + ½), then [κ, a] and b. Arrays are contiguous over clusters for each coordinate.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarra
 
 @called
 def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
-    """A row joins a cluster (sign 1) or leaves it (-1)."""
+    """Add a row to a cluster (sign 1) or remove it (-1)."""
     values = data[0]
     clusters[0][k] += sign
     for d in range(values.shape[1]):
         x = values[row, d]
         clusters[1][d, k] += sign * x
         clusters[2][d, k] += sign * (x * x)
-    if clusters[0][k] == 0:  # without what rounding left behind
+    if clusters[0][k] == 0:  # remove rounding errors
         for d in range(values.shape[1]):
             clusters[1][d, k] = clusters[2][d, k] = 0.0
     follow(clusters, k)
@@ -69,7 +69,7 @@ def move(row: int, data: Arrays, clusters: Arrays, k: int, sign: int) -> None:
 
 @called
 def follow(clusters: Arrays, k: int) -> None:
-    """What follows from the sums of a cluster."""
+    """Update the quantities derived from the sums of a cluster."""
     sizes, sums, squares, means, rates, constants, prior, scale = clusters
     kappa, shape = prior[0] + sizes[k], prior[1] + 0.5 * sizes[k]
     total = 0.0
@@ -86,13 +86,13 @@ def follow(clusters: Arrays, k: int) -> None:
 
 @called
 def _rate(scale: float, square: float, kappa: float, mean: float) -> float:
-    """b'; rounding must not take it below b."""
+    """b', at least b despite rounding."""
     return scale + max(0.0, 0.5 * (square - kappa * mean * mean))
 
 
 @called
 def copy(source: Arrays, k: int, target: Arrays, slot: int) -> None:
-    """Cluster k of `source` becomes cluster `slot` of `target`."""
+    """Copy cluster k of `source` to cluster `slot` of `target`."""
     target[0][slot] = source[0][k]
     for d in range(source[1].shape[0]):
         target[1][d, slot], target[2][d, slot] = source[1][d, k], source[2][d, k]
@@ -101,7 +101,7 @@ def copy(source: Arrays, k: int, target: Arrays, slot: int) -> None:
 
 @called
 def clear(clusters: Arrays, k: int) -> None:
-    """A free slot."""
+    """Mark slot k as free."""
     clusters[0][k] = 0
     for d in range(clusters[1].shape[0]):
         clusters[1][d, k] = clusters[2][d, k] = 0.0
@@ -110,7 +110,7 @@ def clear(clusters: Arrays, k: int) -> None:
 
 @called
 def evidence(clusters: Arrays, k: int) -> float:
-    """log of the density of all rows of a cluster."""
+    """log density of all rows of a cluster."""
     sizes, sums, squares, prior, scale = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]
     kappa, shape = prior[0] + sizes[k], prior[1] + 0.5 * sizes[k]
     each = (
@@ -126,7 +126,7 @@ def evidence(clusters: Arrays, k: int) -> float:
     return total
 
 
-# -- compiled moves and densities of means and precisions of clusters, the exact diffusions of a normal-gamma law
+# -- compiled moves and densities of means and precisions: the exact diffusions of a normal-gamma distribution
 #
 # `parameters` are means μ of centred rows, precisions τ, both (coordinates, clusters), and Σ_d ½ log(τ_d/2π).
 
@@ -145,10 +145,10 @@ def advance(
     first: int,
     last: int,
 ) -> None:
-    """Coordinates `first` to `last` of clusters k < num, whose sums are scale times those of `clusters`.
+    """Move coordinates `first` to `last` of clusters k < num; their sums are scale times those of `clusters`.
 
     With κ', μ', a', b' as in `_normal`: bτ follows a CIR process to Gamma(a'), μ an Ornstein-Uhlenbeck process to
-    N(μ', 1/(κ'τ)), both of unit rate over the time `step`; GIBBS draws from the limits.
+    N(μ', 1/(κ'τ)), both of unit rate over the time `step`; GIBBS draws from the stationary distributions.
     """
     means, precisions = parameters[0], parameters[1]
     sizes, sums, squares, prior, rates = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]
@@ -167,7 +167,7 @@ def advance(
             precision = max(g / rate, 1e-300)
             s0, s1, z = normal(s0, s1)
             spread = math.sqrt((1.0 - stays * stays) / (kappa * precision))
-            # the old mean belongs to the old precision: what is standard normal of it is carried over
+            # the old mean was drawn given the old precision: keep its standardised value
             away = 0.0
             if stays > 0.0:
                 away = (means[d, k] - mean) * math.sqrt(precisions[d, k] / precision)
@@ -177,12 +177,12 @@ def advance(
 
 @called
 def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
-    """Nothing is left over in these parameters."""
+    """Do nothing: these parameters have no auxiliary variables."""
 
 
 @called
 def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
-    """A component from the prior."""
+    """Draw component k from the prior."""
     means, precisions = parameters[0], parameters[1]
     prior, rates = clusters[6], clusters[7]
     s0, s1 = stream(seed[0], seed[1], uint64(k))
@@ -195,7 +195,7 @@ def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None
 
 @called
 def settle(parameters: Arrays, first: int, last: int) -> None:
-    """Constants of the clusters `first` to `last`."""
+    """Compute the constants of the clusters `first` to `last`."""
     precisions, constants = parameters[1], parameters[2]
     for k in range(first, last):
         total = 0.0

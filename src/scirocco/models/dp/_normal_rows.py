@@ -1,4 +1,4 @@
-"""The loops over real rows; those over rows of counts, which are written out, are in `_counts_rows`."""
+"""The loops over real rows; those over rows of counts, which are inlined, are in `_counts_rows`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from scirocco.models.dp._common import Arrays, kept
 from scirocco.models.dp._normal import clear, density, move, weigh
 from scirocco.models.dp._slices import BLOCK, VECTOR
 
-# sums may become vectors
+# allows vectorised sums
 _reordered = njit(nogil=True, error_model="numpy", forceinline=True, fastmath={"reassoc", "contract"})
 
 
 @_reordered
 def total_of(weights: np.ndarray, num: int) -> float:
-    """Σ_k weights[k], k < num; in an order that a processor likes, always the same."""
+    """Σ_k weights[k], k < num; vectorised, always in the same order."""
     total = 0.0
     for k in range(num):
         total += weights[uint64(k)]
@@ -38,8 +38,8 @@ def sweep(
 ) -> tuple[int, int]:
     """Draw the labels of rows[begin:] one after another: m_k f(x | rows of k) for cluster k, α f(x) for a new one.
 
-    Returns where it stopped for want of slots (or the end), and the slots used. `words` hold the generator between
-    calls. A row without a label (-1) gets its first.
+    Returns the position at which it ran out of slots (or the end), and the slots used. `words` hold the state of the
+    generator between calls. A row without a label (-1) gets its first one.
     """
     sizes, weights = clusters[0], space[2]
     s0, s1 = words[0], words[1]
@@ -50,7 +50,7 @@ def sweep(
         row = rows[place]
         if labels[row] >= 0:
             move(row, data, clusters, labels[row], -1)
-        # A few slots more, which are free and get the weight 0: loops are then made of whole vectors.
+        # A few extra free slots with weight 0, so that loops consist of whole vectors.
         wide = min((used + 8) // 8 * 8, sizes.size)
         for k in range(wide):
             weights[uint64(k)] = sizes[uint64(k)]
@@ -77,7 +77,7 @@ def sweep(
 
 @kept
 def tally(rows: np.ndarray, data: Arrays, labels: np.ndarray, clusters: Arrays, num: int) -> None:
-    """Sums of a batch of rows by component."""
+    """Compute the sums of a batch of rows by component."""
     for k in range(num):
         clear(clusters, k)
     for place in range(rows.size):
@@ -100,10 +100,10 @@ def allocate(
 ) -> None:
     """Draw labels: component j with probability proportional to f(x_i | θ_j) among those with ω_j > u_i.
 
-    Blocks `first` to `last` of the batch. If every density is 0 to a double a row stays where it was. A row -1 is left
-    out: others are drawn as if it were there.
+    Blocks `first` to `last` of the batch. If every density underflows to 0, a row keeps its label. A row -1 is skipped;
+    this does not change the draws of the others.
     """
-    # A few components more, of weight 0, so that loops are made of whole vectors.
+    # A few extra components with weight 0, so that loops consist of whole vectors.
     num = min((num + VECTOR - 1) // VECTOR * VECTOR, components.size)
     space, weights = np.empty((2, num)), np.empty(num)
     for block in range(first, last):
@@ -123,6 +123,6 @@ def allocate(
             while j < num and left > 0.0:
                 left -= weights[uint64(j)]
                 j += 1
-            while j > 0 and weights[j - 1] == 0.0:  # rounding went past the last one
+            while j > 0 and weights[j - 1] == 0.0:  # rounding passed the last one
                 j -= 1
             chosen[place] = j - 1 if j > 0 else before[row]

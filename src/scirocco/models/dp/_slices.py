@@ -1,7 +1,7 @@
 """Compiled steps of the slice sampler of a Dirichlet-process mixture (Walker 2007, Papaspiliopoulos 2008).
 
-Component j has the weight ω_j = v_j ∏_{l<j} (1 - v_l), and v_j = g_j0/(g_j0 + g_j1) of two gamma numbers. A row is in
-component j with u_i < ω_j, which leaves finitely many. Components are numbered in the order of their sticks.
+Component j has the weight ω_j = v_j ∏_{l<j} (1 - v_l), and v_j = g_j0/(g_j0 + g_j1) of two gamma variables. A row can
+be in the finitely many components j with u_i < ω_j. Components are numbered in the order of their sticks.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from scirocco.models.dp._families import (
 )
 
 VECTOR = 8
-BLOCK = 256  # rows with one stream of random numbers: a part of the definition of the draws
+BLOCK = 256  # rows with one stream of random numbers: changing it changes the draws
 _FLOOR = 1e-300
 
 
 @kept
 def forget(data: Arrays, clusters: Arrays, first: int, last: int) -> None:
-    """Sums of some components are 0."""
+    """Set the sums of the components `first` to `last` to 0."""
     for k in range(first, last):
         clear(data, clusters, k)
 
@@ -49,9 +49,9 @@ def move_sticks(
     fresh_sums: bool,
     seed: np.ndarray,
 ) -> float:
-    """The two numbers of each stick j < num, of shapes 1 + m_j and α + Σ_{l>j} m_l; returns Σ log(1 - v_j).
+    """Move the two variables of each stick j < num, of shapes 1 + m_j and α + Σ_{l>j} m_l; return Σ log(1 - v_j).
 
-    `fresh_sums`: the sum of the two, which v does not depend on, is drawn anew before the step.
+    `fresh_sums`: redraw the sum of the two, which v does not depend on, before the step.
     """
     plain = factors(max(step, 1e-300), 1.0)
     after, reference_after, logs = 0.0, 0.0, 0.0
@@ -79,7 +79,7 @@ def move_sticks(
             plain,
         )
         log_two = math.log(max(two, _FLOOR))
-        # may be below all doubles, and α depends on its logarithm
+        # may underflow, and α depends on its logarithm
         if method == GIBBS and alpha + after < 1.0:
             s0, s1, two = gamma(s0, s1, alpha + after + 1.0)
             s0, s1, u = uniform(s0, s1)
@@ -94,7 +94,7 @@ def move_sticks(
 
 @kept
 def weigh_sticks(sticks: np.ndarray, weights: np.ndarray, num: int) -> float:
-    """ω_j for j < num, and what is left."""
+    """Compute ω_j for j < num; return the remaining length of the stick."""
     rest = 1.0
     for j in range(num):
         total = sticks[j, 0] + sticks[j, 1]
@@ -107,7 +107,7 @@ def weigh_sticks(sticks: np.ndarray, weights: np.ndarray, num: int) -> float:
 def slice_rows(
     rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, bounds: np.ndarray, seed: np.ndarray
 ) -> float:
-    """u_i ~ U(0, ω_{z_i}) for a batch; returns the lowest."""
+    """Draw u_i ~ U(0, ω_{z_i}) for a batch; return the lowest."""
     lowest = 1.0
     for block in range((rows.size + BLOCK - 1) // BLOCK):
         s0, s1 = stream(seed[0], seed[1], uint64(block))
@@ -137,7 +137,7 @@ def given_labels(
     fresh_sums: bool,
     seeds: np.ndarray,
 ) -> tuple[float, float, float]:
-    """Sticks, α, weights of the components j < num, and slices of a batch: returns α, the rest and the lowest slice.
+    """Draw sticks, α, weights of components j < num and slices of a batch; return α, the rest and the lowest slice.
 
     α | v ~ Gamma(b₁ + num, b₂ - Σ log(1 - v_j)), if it has a prior (b₁ > 0).
     """
@@ -166,7 +166,7 @@ def extend(
     seed: np.ndarray,
     other: np.ndarray,
 ) -> tuple[int, float]:
-    """Components from the prior, from number `first` on, until less than `lowest` is left (or there is no room)."""
+    """Draw components from the prior, starting at `first`, until less than `lowest` is left (or it is full)."""
     j = first
     while rest >= lowest and j < weights.size:
         s0, s1 = stream(seed[0], seed[1], uint64(j))
@@ -199,7 +199,7 @@ def move_components(
     first: int,
     last: int,
 ) -> None:
-    """A step of the parameters of components j < num, in some of their coordinates."""
+    """Move the parameters of components j < num by one step, in some of their coordinates."""
     advance(
         data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last
     )
@@ -219,7 +219,7 @@ def move_all_components(
     seed: np.ndarray,
     coordinates: int,
 ) -> None:
-    """In all their coordinates."""
+    """Move the parameters of components j < num by one step, in all coordinates."""
     advance(
         data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, 0, coordinates
     )
@@ -230,13 +230,13 @@ def move_all_components(
 def rescale_components(
     data: Arrays, parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray
 ) -> None:
-    """Draw anew what the parameters do not depend on."""
+    """Redraw the auxiliary variables that the parameters do not depend on."""
     rescale(data, parameters, clusters, num, seed)
 
 
 @kept
 def settle_components(data: Arrays, parameters: Arrays, first: int, last: int) -> None:
-    """What follows from the parameters."""
+    """Update the quantities derived from the parameters."""
     settle(data, parameters, first, last)
 
 
@@ -244,7 +244,7 @@ def settle_components(data: Arrays, parameters: Arrays, first: int, last: int) -
 def relabel(
     rows: np.ndarray, data: Arrays, labels: np.ndarray, chosen: np.ndarray, clusters: Arrays, keeps: bool
 ) -> int:
-    """Write new labels; sums of clusters (`keeps`) or only sizes follow. Returns the components up to the last."""
+    """Write new labels; update cluster sums (`keeps`) or only sizes. Return the number of components up to the last."""
     sizes = clusters[0]
     for place in range(rows.size):
         row, label = rows[place], chosen[place]

@@ -1,4 +1,4 @@
-"""One chain of a mixture: which rows come next, what draws their labels, and how far it is."""
+"""One chain of a mixture: order of the rows, the engine that draws their labels, and progress."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from scirocco.models.dp.sharded import Shards
 
 _STREAMS = 16  # purposes of random numbers in a step, see `MixturePurpose`
-_CHUNK = 16  # neighbours that stay together in batches: their labels are a line of a processor's cache
+_CHUNK = 16  # neighbours that stay together in batches: their labels fill one cache line
 _MANY_ROWS = 4096
 
 
 class MixtureChain:
-    """All that a chain is: rows, an engine, the number of steps made; random numbers from `seed` and `chain`.
+    """State of one chain: rows, an engine, the number of steps made; random numbers from `seed` and `chain`.
 
-    The rows are in a random order: a batch is made of chunks of neighbours. For `labelling` see `Slices`.
+    The rows are in a random order: a batch consists of chunks of neighbours. For `labelling` see `Slices`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class MixtureChain:
         self._warned = False
 
     def advance(self, num_steps: int) -> None:
-        """Make steps."""
+        """Run `num_steps` steps."""
         for _ in range(num_steps):
             self._advance()
             self.step += 1
@@ -78,7 +78,7 @@ class MixtureChain:
         self.engine.step(batch, self._words, refresh, self.step)
 
     def _rows(self, first: int, count: int, order: int, purpose: int) -> Array:
-        """Some rows of a random order of all."""
+        """`count` rows of a random order of all rows, starting at position `first`."""
         out = np.empty(count, np.int64)
         seed = np.array([self.seed, order * _STREAMS + purpose], np.uint64)
         chunk = _CHUNK if self.num_rows >= _MANY_ROWS else 1
@@ -91,11 +91,11 @@ class MixtureChain:
 
     @property
     def passes(self) -> float:
-        """Labels drawn, over all rows."""
+        """Number of labels drawn, divided by the number of rows."""
         return self.step / -(-self.num_rows // self.settings.batch_size)
 
     def kept(self) -> tuple[dict[str, Array], dict[str, float]]:
-        """A posterior draw: clusters by falling weight, then empty places; and numbers that go with it."""
+        """A posterior draw: clusters by decreasing weight, padded with empty ones; and its statistics."""
         rng = np.random.default_rng(list(self._words(MixturePurpose.DRAW)))
         weights, rest, parameters = self.engine.draw(rng)
         capacity = self.settings.keep_clusters
@@ -117,14 +117,14 @@ class MixtureChain:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"a draw has {found} clusters, and the {self.settings.keep_clusters} largest are kept; the others "
-                f"count as not yet seen. Give keep_clusters={2 * found} to keep them.",
+                f"a draw has {found} clusters, but only the {self.settings.keep_clusters} largest are kept; the others "
+                f"are treated as empty. Set keep_clusters={2 * found} to keep them.",
                 SciroccoWarning,
                 stacklevel=2,
             )
 
     def take_in(self, rows: Rows) -> None:
-        """Further rows, without labels: one pass over them, and over as many that were there."""
+        """Add rows without labels: one pass over them, and over as many of the earlier rows."""
         assert isinstance(self.engine, Collapsed)
         before, self.num_rows = self.num_rows, self.num_rows + rows.num_rows
         self.engine.take_in(rows)
@@ -139,11 +139,11 @@ class MixtureChain:
                 self.step += 1
 
     def state(self) -> dict[str, Array]:
-        """Arrays from which `restore` goes on bit for bit; they are the chain's own, valid until its next step."""
+        """Arrays from which `restore` resumes the chain exactly; they are not copied and valid until the next step."""
         return {**self.engine.state(), "steps": np.array([self.step], np.int64)}
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Take up where `state` was taken."""
+        """Restore the chain from `state`."""
         self.engine.restore(state)
         self.step = int(state["steps"][0])
 
@@ -154,7 +154,7 @@ def _padded(values: Array, capacity: int, dtype: type[np.floating]) -> Array:
     return out
 
 
-# -- A mixture on disk: what a store holds besides draws
+# -- A mixture on disk: contents of a store in addition to draws
 
 
 _LARGE = 2**30
@@ -163,7 +163,7 @@ _BASES = {"Multinomial": Multinomial, "Gaussian": Gaussian}
 
 
 def spec(family: Family[Any], settings: Settings) -> fits.Spec:
-    """What one draw leaves."""
+    """Arrays of one draw, with their shapes and dtypes."""
     num = settings.keep_clusters
     parameters = {name: (num, *shape) for name, shape in family.shapes().items()}
     stats = dict.fromkeys(("num_clusters", "concentration", "passes"), ())
@@ -175,20 +175,20 @@ def spec(family: Family[Any], settings: Settings) -> fits.Spec:
 
 
 def warn_if_large(fit: fits.Fit) -> None:
-    """Draws that are kept in memory hold room for many clusters."""
+    """Warn if the draws, which are padded to `keep_clusters` clusters, take much memory."""
     each = sum(np.dtype(leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in fit.spec.draws.values())
     total = each * fit.num_samples * fit.num_chains
     if total > _LARGE:
         warnings.warn(
             f"the draws will take {total / 2**30:.1f} GiB of memory: {fit.num_chains} × {fit.num_samples} of "
-            f"{each / 2**20:.0f} MiB. Give fewer `keep_clusters` or `num_samples`, or a `store`.",
+            f"{each / 2**20:.0f} MiB. Reduce `keep_clusters` or `num_samples`, or pass a `store`.",
             SciroccoWarning,
             stacklevel=3,
         )
 
 
 def fingerprint(family: Family[Any], rows: Rows) -> str:
-    """Of the data."""
+    """Fingerprint of the data."""
     if isinstance(rows, RealRows):
         return ArraySource({"values": rows.values}).fingerprint()
     parts = [ArraySource({"part": part}).fingerprint() for part in rows.data]
@@ -196,7 +196,7 @@ def fingerprint(family: Family[Any], rows: Rows) -> str:
 
 
 def extra(params: dict[str, Any], family: Family[Any], judges: Rows) -> dict[str, Any]:
-    """What is needed to come back: arguments, the base measure, rows by which clusters are compared."""
+    """Contents of the record: arguments, the base measure, and the rows used to compare clusters."""
     arrays = {name: encode(value) for name, value in judges._asdict().items()}
     return {
         "params": {name: _written(value) for name, value in params.items()},
@@ -206,7 +206,7 @@ def extra(params: dict[str, Any], family: Family[Any], judges: Rows) -> dict[str
 
 
 def opened(written: dict[str, Any]) -> tuple[dict[str, Any], Family[Any], Rows]:
-    """Arguments, family and rows again."""
+    """Read arguments, family and rows from what `extra` wrote."""
     params = {name: _read(value, name) for name, value in written["params"].items()}
     kind = {**written["family"]}
     name = kind.pop("kind")
@@ -220,7 +220,7 @@ def opened(written: dict[str, Any]) -> tuple[dict[str, Any], Family[Any], Rows]:
 
 
 def _written(value: object) -> Any:
-    """`encode`, which does not know base measures or priors."""
+    """`encode`, extended to base measures and priors."""
     if type(value).__name__ in _BASES and dataclasses.is_dataclass(value):
         fields = dataclasses.asdict(value)  # type: ignore[arg-type]
         return {"base": type(value).__name__, "fields": {name: encode(part) for name, part in fields.items()}}

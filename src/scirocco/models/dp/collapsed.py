@@ -1,11 +1,11 @@
-r"""The collapsed Gibbs sampler, a batch of rows a step: exact, with no truncation and no step size.
+r"""The collapsed Gibbs sampler, a batch of rows per step: exact, with no truncation and no step size.
 
 Given the labels of all other rows, row i belongs to cluster k with probability proportional to
 
 .. math:: m_k \, f(x_i | \text{rows of } k), \qquad \text{to a new one: } α \, ∫ f(x_i | θ) dG_0(θ).
 
-Labels are remembered and the sums of each cluster kept up to date as they change, so a step costs what its batch costs,
-whatever N is. At the end of a pass some clusters are proposed to be split or merged (`_collapsed.split`, `merge`).
+Labels are stored and the sums of each cluster updated as they change, so the cost of a step depends on the batch size
+but not on N. At the end of a pass, splits and merges of clusters are proposed (`_collapsed.split`, `merge`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from scirocco.models.dp.rows import Array, Rows
 from scirocco.models.dp.settings import Settings, first_concentration, given_partition
 
 _SLOTS = 16  # at least
-SETTLED = 20  # passes before the first split or merge: at the beginning clusters are alike, and most would be merged
-_SPARSE = 1.25  # so many slots for each cluster, and labels are renumbered
+SETTLED = 20  # passes before the first split or merge: early clusters are similar, and most would be merged
+_SPARSE = 1.25  # labels are renumbered at this many slots per cluster
 
 
 class Collapsed:
-    """Labels of rows that say something of their cluster, and what follows from them.
+    """Labels of the informative rows, and the cluster statistics derived from them.
 
-    Labels begin uniform over `initial_clusters`.
+    Initial labels are uniform over `initial_clusters`.
     """
 
     def __init__(self, rows: Rows, family: Family[Any], settings: Settings, rng: np.random.Generator):
@@ -39,11 +39,11 @@ class Collapsed:
         self.labels = rng.integers(0, initial, rows.num_rows).astype(np.int32)
         self._members = np.empty(0, np.int64)
         self.moves = np.zeros(2, np.int64)
-        """Splits and merges proposed, and accepted."""
+        """Number of splits and merges proposed and accepted."""
         self._count()
 
     def _count(self) -> None:
-        """Clusters from labels."""
+        """Compute cluster statistics from labels."""
         self.used = int(self.labels.max(initial=-1)) + 1
         self._allocate(max(_SLOTS, 2 * self.used))
         kernels().count_all(self.data, self.labels, self.clusters)
@@ -54,7 +54,7 @@ class Collapsed:
         self._space = np.empty((3, capacity))
 
     def _grow(self) -> None:
-        """Twice as many slots."""
+        """Double the number of slots."""
         before = self.clusters
         self._allocate(2 * len(self._space[0]))
         for old, new in zip(before, self.clusters, strict=True):
@@ -82,7 +82,7 @@ class Collapsed:
                 self._renumber()
 
     def _split_or_merge(self, rng: np.random.Generator, words: Array) -> None:
-        """One proposal: with probability a half to split a cluster, else to merge two."""
+        """One proposal: with probability ½ to split a cluster, otherwise to merge two."""
         occupied = self.occupied
         if self._members.size != self.labels.size:
             self._members = np.empty(self.labels.size, np.int64)
@@ -104,7 +104,7 @@ class Collapsed:
             self._grow()
 
     def _renumber(self) -> None:
-        """Clusters into the lowest slots: names mean nothing, and holes cost time."""
+        """Move clusters to the lowest slots: labels are arbitrary, and free slots cost time."""
         occupied = self.occupied
         names = np.full(self.used, -1, np.int32)
         names[occupied] = np.arange(occupied.size)
@@ -117,7 +117,7 @@ class Collapsed:
         self.used = occupied.size
 
     def take_in(self, rows: Rows) -> None:
-        """Further rows, which have no label yet."""
+        """Add rows, which have no label yet."""
         self.data = self.family.joined(self.data, self.family.kernel_data(rows))
         self.labels = np.append(self.labels, np.full(rows.num_rows, -1, np.int32))
 
@@ -128,7 +128,7 @@ class Collapsed:
 
     @property
     def num_clusters(self) -> int:
-        """Clusters that have rows."""
+        """Number of clusters that have rows."""
         return int(np.count_nonzero(self.clusters[0][: self.used]))
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, float, dict[str, Array]]:
@@ -139,7 +139,7 @@ class Collapsed:
         return shares[:-1], float(shares[-1]), self.family.draw(rng, self.clusters, slots)
 
     def state(self) -> dict[str, Array]:
-        """Arrays from which `restore` goes on bit for bit."""
+        """Arrays from which `restore` resumes exactly."""
         return {
             "labels": self.labels,
             "concentration": np.array([self.alpha]),
@@ -149,7 +149,7 @@ class Collapsed:
         }
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Take up where `state` was taken."""
+        """Restore the state from `state`."""
         self.labels = np.array(state["labels"], np.int32)
         self.alpha = float(state["concentration"][0])
         self.moves = np.array(state["moves"], np.int64)

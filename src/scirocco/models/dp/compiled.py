@@ -1,4 +1,4 @@
-"""The compiled part, imported when it is first needed."""
+"""Lazy imports of the compiled kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scirocco import _extras
 
 @functools.cache
 def collapsed_kernels() -> Any:
-    """Labels given labels."""
+    """Kernels of the collapsed sampler."""
     _extras.require("numba", "a Dirichlet-process mixture")
     from scirocco.models.dp import _collapsed
 
@@ -19,7 +19,7 @@ def collapsed_kernels() -> Any:
 
 @functools.cache
 def slice_kernels() -> Any:
-    """Sticks, components and slices."""
+    """Kernels of the slice sampler."""
     _extras.require("numba", "a Dirichlet-process mixture")
     from scirocco.models.dp import _slices
 
@@ -37,7 +37,7 @@ def row_kernels(kind: str) -> Any:
 
 @functools.cache
 def order_kernels() -> Any:
-    """Random orders of rows."""
+    """Kernels of random row orders."""
     _extras.require("numba", "a Dirichlet-process mixture")
     from scirocco.models.dp import _common
 

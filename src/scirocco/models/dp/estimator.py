@@ -1,4 +1,4 @@
-"""`sc.models.DPMixture`: mixtures with as many clusters as the data ask for."""
+"""`sc.models.DPMixture`: mixtures whose number of clusters is inferred from the data."""
 
 from __future__ import annotations
 
@@ -26,67 +26,67 @@ from scirocco.models.view import View
 from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
 
-_DEFAULT_EPOCHS = 100  # at least; few rows have more, up to so many labels drawn, and at most a thousand
+_DEFAULT_EPOCHS = 100  # at least; small data get more, up to so many labels drawn, at most 1000 epochs
 _DEFAULT_LABELS = 2_000_000
 _FIRST_EPOCHS = 20  # of `partial_fit`, over the rows of its first call
 _MANY = 1 << 40
-_JUDGES = 300  # rows by which clusters of different draws are compared
+_JUDGES = 300  # rows used to compare clusters of different draws
 
 
 class DPMixture(fits.Conventions, Results):
     r"""Dirichlet-process mixture: :math:`G ~ DP(α, G_0)`, :math:`θ_i ~ G`, :math:`x_i ~ f(· | θ_i)`; posterior draws.
 
-    The number of clusters is not given and not bounded: a chain opens and closes them as it goes. Labels of all rows
-    are remembered, and a step draws those of a batch, at a cost that does not depend on the number of rows.
+    The number of clusters is neither fixed nor bounded: the chain creates and removes clusters. It stores the labels of
+    all rows, and a step draws those of a batch, at a cost that does not depend on the number of rows.
 
     Parameters
     ----------
     base
-        What rows are: "multinomial" (counts of categories, sparse or not), "gaussian" (real numbers), or a
+        Type of the rows: "multinomial" (counts of categories, sparse or dense), "gaussian" (real numbers), or a
         `Multinomial(...)` or `Gaussian(...)` with a prior of your own.
     sampler
         "collapsed" (default): each label given all others, weights and parameters integrated out; exact, no step size.
-        "gibbs": the slice sampler over all rows a step; exact. "scir": the slice sampler over a batch of rows a step;
-        exact if counts are kept. "scir_cv" and "sgrld": stochastic samplers of the papers; for counts of categories.
+        "gibbs": the slice sampler over all rows per step; exact. "scir": the same over a batch of rows per step; exact
+        if counts are kept. "scir_cv" and "sgrld": stochastic samplers of the papers; for counts of categories.
     concentration
-        α: a number, or its prior as `Gamma(shape, rate)` (a pair will do).
+        α: a number, or its prior as `Gamma(shape, rate)` (or a pair).
     batch_size
-        Rows in a step.
+        Number of rows per step.
     counts
-        What the slice samplers know of the clusters: "kept" counts of all rows, or "estimated" from those of the batch,
-        as in the papers. "auto": kept with "scir".
+        Cluster counts of the slice samplers: "kept" for all rows, or "estimated" from those of the batch, as in the
+        papers. "auto": kept with "scir".
     step_size, stick_step_size
         h of "scir", "scir_cv" and "sgrld", for components and for sticks (by default the same): a number or a schedule.
         With kept counts None means an exact draw, the limit of a long step.
     refresh_every, refresh_size
-        SCIR-CV: steps between two references, and rows for each.
+        For "scir_cv": steps between two references, and the number of rows of each.
     initial_clusters
-        Rows begin with a label drawn uniformly from so many; by default 30 for counts, 10 for real rows. Of sparse
-        counts a chain merges clusters easily and splits them hardly: begin with more than you expect.
+        Initial labels are drawn uniformly from this many clusters; by default 30 for counts, 10 for real rows. With
+        sparse counts, a chain merges clusters easily but rarely splits them: start with more than you expect.
     split_merge
-        "collapsed": proposals a pass to split or merge whole clusters.
+        For "collapsed": number of proposals per pass to split or merge whole clusters.
     keep_clusters
-        The clusters that a draw keeps, the largest first. It does not bound the chain.
+        Number of clusters stored in each draw, the largest first. It does not limit the number in the chain.
     num_samples
-        Posterior draws kept in each chain; a short run gives fewer.
+        Number of posterior draws per chain; a short run gives fewer.
     num_burnin
-        The burn-in, from which no draw is kept: a number of steps (int), or a share of the run (float below 1).
+        Length of the burn-in, whose draws are discarded: steps (int), or a fraction of the run (float below 1).
     thin
-        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
+        Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
-        Independent chains; the same seed gives the same draws whatever `num_threads` is.
+        Number of independent chains; the same seed gives the same draws for any `num_threads`.
 
     Attributes
     ----------
     weights_, components_ (or means_, precisions_)
-        Posterior means of the clusters that `predict` names.
+        Posterior means for the clusters numbered as in `predict`.
     labels_
-        The most probable cluster of every row of the fit.
+        The most probable cluster of each training row.
     concentration_
         Posterior mean of α.
     run_
-        The run: `run_.draws["weights"]` has the axes (chain, draw, cluster), clusters by falling weight and then zeros;
-        `run_.stats` has "num_clusters" and "concentration".
+        The run: `run_.draws["weights"]` has the axes (chain, draw, cluster), clusters by decreasing weight, padded with
+        zeros; `run_.stats` has "num_clusters" and "concentration".
 
     Examples
     --------
@@ -146,7 +146,7 @@ class DPMixture(fits.Conventions, Results):
 
     @classmethod
     def preset(cls, name: str, sampler: str = "scir", **changes: Any) -> DPMixture:
-        """The settings of a paper: "baker2018", for "scir", "scir_cv", "sgrld" or "gibbs"."""
+        """A model with the settings of a paper: "baker2018", for "scir", "scir_cv", "sgrld" or "gibbs"."""
         return cls(**{**given.preset(name, sampler), **changes})
 
     def fit(
@@ -166,30 +166,30 @@ class DPMixture(fits.Conventions, Results):
         client: object = None,
         num_shards: int | None = None,
     ) -> DPMixture:
-        """Draw clusters given rows.
+        """Sample from the posterior given the rows of `X`.
 
         Parameters
         ----------
         X
-            One row for each observation: whole counts of categories (SciPy sparse or a table), or real numbers. A row
-            of counts that is empty says nothing of its cluster, and takes no part.
+            One row for each observation: whole counts of categories (SciPy sparse or a table), or real numbers. An
+            empty row of counts carries no information about its cluster and is left out.
         y
             Ignored.
         num_steps, num_epochs, max_seconds
-            One of them: the length of the run, burn-in included. By default `num_samples` times `thin` steps after the
-            burn-in if `thin` is given, else a hundred passes, up to a thousand if rows are few.
+            The length of the run, including burn-in; give at most one of the three. By default `num_samples` times
+            `thin` steps after the burn-in if `thin` is given, otherwise 100 passes, up to 1000 for small data.
         validation
             Rows to score while the chains run: the mean of their `log_predictive` given the latest draw is shown and
             kept in `run_.scores`.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         client
-            A `distributed.Client`, or the address of a Dask scheduler: labels are drawn on its workers, with all
-            samplers but "collapsed". The draws are the same as in this process, whatever workers there are and even if
-            some are killed. The rows are written once, beside the store or in the folder of temporary files, where
-            workers must be able to read them.
+            A `distributed.Client`, or the address of a Dask scheduler: labels are drawn on its workers; for all
+            samplers except "collapsed". The draws are the same as without workers, for any number of workers and even
+            if some are killed. The rows are written once, next to the store or to the folder of temporary files, which
+            the workers must be able to read.
         num_shards
-            Tasks of a step; by default one for each thread of the workers.
+            Number of tasks per step; by default one per worker thread.
         """
         family = given.base(self.base).resolve(X)
         everything = family.rows(X)
@@ -222,7 +222,7 @@ class DPMixture(fits.Conventions, Results):
         if run.draws is None:
             if run.status == "interrupted":
                 raise KeyboardInterrupt
-            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
         self._settle(dict(run.draws), run.stats, family, judges)
         self._training = everything
         self.run_ = run
@@ -235,15 +235,15 @@ class DPMixture(fits.Conventions, Results):
         return labels
 
     def partial_fit(self, X: Table, y: object = None) -> DPMixture:
-        """Go on with some more rows; with sampler="collapsed".
+        """Update the model with more rows; requires sampler="collapsed".
 
-        The rows join those of earlier calls, which are remembered (and copied once a call): what is drawn tends to the
-        posterior of all of them. A call draws each of its own labels once, and as many of the others; the first makes
-        twenty passes, and settles a base measure that follows the data. After a call the clusters as they are then join
-        the last `num_samples` draws. `fit` begins anew, and so does the first call after it.
+        The rows are added to those of earlier calls, which are stored (and copied once per call): the draws converge to
+        the posterior given all of them. A call draws each of its own labels once, and as many of the others; the first
+        call makes 20 passes and fixes a base measure that depends on the data. After each call the current clusters are
+        added to the last `num_samples` draws. `fit` starts a new model, and so does the first call after it.
         """
         if self.sampler != "collapsed":
-            raise InvalidValueError(f'partial_fit goes with sampler="collapsed", not {self.sampler!r}.')
+            raise InvalidValueError(f'partial_fit requires sampler="collapsed", got {self.sampler!r}.')
         online = self._online
         family: Family[Any] = self._family if online is not None else given.base(self.base).resolve(X)
         new = family.rows(X)
@@ -273,26 +273,26 @@ class DPMixture(fits.Conventions, Results):
         return self
 
     def chain(self, X: Table, chain: int = 0) -> MixtureChain:
-        """A chain of these settings, for those who drive it themselves; its rows are in a random order."""
+        """A chain with these settings, to advance yourself; its rows are in a random order."""
         family = given.base(self.base).resolve(X)
         rows = self._shuffled(family, family.rows(X))
         return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """What a report shows, see `scirocco.models.view`."""
+        """Contents of a report, see `scirocco.models.view`."""
         from scirocco.models.dp import view
 
         return view.view(self, run, options.get("names"))
 
     def to_arviz(self) -> Any:
-        """The draws as ArviZ's container: clusters by falling weight, so cluster k is not the same in all draws."""
+        """Convert the draws to ArviZ; clusters are sorted by weight, so cluster k is not the same in all draws."""
         self._check_fitted()
         return fits.to_arviz(chains.KIND, self.run_, self._draws, self._stats)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model: draws as a Zarr group, settings, the base measure; never pickles, never code."""
+        """Save the fitted model: draws as a Zarr group, settings and the base measure; no pickles and no code."""
         self._check_fitted()
         configuration = {"sampler": self.sampler, "family": self._family.as_json()}
         extra = chains.extra(self.get_params(), self._family, self._judges)
@@ -300,7 +300,7 @@ class DPMixture(fits.Conventions, Results):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DPMixture:
-        """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
+        """Load a model from `save`, or from the `store` of a fit, finished or not; draws are read when needed."""
         loaded = fits.load(chains.KIND, path)
         params, family, judges = chains.opened(loaded.extra)
         model = cls(**new_names(params, cls._renamed, warn=False))
@@ -344,12 +344,10 @@ class DPMixture(fits.Conventions, Results):
         return given.resolve(self.get_params(), family.kind, rows.num_rows)
 
     def _shuffled(self, family: Family[Any], rows: Rows) -> Rows:
-        """The rows that say something, in a random order."""
+        """The informative rows, in a random order."""
         chosen = family.informative(rows)
         if not chosen.size:
-            raise InvalidValueError(
-                f"all {rows.num_rows} rows are empty: there is nothing to learn clusters from."
-            )
+            raise InvalidValueError(f"all {rows.num_rows} rows are empty: clusters cannot be estimated.")
         return rows.take(shuffled_numbers(chosen, _checks.positive_int(self.seed, "seed", minimum=0)))
 
 

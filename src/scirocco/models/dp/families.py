@@ -1,4 +1,4 @@
-"""Clusters of count rows: x ~ Multinomial(L, θ), θ ~ Dir(a)."""
+"""Base measures: multinomial rows with a Dirichlet prior, normal rows with a normal-gamma prior."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ _MUCH = 1e8
 
 
 class Family(Protocol[RowsT]):
-    """A base measure whose numbers are all known, for rows of one kind: what samplers and predictions ask of it."""
+    """A base measure with all its parameters set, for one type of rows: the interface of samplers and predictions."""
 
     @property
     def kind(self) -> str:
-        """What the rows are."""
+        """Name of the type of rows."""
 
     @property
     def dtype(self) -> type[np.floating]:
-        """Of the draws."""
+        """The dtype of the draws."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names."""
+        """Names of the parameters."""
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Number of columns."""
 
     def rows(self, X: Table) -> RowsT:
-        """What a user handed over."""
+        """Convert and check a table."""
 
     def informative(self, rows: RowsT) -> Array:
-        """Rows that say something of their cluster."""
+        """Indices of the rows that carry information about their cluster."""
 
     def clusters(self, capacity: int) -> tuple[Array, ...]:
-        """Slots."""
+        """Arrays of sufficient statistics for `capacity` slots."""
 
     def kernel_data(self, rows: RowsT) -> tuple[Array, ...]:
-        """For compiled code."""
+        """Arrays for compiled code."""
 
     def joined(self, data: tuple[Array, ...], more: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Rows after rows."""
+        """Append the rows of `more` to `data`."""
 
     def draw(self, rng: np.random.Generator, clusters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
-        """Parameters given the rows of each slot."""
+        """Draw parameters given the rows of each slot."""
 
     def parameter_arrays(self, capacity: int) -> tuple[Array, ...]:
-        """For compiled code."""
+        """Arrays for compiled code."""
 
     def named(self, parameters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
-        """Of some components, one row each."""
+        """Parameters of some components by name, one row each."""
 
     def log_density(self, rows: RowsT, parameters: dict[str, Array]) -> Array:
         """log f(x | θ_k), (rows, clusters)."""
@@ -76,21 +76,21 @@ class Family(Protocol[RowsT]):
         """E log f of a row of cluster c under cluster r; (c, r)."""
 
     def log_marginal(self, rows: RowsT) -> Array:
-        """log ∫ f(x | θ) dG₀(θ), one number a row."""
+        """log ∫ f(x | θ) dG₀(θ), one number per row."""
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the parameters of a cluster."""
+        """Shapes of the parameters of a cluster."""
 
     def as_json(self) -> dict[str, Any]:
-        """For records."""
+        """JSON representation for records."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Multinomial:
     r"""Base measure of count rows: :math:`x | θ ~ Multinomial(L, θ)`, :math:`θ ~ Dir(a, …, a)`.
 
-    Densities of rows leave out the multinomial coefficient, which no cluster changes: that of a row is the probability
-    of its events in a given order.
+    The density of a row is the probability of its events in a given order: it leaves out the multinomial coefficient,
+    which is the same for all clusters.
 
     Parameters
     ----------
@@ -101,12 +101,12 @@ class Multinomial:
     concentration: float = 0.5
 
     def resolve(self, X: Table) -> MultinomialFamily:
-        """For this table of counts."""
+        """The family for this table of counts."""
         _checks.positive(self.concentration, "concentration")
         if self.concentration > _MUCH:
             raise InvalidValueError(
-                f"Multinomial's `concentration` must be at most {_MUCH:g}, got {self.concentration:g}: beyond it all "
-                "clusters are flat."
+                f"Multinomial's `concentration` must be at most {_MUCH:g}, got {self.concentration:g}: with larger "
+                "values all clusters are uniform."
             )
         rows = count_rows(X)
         return MultinomialFamily(float(self.concentration), rows.width)
@@ -114,7 +114,7 @@ class Multinomial:
 
 @dataclasses.dataclass(frozen=True)
 class MultinomialFamily:
-    """A base measure of known width."""
+    """A multinomial base measure with a known number of categories."""
 
     prior: float
     width: int
@@ -124,15 +124,15 @@ class MultinomialFamily:
     parameters = ("components",)
 
     def rows(self, X: Table) -> CountRows:
-        """What a user handed over."""
+        """Convert and check a table."""
         return count_rows(X, self.width)
 
     def informative(self, rows: CountRows) -> Array:
-        """Rows that say something of their cluster: an empty one does not, and is integrated out by leaving it out."""
+        """Indices of the nonempty rows: an empty row carries no information and is integrated out by leaving it out."""
         return np.flatnonzero(np.diff(rows.indptr))
 
     def clusters(self, capacity: int) -> tuple[Array, ...]:
-        """Free slots: sizes, totals, table, [a]."""
+        """Arrays of `capacity` free slots: sizes, totals, table, [a]."""
         return (
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int64),
@@ -141,11 +141,11 @@ class MultinomialFamily:
         )
 
     def kernel_data(self, rows: CountRows) -> tuple[Array, ...]:
-        """For compiled code."""
+        """Arrays for compiled code."""
         return rows.data
 
     def joined(self, data: tuple[Array, ...], more: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Rows after rows."""
+        """Append the rows of `more` to `data`."""
         indptr = np.concatenate([data[0], more[0][1:] + data[0][-1]])
         indices, counts = np.concatenate([data[1], more[1]]), np.concatenate([data[2], more[2]])
         check_sums(indices, counts)
@@ -157,11 +157,11 @@ class MultinomialFamily:
         return {"components": _normalised(gammas)}
 
     def parameter_arrays(self, capacity: int) -> tuple[Array, ...]:
-        """For compiled code: gamma numbers, and probabilities."""
+        """Arrays for compiled code: gamma variables and probabilities."""
         return np.ones((self.width, capacity)), np.zeros((self.width, capacity))
 
     def named(self, parameters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
-        """Of some components, one row each."""
+        """Parameters of some components by name, one row each."""
         return {"components": _normalised(parameters[0][:, slots].T)}
 
     def log_density(self, rows: CountRows, parameters: dict[str, Array]) -> Array:
@@ -176,13 +176,13 @@ class MultinomialFamily:
         return out
 
     def expected_log_density(self, rows: CountRows, of: dict[str, Array], under: dict[str, Array]) -> Array:
-        """log f of a typical row of cluster c, as long as these rows are, under cluster r; (c, r)."""
+        """log f of a typical row of cluster c, with the mean length of these rows, under cluster r; (c, r)."""
         logs = np.log(np.maximum(np.asarray(under["components"], np.float64), _TINY))
         out: Array = float(rows.lengths().mean()) * (np.asarray(of["components"], np.float64) @ logs.T)
         return out
 
     def log_marginal(self, rows: CountRows) -> Array:
-        """log ∫ f(x | θ) dG₀(θ), one number a row."""
+        """log ∫ f(x | θ) dG₀(θ), one number per row."""
         from scipy.special import gammaln
 
         terms = gammaln(self.prior + rows.counts) - math.lgamma(self.prior)
@@ -192,16 +192,16 @@ class MultinomialFamily:
         return out
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the parameters of a cluster."""
+        """Shapes of the parameters of a cluster."""
         return {"components": (self.width,)}
 
     def as_json(self) -> dict[str, Any]:
-        """For records."""
+        """JSON representation for records."""
         return {"kind": self.kind, "prior": self.prior, "width": self.width}
 
 
 def _normalised(gammas: Array) -> Array:
-    """Rows that sum to one; a row that underflowed altogether becomes flat."""
+    """Normalise rows to sum to one; a row that underflowed completely becomes uniform."""
     totals = gammas.sum(axis=1, keepdims=True)
     flat = np.full_like(gammas, 1.0 / gammas.shape[1])
     return np.divide(gammas, totals, out=flat, where=totals > 0)
@@ -217,13 +217,13 @@ class Gaussian:
     Parameters
     ----------
     mean
-        m, a number or one for each column; by default the column means.
+        m: a number, or one per column; by default the column means.
     strength
-        κ: the prior mean counts as so many rows.
+        κ: the prior mean has the weight of this many rows.
     shape
-        a, of the precisions.
+        a: the shape of the prior of the precisions.
     rate
-        b, a number or one for each column; by default a tenth of the column variances times a, so that a cluster is
+        b: a number, or one per column; by default a tenth of the column variances times a, so that a cluster is
         expected to be about a third as wide as the data.
     """
 
@@ -233,7 +233,7 @@ class Gaussian:
     rate: Any = None
 
     def resolve(self, X: Table) -> GaussianFamily:
-        """For this table."""
+        """The family for this table."""
         _checks.positive(self.strength, "strength")
         _checks.positive(self.shape, "shape")
         values = real_rows(X).values
@@ -243,8 +243,8 @@ class Gaussian:
             variance, width_of = values.var(axis=0), np.ptp(values, axis=0)
             if np.any((width_of == 0) | (variance <= np.finfo(np.float64).tiny)):
                 raise InvalidValueError(
-                    f"column {int(np.argmin(width_of))} holds one value only (in {len(values):,} rows), which says "
-                    "nothing of clusters: leave it out, or give Gaussian(rate=...)."
+                    f"column {int(np.argmin(width_of))} is constant (in {len(values):,} rows) and has no "
+                    "information about clusters: remove it, or set Gaussian(rate=...)."
                 )
             rate = 0.1 * float(self.shape) * variance
         else:
@@ -263,14 +263,14 @@ def _columns(given: ArrayLike, name: str, width: int) -> Array:
         raise InvalidTypeError(f"`{name}` must be a number or {width} numbers, got {given!r}.") from error
     if array.shape not in ((), (width,)) or not np.all(np.isfinite(array)):
         raise InvalidValueError(
-            f"`{name}` must be a finite number or one for each of the {width} columns, got {given!r}."
+            f"`{name}` must be a finite number, or one per column ({width}), got {given!r}."
         )
     return np.broadcast_to(array, (width,)).copy()
 
 
 @dataclasses.dataclass(frozen=True)
 class GaussianFamily:
-    """A base measure whose numbers are all known."""
+    """A normal-gamma base measure with all its parameters set."""
 
     mean: tuple[float, ...]
     strength: float
@@ -283,27 +283,27 @@ class GaussianFamily:
 
     @property
     def width(self) -> int:
-        """Coordinates."""
+        """Number of columns."""
         return len(self.mean)
 
     def rows(self, X: Table) -> RealRows:
-        """What a user handed over."""
+        """Convert and check a table."""
         return real_rows(X, self.width)
 
     def informative(self, rows: RealRows) -> Array:
-        """All rows."""
+        """Indices of all rows."""
         return np.arange(rows.num_rows)
 
     def kernel_data(self, rows: RealRows) -> tuple[Array, ...]:
-        """For compiled code: rows centred at the prior mean."""
+        """Arrays for compiled code: rows centred at the prior mean."""
         return (rows.values - np.array(self.mean),)
 
     def joined(self, data: tuple[Array, ...], more: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Rows after rows."""
+        """Append the rows of `more` to `data`."""
         return (np.concatenate([data[0], more[0]]),)
 
     def clusters(self, capacity: int) -> tuple[Array, ...]:
-        """Slots; `clear_all` makes them free."""
+        """Arrays of `capacity` slots, to be initialised by `clear_all`."""
         matrices = [np.zeros((self.width, capacity)) for _ in range(4)]
         return (
             np.zeros(capacity, np.int64),
@@ -329,12 +329,12 @@ class GaussianFamily:
         return {"means": means.T + np.array(self.mean), "precisions": precisions.T}
 
     def parameter_arrays(self, capacity: int) -> tuple[Array, ...]:
-        """For compiled code: means of centred rows, precisions, constants."""
+        """Arrays for compiled code: means of centred rows, precisions, constants."""
         shape = (self.width, capacity)
         return np.zeros(shape), np.ones(shape), np.zeros(capacity)
 
     def named(self, parameters: tuple[Array, ...], slots: Array) -> dict[str, Array]:
-        """Of some components, one row each."""
+        """Parameters of some components by name, one row each."""
         return {
             "means": parameters[0][:, slots].T + np.array(self.mean),
             "precisions": parameters[1][:, slots].T.copy(),
@@ -360,7 +360,7 @@ class GaussianFamily:
         return out
 
     def log_marginal(self, rows: RealRows) -> Array:
-        """log ∫ f(x | μ, τ) dG₀(μ, τ), one number a row: a product of Student densities."""
+        """log ∫ f(x | μ, τ) dG₀(μ, τ), one number per row: a product of Student densities."""
         scale = self.strength / (2.0 * np.array(self.rate) * (self.strength + 1.0))
         each = math.lgamma(self.shape + 0.5) - math.lgamma(self.shape) - 0.5 * math.log(math.pi)
         away = np.log1p(scale * (rows.values - np.array(self.mean)) ** 2)
@@ -368,10 +368,10 @@ class GaussianFamily:
         return out
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the parameters of a cluster."""
+        """Shapes of the parameters of a cluster."""
         return {"means": (self.width,), "precisions": (self.width,)}
 
     def as_json(self) -> dict[str, Any]:
-        """For records."""
+        """JSON representation for records."""
         out = {"kind": self.kind, **dataclasses.asdict(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in out.items()}

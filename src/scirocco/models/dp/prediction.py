@@ -1,10 +1,10 @@
-r"""What draws of a mixture say of rows.
+r"""Predictions of a mixture from its draws.
 
 Given a draw (ω, θ) a row has the density
 
 .. math:: p(x) = Σ_j ω_j f(x | θ_j) + ω_{rest} ∫ f(x | θ) dG_0(θ),
 
-where the last term stands for all clusters that have no row: their parameters have the law G₀.
+where the last term stands for all clusters without rows, whose parameters have the distribution G₀.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scirocco.models.dp.rows import Array, RowsT
 
 
 def log_joint(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
-    """log ω_j f(x | θ_j), (rows, clusters of the draw + 1); the last column is a cluster without rows."""
+    """log ω_j f(x | θ_j), (rows, clusters of the draw + 1); the last column stands for clusters without rows."""
     weights = np.asarray(draw["weights"], np.float64)
     num = int(np.count_nonzero(weights))
     out = np.empty((rows.num_rows, num + 1))
@@ -37,7 +37,7 @@ def log_sum(logs: Array, axis: int) -> Array:
 
 
 def log_predictive(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
-    """log p(x) of every row given one draw."""
+    """log p(x) of each row given one draw."""
     return log_sum(log_joint(family, rows, draw), axis=1)
 
 
@@ -51,9 +51,9 @@ def memberships(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> A
 
 # -- one set of labels for all draws
 #
-# Clusters have no names: cluster 3 of one draw may be cluster 5 of the next, or two in one. So a draw is chosen as
-# reference, the one whose co-clustering of some rows is nearest to the posterior mean in squares (Dahl 2006), and
-# cluster c of any other draw is shared out among its clusters r as rows are,
+# Cluster labels are not identified: cluster 3 of one draw may be cluster 5 of the next, or parts of two. We choose
+# as reference the draw whose co-clustering of some rows has the least squared distance to the posterior mean (Dahl
+# 2006). Cluster c of any other draw is divided among the clusters r of the reference in proportion to its rows,
 #
 # .. math:: A_{cr} = Σ_i p_{ic} p^{ref}_{ir} \big/ Σ_i p_{ic},
 #
@@ -64,7 +64,7 @@ _FEW = 3.0
 
 
 class Reference(NamedTuple):
-    """A draw whose clusters give the labels, and how others are translated."""
+    """The draw that defines the labels, and the translations of the other draws."""
 
     draw: int
     num_clusters: int
@@ -75,7 +75,7 @@ class Reference(NamedTuple):
 def choose(
     family: Family[RowsT], rows: RowsT, draws: Callable[[int], dict[str, Array]], num_draws: int
 ) -> Reference:
-    """The reference among draws, judged by some rows."""
+    """Choose the reference draw, based on the co-clustering of some rows."""
     known = [_known(memberships(family, rows, draws(number))) for number in range(num_draws)]
     mean = np.zeros((rows.num_rows, rows.num_rows))
     for shares in known:
@@ -90,7 +90,7 @@ def choose(
 
 
 def _known(shares: Array) -> Array:
-    """Given that a row is in a cluster that has rows."""
+    """Memberships given that a row is in a cluster that has rows."""
     out: Array = shares[:, :-1] / np.maximum(shares[:, :-1].sum(axis=1, keepdims=True), 1e-300)
     return out
 
@@ -103,7 +103,7 @@ def _translation(
     shares: Array,
     known: Array,
 ) -> Array:
-    """A; clusters that hardly any of the rows is in are shared out as a typical row of theirs would be."""
+    """Compute A; clusters with hardly any of the rows are divided as a typical row of theirs would be."""
     totals = shares.sum(axis=0)
     out: Array = (shares.T @ known) / np.maximum(totals, 1e-300)[:, None]
     rare = np.flatnonzero(totals < _FEW)
@@ -122,7 +122,7 @@ def translated(family: Family[RowsT], rows: RowsT, draw: dict[str, Array], trans
     return _known(memberships(family, rows, draw)) @ translation
 
 
-# -- credible intervals of the parameters of clusters, which no two draws have in common
+# -- credible intervals of the parameters of clusters, whose labels differ between draws
 
 
 def ends(
@@ -135,8 +135,8 @@ def ends(
 ) -> dict[str, Array]:
     """{parameter: (tail, clusters, n)} for n columns of each cluster of the reference, (clusters, n).
 
-    In each draw a cluster of the reference has the average of the clusters that are shared out to it (`translations`,
-    see `scirocco.models.dp.prediction`); a draw counts by how much that is.
+    In each draw a cluster of the reference has the average of the clusters matched to it by `translations` (see
+    `scirocco.models.dp.prediction`); a draw is weighted by the total weight matched.
     """
     masses, found = [], {name: list[Array]() for name in names}
     for number, translation in enumerate(translations):
@@ -150,15 +150,15 @@ def ends(
 
 
 def _averages(shared: Array, values: Array, columns: Array) -> Array:
-    """(clusters of the reference, n), of the parameters `values` (clusters of one draw, columns)."""
+    """Averages (clusters of the reference, n) of the parameters `values` (clusters of one draw, columns)."""
     shares = shared / np.maximum(shared.sum(axis=0), 1e-300)
     return np.stack([share @ values[:, chosen] for share, chosen in zip(shares.T, columns, strict=True)])
 
 
 def weighted_quantiles(values: Array, weights: Array, tails: Sequence[float]) -> Array:
-    """(tail, clusters, n) of values (draw, clusters, n) that count by weights (draw, clusters).
+    """Quantiles (tail, clusters, n) of values (draw, clusters, n) with weights (draw, clusters).
 
-    The least value up to which that share of the weight lies; nan where there is no weight at all.
+    The smallest value at which the cumulative weight reaches the tail probability; NaN if all weights are zero.
     """
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.take_along_axis(values, order, axis=0)

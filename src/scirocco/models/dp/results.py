@@ -1,4 +1,4 @@
-"""What a fitted mixture tells: labels, predictive densities, how many clusters there are."""
+"""Results of a fitted mixture: labels, predictive densities, number of clusters."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from scirocco.models.inputs.tables import Sparse
 
 _ROWS_AT_ONCE = 32_768
 _MOST_NUMBERS = 20_000_000
-"""Draws × clusters × columns held at once for intervals."""
+"""Largest number of values (draws × clusters × columns) in memory when computing intervals."""
 
 
 class Results:
-    """Everything that follows from the draws (chain, draw, ...), in memory or on disk."""
+    """Results computed from the draws (chain, draw, ...), in memory or on disk."""
 
     _draws: dict[str, Any]
     _stats: dict[str, Array]
     _family: Family[Any]
     _judges: Rows
-    """Rows by which a reference is chosen."""
+    """Rows used to choose the reference draw."""
     _chosen: prediction.Reference | None = None
     n_features_in_: int
 
@@ -37,7 +37,7 @@ class Results:
     ) -> None:
         if not draws["rest"].shape[1]:
             raise InvalidValueError(
-                "the run has no draw yet: it is in its burn-in, or ended there. Give it more time."
+                "the run has no draw yet: it is in its burn-in, or stopped there. Run it longer."
             )
         self._draws, self._stats = draws, {name: np.asarray(value) for name, value in stats.items()}
         self._family, self._judges, self.n_features_in_ = family, judges, family.width
@@ -47,9 +47,9 @@ class Results:
     # -- predictive density -------------------------------------------------------------------------------------------
 
     def log_predictive(self, X: Table) -> Array:
-        """log p(x | data) of every row, the density averaged over all draws; one value a row.
+        """log p(x | data) of each row, with the density averaged over all draws; shape (rows,).
 
-        Rows of counts: the probability of a row's events in their order (no multinomial coefficient); 0 if it is empty.
+        For counts, the probability of a row's events in their order (no multinomial coefficient); 0 for an empty row.
         """
         rows = self._rows(X)
         out = np.full(rows.num_rows, -np.inf)
@@ -67,10 +67,10 @@ class Results:
     # -- labels -------------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Table) -> Array:
-        """Probability that a row is in each cluster, (rows, clusters), averaged over draws.
+        """Probability of each cluster for each row, (rows, clusters), averaged over draws.
 
-        Given that it is in a cluster that has rows. The clusters are those of a reference draw, see
-        `scirocco.models.dp.prediction`.
+        The probabilities are conditional on the row being in a cluster that has rows. The clusters are those of a
+        reference draw, see `scirocco.models.dp.prediction`.
         """
         return self._shares(self._rows(X))
 
@@ -84,7 +84,7 @@ class Results:
         return out / self._count
 
     def predict(self, X: Table) -> Array:
-        """The most probable cluster of every row."""
+        """The most probable cluster of each row."""
         return self._predicted(self._rows(X))
 
     def _predicted(self, rows: Rows) -> Array:
@@ -93,20 +93,20 @@ class Results:
 
     @property
     def labels_(self) -> Array:
-        """The most probable cluster of every row of the fit; found when it is first asked for."""
+        """The most probable cluster of each training row; computed when first requested."""
         self._check_fitted()
         if "_labels" not in self.__dict__:
             self._labels = self._predicted(self._fitted_rows(None))
         return self._labels
 
     def co_clustering(self, X: Table, others: Table | None = None) -> Array:
-        """P(both rows are in one cluster | data), (rows, rows) or (rows, others); needs no labels.
+        """P(two rows are in the same cluster | data), (rows, rows) or (rows, others); independent of labels.
 
-        Rows are given as a table, or by their numbers in the table of the fit.
+        Pass the rows as a table, or as their indices in the training table.
 
-        Between different rows; given a draw they are independent, so that it is Σ_j p_ij p_kj, averaged over draws. A
-        row with itself has 1. Two rows that are both in clusters without rows count as apart, which matters only for
-        very few rows.
+        Given a draw, different rows are independent, so the probability is Σ_j p_ij p_kj, averaged over draws. For a
+        row with itself it is 1. Two rows that are both in clusters without rows count as being in different clusters,
+        which matters only for very few rows.
         """
         rows = self._rows_or_numbers(X)
         second = rows if others is None else self._rows_or_numbers(others)
@@ -125,24 +125,24 @@ class Results:
 
     @property
     def base_(self) -> str:
-        """What the rows are: "multinomial" for counts, "gaussian" for real numbers."""
+        """Type of the rows: "multinomial" for counts, "gaussian" for real numbers."""
         self._check_fitted()
         return str(self._family.kind)
 
     @property
     def draws_(self) -> dict[str, Any]:
-        """The draws, leaves (chain, draw, ...), in memory or on disk: weights and parameters, largest cluster first."""
+        """The draws of weights and parameters (chain, draw, ...), in memory or on disk; largest cluster first."""
         self._check_fitted()
         return self._draws
 
     @property
     def stats_(self) -> dict[str, Array]:
-        """Numbers for each draw, (chain, draw): clusters that have rows, the concentration α, ..."""
+        """Statistics of each draw, (chain, draw): number of clusters that have rows, concentration α, ..."""
         self._check_fitted()
         return self._stats
 
     def num_clusters(self, interval: float | None = None) -> Any:
-        """Clusters that have rows: all draws (chain, draw), or (low, high) of a credible interval."""
+        """Number of clusters that have rows: all draws (chain, draw), or (low, high) of a credible interval."""
         self._check_fitted()
         found = self._stats["num_clusters"].astype(int)
         if interval is None:
@@ -157,22 +157,22 @@ class Results:
 
     @property
     def weights_(self) -> Array:
-        """Posterior mean weights of the clusters that `predict` names."""
+        """Posterior mean weights of the clusters, numbered as in `predict`."""
         return self._means()["weights"]
 
     @property
     def components_(self) -> Array:
-        """Rows of counts: posterior mean probabilities of the categories in the clusters that `predict` names."""
+        """Posterior mean probabilities of the categories in each cluster, numbered as in `predict`; for counts."""
         return self._parameter("components")
 
     @property
     def means_(self) -> Array:
-        """Real rows: posterior means of the clusters that `predict` names."""
+        """Posterior means of the clusters, numbered as in `predict`; for real rows."""
         return self._parameter("means")
 
     @property
     def precisions_(self) -> Array:
-        """Real rows: posterior mean precisions."""
+        """Posterior mean precisions of the clusters; for real rows."""
         return self._parameter("precisions")
 
     def _parameter(self, name: str) -> Array:
@@ -185,7 +185,7 @@ class Results:
         return self._means()[name]
 
     def summary(self, interval: float = 0.9) -> list[dict[str, Any]]:
-        """The clusters that `predict` names, largest first: label, weight, and its credible interval."""
+        """The clusters, largest first: label as in `predict`, weight, and its credible interval."""
         chosen, shares = self._reference(), []
         for number, translation in enumerate(chosen.translations):
             shares.append(self._weights(number) @ translation)
@@ -199,17 +199,17 @@ class Results:
     def intervals(
         self, interval: float = 0.9, columns: ArrayLike | None = None
     ) -> dict[str, tuple[Array, Array]]:
-        """Credible intervals of the parameters of the clusters that `predict` names: {name: (low, high)}.
+        """Credible intervals of the parameters of the clusters, numbered as in `predict`: {name: (low, high)}.
 
-        A cluster of the reference is, in each draw, the average of the clusters that are shared out to it; draws count
-        by how much is shared out. Each end has the shape of `components_`, or of `means_` and `precisions_`.
+        In each draw, a cluster of the reference is the average of the clusters matched to it; draws are weighted by the
+        total weight matched. Each end has the shape of `components_`, or of `means_` and `precisions_`.
 
         Parameters
         ----------
         interval
-            Their probability.
+            Probability of the intervals.
         columns
-            Only some columns, the same for all clusters (n,) or of each cluster its own (clusters, n).
+            Indices of the columns to include: the same for all clusters (n,), or different ones (clusters, n).
         """
         chosen = self._reference()
         wanted = np.arange(self.n_features_in_) if columns is None else np.asarray(columns)
@@ -250,7 +250,7 @@ class Results:
 
     @property
     def _count(self) -> int:
-        """Draws of all chains."""
+        """Number of draws in all chains."""
         chains, draws = self._draws["rest"].shape[:2]
         return int(chains * draws)
 
@@ -281,13 +281,13 @@ class Results:
         return self._rows(X)
 
     def _fitted_rows(self, numbers: Array | None) -> Rows:
-        """Rows of the fit; a loaded model does not have them."""
+        """The training rows; a loaded model does not have them."""
         self._check_fitted()
         rows = self.__dict__.get("_training")
         if rows is None:
             raise NotFittedError(
-                "the rows of the fit are not at hand (they are not saved, and partial_fit does not keep their order): "
-                "give the rows themselves."
+                "the training rows are not available (they are not saved, and partial_fit does not keep their order): "
+                "pass the rows themselves."
             )
         if numbers is None:
             return rows

@@ -1,4 +1,4 @@
-"""What users hand over, as arrays that compiled code reads; nothing is rounded, clamped or dropped."""
+"""Conversion of user tables to arrays for compiled code; nothing is rounded, clamped or dropped."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class CountRows(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """All rows, empty ones included."""
+        """Number of rows, including empty ones."""
         return len(self.indptr) - 1
 
     @property
     def data(self) -> tuple[Array, Array, Array]:
-        """For compiled code."""
+        """Arrays for compiled code."""
         return self.indptr, self.indices, self.counts
 
     def take(self, rows: Array) -> CountRows:
@@ -42,7 +42,7 @@ class CountRows(NamedTuple):
         return CountRows(indptr, self.indices[entries], self.counts[entries], self.width)
 
     def lengths(self) -> Array:
-        """Σ_w x_w of every row."""
+        """Σ_w x_w of each row."""
         total = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
         return total[self.indptr[1:]] - total[self.indptr[:-1]]
 
@@ -54,12 +54,12 @@ class RealRows(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(self.values)
 
     @property
     def width(self) -> int:
-        """Coordinates."""
+        """Number of columns."""
         return int(self.values.shape[1])
 
     def take(self, rows: Array) -> RealRows:
@@ -74,7 +74,7 @@ RowsT = TypeVar("RowsT", CountRows, RealRows)
 def count_rows(X: Table, width: int | None = None) -> CountRows:
     """Counts of categories from a SciPy sparse matrix or a table of whole numbers.
 
-    `width`: as many categories as the model was fitted with; entries beyond are refused.
+    `width`: the number of categories that the model was fitted with; a different number raises an error.
     """
     if isinstance(X, Sparse):
         matrix = X.tocsr()
@@ -96,10 +96,10 @@ def count_rows(X: Table, width: int | None = None) -> CountRows:
         at = wrong[0]
         raise InvalidValueError(
             f"counts must be whole numbers >= 0; row {place[at]}, column {indices[at]} holds {values[at]}. "
-            'Real numbers go with base="gaussian".'
+            'For real numbers use base="gaussian".'
         )
     some = values > 0
-    if not some.all():  # zeros that a sparse matrix holds
+    if not some.all():  # explicit zeros of a sparse matrix
         kept = np.bincount(place[some], minlength=shape[0])
         indptr = np.concatenate([[0], np.cumsum(kept)])
         indices, values = indices[some], values[some]
@@ -113,14 +113,14 @@ def count_rows(X: Table, width: int | None = None) -> CountRows:
 
 
 def check_sums(indices: Array, counts: Array) -> None:
-    """Sums over all rows must fit in the 32 bits of a cluster's table."""
+    """Check that sums over all rows fit in the 32 bits of a cluster's table."""
     if not counts.size or counts.sum(dtype=np.float64) < _FITS:
         return
     sums = np.bincount(indices, counts)
     if sums.max() > _FITS:
         raise InvalidValueError(
             f"the counts of column {int(sums.argmax())} sum to {sums.max():g}, more than {_FITS:,}: scale them "
-            "down, or leave out rows."
+            "down, or remove rows."
         )
 
 
@@ -135,7 +135,7 @@ def real_rows(X: Table, width: int | None = None) -> RealRows:
         row, column = wrong[0]
         raise InvalidValueError(
             f"rows must hold finite numbers (below {_HUGE:g}); row {row}, column {column} holds {values[row, column]}. "
-            "Fill in or leave out what is missing."
+            "Impute or remove missing values."
         )
     return RealRows(values)
 
@@ -152,7 +152,7 @@ def _table(X: Table, what: str) -> Array:
             raise InvalidTypeError(f"`X` must hold numbers, got objects: {error}.") from error
     if table.ndim != 2:
         raise InvalidValueError(
-            f"`X` must be a table of {what} with one row for each observation; got shape {table.shape}."
+            f"`X` must be a table of {what} with one row per observation, got shape {table.shape}."
         )
     return _numbers(table)
 
@@ -170,8 +170,8 @@ def _check_shape(shape: tuple[int, ...], width: int | None, what: str) -> None:
         raise InvalidValueError(f"`X` is empty: {shape[0]} rows, {shape[1]} {what}.")
     if width is not None and shape[1] != width:
         raise InvalidValueError(
-            f"`X` has {shape[1]} {what}, the model was fitted with {width}. Categories that it has not seen have no "
-            "probability: build both tables with the same columns."
+            f"`X` has {shape[1]} {what}, but the model was fitted with {width}. It has no probability for other "
+            "categories: build both tables with the same columns."
             if shape[1] > width and what == "categories"
-            else f"`X` has {shape[1]} {what}, the model was fitted with {width}: build both with the same columns."
+            else f"`X` has {shape[1]} {what}, but the model was fitted with {width}: build both with the same columns."
         )

@@ -1,4 +1,4 @@
-"""What a mixture is told: checked once, in words that name the fix; and the paper's settings by name."""
+"""Validation of the arguments of a mixture, and presets with the settings of the paper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BASES: dict[str, Any] = {"multinomial": Multinomial, "gaussian": Gaussian}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that defines a chain, but for the base measure, the data and the seed."""
+    """Settings that define a chain, except the base measure, the data and the seed."""
 
     sampler: str
     concentration: Gamma | float
@@ -34,12 +34,12 @@ class Settings:
     refresh_size: int
     initial_clusters: int
     split_merge: int
-    """Proposals a pass."""
+    """Proposals per pass."""
     keep_clusters: int
     num_threads: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """For records."""
+        """JSON representation for records."""
         out = dataclasses.asdict(self)
         del out["num_threads"]
         prior = self.concentration
@@ -63,13 +63,13 @@ def base(given: object) -> Multinomial | Gaussian:
 
 
 def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
-    """The arguments of `DPMixture`, checked, with what was left open filled in."""
+    """Check the arguments of `DPMixture` and fill in the defaults."""
     sampler = given["sampler"]
     _checks.choice(sampler, "sampler", SAMPLERS)
     if kind != "multinomial" and sampler in ("scir_cv", "sgrld"):
         raise InvalidValueError(
-            f'sampler="{sampler}" moves probabilities of categories: it goes with base="multinomial". Real rows have '
-            '"collapsed", "gibbs" and "scir".'
+            f'sampler="{sampler}" requires base="multinomial". For real rows use sampler="collapsed", "gibbs" '
+            'or "scir".'
         )
     counts = _counts(given, sampler)
     batch = min(_checks.positive_int(given["batch_size"], "batch_size"), num_rows)
@@ -97,11 +97,11 @@ def _counts(given: dict[str, Any], sampler: str) -> str:
     _checks.choice(wanted, "counts", COUNTS)
     if wanted == "estimated" and sampler not in ESTIMATING:
         raise InvalidValueError(
-            f'sampler="{sampler}" keeps the counts of all rows; counts="estimated" goes with {", ".join(ESTIMATING)}.'
+            f'sampler="{sampler}" keeps the counts of all rows; counts="estimated" requires {", ".join(ESTIMATING)}.'
         )
     if wanted == "kept" and sampler == "scir_cv":
         raise InvalidValueError(
-            'sampler="scir_cv" reduces the noise of estimated counts; kept ones have none: take sampler="scir".'
+            'sampler="scir_cv" reduces the noise of estimated counts; kept counts have none: use sampler="scir".'
         )
     if wanted == "auto":
         return "estimated" if sampler in ("scir_cv", "sgrld") else "kept"
@@ -115,7 +115,7 @@ def _step_sizes(
     if sampler in ("collapsed", "gibbs"):
         for name in ("step_size", "stick_step_size"):
             if given[name] is not None:
-                raise InvalidValueError(f'sampler="{sampler}" has no step size: leave `{name}` out.')
+                raise InvalidValueError(f'sampler="{sampler}" has no step size: remove `{name}`.')
         return None, None
     step, stick = given["step_size"], given["stick_step_size"]
     if step is None and counts == "estimated":
@@ -141,11 +141,11 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "gibbs": {"a": 0.5, "initial_clusters": 20},
     }
 }
-"""Table 3 of the supplement of Baker et al. (2018), by sampler. SCIR-CV, which came later, as SCIR."""
+"""Table 3 of the supplement of Baker et al. (2018), by sampler. SCIR-CV, which is newer, uses the settings of SCIR."""
 
 
 def preset(name: str, sampler: str) -> dict[str, Any]:
-    """The arguments of `DPMixture` that make a paper's setting: counts are estimated, as in the paper."""
+    """The arguments of `DPMixture` for the settings of a paper; counts are estimated, as there."""
     _checks.choice(name, "preset", tuple(PRESETS))
     _checks.choice(sampler, "sampler", tuple(PRESETS[name]))
     found = dict(PRESETS[name][sampler])
@@ -157,7 +157,7 @@ def preset(name: str, sampler: str) -> dict[str, Any]:
 
 
 class Gamma(NamedTuple):
-    """A Gamma prior."""
+    """A Gamma prior for the concentration."""
 
     shape: float
     rate: float
@@ -176,14 +176,14 @@ def check_concentration(given: object) -> Gamma | float:
 
 
 def first_concentration(prior: Gamma | float) -> float:
-    """Where a chain begins."""
+    """Initial value of α."""
     return prior.shape / prior.rate if isinstance(prior, Gamma) else prior
 
 
 def given_partition(
     rng: np.random.Generator, alpha: float, prior: Gamma | float, num_clusters: int, num_rows: int
 ) -> float:
-    r"""α given a partition of `num_rows` rows into clusters, everything else integrated out (Escobar & West 1995).
+    r"""Draw α given a partition of `num_rows` rows into clusters, parameters integrated out (Escobar & West 1995).
 
     .. math:: p(α | k, N) ∝ p(α) α^k Γ(α)/Γ(α + N);
 

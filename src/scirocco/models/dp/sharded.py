@@ -1,13 +1,13 @@
-"""The labels of a batch drawn on Dask workers: rows by shard, components out, labels in.
+"""Labels of a batch drawn on Dask workers.
 
-Given sticks and parameters, labels are independent: they are nearly all the work of a step, and can be drawn anywhere.
-This process keeps labels, sums and components; a task gets the numbers of its rows, their slices and their labels so
-far, reads the rows by the path of a data folder, and returns labels. Each row has the random number of its place in the
-batch, and this process moves the rows from cluster to cluster in their order: the draws are those of a fit without
-workers, bit for bit, for counts and for real rows.
+Given sticks and parameters, labels are independent. Drawing them is most of the work of a step and can be distributed.
+The main process keeps labels, sums and components. A task gets the indices of its rows, their slices and current
+labels, reads the rows from a data folder, and returns new labels. The random number of a row is determined by its
+position in the batch, and the main process updates the clusters in the order of the rows: the draws are bit for bit
+those of a fit without workers, for counts and for real rows.
 
-A step moves the parameters of the components in use to each worker (8 bytes a number), 20 bytes to a task for each row
-of the batch (24 beyond 2³¹ rows), and 2 bytes back.
+A step sends the parameters of the components in use to each worker (8 bytes per number) and 20 bytes per row of the
+batch to its task (24 beyond 2³¹ rows); 2 bytes per row come back.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ def labelling_on(
     sampler: str,
     store: str | os.PathLike[str] | None,
 ) -> Iterator[Shards | None]:
-    """What draws labels on the workers of `client`; None without one. The rows are written once."""
+    """The object that draws labels on the workers of `client`; None without one. The rows are written once."""
     if client is None:
         refuse_shards_alone(num_shards)
         yield None
         return
     if sampler == "collapsed":
         raise InvalidValueError(
-            'sampler="collapsed" draws each label given all others, one after another, which workers cannot share: '
-            'with `client` take sampler="gibbs" or "scir".'
+            'sampler="collapsed" draws labels one after another, each given all others, and cannot be distributed: '
+            'with `client` use sampler="gibbs" or "scir".'
         )
     with connected(client, "DPMixture.fit") as found, folder_for(store) as folder:
         yield Shards(Workers(found, num_shards), _written(rows, family, folder), family.kind)
 
 
 def _written(rows: Rows, family: Family[Any], folder: Path) -> CorpusSource | FolderSource:
-    """The rows as compiled code reads them, in their order."""
+    """Write the rows in the format of compiled code, in their order."""
     from scirocco._extras import require
 
     data = family.kernel_data(rows)
@@ -66,7 +66,7 @@ def _written(rows: Rows, family: Family[Any], folder: Path) -> CorpusSource | Fo
 
 
 class Common(NamedTuple):
-    """What all tasks of a step need."""
+    """Input common to all tasks of a step."""
 
     path: str
     fingerprint: str
@@ -74,7 +74,7 @@ class Common(NamedTuple):
     parameters: tuple[Array, ...]
     weights: Array
     num: int
-    """Components to choose from."""
+    """Number of components."""
     seed: Array
     batch_size: int
 
@@ -83,14 +83,14 @@ class Job(NamedTuple):
     """The rows of a batch that are in one shard."""
 
     places: Array
-    """In the batch: a row's random number follows from it."""
+    """Positions in the batch, which determine the random numbers of the rows."""
     rows: Array
     bounds: Array
     labels: Array
 
 
 class Shards:
-    """Draws labels on workers."""
+    """Draw labels on workers."""
 
     def __init__(self, workers: Workers, source: CorpusSource | FolderSource, kind: str):
         self.workers, self.source, self.kind = workers, source, kind
@@ -105,7 +105,7 @@ class Shards:
         num: int,
         seed: Array,
     ) -> Array:
-        """A label for each row of the batch, among the first `num` components."""
+        """Draw a label for each row of the batch, among the first `num` components."""
         vector = slice_kernels().VECTOR
         wide = min(-(-num // vector) * vector, len(weights))
         path, fingerprint = str(self.source.path), self.source.fingerprint()
@@ -124,14 +124,14 @@ class Shards:
 
 
 def _needed(kind: str, parameters: tuple[Array, ...], wide: int) -> tuple[Array, ...]:
-    """What densities depend on, of the first components: of counts the probabilities alone."""
+    """The parameters of the first components that densities depend on: for counts, only the probabilities."""
     if kind == "multinomial":
         return np.empty((0, 0)), np.ascontiguousarray(parameters[1][:, :wide])
     return tuple(np.ascontiguousarray(part[..., :wide]) for part in parameters)
 
 
 def label_shard(common: Common, job: Job) -> Array:
-    """On a worker: labels of some rows of a batch, with the random numbers of their places."""
+    """Draw the labels of some rows of a batch (on a worker), with the random numbers of their positions."""
     rows = np.full(common.batch_size, -1, np.int64)  # -1: of another shard
     rows[job.places] = np.arange(job.rows.size)
     bounds, chosen = np.zeros(common.batch_size), np.empty(common.batch_size, np.int32)
@@ -154,5 +154,5 @@ def _data(common: Common, rows: Array) -> tuple[Array, ...]:
 
 
 def _own(array: Array) -> Array:
-    """Plain and writeable, as compiled code was made for: what comes over the wire may not be."""
+    """A contiguous, writeable array, as compiled code requires: deserialised arrays may be read-only."""
     return np.require(array, None, ["C", "W", "E"])

@@ -2,18 +2,17 @@ r"""The slice sampler on the sticks of a Dirichlet process: exact on all rows, s
 
 One step, given labels z (supplement D.3 of Baker et al. 2018, with ω_j = v_j ∏_{l<j} (1 - v_l)):
 
-1. sticks v_j | z ~ Beta(1 + m_j, α + Σ_{l>j} m_l), as two gamma numbers, for j up to the last component with rows;
+1. sticks v_j | z ~ Beta(1 + m_j, α + Σ_{l>j} m_l), as two gamma variables, for j up to the last component with rows;
 2. parameters θ_j | z; then α | v ~ Gamma(b₁ + J, b₂ - Σ_{j<=J} log(1 - v_j));
-3. slices u_i ~ U(0, ω_{z_i}) of the batch, and components from the prior until what is left of the stick is below all;
+3. slices u_i ~ U(0, ω_{z_i}) of the batch, and components from the prior until the rest of the stick is below all u_i;
 4. z_i for the rows of the batch, ∝ f(x_i | θ_j) over ω_j > u_i.
 
-`gibbs`: the batch is all rows, and 1 and 2 are exact draws. The stochastic samplers move the numbers of 1 and 2 by a
-step of SCIR, SCIR-CV or SGRLD towards the same laws, with m_j and the sums of θ_j either kept for all rows, and then
-exact, or estimated by N/n times those of the batch, as in the paper.
+`gibbs`: the batch is all rows, and 1 and 2 are exact draws. The stochastic samplers move the variables of 1 and 2 by
+a step of SCIR, SCIR-CV or SGRLD with these distributions as targets; m_j and the sums of θ_j are either kept for all
+rows, and then exact, or estimated by N/n times those of the batch, as in the paper.
 
-A gamma number that is moved only a little remembers the sum that it was divided by, and that sum depends on labels
-which have changed since. With kept counts the sums are drawn anew before each step: then SCIR is exact for any step
-size.
+After a small step, a gamma variable still depends on the sum that normalised it, and that sum depends on labels that
+have changed since. With kept counts the sums are redrawn before each step: then SCIR is exact for any step size.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ _TOO_MANY = 1 << 16
 
 
 class Slices:
-    """Labels, sticks and components of rows that say something of their cluster.
+    """Labels of the informative rows, sticks and components.
 
-    Labels begin uniform over `initial_clusters`, sticks and components are from the prior. `labelling` draws the labels
-    of a batch (`sharded.Shards`); None: this process does.
+    Initial labels are uniform over `initial_clusters`; sticks and components are from the prior. `labelling` draws the
+    labels of a batch on workers (`sharded.Shards`); None: they are drawn in this process.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Slices:
             for schedule in (settings.stick_step_size, settings.step_size)
         ]
         self.num = settings.initial_clusters
-        """Components up to the last one that has rows."""
+        """Number of components up to the last one that has rows."""
         self.labels = rng.integers(0, self.num, rows.num_rows).astype(np.int32)
         self._allocate(2 * self.num + 8)
         if self.keeps:
@@ -83,7 +82,7 @@ class Slices:
         )
 
     def _allocate(self, capacity: int) -> None:
-        """Room for components; all free."""
+        """Allocate `capacity` free components."""
         self.clusters = self.family.clusters(capacity)
         self._batch = self.clusters if self.keeps else self.family.clusters(capacity)
         self._reference = self.family.clusters(capacity if self.settings.sampler == "scir_cv" else 1)
@@ -94,14 +93,14 @@ class Slices:
         self.parameters = self.family.parameter_arrays(capacity)
 
     def _grow(self) -> None:
-        """Twice as much room."""
+        """Double the capacity."""
         before = (self.clusters, self._reference, self.parameters, self.sticks, self.weights)
         capacity = len(self.weights)
         if capacity >= _TOO_MANY:
             advice = "a smaller step size" if self._steps[1] else 'sampler="collapsed"'
             raise InvalidValueError(
-                f"the slice sampler needs more than {capacity:,} components, with α = {self.alpha:.3g}: take "
-                f"{advice}, or a prior of smaller concentrations."
+                f"the slice sampler needs more than {capacity:,} components, with α = {self.alpha:.3g}: use "
+                f"{advice}, or a prior with a smaller concentration."
             )
         self._allocate(2 * capacity)
         for olds, news in zip(before[:3], (self.clusters, self._reference, self.parameters), strict=True):
@@ -113,7 +112,7 @@ class Slices:
     def step(
         self, batch: Array, words: Callable[[int], tuple[int, int]], refresh: Array | None, step_number: int
     ) -> None:
-        """One step; `words(purpose)` are seeds, `refresh` the rows of a new reference of SCIR-CV, if it is time."""
+        """One step; `words(purpose)` are seeds, `refresh` the rows of a new reference of SCIR-CV, if one is due."""
         seeds = np.array([words(purpose) for purpose in range(7)], np.uint64)
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
         if not self.keeps:
@@ -141,7 +140,7 @@ class Slices:
             if rest < lowest:
                 break
             self._grow()
-        if self.settings.sampler == "scir_cv":  # nothing is known of components that are new
+        if self.settings.sampler == "scir_cv":  # new components have no reference yet
             kernels().forget(self.data, self._reference, self.num, known)
         self._label(batch, bounds, known, seeds[6])
 
@@ -153,7 +152,7 @@ class Slices:
         how: tuple[int, float],
         seed: Array,
     ) -> None:
-        """Parameters given labels."""
+        """Move the parameters given labels."""
         num, coordinates = self.num, self.family.width
         if self.keeps and how[0] != _METHODS["gibbs"]:
             kernels().rescale_components(self.data, self.parameters, self.clusters, num, seed)
@@ -169,7 +168,7 @@ class Slices:
             kernels().move_all_components(*given, coordinates)
 
     def _method(self, sizes: StepSizes | None, step_number: int) -> tuple[int, float]:
-        """An exact draw if there is no step size."""
+        """Method and step size; without a step size, an exact draw."""
         if sizes is None:
             return _METHODS["gibbs"], 1.0
         return _METHODS[self.settings.sampler], sizes(step_number)
@@ -199,11 +198,11 @@ class Slices:
 
     @property
     def num_clusters(self) -> int:
-        """Components that have rows."""
+        """Number of components that have rows."""
         return int(np.count_nonzero(self.clusters[0][: self.num]))
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, float, dict[str, Array]]:
-        """Weights of the components that have rows, of the rest, and parameters, as they are."""
+        """The current weights of the components that have rows and of the rest, and their parameters."""
         kernels().weigh_sticks(self.sticks, self.weights, self.num)
         occupied = np.flatnonzero(self.clusters[0][: self.num])
         weights = self.weights[occupied].copy()
@@ -211,7 +210,7 @@ class Slices:
         return weights, rest, self.family.named(self.parameters, occupied)
 
     def state(self) -> dict[str, Array]:
-        """Arrays from which `restore` goes on bit for bit."""
+        """Arrays from which `restore` resumes exactly."""
         parts = {"cluster": self.clusters, "reference": self._reference, "parameter": self.parameters}
         return {
             "labels": self.labels,
@@ -222,7 +221,7 @@ class Slices:
         }
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Take up where `state` was taken."""
+        """Restore the state from `state`."""
         capacity, self.num = (int(value) for value in state["slots"])
         self._allocate(capacity)
         self.labels = np.array(state["labels"], np.int32)
@@ -241,7 +240,7 @@ _AHEAD = 1024
 
 
 class StepSizes:
-    """Numbers of a schedule, many at a time: a call of one costs as much as a whole step of a chain."""
+    """Values of a schedule, computed in blocks: a single call costs as much as a step of a chain."""
 
     def __init__(self, schedule: Schedule):
         self.schedule = schedule

@@ -1,4 +1,4 @@
-"""Clusters in a report: how many, their weights, their profiles."""
+"""Clusters in a report: their number, weights and profiles."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from scirocco.models.view import View, run_behind, size_of, with_draws
 from scirocco.run import Run
 
 Profile = tuple[list[str], list[Html], tuple[str, str, str]]
-"""Names of columns, the rows of a table, and its headings."""
+"""Column names, the rows of a table, and its headings."""
 
 _INTERVAL, _MOST_CLUSTERS, _MOST_COLUMNS, _FOREST = 0.9, 60, 12, 30
 _BY_SIZE = 4
 
 
 def view(model: DPMixture, run: Run | None, names: Sequence[object] | None = None) -> View:
-    """Clusters, judged by what is the same however they are numbered."""
+    """Report of the clusters; diagnostics use quantities that do not depend on the labels."""
     draws, stats = model.draws_, model.stats_
     if run is None:
         run = model.run_ or run_behind(
-            "DPMixture", draws, stats, model.sampler, model.seed, "fitted bit by bit"
+            "DPMixture", draws, stats, model.sampler, model.seed, "fitted incrementally"
         )
     weights = draws["weights"]
     kept = min(_BY_SIZE, weights.shape[2])
@@ -49,8 +49,8 @@ def view(model: DPMixture, run: Run | None, names: Sequence[object] | None = Non
         **{f"weight of cluster {k + 1} by size": largest[:, :, k] for k in range(1, kept)},
     }
     about = (
-        "Judged by what does not depend on how clusters are numbered: their number, the concentration and the largest "
-        "weights. A number that is the same in all draws is left out."
+        "The diagnostics use quantities that do not depend on the labels of clusters: their number, the concentration "
+        "and the largest weights. Quantities that are constant over all draws are omitted."
     )
     return View(
         run,
@@ -80,7 +80,7 @@ def _names(names: Sequence[object] | None, width: int) -> list[str]:
         return [f"column {k}" for k in range(width)]
     given = [str(name) for name in names]
     if len(given) != width:
-        raise InvalidValueError(f"`names` must name the {width:,} columns, got {len(given):,}.")
+        raise InvalidValueError(f"`names` must have one name per column ({width:,}), got {len(given):,}.")
     return given
 
 
@@ -89,7 +89,7 @@ def _numbers(model: DPMixture) -> Section:
     low, high = model.num_clusters(_INTERVAL)
     words = (
         f"{number(found.mean(), 3)} clusters have rows on average; with probability {_INTERVAL:.0%} between {low} and "
-        f"{high}. The concentration is {number(model.concentration_, 3)} on average."
+        f"{high}. The posterior mean of the concentration is {number(model.concentration_, 3)}."
     )
     values, counts = np.unique(found, return_counts=True)
     frame = svg.Frame((values[0] - 1.0, values[-1] + 1.0), (0.0, counts.max() / found.size * 1.05))
@@ -112,7 +112,7 @@ def _weights(listed: Sequence[dict[str, Any]]) -> Section:
     chart = forest(names, means, np.stack([means, means], axis=1), outer, label, Html())
     words = f"Posterior means with the central {_INTERVAL:.0%}; clusters are matched between draws."
     if len(listed) > len(shown):
-        words += f" The {len(shown)} largest of {len(listed)} are drawn."
+        words += f" The {len(shown)} largest of {len(listed)} are shown."
     return Section("weights", "Weights", join([paragraph(words), tag("div", chart, class_="charts")]))
 
 
@@ -121,12 +121,12 @@ def _profiles(model: DPMixture, listed: Sequence[dict[str, Any]], columns: list[
     make = _counted(model, columns) if counts else _real(model, columns)
     cards = [_card(row, place, make(row["label"])) for place, row in enumerate(listed)]
     words = (
-        "The most probable columns of each cluster. Bar: the mean of their probability there, and how many times that "
-        f"of all rows it is; dark line: its central {_INTERVAL:.0%}; each cluster has an axis of its own, from 0."
+        "The most probable columns of each cluster. Bar: their mean probability in the cluster, and its ratio to that "
+        f"in all rows; dark line: its central {_INTERVAL:.0%}; each cluster has its own axis, from 0."
         if counts
-        else f"Mean of each column in the cluster: the dark line is its central {_INTERVAL:.0%}, the thin one a "
-        "standard deviation of the rows within the cluster either way. A column has one axis for all clusters, and "
-        "columns in which the cluster stands out most come first."
+        else f"Mean of each column in the cluster: the dark line is its central {_INTERVAL:.0%}, the thin line plus "
+        "or minus one standard deviation of the rows in the cluster. A column has the same axis in all clusters, and "
+        "the columns in which the cluster differs most come first."
     )
     if len(columns) > _MOST_COLUMNS:
         words += f" {_MOST_COLUMNS} of {len(columns):,} columns."

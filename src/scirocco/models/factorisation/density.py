@@ -1,10 +1,10 @@
-r"""The posterior of a factorised table of ratings, with its gradient in closed form.
+r"""The posterior of matrix factorisation of ratings, with its gradient in closed form.
 
 .. math:: r ∼ N(U_i · V_j + a_i + b_j, 1/τ), \quad U_i ∼ N(0, I/λ_U), \; V_j ∼ N(0, I/λ_V), \;
     a_i ∼ N(0, 1/λ_a), \; b_j ∼ N(0, 1/λ_b), \quad λ ∼ Gamma(shape, rate)
 
-with r the rating minus the mean rating (Chen, Fox & Guestrin 2014, section H.2; thesis A.3). τ is given, or has a
-Gamma prior of its own. With e = r - U_i·V_j - a_i - b_j the gradient of one rating touches a row of each table:
+with r the rating minus the mean rating (Chen, Fox & Guestrin 2014, section H.2; thesis A.3). τ is fixed, or has its own
+Gamma prior. With e = r - U_i·V_j - a_i - b_j the gradient of one rating affects one row of each table:
 
 .. math:: ∂U_i = τ e V_j, \quad ∂V_j = τ e U_i, \quad ∂a_i = ∂b_j = τ e, \quad ∂\log τ = (1 - τ e^2)/2
 """
@@ -23,12 +23,12 @@ from scirocco.transforms import positive
 from scirocco.types import Array, Key, Params, PyTree
 
 TABLES = ("users", "items", "user_bias", "item_bias")
-"""The parameters that have a precision λ of their own, in the order of `precisions`."""
+"""The parameters with their own precision λ, in the order of `precisions`."""
 _LOG_2PI = float(np.log(2 * np.pi))
 
 
 class Ratings(NamedTuple):
-    """Who rated what, and how: ratings less their mean."""
+    """User, item and rating minus the mean rating."""
 
     user: Any
     item: Any
@@ -37,16 +37,16 @@ class Ratings(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """The numbers of the model, and its log density.
+    """The constants of the model, and its log density.
 
     Attributes
     ----------
     shape, rate
-        Of the Gamma prior of the four λ.
+        Parameters of the Gamma prior of the four λ.
     rating_precision
-        τ, or None: it is a parameter.
+        τ, or None if it is a parameter.
     noise_shape, noise_rate
-        Of the Gamma prior of τ, where it is one.
+        Parameters of the Gamma prior of τ, if it is a parameter.
     """
 
     shape: float = 1.0
@@ -60,12 +60,12 @@ class Law:
         return params["rating_precision"] if self.rating_precision is None else self.rating_precision
 
     def log_likelihood(self, params: Params, rows: Ratings) -> Array:
-        """Of each rating."""
+        """Log likelihood of each rating."""
         tau = self.tau(params)
         return 0.5 * (jnp.log(tau) - _LOG_2PI - tau * (rows.value - expected(params, rows)) ** 2)
 
     def log_prior(self, params: Params) -> Array:
-        """Of tables and precisions, up to a constant."""
+        """Log prior of tables and precisions, up to a constant."""
         total = jnp.zeros((), params["users"].dtype)
         for number, name in enumerate(TABLES):
             precision, table = params["precisions"][number], params[name]
@@ -88,7 +88,7 @@ def _fitted(params: Params, rows: Ratings, left: Array, right: Array) -> Array:
 
 
 def _take(table: Array, index: Array) -> Array:
-    """Rows by ids that were checked on the host."""
+    """Rows by ids, which were checked on the host."""
     return table.at[index].get(mode="promise_in_bounds")
 
 
@@ -107,7 +107,7 @@ class RatingModel(Model):
             transforms["rating_precision"] = positive
         super().__init__(law.log_likelihood, law.log_prior, vectorized=True, transforms=transforms)
 
-    # methods of equal laws are not equal, and compiled programs are kept for equal models
+    # bound methods of equal laws are not equal, but equal models must share compiled programs
     def __hash__(self) -> int:
         return hash((RatingModel, self.law))
 
@@ -121,7 +121,7 @@ class RatingModel(Model):
         return RatingModel, (self.law,)
 
     def combine(self, position: Params, total: PyTree) -> PyTree:
-        """-λ x for every table; for log λ the shape minus λ times the rate of its conditional law."""
+        """-λ x for each table; for log λ the shape minus λ times the rate of its conditional distribution."""
         law, out, precision = self.law, dict(total), jnp.exp(position["precisions"])
         change = []
         for number, name in enumerate(TABLES):
@@ -138,7 +138,7 @@ class RatingModel(Model):
 
     @property
     def summand(self) -> RatingSum:  # type: ignore[override]
-        """Sums of gradients, by residuals and scatters."""
+        """Sums of gradients, computed from residuals with scatter operations."""
         return RatingSum(self)
 
 
@@ -146,20 +146,20 @@ class Compact(NamedTuple):
     """The gradient of one rating without its zeros: 2D + 2 numbers."""
 
     user: Array
-    """What it adds to U_i: τ e V_j."""
+    """Contribution to U_i: τ e V_j."""
     item: Array
-    """What it adds to V_j: τ e U_i."""
+    """Contribution to V_j: τ e U_i."""
     bias: Array
-    """What it adds to a_i and to b_j: τ e."""
+    """Contribution to a_i and b_j: τ e."""
     noise: Array
     """∂ log τ."""
 
 
 @dataclass(frozen=True)
 class RatingSum:
-    """f(θ, x_i) = ∇ log p(r | θ), which touches one row of each table.
+    """f(θ, x_i) = ∇ log p(r | θ), which affects one row of each table.
 
-    `compact` gives the few numbers of each rating, `expand` sums them up into tables: SAGA remembers the former.
+    `compact` returns the few nonzero numbers of each rating, which SAGA stores; `expand` sums them into tables.
     """
 
     model: RatingModel
@@ -171,7 +171,7 @@ class RatingSum:
         return self.expand(self.compact(position, rows), rows, position, weights)
 
     def each(self, position: Params, rows: Ratings, key: Key | None = None) -> PyTree:
-        """f(θ, x_i) for each row: dense, so for few rows only."""
+        """f(θ, x_i) for each row: dense, so only for few rows."""
         one = jax.tree.map(lambda leaf: leaf[:, None], rows)
         return jax.vmap(self.total, (None, 0))(position, one)
 

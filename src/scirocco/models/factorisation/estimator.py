@@ -28,54 +28,54 @@ _START_SD = 0.1
 
 
 class BPMF(fits.Conventions, Results):
-    r"""Ratings as offset + U_i · V_j + a_i + b_j and noise; posterior draws of factors, biases and precisions.
+    r"""Bayesian probabilistic matrix factorisation, with posterior draws of factors, biases and precisions.
 
     .. math:: r ∼ N(\text{offset} + U_i · V_j + a_i + b_j, 1/τ), \quad U_i ∼ N(0, I/λ_U), \; V_j ∼ N(0, I/λ_V), \;
         a_i ∼ N(0, 1/λ_a), \; b_j ∼ N(0, 1/λ_b)
 
-    with λ ~ Gamma(shape, rate) and τ ~ Gamma(1, 1); `offset` is the mean of the ratings of the fit. Tables and τ move
-    by stochastic gradients, the λ are drawn from their conditional law. Ratings are taken as real numbers with a spread
-    of about 1 (such as 1 to 5 stars); predictions are not cut off at the ends of the scale.
+    with λ ~ Gamma(shape, rate) and τ ~ Gamma(1, 1); `offset` is the mean of the training ratings. Tables and τ
+    are sampled by stochastic gradients, the λ are drawn from their conditional distribution. Ratings are treated as
+    real numbers with a standard deviation of about 1 (such as 1 to 5 stars); predictions are not clipped to the scale.
 
     A user or an item without ratings is predicted from the prior: the mean is offset + b_j (or + a_i, or offset alone),
-    and the interval is wider by what is not known of it. Declare `num_users` and `num_items` to leave room for such.
+    and the interval is wider accordingly. Set `num_users` and `num_items` to include such users and items.
 
     Parameters
     ----------
     num_factors
-        D: columns of U and V.
+        D: number of columns of U and V.
     prior
-        (shape, rate) of the Gamma prior of each λ. The thesis has (1, 300), which holds factors at a spread of 0.2 or
-        more; on MovieLens (1, 1) predicts better.
+        (shape, rate) of the Gamma prior of each λ. The thesis uses (1, 300), which keeps the standard deviation of
+        factors at 0.2 or more; on MovieLens, (1, 1) predicts better.
     rating_precision
-        τ: "sample" (default), or a number that stays as it is (the thesis has 3, with which intervals are too narrow:
-        the noise of ratings has a τ near 1.5).
+        τ: "sample" (default), or a fixed number (the thesis uses 3, which makes intervals too narrow: the noise of
+        ratings has a τ near 1.5).
     num_users, num_items
-        Rows of U and of V; None: one more than the largest id.
+        Number of rows of U and V; None: one more than the largest id.
     sampler
-        Of U, V, a, b and log τ: `sc.LeafScaledSGLD(0.01)` by default, a step size for each of them by the size of its
-        gradient; or sc.SGLD, sc.SGHMC, sc.BAOAB, ... with step sizes by name ("users", "items", "user_bias",
-        "item_bias", "rating_precision").
+        Sampler of U, V, a, b and log τ: `sc.LeafScaledSGLD(0.01)` by default, which scales the step size of each of
+        them by its gradient; or sc.SGLD, sc.SGHMC, sc.BAOAB, ... with step sizes by name ("users", "items",
+        "user_bias", "item_bias", "rating_precision").
     estimator
-        By default `sc.Minibatch(batch_size)`.
+        Gradient estimator; by default `sc.Minibatch(batch_size)`.
     batch_size
-        Ratings in a step (all of them if there are fewer).
+        Number of ratings per step (all if there are fewer).
     num_samples
-        Posterior draws kept in each chain.
+        Number of posterior draws per chain.
     num_burnin
-        The burn-in: a number of steps (int), or a share of the run (float below 1).
+        Length of the burn-in: steps (int), or a fraction of the run (float below 1).
     thin
-        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
+        Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed
-        Independent chains; the same seed gives the same draws.
+        Number of independent chains; the same seed gives the same draws.
 
     Attributes
     ----------
     run_
-        The run: `run_.draws["users"]` has the axes (chain, draw, user, factor). Factors have no names: they may rotate
-        and change sign along a chain, so look at predictions, not at means of factors.
+        The run: `run_.draws["users"]` has the axes (chain, draw, user, factor). Factors are not identified: they may
+        rotate and change sign along a chain, so use predictions, not means of factors.
     offset_, num_users_, num_items_
-        Of the fit.
+        Mean of the training ratings, and numbers of users and items.
 
     Examples
     --------
@@ -134,22 +134,22 @@ class BPMF(fits.Conventions, Results):
         progress: bool = True,
         num_steps: int | None = None,
     ) -> BPMF:
-        """Draw factors and biases given ratings.
+        """Sample factors and biases from the posterior given ratings.
 
         Parameters
         ----------
         users, items
-            Whole numbers from 0 on, one of each for a rating. Several ratings of one pair all count.
+            Integer ids from 0 on, one of each per rating. Several ratings of one pair are all used.
         ratings
             Finite numbers.
         num_epochs, max_seconds
-            One of them: passes over the ratings, or seconds of sampling (set-up and compilation are not counted),
-            burn-in included. By default `num_samples` times `thin` steps after the burn-in if `thin` is given, else
-            10,000 steps.
+            The length of the run, including burn-in, as passes over the ratings or seconds of sampling (without set-up
+            and compilation); give at most one. By default `num_samples` times `thin` steps after the burn-in if
+            `thin` is given, otherwise 10,000 steps.
         store, resume, overwrite, callbacks, progress
-            As for `sc.sample`; a fit that is resumed must have the same length.
+            As for `sc.sample`; a resumed fit must have the same length.
         num_steps
-            Deprecated: give `num_epochs`.
+            Deprecated: use `num_epochs`.
         """
         triples = check_triples(users, items, ratings, self.num_users, self.num_items)
         law, offset = self._law(), float(triples.ratings.mean(dtype=np.float64))
@@ -187,16 +187,16 @@ class BPMF(fits.Conventions, Results):
             arrays={"items": rated.items, "first": rated.first},
         )
         if not run.num_draws:
-            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
         self._settle(run, offset, law, rated)
         return self
 
     # -- on disk ----------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model: draws as a Zarr group, settings, who has rated what; never pickles, never code.
+        """Save the fitted model: draws as a Zarr group, settings, pairs with ratings; no pickles and no code.
 
-        A sampler or an estimator of your own is left out: the loaded model has the defaults in its place.
+        `sampler` and `estimator` are not saved: the loaded model has the defaults.
         """
         self._check_fitted()
         extra = {"offset": self.offset_, "num_items": self.num_items_}
@@ -205,13 +205,13 @@ class BPMF(fits.Conventions, Results):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BPMF:
-        """What `save` wrote, or `fit` with `store`."""
+        """Load a model written by `save`, or by `fit` with `store`."""
         saved = sampled.open_saved(_KIND, path, cls._renamed)
         model = cls(**saved.settings)
         if "items" not in saved.arrays:
             raise InvalidValueError(
-                f"the fit in {path} has not ended ({saved.run.status}), and who has rated what is written at its end: "
-                "wait for it, or resume it. sc.load opens its draws."
+                f"the fit in {path} has not finished ({saved.run.status}), and the rated pairs are written at its end: "
+                "wait for it, or resume it. To open its draws use sc.load."
             )
         rated = Rated(saved.arrays["items"], saved.arrays["first"], int(saved.extra["num_items"]))
         model._settle(saved.run, float(saved.extra["offset"]), model._law(), rated)
@@ -236,7 +236,7 @@ class BPMF(fits.Conventions, Results):
         return Law(float(shape), float(rate), float(tau))
 
     def _start(self, triples: Triples, law: Law) -> dict[str, np.ndarray]:
-        """Small random factors: at 0 the gradient of both would vanish."""
+        """Small random factors: at 0 the gradients of U and V vanish."""
         rng = np.random.default_rng([_checks.positive_int(self.seed, "seed", minimum=0), 0xB9])
         size = _checks.positive_int(self.num_factors, "num_factors")
         shapes = {

@@ -1,7 +1,7 @@
-"""The sampler and the estimator that are made for ratings.
+"""A sampler and a gradient estimator for ratings.
 
-`WithPrecisions` draws the precisions of the tables from their conditional law at every step; `CompactSAGA` is SAGA for
-summands whose values are mostly zeros.
+`WithPrecisions` draws the precisions of the tables from their conditional distribution at each step; `CompactSAGA` is
+SAGA for summands whose values are mostly zeros.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def gamma_conditional(table: Array, shape: float, rate: float) -> tuple[float, A
 
 
 class PrecisionState(NamedTuple):
-    """Where the chain is, and the inner sampler's state, whose position lacks the precisions."""
+    """Position of the chain, and the state of the inner sampler, whose position has no precisions."""
 
     position: Params
     inner: Any
 
 
 class PrecisionNoise(NamedTuple):
-    """The inner sampler's, and a standard Gamma variate for each table: only its rate depends on the state."""
+    """Noise of the inner sampler, and a standard Gamma variate for each table: only its rate depends on the state."""
 
     inner: PyTree
     gammas: Array
@@ -55,16 +55,16 @@ class WithPrecisions(Sampler):
     .. math:: x' = \text{inner step}(x, ĝ(x, λ)), \qquad
         λ_t' ∼ Gamma(\text{shape} + d_t/2, \; \text{rate} + |x_t'|^2/2)
 
-    Targets what the inner sampler targets: a Gibbs draw leaves the posterior as it is. Cost per step: four Gamma
+    It has the target of the inner sampler: a Gibbs draw leaves the posterior invariant. Cost per step: four Gamma
     variates, and a sum of squares for each table.
 
     Parameters
     ----------
     inner
-        Any sampler that is driven by the gradient alone; step sizes by name speak of the parameters without
+        Any sampler that needs only the gradient; step sizes by name refer to the parameters without
         `precisions`.
     shape, rate
-        Of the Gamma prior of the precisions, as in the model.
+        Parameters of the Gamma prior of the precisions, as in the model.
     """
 
     inner: Sampler
@@ -83,8 +83,8 @@ class WithPrecisions(Sampler):
             or self.inner.driven_by != "gradient"
         ):
             raise InvalidTypeError(
-                f"{type(self.inner).__name__} needs more than the gradient: BPMF works with sc.SGLD, "
-                "sc.LeafScaledSGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT and sc.BADODAB."
+                f"{type(self.inner).__name__} needs more than the gradient: with BPMF use sc.SGLD, "
+                "sc.LeafScaledSGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT or sc.BADODAB."
             )
 
     @property
@@ -103,20 +103,20 @@ class WithPrecisions(Sampler):
         return self.inner.step_order
 
     def resolve(self, scales: Scales, params: Params) -> WithPrecisions:
-        """With the inner sampler's open numbers filled in."""
+        """A copy with the missing settings of the inner sampler filled in."""
         cut = scales._replace(noise=_without(scales.noise), information=_without(scales.information))
         return rebuilt(self, inner=self.inner.resolve(cut, _without(params)))
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """The inner sampler checks its own."""
+        """Check the parameters with the inner sampler."""
         self.inner.check_params(_without(params), num_steps)
 
     def init(self, params: Params, key: Key) -> PrecisionState:
-        """Precisions begin as they are given."""
+        """Initial state, with the given precisions."""
         return PrecisionState(params, self.inner.init(_without(params), key))
 
     def noise(self, key: Key, params: Params) -> PrecisionNoise:
-        """Normals for the tables, Gamma variates for the precisions."""
+        """Normal variates for the tables, Gamma variates for the precisions."""
         first, second = jax.random.split(key)
         rest = _without(params)
         shapes = jnp.array([self.shape + rest[name].size / 2 for name in TABLES], params[PRECISIONS].dtype)
@@ -125,7 +125,7 @@ class WithPrecisions(Sampler):
         )
 
     def step(self, state: PrecisionState, gradient: Gradient, noise: PyTree, number: Array) -> PrecisionState:
-        """The tables move, then their precisions are drawn; positions hold log λ."""
+        """Move the tables, then draw their precisions; positions have log λ."""
         inner = self.inner.step(state.inner, Gradient(_without(gradient.total)), noise.inner, number)
         rates = jnp.stack([gamma_conditional(inner.position[t], self.shape, self.rate)[1] for t in TABLES])
         drawn = jnp.log(noise.gammas) - jnp.log(rates)
@@ -137,7 +137,7 @@ class WithPrecisions(Sampler):
 
 
 def _without(tree: PyTree) -> PyTree:
-    """All but the precisions."""
+    """The parameters without the precisions."""
     return {name: leaf for name, leaf in tree.items() if name != PRECISIONS}
 
 
@@ -146,7 +146,7 @@ def _without(tree: PyTree) -> PyTree:
 
 @dataclass(frozen=True)
 class _Compacted:
-    """A summand whose values are the compact ones."""
+    """A summand with compact values."""
 
     summand: RatingSum
 
@@ -161,10 +161,10 @@ class _Compacted:
 
 @pytree_dataclass
 class CompactSAGA(SAGA):
-    """`sc.SAGA` that remembers the gradient of a rating in 2D + 2 numbers instead of one for each parameter.
+    """`sc.SAGA` that stores the gradient of a rating in 2D + 2 numbers instead of one per parameter.
 
-    The same estimate: what is remembered is expanded when it is summed. For `RatingModel`, whose summand has `compact`
-    and `expand`; batches without replacement.
+    The estimate is the same: stored values are expanded when they are summed. Requires `RatingModel`, whose summand has
+    `compact` and `expand`, and batches without replacement.
     """
 
     def __post_init__(self) -> None:
@@ -173,34 +173,36 @@ class CompactSAGA(SAGA):
             raise InvalidValueError('`sampling` of CompactSAGA must not be "with_replacement".')
 
     def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:
-        """N × (2D + 2) numbers for each chain, and once more while a chunk is copied."""
+        """Check the memory: N × (2D + 2) numbers per chain, and as many again while a chunk is copied."""
         need = _tree.nbytes(_blank(position, 1)) * num_rows * (num_chains + 1)
         if need > self.max_memory:
             raise InvalidValueError(
                 f"SAGA would keep {need / 2**30:.2f} GiB for {num_rows} ratings, more than `max_memory` "
-                f"({self.max_memory / 2**30:.2f} GiB). Raise it, or use sc.ControlVariates."
+                f"({self.max_memory / 2**30:.2f} GiB). Increase it, or use sc.ControlVariates."
             )
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """Fill the table at the starting point."""
         if not isinstance(model.summand, RatingSum):
             raise InvalidTypeError(
-                f"CompactSAGA needs a summand with `compact`; that of {model!r} has none. Use sc.SAGA."
+                f"CompactSAGA requires a summand with `compact`; that of {model!r} has none. Use sc.SAGA."
             )
         values = table.each(_Compacted(model.summand), position, key)
         memory = TableMemory(values, table.sum(model.summand, position, key))
         return Prepared(position, memory, {"passes": 2.0})
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        """A table and its sum."""
+        """An empty table and its sum."""
         return TableMemory(_blank(position, num_rows), position)
 
     def estimate(
         self, summand: Any, position: Params, memory: TableMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
-        """The sum of the table plus the scaled change over the batch; then the table learns the new values."""
+        """The sum of the table plus the scaled change over the batch; then the table is updated."""
         if noise != "none":
-            raise InvalidTypeError("CompactSAGA gives no gradient-noise covariance: use sc.Minibatch.")
+            raise InvalidTypeError(
+                "CompactSAGA does not estimate the gradient-noise covariance: use sc.Minibatch."
+            )
         batch = context.batch
         new = summand.compact(position, batch.rows)
         change = jax.tree.map(lambda v, table: v - table[batch.index], new, memory.table)

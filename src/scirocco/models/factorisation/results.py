@@ -1,9 +1,9 @@
-r"""What a fitted factorisation is asked for: ratings to come, from posterior draws.
+r"""Results of a fitted factorisation: predictions of ratings from posterior draws.
 
-Given a draw a new rating is normal with mean offset + U_i·V_j + a_i + b_j and variance 1/τ. A user without ratings has
-U_i ~ N(0, I/λ_U) and a_i ~ N(0, 1/λ_a), whatever the chain says of it: integrated out, the mean loses these terms and
-the variance gains |V_j|²/λ_U + 1/λ_a; likewise for an item. (Where both are new, U_i·V_j has the variance D/(λ_U λ_V),
-and is taken as normal.) The predictive law is the mixture of these normals over the draws.
+Given a draw a new rating is normal with mean offset + U_i·V_j + a_i + b_j and variance 1/τ. For a user without ratings,
+U_i ~ N(0, I/λ_U) and a_i ~ N(0, 1/λ_a) are integrated out: the mean loses these terms and the variance increases by
+|V_j|²/λ_U + 1/λ_a; likewise for an item. (If both are new, U_i·V_j has the variance D/(λ_U λ_V), and is approximated
+as normal.) The predictive distribution is the mixture of these normals over the draws.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ _OF = ("rating", "mean")
 _NUMBERS = 1 << 22
 _HALVINGS = 30
 _PAIRS = 8
-"""Pairs of user and item in a report."""
+"""Number of pairs of user and item in a report."""
 
 
 class Recommendation(NamedTuple):
-    """Items in the order of their expected rating."""
+    """Items by decreasing expected rating."""
 
     items: np.ndarray
     expected: np.ndarray
-    """Posterior mean of the rating."""
+    """Posterior means of the ratings."""
     sd: np.ndarray
-    """Standard deviation of a new rating."""
+    """Standard deviations of new ratings."""
 
 
 class Rated(NamedTuple):
-    """Who has rated what in a fit."""
+    """The pairs of user and item with ratings in a fit."""
 
     items: np.ndarray
-    """In the order of the users who rated them."""
+    """Items, sorted by user."""
     first: np.ndarray
-    """Where the items of each user begin, and at last where all end."""
+    """Offsets of the items of each user, and the total."""
     num_items: int
-    """Of the table, rated or not."""
+    """Number of items of the table, rated or not."""
 
     @classmethod
     def of(cls, triples: Triples) -> Rated:
-        """By user."""
+        """Group the ratings by user."""
         order = np.argsort(triples.users, kind="stable")
         first = np.searchsorted(triples.users[order], np.arange(triples.num_users + 1))
         return cls(triples.items[order], first, triples.num_items)
@@ -74,16 +74,16 @@ class Results:
     def predict(
         self, users: ArrayLike, items: ArrayLike, *, interval: float | None = None, of: str = "rating"
     ) -> Any:
-        """The expected rating of each pair; with `interval` (mean, low, high).
+        """The expected rating of each pair; with `interval`, (mean, low, high).
 
         Parameters
         ----------
         users, items
-            Ids; a single one goes with all of the other.
+            Ids; a single id is combined with all of the other.
         interval
-            The probability of a central interval, such as 0.9.
+            Probability of a central interval, such as 0.9.
         of
-            What the interval holds: a new "rating" with its noise (default), or its "mean" over repeated ratings.
+            The interval is for a new "rating" with its noise (default), or for its "mean" over repeated ratings.
         """
         _checks.choice(of, "of", _OF)
         tails = () if interval is None else tails_of(interval)
@@ -97,7 +97,7 @@ class Results:
         return joined if interval is not None else joined[0]
 
     def recommend(self, user: int, n: int = 10, *, exclude_seen: bool = True) -> Recommendation:
-        """The `n` items that `user` is expected to rate highest; by default among those that it has not rated."""
+        """The `n` items with the highest expected ratings by `user`; by default among items without a rating."""
         self._check_fitted()
         number = check_ids([user], "user", self.num_users_, "entry")[0]
         n = _checks.positive_int(n, "n")
@@ -122,7 +122,7 @@ class Results:
         return _joined(out)
 
     def score(self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike) -> float:
-        """R² of the expected ratings, as scikit-learn's regressors have it: 1 - Σ(r - r̂)² / Σ(r - r̄)²."""
+        """R² of the expected ratings, as for scikit-learn's regressors: 1 - Σ(r - r̂)² / Σ(r - r̄)²."""
         values = check_ratings(ratings).astype(np.float64)
         check_lengths(
             dict(zip(("users", "items"), self._pairs(users, items), strict=True)) | {"ratings": values}
@@ -132,12 +132,12 @@ class Results:
         return float(1 - (error @ error) / (spread @ spread)) if spread.any() else float("nan")
 
     def to_arviz(self) -> Any:
-        """The draws as ArviZ's container, see `Run.to_arviz`. Factors may rotate and change sign along a chain."""
+        """Convert the draws to ArviZ, see `Run.to_arviz`. Factors may rotate and change sign along a chain."""
         self._check_fitted()
         return self.run_.to_arviz()
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """What a report shows, see `scirocco.models.view`: what does not change when factors rotate."""
+        """Contents of a report, see `scirocco.models.view`: quantities that do not depend on rotations."""
         run = own_run(self, run)
         drawn = run.draws
         draws: dict[str, np.ndarray] = {}
@@ -154,15 +154,15 @@ class Results:
             rating = np.sum(left * right, axis=-1, dtype=np.float64) + biases + self.offset_
             draws[f"rating of item {item} by user {user}"] = rating
         about = (
-            "Factors may rotate and change sign along a chain. Judged and charted are what that does not change: the "
-            f"precisions, and the expected ratings of {len(users)} pairs spread over users and items."
+            "Factors may rotate and change sign along a chain. The diagnostics and plots use quantities that do not "
+            f"change: the precisions, and the expected ratings of {len(users)} pairs spread over users and items."
         )
         return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _settle(self, run: Run, offset: float, law: Law, rated: Rated) -> None:
-        """Take the draws of a run apart, and remember who has rated what."""
+        """Set the fitted attributes from a run and the rated pairs."""
         self.run_, self.offset_, self._rated = run, offset, rated
         self.num_users_, self.num_items_ = len(rated.first) - 1, rated.num_items
         known_items = np.zeros(rated.num_items, bool)
@@ -200,18 +200,18 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
-# -- ratings to come --------------------------------------------------------------------------------------------------
+# -- predictions ------------------------------------------------------------------------------------------------------
 
 
 class Known(NamedTuple):
-    """Which users and which items have ratings."""
+    """Which users and items have ratings."""
 
     users: np.ndarray
     items: np.ndarray
 
 
 class Parts(NamedTuple):
-    """Of each draw and pair (draw, pair): the mean, the variance of the mean rating, and of the rating about it."""
+    """For each draw and pair (draw, pair): mean, variance of the mean rating, and variance of the rating about it."""
 
     mean: Array
     spread: Array
@@ -221,7 +221,7 @@ class Parts(NamedTuple):
 def _parts_of(
     draws: dict[str, np.ndarray], tau: np.ndarray, known: Known, users: np.ndarray, items: np.ndarray
 ) -> Parts:
-    """For pairs that fit into memory; `draws` have one leading axis."""
+    """The moments for pairs that fit into memory; `draws` have one leading axis."""
     return _compiled_parts(draws, tau, known.users[users], known.items[items], users, items)
 
 
@@ -248,14 +248,14 @@ def _compiled_parts(
 
 
 def _pieces(num_draws: int, num_pairs: int) -> list[slice]:
-    """Stretches of pairs for which the numbers of all draws fit into memory; an empty one where there are no pairs."""
+    """Slices of pairs for which the numbers of all draws fit into memory; an empty slice if there are no pairs."""
     length = max(1, _NUMBERS // max(1, num_draws))
     return [slice(start, min(start + length, num_pairs)) for start in range(0, max(1, num_pairs), length)]
 
 
 @partial(jax.jit, static_argnums=1)
 def _quantile(found: Parts, noisy: bool, level: Array) -> Array:
-    """Of the mixture of normals for each pair, by bisection of its distribution function."""
+    """Quantiles of the mixture of normals for each pair, by bisection of its distribution function."""
     spread = jnp.sqrt(found.spread + (found.noise if noisy else 0.0))
     reach = 8.0 * jnp.max(spread, axis=0) + 1e-6
     low, high = jnp.min(found.mean, axis=0) - reach, jnp.max(found.mean, axis=0) + reach
@@ -271,7 +271,7 @@ def _quantile(found: Parts, noisy: bool, level: Array) -> Array:
 
 
 def _below(distance: Array, spread: Array) -> Array:
-    """P(N(0, spread²) < distance); a step where there is no spread."""
+    """P(N(0, spread²) < distance); a step function if `spread` is 0."""
     scaled = distance / jnp.where(spread > 0, spread, 1.0)
     return jnp.where(spread > 0, jax.scipy.special.ndtr(scaled), (distance >= 0).astype(distance.dtype))
 
@@ -286,7 +286,7 @@ def _moments(found: Parts) -> tuple[Array, Array]:
 
 @jax.jit
 def _log_density(found: Parts, ratings: Array) -> Array:
-    """log of the mean over draws of the density of each rating."""
+    """log of the density of each rating, averaged over draws."""
     variance = found.spread + found.noise
     each = -0.5 * ((ratings - found.mean) ** 2 / variance + jnp.log(2 * jnp.pi * variance))
     return jax.scipy.special.logsumexp(each, axis=0) - jnp.log(each.shape[0])

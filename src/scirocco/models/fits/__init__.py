@@ -1,4 +1,4 @@
-"""What models with chains of their own share: how long a fit is, its chains, its store, going on with it, saving it."""
+"""Common code of models with their own chains: length of a fit, chains, store, resuming and saving."""
 
 from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.conventions import Conventions, renamed_arguments

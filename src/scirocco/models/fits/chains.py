@@ -1,4 +1,4 @@
-"""Chains of a model, written in NumPy or compiled for the host, in the form that a session drives."""
+"""Chains of a model in NumPy or compiled for the host, with the interface of a session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class TopicPurpose(enum.IntEnum):
-    """What random numbers of one step of a topic chain are for: the lowest three bits of the second seed word."""
+    """Purposes of random numbers in one step of a topic chain: the lowest three bits of the second seed word."""
 
     READ = 1
     UPDATE = 2
@@ -33,7 +33,7 @@ class TopicPurpose(enum.IntEnum):
 
 
 class DocumentPurpose(enum.IntEnum):
-    """What a random choice of documents is for: the second word of a generator's seed."""
+    """Purposes of random choices of documents: the second word of a generator's seed."""
 
     REFERENCE = 0xCF
     FIRST = 0xF1
@@ -42,7 +42,7 @@ class DocumentPurpose(enum.IntEnum):
 
 
 class MixturePurpose(enum.IntEnum):
-    """What random numbers of one step of a mixture are for: the lowest four bits of the second seed word.
+    """Purposes of random numbers in one step of a mixture: the lowest four bits of the second seed word.
 
     The steps of the slice sampler have the numbers below `DRAW`.
     """
@@ -56,31 +56,31 @@ _OF_ONE_CHAIN = re.compile(r"(.*)@(\d+)")
 
 
 class Chain(Protocol):
-    """One chain: it makes steps, gives what is kept of where it is, and can be taken up again."""
+    """One chain: it makes steps, returns draws, and can be saved and restored."""
 
     def advance(self, num_steps: int) -> None:
-        """Make steps; several chains do so at once, each in a thread."""
+        """Run `num_steps` steps; chains run in parallel threads."""
 
     def kept(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """A posterior draw, and numbers that go with it; arrays that no later step changes."""
+        """A posterior draw and its statistics, in arrays that later steps do not change."""
 
     def state(self) -> Arrays:
-        """Arrays from which `restore` goes on bit for bit; the chain's own, read before its next step."""
+        """Arrays from which `restore` resumes exactly; not copied, so read them before the next step."""
 
     def restore(self, state: Arrays) -> None:
-        """Take up where `state` was taken."""
+        """Restore the chain from `state`."""
 
 
 class Spec(NamedTuple):
-    """What one draw of one chain leaves, by name: shapes and types."""
+    """Shapes and types of one draw of one chain, by name."""
 
     draws: dict[str, jax.ShapeDtypeStruct]
     stats: dict[str, jax.ShapeDtypeStruct]
-    """Numbers that go with a draw; at least one, by which draws are counted."""
+    """Statistics of a draw; at least one, which is used to count draws."""
 
     @classmethod
     def of(cls, draws: Mapping[str, tuple[int, ...]], stats: Mapping[str, tuple[int, ...]]) -> Spec:
-        """From shapes: draws in float32, the numbers in float64."""
+        """From shapes: draws in float32, statistics in float64."""
         return cls(
             {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in draws.items()},
             {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in stats.items()},
@@ -88,25 +88,25 @@ class Spec(NamedTuple):
 
     @property
     def dimension(self) -> int:
-        """Numbers in a draw."""
+        """Number of values in a draw."""
         return sum(math.prod(leaf.shape) for leaf in self.draws.values())
 
     def kept(self) -> Kept:
-        """In the form that sinks and stores know."""
+        """Converted for sinks and stores."""
         return Kept(self.draws, None, self.stats, {})
 
 
 class HostChains(Chains):
-    """Several chains, each in a thread of its own; kernels that release the interpreter's lock run at once.
+    """Several chains, each in its own thread; kernels that release the GIL run in parallel.
 
     Parameters
     ----------
     chains
-        They must differ in nothing but their random numbers.
+        The chains, which must differ only in their random numbers.
     spec
-        What one draw of one chain leaves.
+        Shapes and types of one draw of one chain.
     capacity
-        Draws in a chunk: 1 where a draw is large, more where it is made in no time.
+        Number of draws in a chunk: 1 if a draw is large, more if it is fast.
     """
 
     first_chunks = (1, 2)
@@ -119,12 +119,12 @@ class HostChains(Chains):
         workers = min(len(self.chains), available_cores())
         if workers == 1:
             return [function(chain) for chain in self.chains]
-        if self._pool is None:  # also after `close`: a fit by the clock is two sessions
+        if self._pool is None:  # also after `close`: a fit with a time limit has two sessions
             self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain")
         return list(self._pool.map(function, self.chains))
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:
-        """Steps in every chain; a draw after each `thin` of them."""
+        """Run steps in all chains, with a draw after each `thin` of them."""
         num_draws = num_steps // thin
         if not num_draws:
             self._each(lambda chain: chain.advance(num_steps))
@@ -132,7 +132,7 @@ class HostChains(Chains):
         return self._chunk(self._each(lambda chain: _draws(chain, num_draws, thin)))
 
     def _chunk(self, parts: list[list[Drawn]]) -> HostChunk:
-        """`parts[chain][draw]`."""
+        """A chunk from `parts[chain][draw]`."""
         draws = {
             name: _joined([[drawn.draws[name] for drawn in part] for part in parts], like)
             for name, like in self.spec.draws.items()
@@ -145,10 +145,10 @@ class HostChains(Chains):
         return HostChunk(draws, None, stats, {}, nothing, nothing)
 
     def save(self) -> Arrays:
-        """Everything needed to go on.
+        """The state needed to resume.
 
-        Arrays of all chains are stacked under their name. Where their shapes differ (buffers grow as each chain needs
-        them) the array of chain `c` is `name@c`.
+        Arrays of all chains are stacked under their name. If their shapes differ (each chain grows its own buffers),
+        the array of chain `c` is `name@c`.
         """
         states, out = [chain.state() for chain in self.chains], {}
         for name in states[0]:
@@ -160,7 +160,7 @@ class HostChains(Chains):
         return out
 
     def restore(self, saved: Arrays) -> None:
-        """Go on from there."""
+        """Restore the chains from `saved`."""
         states: list[Arrays] = [{} for _ in self.chains]
         for name, value in saved.items():
             if own := _OF_ONE_CHAIN.fullmatch(name):
@@ -172,11 +172,11 @@ class HostChains(Chains):
             chain.restore(state)
 
     def reduced(self) -> PyTree:
-        """There are no reducers."""
+        """Results of reducers: none."""
         return {}
 
     def close(self) -> None:
-        """Release threads."""
+        """Stop the threads."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
             self._pool = None
@@ -198,7 +198,7 @@ def _draws(chain: Chain, num_draws: int, thin: int) -> list[Drawn]:
 
 
 def _joined(parts: list[list[Any]], like: jax.ShapeDtypeStruct) -> np.ndarray:
-    """(chain, draw, ...) from what the chains gave; refuses another shape than was announced."""
+    """(chain, draw, ...) from the draws of the chains; an error if the shape differs from `like`."""
     if not parts[0]:
         return np.empty((len(parts), 0, *like.shape), like.dtype)
     joined = _stacked([_stacked([np.asarray(value, like.dtype) for value in part]) for part in parts])
@@ -207,5 +207,5 @@ def _joined(parts: list[list[Any]], like: jax.ShapeDtypeStruct) -> np.ndarray:
 
 
 def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
-    """`np.stack`, of one array without a copy: draws may be gigabytes."""
+    """`np.stack`, without a copy for one array: draws may be gigabytes."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)

@@ -1,4 +1,4 @@
-"""What scikit-learn expects of an estimator, without scikit-learn."""
+"""The scikit-learn estimator interface, without scikit-learn."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.samplers.schedules import Schedule
 
 StepSize = float | Schedule | Callable[[int], float] | None
-"""A step size as users give it: a number or a schedule; None: the model's own."""
+"""A step size: a number or a schedule; None: the default of the model."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def renamed_arguments(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: keyword arguments given under an old name are passed under the new one, with a `FutureWarning`.
+    """Decorator that passes keyword arguments with an old name under the new one, with a `FutureWarning`.
 
     Parameters
     ----------
     renamed
-        New names by the old ones, such as `{"num_draws": "num_samples"}`.
+        Mapping from old to new names, such as `{"num_draws": "num_samples"}`.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -44,12 +44,12 @@ def renamed_arguments(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], 
 
 
 def new_names(given: Mapping[str, Any], renamed: Mapping[str, str], *, warn: bool = True) -> dict[str, Any]:
-    """Arguments under their new names; without `warn` for those of a stored fit, which nobody can change."""
+    """Arguments under their new names; use `warn=False` for those of a stored fit."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         new = renamed.get(name, name)
         if new in found or (new != name and new in given):
-            raise InvalidTypeError(f"`{name}` is the old name of `{new}`: give `{new}` alone.")
+            raise InvalidTypeError(f"`{name}` is the old name of `{new}`: pass only `{new}`.")
         if new != name and warn:
             _warn_of_old_name(name, new)
         found[new] = value
@@ -61,16 +61,16 @@ def _warn_of_old_name(old: str, new: str) -> None:
 
 
 class Conventions:
-    """Parameters are the constructor's arguments, kept under their own names and checked when they are used.
+    """Base class: parameters are the arguments of the constructor, stored under their names and checked when used.
 
-    A model that renames arguments says so in `_renamed`, and puts `@renamed_arguments(_renamed)` on its constructor:
-    `set_params` and attributes then know the old names too.
+    A model that renames arguments lists them in `_renamed`, and decorates its constructor with
+    `@renamed_arguments(_renamed)`: the old names then also work in `set_params` and as attributes.
     """
 
     _renamed: ClassVar[Mapping[str, str]] = {}
-    """New names of arguments by the old ones, which work for one version."""
+    """Mapping from old to new names of arguments; old names work for one version."""
     _estimator_type: ClassVar[str | None] = None
-    """scikit-learn's: "classifier", "regressor" or "density_estimator"; None: a transformer."""
+    """For scikit-learn: "classifier", "regressor" or "density_estimator"; None: a transformer."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -82,11 +82,11 @@ class Conventions:
         return list(inspect.signature(cls).parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """The arguments of the constructor."""
         return {name: getattr(self, name) for name in self._names()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change some of them."""
+        """Set some arguments of the constructor; they are checked when used."""
         params = new_names(params, self._renamed)
         for name, value in params.items():
             if name not in self._names():
@@ -98,11 +98,11 @@ class Conventions:
         return self
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """A report of the fit in words and plots, which a notebook shows; with `path` also one HTML file.
+        """A report of the fit in text and plots, shown in a notebook; with `path` also written as one HTML file.
 
         The same as `sc.report.show(model, path, **options)`.
         """
-        # reports lie above this room, which works without them: opened by name when asked for, as the front door does
+        # reports depend on this package, which works without them: imported only when needed
         return importlib.import_module("scirocco.report").show(self, path, **options)
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class Conventions:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's pipelines ask for."""
+        """Tags for scikit-learn's pipelines."""
         from scirocco._extras import require
 
         utils, kind = require("sklearn.utils", "a scikit-learn pipeline"), self._estimator_type
@@ -140,7 +140,7 @@ def _old_attribute(old: str, new: str) -> property:
 
 
 def not_fitted(message: str) -> Exception:
-    """The error, also as scikit-learn's own where scikit-learn is in use."""
+    """The error, also an instance of scikit-learn's NotFittedError if scikit-learn is imported."""
     exceptions = sys.modules.get("sklearn.exceptions")
     if exceptions is None:
         return NotFittedError(message)

@@ -1,4 +1,4 @@
-"""From what a model says about a fit to a `Run`: begun or restored, in memory or with a store, by steps or seconds."""
+"""Running a fit: new or resumed, in memory or with a store, for a number of steps or seconds."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ from scirocco.store import Store, holds_run, refuse_unless_free
 Path = str | os.PathLike[str]
 
 BY_THE_CLOCK = 1 << 30
-"""Steps of a burn-in that ends by the clock."""
+"""Planned steps of a burn-in with a time limit."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit: everything but what happens while it runs.
+    """Definition of a fit, without the options of its execution.
 
     Parameters
     ----------
     kind
-        What the model is called in records and in messages.
+        Names of the model in records and in messages.
     configuration
-        The settings that define the chains, as plain JSON, with a name of the method under "sampler". A stored fit is
-        resumed only where all of it is the same.
+        The settings that define the chains, as plain JSON, with the name of the method under "sampler". A stored fit is
+        resumed only if all of it is the same.
     fingerprint
-        Of the data: called once, when the record is written.
+        Returns the fingerprint of the data: called once, when the record is written.
     num_rows
-        Of the data.
+        Number of rows of the data.
     spec
-        What one draw leaves, see `Spec`.
+        Shapes and types of one draw, see `Spec`.
     make_chains
-        Makes `num_chains` chains, where they begin.
+        Creates `num_chains` chains in their initial state.
     num_chains, num_samples, seed
-        `num_samples` draws are wanted of each chain; a short run gives fewer.
+        Number of chains, draws per chain (a short run gives fewer), and the seed.
     length
         From `check_length`.
     num_burnin
-        Steps of burn-in (int), or the share of the run that is burn-in (float).
+        Steps of burn-in (int), or the fraction of the run that is burn-in (float).
     thin
-        Steps between two draws; None: draws are spread over what follows the burn-in.
+        Steps between two draws; None: draws are spread evenly over the run after the burn-in.
     first_steps
-        Steps that must pass before the first draw, whatever `num_burnin` is.
+        Minimum number of steps before the first draw, for any `num_burnin`.
     capacity
-        Draws in a chunk, see `HostChains`.
+        Number of draws in a chunk, see `HostChains`.
     after_clock
-        With `max_seconds`, called with the chains when the burn-in's time is over: ends what should not go on in the
-        part that is kept, and returns the steps that must pass before the first draw.
+        With `max_seconds`, called with the chains when the time of the burn-in is over: ends phases that belong to the
+        burn-in, and returns the minimum number of steps before the first draw.
     as_stored
-        The same fit with what a stored one had settled on, given the stored configuration.
+        Returns the same fit with the choices that a stored fit had made, given the stored configuration.
     """
 
     kind: Kind
@@ -85,11 +85,11 @@ class Fit:
     as_stored: Callable[[dict[str, Any]], Fit] | None = None
 
     def chains(self) -> HostChains:
-        """The chains where they begin."""
+        """The chains in their initial state."""
         return HostChains(self.make_chains(), self.spec, self.capacity)
 
     def plan(self) -> Plan:
-        """Of the whole run; for a time limit that of its burn-in, as the rest is not known yet."""
+        """The plan of the whole run; with a time limit, that of its burn-in, because the rest is not yet known."""
         if self.length.num_steps is None:
             return self.plan_of(self.num_samples, BY_THE_CLOCK, 1)
         return self.plan_of(
@@ -97,12 +97,12 @@ class Fit:
         )
 
     def plan_of(self, num_samples: int, num_burnin: int, thin: int) -> Plan:
-        """So many draws of the chains of this fit."""
+        """A plan with this number of draws of the chains of this fit."""
         keeping = Keeping.checked(False, True, None)
         return Plan(num_samples, num_burnin, thin, self.num_chains, self.seed, keeping, "threads")
 
     def record(self, plan: Plan, extra: dict[str, Any]) -> Record:
-        """All that a store must hold; `extra` is what only the model needs."""
+        """Contents of the record of a store; `extra` is specific to the model."""
         configuration = {
             **self.configuration,
             "num_rows": int(self.num_rows),
@@ -133,11 +133,11 @@ def run_fit(
     Parameters
     ----------
     fit
-        What the model says.
+        Definition of the fit.
     store, resume, overwrite, callbacks, progress
         As for `sc.sample`.
     extra
-        What the model needs to come back from a store, as plain JSON.
+        Data needed to load the model from a store, as JSON.
     """
     clock, limit, callbacks = Clock(), fit.length.max_seconds, tuple(callbacks)
     if store is not None and resume and holds_run(store):
@@ -149,7 +149,7 @@ def run_fit(
         watch = None if limit is None else Stopwatch(limit)
         if session.plan.num_burnin == BY_THE_CLOCK:
             session, watch = _burnt_in(fit, session, callbacks, bar)
-            session.commit()  # a crash should not cost the burn-in
+            session.commit()  # a crash must not lose the burn-in
         session.drive((*callbacks, watch) if watch else callbacks, bar, clock)
         if session.status == "interrupted" and store is not None and not holds_run(store):
             raise KeyboardInterrupt  # before the first commit: there is nothing to open
@@ -160,14 +160,14 @@ def run_fit(
 
 
 class Stopwatch:
-    """A callback that ends a run after so many seconds, but not before a step; or after `most_steps`, if given."""
+    """A callback that ends a run after a time limit, but not before a step; or after `most_steps`, if given."""
 
     def __init__(self, seconds: float, least_steps: int = 0, most_steps: int | None = None):
         self.seconds, self.least_steps, self.most_steps = seconds, least_steps, most_steps
         self.elapsed, self.stopped = 0.0, False
 
     def __call__(self, report: Report) -> None:
-        """Look at the clock."""
+        """Stop the run if its time is over."""
         self.elapsed = report.elapsed
         late = report.elapsed >= self.seconds and report.step >= self.least_steps
         if late or (self.most_steps is not None and report.step >= self.most_steps):
@@ -185,7 +185,7 @@ def _new(fit: Fit, store: Path | None, overwrite: bool, extra: dict[str, Any]) -
 
 
 def _resumed(fit: Fit, path: Path) -> tuple[Fit, Session]:
-    """A stored fit, with what it had settled on; refuses other data, other settings or another length."""
+    """A stored fit, with the choices it had made; an error if the data, settings or length differ."""
     store = Store.open(path)
     try:
         record, reached = records.read(store)
@@ -212,8 +212,8 @@ def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
     if plan.num_burnin == BY_THE_CLOCK:
         if fit.length.max_seconds is None:
             raise InvalidValueError(
-                f"the run in {path} has a time limit, and was ended in its burn-in: give max_seconds, the time that "
-                "it has from now on."
+                f"the run in {path} has a time limit and was stopped during burn-in: pass max_seconds, the time for "
+                "the rest of the run."
             )
         return
     if fit.length.num_steps is None or fit.length.is_default:
@@ -221,7 +221,7 @@ def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
     if fit.plan()[:3] != plan[:3]:
         raise InvalidValueError(
             f"the run in {path} was planned as {plan.num_steps} steps for {plan.num_samples} draws, and it is resumed "
-            "as planned: leave num_steps, num_epochs, num_samples, num_burnin and thin as they were, or begin another "
+            "as planned: pass the same num_steps, num_epochs, num_samples, num_burnin and thin, or start another "
             "run."
         )
 
@@ -229,9 +229,9 @@ def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
 def _burnt_in(
     fit: Fit, session: Session, callbacks: tuple[Callback, ...], bar: Bar
 ) -> tuple[Session, Stopwatch]:
-    """A burn-in by the clock, and the session that follows it, with what ends it when its plan takes longer.
+    """Run a burn-in with a time limit; return the session that follows it, and the callback that ends it in time.
 
-    The store gives place to one with the plan that is known now.
+    The store is replaced by one with the plan that is now known.
     """
     seconds, clock = fit.length.max_seconds or 0.0, Clock()
     if isinstance(fit.num_burnin, int):
@@ -243,7 +243,7 @@ def _burnt_in(
     if not watch.stopped:
         if session.status == "interrupted":
             raise KeyboardInterrupt
-        raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+        raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
     rate = (session.step - first) / max(watch.elapsed, 1e-9)
     left = max(1, int(rate * (seconds - watch.elapsed)))
     again = fit.after_clock(chains.chains) if fit.after_clock else 0

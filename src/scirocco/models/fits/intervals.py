@@ -1,4 +1,4 @@
-"""Central intervals, as users ask for them."""
+"""Probabilities of central intervals."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from scirocco.errors import InvalidValueError
 def tails_of(interval: Any) -> tuple[float, float]:
     """The probabilities of the two ends of a central interval."""
     if not _checks.is_number(interval) or not 0 < interval < 1:
-        raise InvalidValueError(f"`interval` must lie between 0 and 1, got {interval!r}.")
+        raise InvalidValueError(f"`interval` must be between 0 and 1, got {interval!r}.")
     return (1 - interval) / 2, (1 + interval) / 2

@@ -1,4 +1,4 @@
-"""How long a fit is, and where in it the draws are."""
+"""The length of a fit, and the positions of its draws."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _DEFAULT_EPOCHS = 20
 
 
 class Length(NamedTuple):
-    """How long to run: steps, or seconds."""
+    """Length of a run: steps, or seconds."""
 
     num_steps: int | None
     max_seconds: float | None
     is_default: bool = False
-    """Whether nothing was said."""
+    """Whether no length was given."""
 
 
 def check_length(
@@ -33,7 +33,7 @@ def check_length(
     default_epochs: float = _DEFAULT_EPOCHS,
     planned_steps: int | None = None,
 ) -> Length:
-    """At most one of the three. If none is given `planned_steps`, or else `default_epochs` passes after `first_steps`.
+    """Check the length; at most one of three. Default: `planned_steps`, or `default_epochs` passes after `first_steps`.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def check_length(
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise InvalidValueError(
-            f"give one of num_steps, num_epochs and max_seconds, not {' and '.join(named)}."
+            f"pass only one of num_steps, num_epochs and max_seconds, not {' and '.join(named)}."
         )
     if num_steps is not None:
         return Length(_checks.positive_int(num_steps, "num_steps"), None)
@@ -60,25 +60,25 @@ def check_length(
 
 
 def check_burnin(given: float, name: str = "num_burnin") -> int | float:
-    """A burn-in: a whole number of steps, or a share of the run (a float below 1)."""
+    """Check a burn-in: an integer number of steps, or a fraction of the run (a float below 1)."""
     if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
         return _checks.positive_int(given, name, minimum=0)
     _checks.positive(given, name, allow_zero=True)
     if float(given) >= 1:
         raise InvalidValueError(
-            f"`{name}` must be a number of steps (int) or a share of the run below 1, got {given}."
+            f"`{name}` must be a number of steps (int) or a fraction of the run below 1, got {given}."
         )
     return float(given)
 
 
 def check_draws(num_samples: int, num_burnin: float, thin: int | None) -> tuple[int, float, int | None]:
-    """Which draws of a run are kept."""
+    """Check the arguments that define which draws are kept."""
     apart = None if thin is None else _checks.positive_int(thin, "thin")
     return _checks.positive_int(num_samples, "num_samples"), check_burnin(num_burnin), apart
 
 
 class Spread(NamedTuple):
-    """Where the draws of a run are."""
+    """Positions of the draws in a run."""
 
     num_draws: int
     burn_in: int
@@ -90,10 +90,10 @@ class Spread(NamedTuple):
 def spread(
     num_steps: int, num_draws: int, num_burnin: float, first_steps: int = 0, thin: int | None = None
 ) -> Spread:
-    """Draws spread over the part of the run that is kept, the last at its end; none in the first steps.
+    """Spread draws over the run after the burn-in, the last at its end; none in the first steps.
 
-    `num_burnin` is a number of steps (int) or a share of the run (float). With `thin` draws lie so many steps apart,
-    and a run that is longer than needed has a longer burn-in.
+    `num_burnin` is a number of steps (int) or a fraction of the run (float). With `thin`, draws are that many
+    steps apart, and a run that is longer than needed has a longer burn-in.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def spread(
     if left < (thin or 1) and (thin or isinstance(num_burnin, int)):
         raise InvalidValueError(
             f"a run of {num_steps} steps has no draw after its burn-in (num_burnin = {num_burnin}"
-            f"{f', thin = {thin}' if thin else ''}): make it longer, or the burn-in shorter."
+            f"{f', thin = {thin}' if thin else ''}): use more steps or a shorter burn-in."
         )
     left = max(1, left)
     draws = max(1, min(num_draws, left // (thin or 1)))
@@ -115,7 +115,7 @@ def spread(
 
 
 def planned_steps(num_samples: int, num_burnin: float, thin: int | None, first_steps: int = 0) -> int | None:
-    """Steps of a run that keeps `num_samples` draws, each `thin` steps after the last; None where `thin` is open.
+    """Steps of a run that keeps `num_samples` draws, each `thin` steps after the last; None if `thin` is None.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whether the chains of a fit agree, said without being asked."""
+"""Automatic warning if the chains of a fit have not mixed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_DRAWS, _LIMIT = 200, 1.1
 
 
 def warn_if_unmixed(draws: dict[str, Any], who: str, advice: str) -> None:
-    """Warn of the parameter whose chains disagree most; short runs are left in peace, they say nothing either way."""
+    """Warn about the parameter whose chains disagree most; short runs, which are inconclusive, give no warning."""
     worst, name = 1.0, ""
     for key, values in draws.items():
         array = np.asarray(values)
@@ -22,11 +22,11 @@ def warn_if_unmixed(draws: dict[str, Any], who: str, advice: str) -> None:
         found = rhat(array, method="split")
         largest = float(
             np.max(found, where=np.isfinite(found), initial=1.0)
-        )  # not finite: a chain stands still
+        )  # not finite: a chain is constant
         if largest > worst:
             worst, name = largest, key
     if worst > _LIMIT:
         _checks.warn(
-            f"the chains of this {who} have not mixed: R-hat of `{name}` is {worst:.2f}, and intervals are not to be "
-            f"trusted. {advice}"
+            f"the chains of this {who} have not mixed: R-hat of `{name}` is {worst:.2f}, and the intervals are "
+            f"unreliable. {advice}"
         )

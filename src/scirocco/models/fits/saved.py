@@ -1,4 +1,4 @@
-"""A fitted model on disk: what a store holds besides draws, `save` and `load`."""
+"""A fitted model on disk: the record of a store, `save` and `load`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from scirocco.store import Stored, StoredArray, open_stored
 
 
 class Kind(NamedTuple):
-    """What a model is called."""
+    """Names of a model."""
 
     name: str
-    """In records, such as "LDA"."""
+    """Name in records, such as "LDA"."""
     words: str
-    """In messages, such as "a topic model"."""
+    """Name in messages, such as "a topic model"."""
     key: str
-    """Under which a record keeps what only this model needs, such as "lda"."""
+    """Key of the data of this model in a record, such as "lda"."""
 
     def refuse(self, path: str | os.PathLike[str]) -> InvalidTypeError:
-        """The run in `path` is of another kind."""
+        """The error for a run in `path` of another model."""
         return InvalidTypeError(f"the run in {path} is not one of {self.words}.")
 
 
 def make_record(kind: Kind, spec: Spec, configuration: dict[str, Any], extra: dict[str, Any]) -> Record:
-    """What a store must hold so that `sc.load` opens it, and what only this model needs."""
+    """Contents of the record for `sc.load`, and the data specific to this model."""
     return Record(
         configuration={"kind": OWN_LOOP, "model": kind.name, **configuration},
         structure=encoding.structure(spec.draws),
@@ -54,14 +54,14 @@ def save(
     overwrite: bool,
     arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
-    """Draws (chain, draw, ...) that were kept in memory, as a store that `load` and `sc.load` open.
+    """Save draws (chain, draw, ...) from memory as a store for `load` and `sc.load`.
 
-    `configuration` is the model's own settings; `extra` comes back from `load`, `arrays` from `Stored.read_state`.
+    `configuration` are the settings of the model; `load` returns `extra`, `Stored.read_state` returns `arrays`.
     """
     for drawn in draws.values():
         if isinstance(drawn, StoredArray) and os.path.realpath(drawn.root) == os.path.realpath(path):
             raise InvalidValueError(
-                f"the model is stored in {path} already, and its draws are read from there."
+                f"the model is already stored in {path}, and its draws are read from there."
             )
     spec = Spec(_shapes(draws), _shapes(stats))
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
@@ -73,7 +73,7 @@ def save(
 
 
 def _shapes(arrays: dict[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
-    """Of one draw of one chain."""
+    """Shapes and types of one draw of one chain."""
     return {name: jax.ShapeDtypeStruct(array.shape[2:], array.dtype) for name, array in arrays.items()}
 
 
@@ -88,7 +88,7 @@ class Loaded(NamedTuple):
 
 
 def load(kind: Kind, path: str | os.PathLike[str]) -> Loaded:
-    """A stored fit, and what was remembered with it."""
+    """Load a stored fit and its data."""
     stored = open_stored(path)
     record = Record.from_json(stored.record)
     if model_in(record) != kind.name:
@@ -104,28 +104,28 @@ _NOTE = "sc.models."
 
 
 def notes(kind: Kind, extra: dict[str, Any]) -> dict[str, str]:
-    """For `sc.sample`: what a model needs to come back from the store of its run."""
+    """For `sc.sample`: data needed to load the model from the store of its run."""
     return {_NOTE + kind.name: json.dumps(extra)}
 
 
 def model_in(record: Record) -> str:
-    """The name of the model of `sc.models` that a stored run was made by; another text for runs of other models."""
+    """The name of the model of `sc.models` of a stored run; another text for runs of other models."""
     noted = (name.removeprefix(_NOTE) for name in record.notes or () if name.startswith(_NOTE))
     return next(noted, record.model)
 
 
 def to_arviz(kind: Kind, run: Run | None, draws: dict[str, Any], stats: dict[str, np.ndarray]) -> Any:
-    """Draws (chain, draw, ...) as ArviZ's container, with what is known of the run that they come from."""
+    """Convert draws (chain, draw, ...) to ArviZ, with the attributes of their run."""
     if run is None:  # loaded, or fitted incrementally
         run = Run(draws, None, stats, {"model": kind.name, "num_rows": 1}, {}, {}, "complete", [])
     return dataclasses.replace(run, draws=draws, stats=stats).to_arviz()
 
 
 def need_draws(stored: Stored, key: str, leaf: str) -> None:
-    """Refuse a stored fit that is still in its burn-in; runs of other kinds are `load`'s to refuse."""
+    """Raise an error for a stored fit that is still in its burn-in; `load` checks the kind of the run."""
     record, progress = records.read(stored)
     if key in record.fitted and not stored.arrays["posterior"][leaf].shape[1]:
         raise InvalidValueError(
             f"the run in {stored.path} has no draws yet: it is in its burn-in ({progress.status}). "
-            "Look again later, or go on with it (--resume)."
+            "Try again later, or resume it (--resume)."
         )

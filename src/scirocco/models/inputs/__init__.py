@@ -1,4 +1,4 @@
-"""What users hand to models, checked: tables of features, class labels, numeric targets."""
+"""Validation of model inputs: tables of features, class labels, numeric targets."""
 
 from scirocco.models.inputs.tables import (
     ColumnLike,

@@ -1,8 +1,8 @@
-"""Tables of features as users have them, checked before a model sees them.
+"""Validation of tables of features.
 
-Every complaint names the column by number and, where it has one, by name. Numbers become those of JAX's precision:
-float32, or float64 where `jax_enable_x64` is on and the table has it; with `exact` they stay as precise as they are,
-for a model that centres its columns before it rounds them.
+Each error names the column by number and, if it has one, by name. Numbers are converted to JAX's precision: float32, or
+float64 if `jax_enable_x64` is on and the table has it; with `exact` they keep their precision, for a model that centres
+its columns before it rounds them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 
 CONSTANT = ("refuse", "keep")
 WILD_SCALES = 1e3
-"""Ratio of column deviations from which a table is worth a remark."""
+"""Ratio of the standard deviations of columns above which a warning is given."""
 _MOST_DENSE = 2_000_000_000
-"""Numbers that a sparse table may have when it is made dense: 8 GB."""
+"""Largest number of values of a sparse table that is made dense: 8 GB."""
 _SHOWN = 5
 _CHUNK = 16_384
 
@@ -31,7 +31,7 @@ class Series(Protocol):
     """A column of pandas or polars."""
 
     def to_numpy(self) -> np.ndarray:
-        """Its values."""
+        """The values as an array."""
 
 
 @runtime_checkable
@@ -40,13 +40,13 @@ class Frame(Series, Protocol):
 
     @property
     def columns(self) -> Sequence[Any]:
-        """Names, words or not."""
+        """Column names, of any type."""
 
     def __getitem__(self, name: Any, /) -> Series:
         """A column."""
 
     def __len__(self) -> int:
-        """Rows."""
+        """Number of rows."""
 
 
 @runtime_checkable
@@ -60,20 +60,20 @@ class Sparse(Protocol):
         """Rows and columns."""
 
     def toarray(self) -> np.ndarray:
-        """Made dense."""
+        """Convert to a dense array."""
 
     def tocsr(self) -> Any:
-        """By rows."""
+        """Convert to CSR format."""
 
 
 TableLike = ArrayLike | Frame | Sparse
-"""What users call a table: NumPy, pandas, polars, SciPy sparse, nested lists."""
+"""A table: NumPy, pandas, polars, SciPy sparse, nested lists."""
 ColumnLike = ArrayLike | Series
-"""One value a row."""
+"""One value per row."""
 
 
 class Features(NamedTuple):
-    """A table of numbers, and the names of its columns where it has them."""
+    """A table of numbers, and the names of its columns, if any."""
 
     array: np.ndarray
     names: tuple[str, ...] | None
@@ -84,7 +84,7 @@ def features(
     who: str,
     *,
     constant: str = "refuse",
-    constant_hint: str = "it says nothing about the rows. Drop it",
+    constant_hint: str = "it has no information. Drop it",
     exact: bool = False,
     scale_bytes: bool = False,
     wild: bool = False,
@@ -97,31 +97,31 @@ def features(
     X
         NumPy array, pandas or polars data frame, SciPy sparse matrix (made dense), or nested lists.
     who
-        The model, for messages.
+        Name of the model for messages.
     constant
-        What to do with columns of a single value: "refuse" or "keep".
+        How to treat constant columns: "refuse" (raise an error) or "keep".
     constant_hint
-        The end of the complaint of such a column: why it is refused, and what to do.
+        The end of the error message for such a column: the reason and the remedy.
     exact
-        Whether float64 and whole numbers that float32 may not hold come back as float64, whatever JAX computes in.
+        Whether float64, and integers that float32 may not represent, are returned as float64 in any JAX precision.
     scale_bytes
-        Whether whole numbers of type uint8 are divided by 255, with a notice: pixels of images. Those of 0 and 1 are
-        left alone.
+        Whether integers of type uint8 (pixels of images) are divided by 255, with a warning. Tables of 0 and 1 are left
+        unchanged.
     wild
-        Whether to warn of columns whose standard deviations differ more than a thousandfold.
+        Whether to warn if the standard deviations of columns differ by more than a factor of 1000.
     like
-        Number and names of the columns that the model was fitted with; other ones are refused.
+        Number and names of the columns that the model was fitted with; others raise an error.
     """
     _checks.choice(constant, "constant_columns", CONSTANT)
     array, names = _table(X, who)
     if like is not None:
         _check_like(array, names, like, who)
     if scale_bytes and array.dtype == np.uint8 and array.max() > 1:
-        _checks.warn(f"{who} divides the bytes (uint8) of X by 255: features lie between 0 and 1.")
+        _checks.warn(f"{who} divides the bytes (uint8) of X by 255: features are between 0 and 1.")
         array = array / np.float32(255)
     narrow = np.result_type(array.dtype, np.float32) == np.float32
     kind = (np.float32 if narrow else np.float64) if exact else float_type(array.dtype)
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is spoken of below
+    with np.errstate(over="ignore"):  # values that are too large become infinite and raise an error below
         array = np.ascontiguousarray(array.astype(kind, copy=False))
     _check_finite(array, names)
     if like is None and constant == "refuse":
@@ -132,7 +132,7 @@ def features(
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """float32, or float64 where it was given and JAX computes in it."""
+    """float32, or float64 if it was given and JAX uses it."""
     return jax.dtypes.canonicalize_dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
@@ -151,8 +151,8 @@ def _table(X: TableLike, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
     elif isinstance(X, Sparse):
         if X.shape[0] * X.shape[-1] > _MOST_DENSE:
             raise InvalidTypeError(
-                f"{who} works with dense tables, and this sparse one of shape {X.shape} would have "
-                f"{X.shape[0] * X.shape[-1]:.1e} numbers: choose fewer columns."
+                f"{who} requires dense tables, and this sparse one of shape {X.shape} would have "
+                f"{X.shape[0] * X.shape[-1]:.1e} numbers: use fewer columns."
             )
         array = X.toarray()
     else:
@@ -160,9 +160,9 @@ def _table(X: TableLike, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
             array = np.asarray(X)
         except ValueError as error:
             raise InvalidValueError(
-                f"X of {who} is not a table: its rows differ in length. Give every row the same columns."
+                f"X of {who} is not a table: its rows differ in length. All rows must have the same columns."
             ) from error
-        if array.dtype.kind in "US":  # numbers next to words have become words
+        if array.dtype.kind in "US":  # numbers mixed with strings have become strings
             array = np.asarray(X, dtype=object)
     if array.dtype.kind == "c":
         raise InvalidValueError(f"Complex data not supported: X of {who} has the type {array.dtype}.")
@@ -173,7 +173,7 @@ def _table(X: TableLike, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
             f"Reshape your data: {fix if array.ndim < 2 else 'X.reshape(len(X), -1)'}."
         )
     if array.shape[0] == 0:
-        raise InvalidValueError(f"X of {who} has 0 rows (shape={array.shape}): there is nothing to work on.")
+        raise InvalidValueError(f"X of {who} has 0 rows (shape={array.shape}): at least 1 is required.")
     if array.shape[1] == 0:
         raise InvalidValueError(
             f"X of {who} has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
@@ -192,7 +192,7 @@ def _refuse_twins(columns: list[object], who: str) -> None:
 
 
 def _from_frame(frame: Frame, names: tuple[str, ...] | None) -> np.ndarray:
-    """A data frame column by column, so that one of words is named, and missing values become NaN."""
+    """Convert a data frame by column, so that a column of strings is named, and missing values become NaN."""
     parts = [_frame_column(frame[column], number, names) for number, column in enumerate(frame.columns)]
     if not parts:
         return np.empty((len(frame), 0), np.float32)
@@ -208,7 +208,7 @@ def _frame_column(column: Series, number: int, names: tuple[str, ...] | None) ->
 def numbers(
     array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, target: bool = False
 ) -> np.ndarray:
-    """Python numbers in a table of objects; anything else is refused with its column, or as a value of y."""
+    """Python numbers in a table of objects; anything else raises an error that names its column, or y."""
     out = np.empty(array.shape, np.float64)
     for column in range(array.shape[1]):
         for row, value in enumerate(array[:, column]):
@@ -221,10 +221,10 @@ def numbers(
                 fix = (
                     "For classes use sc.models.LogisticRegression."
                     if target
-                    else "Encode categories first, e.g. with one column a category."
+                    else "Encode categories first, e.g. with one column per category."
                 )
                 raise InvalidTypeError(
-                    f"{where} holds {_plain(value)!r} in row {row}: {'targets' if target else 'features'} must be "
+                    f"{where} contains {_plain(value)!r} in row {row}: {'targets' if target else 'features'} must be "
                     f"numbers, a float() argument must be a string or a number and not {type(value).__name__}. {fix}"
                 )
     return out
@@ -235,7 +235,7 @@ def _plain(value: object) -> object:
 
 
 def missing(value: object) -> bool:
-    """None, NaN, and pandas' NA and NaT, which are not equal to themselves or refuse to say."""
+    """Whether a value is None, NaN, or pandas' NA or NaT."""
     if value is None:
         return True
     try:
@@ -272,9 +272,9 @@ def _check_like(
 
 
 def _check_finite(array: np.ndarray, names: tuple[str, ...] | None) -> None:
-    kind = float_type(array.dtype)  # that of the computations, which may be narrower than the table's
+    kind = float_type(array.dtype)  # the type of the computations, which may be narrower than the table's
     limit = np.finfo(kind).max
-    if -limit <= array.min() and array.max() <= limit:  # no copy of a large table in the good case
+    if -limit <= array.min() and array.max() <= limit:  # avoids a copy of a large table
         return
     bad = ~(np.abs(array) <= limit)
     rows, columns = np.nonzero(bad)
@@ -297,9 +297,9 @@ def _refuse_constant(array: np.ndarray, names: tuple[str, ...] | None, hint: str
     constant = np.flatnonzero(array.max(axis=0) == array.min(axis=0))
     if len(constant):
         first = int(constant[0])
-        more = f" ({len(constant)} columns are like that)" if len(constant) > 1 else ""
+        more = f" ({len(constant)} columns are constant)" if len(constant) > 1 else ""
         raise InvalidValueError(
-            f"{column_name(first, names)} of X has the one value {array[0, first] + 0.0:g}{more}: {hint}."
+            f"{column_name(first, names)} of X has the single value {array[0, first] + 0.0:g}{more}: {hint}."
         )
 
 
@@ -313,8 +313,8 @@ def _remark_scales(array: np.ndarray, names: tuple[str, ...] | None, who: str) -
         _checks.warn(
             f"the standard deviations of X's columns differ by a factor of {deviations[high] / deviations[low]:.0e}: "
             f"{deviations[low]:.1e} in {column_name(low, names)}, {deviations[high]:.1e} in "
-            f"{column_name(high, names)}. One prior for all coefficients then means very different things; "
-            f"{who}(standardise=True) puts it on standardised columns."
+            f"{column_name(high, names)}. The same prior for all coefficients is then inappropriate; "
+            f"{who}(standardise=True) applies it to standardised columns."
         )
 
 

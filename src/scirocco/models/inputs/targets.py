@@ -1,4 +1,4 @@
-"""Class labels, numeric targets and the numbers of a prior as users have them, checked before a model sees them."""
+"""Validation of class labels, numeric targets and the numbers of a prior."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def labels(
     who: str = "the model",
     sort: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Class labels as codes 0, 1, ... (int32), and the classes they stand for, sorted.
+    """Convert class labels to codes 0, 1, ... (int32); also return the classes, sorted.
 
-    With `classes`, the declared set: another label is refused, and a class may be without rows. They keep the order in
-    which they were declared, unless `sort`.
+    With `classes`, the declared set: other labels raise an error, and a class may have no rows. The classes keep their
+    declared order, unless `sort`.
     """
     values = _column(y, num_rows, who)
     if values.dtype.kind == "f" and np.any(bad := ~np.isfinite(values)):
         raise InvalidValueError(
-            f"Input y contains NaN or infinity: first in row {int(np.argmax(bad))}, {int(bad.sum())} labels in all."
+            f"Input y contains NaN or infinity: first in row {int(np.argmax(bad))}, {int(bad.sum())} labels in total."
         )
     if values.dtype.kind == "f" and np.any(fraction := values != np.floor(values)):
         raise InvalidValueError(
-            f"Unknown label type: continuous. y holds {values[fraction][0]:g} in row {int(np.argmax(fraction))}; "
-            f"{who} needs classes. For a numeric target use sc.models.LinearRegression."
+            f"Unknown label type: continuous. y contains {values[fraction][0]:g} in row {int(np.argmax(fraction))}; "
+            f"{who} requires classes. For a numeric target use sc.models.LinearRegression."
         )
     if values.dtype.kind == "O":
         for row, value in enumerate(values):
@@ -60,7 +60,7 @@ def _sorted(values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
         found, codes = np.unique(values, return_inverse=True)
     except TypeError as error:
         raise InvalidTypeError(
-            f"the labels in {where} cannot be sorted: they are of several types ({error}). Make them all strings."
+            f"the labels in {where} cannot be sorted: they have different types ({error}). Convert all to strings."
         ) from error
     return found, codes.reshape(-1)
 
@@ -88,7 +88,7 @@ def _declared(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def targets(y: ColumnLike | None, *, num_rows: int | None = None, who: str = "the model") -> np.ndarray:
-    """A numeric target, one finite number a row, in float64: models centre it before they round it."""
+    """Check a numeric target: one finite number per row, in float64, because models centre it before they round it."""
     values = _column(y, num_rows, who)
     if values.dtype.kind not in "fiub":
         values = numbers(values[:, None], None, target=True)[:, 0]
@@ -111,16 +111,16 @@ def _column(y: ColumnLike | None, num_rows: int | None, who: str) -> np.ndarray:
         _remark_column(values.shape)
         values = values[:, 0]
     if values.ndim != 1:
-        raise InvalidValueError(f"y of {who} must have one value a row, got shape {values.shape}.")
+        raise InvalidValueError(f"y of {who} must have one value per row, got shape {values.shape}.")
     if values.dtype.kind == "c":
         raise InvalidValueError(f"Complex data not supported: y of {who} has the type {values.dtype}.")
     if num_rows is not None and len(values) != num_rows:
-        raise InvalidValueError(f"X has {num_rows} rows and y has {len(values)}: they must be as many.")
+        raise InvalidValueError(f"X has {num_rows} rows and y has {len(values)}: the numbers must be equal.")
     return values
 
 
 def _remark_column(shape: tuple[int, ...]) -> None:
-    """scikit-learn's own warning where scikit-learn is in use."""
+    """Warn with scikit-learn's own class if scikit-learn is imported."""
     exceptions = sys.modules.get("sklearn.exceptions")
     kind = SciroccoWarning if exceptions is None else exceptions.DataConversionWarning
     message = (

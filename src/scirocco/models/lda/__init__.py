@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation: samplers of topics, corpora in all usual forms, diagnostics."""
+"""Latent Dirichlet allocation: samplers of topics, corpora in the usual formats, diagnostics."""
 
 from scirocco.models.lda.alignment import align, topic_distance
 from scirocco.models.lda.corpus import Corpus, as_corpus

@@ -1,10 +1,10 @@
-"""Compiled code of chains with memory: collapsed Gibbs sweeps, and passes over what is remembered.
+"""Compiled code of chains with memory: collapsed Gibbs sweeps, and passes over the stored topics.
 
 Collapsed Gibbs sampling has topics and mixtures integrated out, and one table of counts for the corpus.
 A token of word w in document d has topic k with probability proportional to (α_k + n_dk) φ_wk, where
-φ_wk = (β + n_wk) / (βV + n_k), all counted without the token. The part n_dk φ_wk runs over the topics that the document
-has, with counts as they are now. The part α_k φ_wk needs all topics: its partial sums are kept for each word from an
-earlier visit and searched by halving, which makes the draw a proposal, and a Metropolis-Hastings step puts it right.
+φ_wk = (β + n_wk) / (βV + n_k), all counted without the token. The part n_dk φ_wk runs over the topics of the document,
+with the current counts. The part α_k φ_wk needs all topics: it is drawn by binary search in partial sums that are kept
+for each word from an earlier visit, and a Metropolis-Hastings step corrects for their age.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy import uint64
 from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco.models.lda._gibbs import Arrays, Seed, kept
 
-_VISITS = 2  # that partial sums serve, for each token of the word and at most for each topic
+_VISITS = 2  # visits that partial sums serve, per token of the word and at most per topic
 _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 
 
@@ -36,20 +36,20 @@ def collapsed_documents(
     sweeps: int,
     seed: Seed,
 ) -> int:
-    """Sweeps over documents, one after the other; the number of proposals that were refused.
+    """Sweep over documents, one after the other; return the number of rejected proposals.
 
     Parameters
     ----------
     rows
-        (where documents begin among the entries, word of each entry, how often it comes, numbers of the documents).
+        (offsets of the documents in the entries, word of each entry, its count, numbers of the documents).
     z, begins
-        Topic of every token of the corpus, those of document d from begins[d] on in the order of its entries; -1: none
-        yet. Such a token is placed by the proposal.
+        Topic of each token of the corpus, those of document d from begins[d] on in the order of its entries; -1: none
+        yet. Such a token gets its topic from the proposal.
     table, totals
-        n_wk and n_k, changed in place.
+        n_wk and n_k, updated in place.
     cumulative, age, ageing
-        Partial sums of α_k φ_wk for each word, and how many visits they may still serve; at 0 they are made anew. They
-        age with every visit, or not at all.
+        Partial sums of α_k φ_wk for each word, and the number of visits they may still serve; at 0 they are recomputed.
+        They age with each visit, or not at all.
     """
     indptr, words, repeats, documents = rows
     num_words, num_topics = table.shape
@@ -97,7 +97,7 @@ def collapsed_documents(
                         seen += table[w, uint64(k)]
                         total += alpha[uint64(k)] * (beta + table[w, uint64(k)]) * inverse[uint64(k)]
                         single = np.float32(total)
-                        # every topic must be within reach, or the chain may never leave it
+                        # every topic must be reachable, or the chain may never leave it
                         if single <= below:
                             single = np.nextafter(below, np.float32(np.inf))
                         cumulative[w, uint64(k)] = below = single
@@ -117,7 +117,7 @@ def collapsed_documents(
                     while partial[j] <= x:
                         j += uint64(1)
                     topic = uint64(active[j])
-                else:  # the first k with a partial sum above x, by halving
+                else:  # the first k with a partial sum above x, by bisection
                     x, topic, span = min(x - mass, total * _BELOW), uint64(0), last + uint64(1)
                     while span > uint64(1):
                         half = span >> uint64(1)
@@ -156,7 +156,7 @@ def collapsed_documents(
 def move_counts(
     table: np.ndarray, totals: np.ndarray, words: np.ndarray, old: np.ndarray, new: np.ndarray
 ) -> None:
-    """Every token leaves its old topic (if it had one) for its new one; `totals` are the sums over words."""
+    """Move each token from its old topic (if any) to its new one; `totals` are the sums over words."""
     for i in range(words.size):
         w, before, after = words[i], old[i], new[i]
         if before == after:
@@ -170,7 +170,7 @@ def move_counts(
 
 @kept
 def gather_runs(source: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
-    """The entries starts[i]..ends[i]-1 of `source`, one run after the other."""
+    """Copy the entries starts[i]..ends[i]-1 of `source` to `out`, one run after the other."""
     place = 0
     for i in range(starts.size):
         for j in range(starts[i], ends[i]):
@@ -180,7 +180,7 @@ def gather_runs(source: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: n
 
 @kept
 def scatter_runs(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, into: np.ndarray) -> None:
-    """The other way round."""
+    """The reverse of `gather_runs`."""
     place = 0
     for i in range(starts.size):
         for j in range(starts[i], ends[i]):
@@ -190,7 +190,7 @@ def scatter_runs(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, into:
 
 @kept
 def rename(topics: np.ndarray, names: np.ndarray) -> None:
-    """Topic k becomes names[k], which may be -1, none; a token without a topic stays without."""
+    """Rename topic k to names[k], which may be -1 (none); a token without a topic stays without."""
     for i in range(topics.size):
         if topics[i] >= 0:
             topics[i] = names[topics[i]]
@@ -198,7 +198,7 @@ def rename(topics: np.ndarray, names: np.ndarray) -> None:
 
 @kept
 def pairs_in_documents(topics: np.ndarray, begins: np.ndarray, pairs: np.ndarray) -> None:
-    """Adds Σ_d n_dk (n_dk - 1) for every topic."""
+    """Add Σ_d n_dk (n_dk - 1) for each topic."""
     counts = np.zeros(pairs.size, np.int64)
     for d in range(begins.size - 1):
         for i in range(begins[d], begins[d + 1]):
@@ -210,7 +210,7 @@ def pairs_in_documents(topics: np.ndarray, begins: np.ndarray, pairs: np.ndarray
                 counts[topics[i]] = 0
 
 
-# -- draws of the numbers of tables in Chinese restaurants, for α and β
+# -- draws of the numbers of tables in Chinese restaurant processes, for α and β
 
 
 @called
@@ -232,7 +232,7 @@ def document_tables(
     tables: np.ndarray,
     lengths: np.ndarray,
 ) -> None:
-    """Adds to `tables` those of each topic over all documents; `lengths` become the tokens that have a topic."""
+    """Add the tables of each topic over all documents to `tables`; set `lengths` to the tokens that have a topic."""
     counts, active = np.zeros(alpha.size, np.int64), np.empty(alpha.size, np.int64)
     for d in range(begins.size - 1):
         num, length = 0, 0
@@ -255,7 +255,7 @@ def document_tables(
 
 @kept
 def word_tables(table: np.ndarray, beta: float, seed: Seed) -> int:
-    """Tables over all words and topics."""
+    """Number of tables over all words and topics."""
     total = 0
     for w in range(table.shape[0]):
         s0, s1 = stream(seed[0], seed[1], uint64(2 * w + 1))

@@ -1,12 +1,12 @@
 """Compiled Gibbs sweeps over the documents of a batch, with the topics fixed: all K products for every token.
 
 A token of word w in document d has topic k with probability proportional to (α_k + n_dk) ω_kw, n_dk counted without the
-token. Two kernels draw from it: here by partial sums of all K products and a binary search, in `_sparse` from a list of
-the topics that the document has. Both are given the documents `first` to `last` and release the interpreter's lock, so
-that threads can share a batch; a document has a stream of random numbers of its own, and sums are integers, so who
-takes which document changes nothing.
+token. Two kernels draw from it: the one here by a binary search in partial sums of all K products, the one in `_sparse`
+from a list of the topics in the document. Both process the documents `first` to `last` and release the GIL, so that
+threads can share a batch. Each document has its own stream of random numbers, and sums are integers, so the results
+do not depend on which thread takes which document.
 
-Conditional probabilities are summed as whole multiples of 2⁻³², which keeps their sums independent of the order.
+Conditional probabilities are summed as integer multiples of 2⁻³², so that their sums do not depend on the order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 
 UNIT = 2.0**32  # of summed probabilities: 2³¹ tokens times sweeps fit in 64 bits with sign
 BLOCK = 8  # topics in a block of the sparse kernel
-_IGNORED, _DRAWN, _EXPECTED = 0, 1, 2  # what is summed in a sweep: nothing, topics, or their probabilities
+_IGNORED, _DRAWN, _EXPECTED = 0, 1, 2  # summed in a sweep: nothing, topics, or their probabilities
 _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 _TINY = 1e-20  # rows below are scaled up, so that products with α stay in the range of single precision
 
@@ -33,7 +33,7 @@ Seed = tuple[uint64, uint64]
 
 @called
 def blocks(num_topics: int) -> int:
-    """How many blocks hold all topics."""
+    """Number of blocks that hold all topics."""
     return (num_topics + BLOCK - 1) // BLOCK
 
 
@@ -42,7 +42,7 @@ def first_bad(weights: np.ndarray) -> tuple[int, bool]:
     """The first row with an entry that is negative or not finite (-1: none), and whether rows need `scaled`."""
     small: Any = False
     for w in range(weights.shape[0]):
-        bad, high = np.uint8(0), np.uint8(0)  # not booleans with `or`: these become vectors
+        bad, high = np.uint8(0), np.uint8(0)  # not booleans with `or`: these are vectorised
         for k in range(weights.shape[1]):
             bad |= np.uint8(not 0.0 <= weights[w, k] < np.inf)
             high |= np.uint8(weights[w, k] >= _TINY)
@@ -54,7 +54,7 @@ def first_bad(weights: np.ndarray) -> tuple[int, bool]:
 
 @kept
 def scaled(weights: np.ndarray) -> Any:
-    """A copy in which tiny rows have the maximum 1, and rows of zeros are ones: such a word says nothing of topics."""
+    """A copy in which tiny rows have the maximum 1, and rows of zeros (uninformative words) are ones."""
     out = weights.copy()
     for w in range(out.shape[0]):
         high = out[w].max()
@@ -66,7 +66,7 @@ def scaled(weights: np.ndarray) -> Any:
 
 @called
 def _count(z: np.ndarray, counts: np.ndarray) -> None:
-    """How many tokens have each topic; those without one are left out."""
+    """Count the tokens of each topic; tokens without a topic are skipped."""
     counts[:] = 0.0
     for i in range(z.size):
         topic = uint64(z[i])
@@ -91,7 +91,7 @@ def _dense_sweep(
     last = uint64(weights.shape[1] - 1)
     for i in range(tokens.size):
         w, topic = uint64(tokens[i]), uint64(z[i])
-        if topic <= last:  # else the token is placed for the first time
+        if topic <= last:  # otherwise the token gets its first topic
             counts[topic] -= 1.0
         total = 0.0
         for k in range(weights.shape[1]):
@@ -128,7 +128,7 @@ def dense_documents(
     first: int,
     last: int,
 ) -> None:
-    """Sweeps over some documents; arguments as in `_sparse`, but `topics` is (ω, α), and `rest` is not used."""
+    """Sweep over some documents; arguments as in `_sparse`, but `topics` is (ω, α), and `rest` is not used."""
     indptr, tokens, documents = texts
     sweeps, burn_in, expected, keep = plan
     counts, partial = np.empty(topics[1].size), np.empty(topics[1].size)
@@ -150,7 +150,7 @@ def dense_documents(
 def spread(
     slab: np.ndarray, rest: np.ndarray, topics: Arrays, factor: float, out: np.ndarray, first: int, last: int
 ) -> None:
-    """Sums to means: `factor` times the slab and, where there is a `rest`, its share by α_k ω_kw."""
+    """Convert sums to means: `factor` times the slab, plus the share of `rest` (if any) in proportion to α_k ω_kw."""
     weights, alpha, cumulative = topics
     for w in range(first, last):
         share = rest[w] / np.float64(cumulative[w, blocks(slab.shape[1])]) if rest.size else 0.0
@@ -158,7 +158,7 @@ def spread(
             out[w, k] = (slab[w, k] + share * alpha[k] * weights[w, k]) * factor
 
 
-# -- compiled CVB0 on the documents of a batch: the Gibbs conditional with expected counts in place of counts
+# -- compiled CVB0 on the documents of a batch: the Gibbs conditional with expected counts instead of counts
 
 
 _reordered = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
@@ -166,7 +166,7 @@ _reordered = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contrac
 
 @called
 def _runs(tokens: np.ndarray, begin: int, end: int, words: np.ndarray, repeats: np.ndarray) -> int:
-    """The words of a document and how often each occurs in a row; returns how many there are."""
+    """Find the runs of equal words in a document and their lengths; return the number of runs."""
     num = 0
     for i in range(begin, end):
         if num > 0 and words[num - 1] == tokens[i]:
@@ -185,7 +185,7 @@ def _renew(
     total = np.float32(0.0)
     for k in range(share.size):
         mix[k] -= repeat * share[k]
-        # Rounding may leave a sum of others' shares a little below 0.
+        # Rounding may make a sum of others' shares slightly negative.
         others = max(mix[k] + (repeat - np.float32(1.0)) * share[k], np.float32(0.0))
         share[k] = (alpha[k] + others) * weights[w, k]
         total += share[k]
@@ -197,7 +197,7 @@ def _renew(
 
 @_reordered
 def _start(weights: np.ndarray, alpha: np.ndarray, w: int, share: np.ndarray) -> None:
-    """γ ∝ α_k ω_kw: what a token says on its own."""
+    """Start from γ ∝ α_k ω_kw, the posterior of a single token."""
     total = np.float32(0.0)
     for k in range(share.size):
         share[k] = alpha[k] * weights[w, k]
@@ -218,7 +218,7 @@ def cvb0_documents(
     first: int,
     last: int,
 ) -> None:
-    """Iterations over some documents; sums of γ go to the slab as whole multiples of 1 / UNIT."""
+    """Iterate over some documents; sums of γ are added to the slab as integer multiples of 1 / UNIT."""
     indptr, tokens, _ = texts
     longest = 0
     for d in range(first, last):

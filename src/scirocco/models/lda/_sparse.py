@@ -1,9 +1,9 @@
-"""The sparse kernel: Gibbs sweeps at the cost of the topics that a document has.
+"""The sparse kernel: Gibbs sweeps whose cost grows with the number of topics in a document, not with K.
 
-Of the probabilities (α_k + n_dk) ω_kw the part Σ_k n_dk ω_kw runs over a list of the topics that the document has, and
-Σ_k α_k ω_kw is the same for all tokens of a word: its partial sums at every eighth topic are prepared once for the
-batch. Eight neighbours, in the list or among all topics, are a block: a draw finds the block by the sums of blocks,
-then the topic in it.
+In the sum of the probabilities (α_k + n_dk) ω_kw, the part Σ_k n_dk ω_kw runs over a list of the topics in the
+document. The part Σ_k α_k ω_kw is the same for all tokens of a word: its partial sums at every eighth topic are
+computed once per batch. Eight neighbours, in the list or among all topics, form a block: a draw first finds the block
+by the sums of blocks, then the topic in it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco.models.lda._gibbs import BLOCK, UNIT, Arrays, Seed, blocks, kept
 
 _SHIFT = uint64(3)  # BLOCK = 2³
-_REMEMBERED = 64  # sweeps of a document whose topics are kept, to be counted together
-# sums may become vectors
+_REMEMBERED = 64  # sweeps of a document whose topics are buffered and counted together
+# allows vectorised sums
 _reordered = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
 
 @kept
 def accumulate(weights: np.ndarray, alpha: np.ndarray, cumulative: np.ndarray, first: int, last: int) -> None:
-    """Partial sums of α_k ω_kw after 0, 8, 16, ... topics, for the rows `first` to `last`; then infinities.
+    """Partial sums of α_k ω_kw after 0, 8, 16, ... topics, for the rows `first` to `last`; padded with inf.
 
-    The number of columns is 1 more than a multiple of 16, which lets whole vectors be compared.
+    The number of columns is 1 more than a multiple of 16, so that whole vectors can be compared.
     """
     num_blocks, single = blocks(alpha.size), alpha.astype(np.float32)
     terms = np.zeros(BLOCK * num_blocks, np.float32)
@@ -45,12 +45,12 @@ def accumulate(weights: np.ndarray, alpha: np.ndarray, cumulative: np.ndarray, f
             cumulative[w, block + 1] = total
 
 
-# Some things that cost more than the arithmetic if they are forgotten. Indices are unsigned: for signed ones numba must
-# ask, at every access, whether they count from the end. No function with arrays as arguments is called for a token: its
-# references are counted by atomic operations, even where the code is inlined. Blocks, and topics in them, are found by
-# adding up comparisons: branches on random numbers are often mispredicted, and one a token, between the list and all
-# topics, is enough. And a sum that reads a list must not follow a store whose place in the list was drawn a moment ago:
-# reading waits for the place, or is done twice.
+# Performance notes; each of these costs more than the arithmetic. Indices are unsigned: with signed ones numba checks
+# at every access whether they count from the end. No function with array arguments is called per token: reference
+# counts are updated by atomic operations, even in inlined code. Blocks, and topics in them, are found by summing
+# comparisons: branches on random numbers are often mispredicted, so there is only one per token, between the list and
+# all topics. A sum over a list must not follow a store to a position that was only just drawn: the load waits for the
+# store, or is repeated.
 
 
 @called
@@ -79,11 +79,11 @@ def _sparse_sweep(
 ) -> tuple[Any, Any]:
     """One sweep over one document.
 
-    `held` has slots for topics, in blocks: their names and their shares n_k, 0 in those not used; behind them all
-    topics with α_k for a share. Then where in the list a topic is (if it is there), sums of blocks, and the length.
+    `held` has slots for topics, in blocks: their names and their shares n_k, 0 in unused slots; after them all
+    topics with α_k as share. Then the position of each topic in the list (if any), sums of blocks, and the length.
 
-    A topic that was drawn enters the list one token late. Meanwhile it is a term of its own in the next token's
-    conditional, so that the sum over the list can begin before the topic is known.
+    A drawn topic enters the list one token late. Until then it is a separate term in the next token's conditional, so
+    that the sum over the list can start before the topic is known.
     """
     weights, _, cumulative = topics
     names, shares, place, sums, length = held
@@ -109,7 +109,7 @@ def _sparse_sweep(
                     found += np.uint32(cumulative[w, uint64(start)] <= below)
                 block = min(uint64(found), end - uint64(1))
                 j, y = behind + (block << _SHIFT), below - cumulative[w, block]
-            # Partial sums in a tree; a term of 0 adds nothing, so it is never the first above y.
+            # Partial sums in a tree; a term of 0 is never the first above y.
             p0 = shares[j] * weights[w, uint64(names[j])]
             p1 = shares[j + uint64(1)] * weights[w, uint64(names[j + uint64(1)])]
             p2 = shares[j + uint64(2)] * weights[w, uint64(names[j + uint64(2)])]
@@ -144,7 +144,7 @@ def _sparse_sweep(
             names[j], place[fresh] = fresh, j
             shares[j] += np.float32(1.0)
         fresh = topic
-        # token i leaves it, if it has a topic; the last topic takes the place of one that has gone
+        # token i leaves it, if it has a topic; the last topic fills the place of a removed one
         if i < size:
             w, topic = uint64(tokens[i]), uint64(z[i])
             if topic <= last:
@@ -172,7 +172,7 @@ def _sparse_sweep(
 
 @called
 def _listed(z: np.ndarray, held: Arrays, room: int) -> None:
-    """The list for the topics `z`, in `room` slots; tokens without a topic are left out."""
+    """Build the list for the topics `z`, in `room` slots; tokens without a topic are skipped."""
     names, shares, place, _, length = held
     shares[:room] = 0.0
     num = 0
@@ -197,7 +197,7 @@ def _tally(
     mixes: np.ndarray,
     plan: tuple[int, int, bool, bool],
 ) -> None:
-    """Add `num` sweeps' topics of a document, word by word: the lines of a row of the slab come to the cache once."""
+    """Add the topics of `num` sweeps of a document, word by word: each row of the slab enters the cache once."""
     _, _, expected, keep = plan
     for i in range(tokens.size):
         w = uint64(tokens[i])
@@ -222,7 +222,7 @@ def sparse_documents(
     first: int,
     last: int,
 ) -> None:
-    """Sweeps over some documents; `plan` is (sweeps, burn-in, expectations?, keep topics of documents?)."""
+    """Sweep over some documents; `plan` is (sweeps, burn-in, expectations?, keep topics of documents?)."""
     indptr, tokens, documents = texts
     sweeps, burn_in, expected, keep = plan
     num_topics = topics[0].shape[1]

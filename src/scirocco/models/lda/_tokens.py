@@ -1,4 +1,4 @@
-"""Documents as tokens: a batch in the form that the local step reads."""
+"""Documents as tokens: the input format of the local step."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Batch(NamedTuple):
     indptr
         int64, (documents + 1,): tokens `indptr[d]` to `indptr[d + 1]` belong to document d, which may have none.
     tokens
-        int32, (tokens,): for every token the position of its word in `distinct`.
+        int32, (tokens,): for each token the position of its word in `distinct`.
     distinct
         int64, (words,): the numbers of the words that occur in the batch, ascending.
     documents
-        int64, (documents,): numbers that pick the documents' random streams. Equal numbers have equal streams.
+        int64, (documents,): numbers that select the documents' random streams. Equal numbers have equal streams.
     """
 
     indptr: Array
@@ -34,12 +34,12 @@ class Batch(NamedTuple):
 
     @property
     def num_documents(self) -> int:
-        """Documents in the batch, the empty ones included."""
+        """Number of documents in the batch, including empty ones."""
         return self.documents.size
 
     @property
     def num_tokens(self) -> int:
-        """Tokens in the batch."""
+        """Number of tokens in the batch."""
         return self.tokens.size
 
 
@@ -48,20 +48,20 @@ def from_counts(
 ) -> Batch:
     """A batch from the rows of a sparse matrix of counts.
 
-    Document d has the words `words[indptr[d]:indptr[d + 1]]`, as often as `counts` at the same places says. Takes time
-    proportional to the tokens, and a byte for every word number up to the largest.
+    Document d has the words `words[indptr[d]:indptr[d + 1]]`, with the counts at the same positions of `counts`. Takes
+    time proportional to the number of tokens, and one byte for each word number up to the largest.
 
     Parameters
     ----------
     indptr
-        (documents + 1,): where the documents begin, as in `scipy.sparse.csr_array`.
+        (documents + 1,): offsets of the documents, as in `scipy.sparse.csr_array`.
     words
         Word numbers, >= 0.
     counts
         Whole numbers >= 0, of any type. A count of 0 gives no token.
     documents
-        Numbers >= 0 of the documents, for their random streams; default 0, 1, 2, ... A document keeps its stream in
-        any batch, if it keeps its number.
+        Numbers >= 0 of the documents, for their random streams; default 0, 1, 2, ... A document with the same number
+        has the same stream in any batch.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def from_counts(
     names = np.arange(starts.size - 1) if documents is None else np.array(documents, np.int64)
     if names.shape != (starts.size - 1,) or (names.size and names.min() < 0):
         raise InvalidValueError(
-            f"`documents` must hold one number >= 0 for each of the {starts.size - 1} documents, "
+            f"`documents` must contain one number >= 0 for each of the {starts.size - 1} documents, "
             f"got shape {names.shape}{f' and {names.min()}' if names.size else ''}."
         )
     return Batch(ends[starts], np.repeat(rows, repeats), distinct, names)
@@ -95,13 +95,13 @@ def _present(words: Array, counts: Array) -> Array:
 
 
 def _distinct(present: Array, words: Array) -> tuple[Array, Array]:
-    """The sorted distinct numbers of `present`, and where in them each of `words` is: by marks, without sorting."""
+    """The sorted distinct numbers of `present`, and the position of each of `words` in them; found without sorting."""
     if not present.size:
         return np.empty(0, np.int64), np.zeros(words.size, np.int32)
     marks = np.zeros(int(words.max()) + 1, np.bool_)
     marks[present] = True
     distinct = np.flatnonzero(marks)
-    place = np.empty(marks.size, np.int32)  # its pages are touched only where there are words
+    place = np.empty(marks.size, np.int32)  # only pages with words are touched
     place[distinct] = np.arange(distinct.size, dtype=np.int32)
     return distinct, place[words]
 
@@ -109,15 +109,15 @@ def _distinct(present: Array, words: Array) -> tuple[Array, Array]:
 def _check_rows(starts: Array, words: Array, repeats: Array) -> None:
     if words.shape != repeats.shape or words.ndim != 1:
         raise InvalidValueError(
-            f"`words` and `counts` must be vectors of one length, got shapes {words.shape} and {repeats.shape}."
+            f"`words` and `counts` must be vectors of the same length, got shapes {words.shape} and {repeats.shape}."
         )
     if starts.ndim != 1 or not starts.size or starts[0] != 0 or starts[-1] != words.size:
         raise InvalidValueError(
-            f"`indptr` must begin with 0 and end with the number of entries, {words.size}. "
-            "For some rows of a matrix take `matrix[rows].indptr`, not a part of `matrix.indptr`."
+            f"`indptr` must start with 0 and end with the number of entries, {words.size}. "
+            "For some rows of a matrix use `matrix[rows].indptr`, not a part of `matrix.indptr`."
         )
     if np.any(np.diff(starts) < 0):
-        raise InvalidValueError("`indptr` must not fall: document d ends where document d + 1 begins.")
+        raise InvalidValueError("`indptr` must not decrease: document d ends where document d + 1 begins.")
     if words.size and (words.min() < 0 or repeats.min() < 0):
         name, low = ("words", words.min()) if words.min() < 0 else ("counts", repeats.min())
         raise InvalidValueError(f"`{name}` must be >= 0, got {low}.")

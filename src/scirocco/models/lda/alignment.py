@@ -1,4 +1,4 @@
-"""Which topic of one chain is which of another: distances between topics, the best matching, R-hat after it."""
+"""Alignment of topics between chains: distances between topics, the best matching, and R-hat after it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _BLOCK_WORDS = 4_096
 
 
 def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> np.ndarray:
-    r"""Distances between the topics p of `a` and q of `b`, each row first divided by its sum.
+    r"""Distances between the topics p of `a` and q of `b`, after normalising each row to sum to one.
 
-    All lie between 0 (equal) and 1 (no word in common):
+    All are between 0 (equal) and 1 (disjoint words):
 
     - hellinger: √(1 − Σ_w √(p_w q_w));
     - jensen_shannon: √(½ Σ_w p_w log₂(p_w / m_w) + ½ Σ_w q_w log₂(q_w / m_w)) with m = (p + q) / 2;
-    - cosine: 1 − Σ_w p_w q_w / (‖p‖ ‖q‖), no metric.
+    - cosine: 1 − Σ_w p_w q_w / (‖p‖ ‖q‖), not a metric.
 
-    Computed in double precision by blocks of 4,096 words, so that beyond the result (and one block) no memory is
-    needed. Equal topics may come out as far apart as 1e-7: the root of a rounding error.
+    Computed in double precision in blocks of 4,096 words; the memory is that of the result and one block. The distance
+    of equal topics may be as large as 1e-7, the root of a rounding error.
 
     Parameters
     ----------
     a, b
-        Weights >= 0, topics × words, (K, V) and (K', V).
+        Weights >= 0 (topics × words), (K, V) and (K', V).
     measure
-        "hellinger", "jensen_shannon" (K·K'·V logarithms: slow beyond some hundred topics) or "cosine".
+        "hellinger", "jensen_shannon" (K·K'·V logarithms: slow beyond a few hundred topics) or "cosine".
 
     Returns
     -------
@@ -49,7 +49,7 @@ def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> np
     second, total_b = _weights(b, "b")
     if first.shape[1] != second.shape[1]:
         raise InvalidValueError(
-            f"`a` has {first.shape[1]:,} words and `b` {second.shape[1]:,}. Topics are compared over one vocabulary."
+            f"`a` has {first.shape[1]:,} words and `b` {second.shape[1]:,}. They must have the same vocabulary."
         )
     sums = np.zeros((len(first), len(second)))
     squares_a, squares_b = np.zeros(len(first)), np.zeros(len(second))
@@ -84,29 +84,29 @@ def _entropy_terms(p: np.ndarray) -> np.ndarray:
 
 
 def _weights(topics: ArrayLike, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix as it came, and the sum of each row."""
+    """The checked matrix, and the sum of each row."""
     array = np.asarray(topics)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiub":
         raise InvalidValueError(
-            f"`{name}` must be a matrix of numbers, topics × words, got {array.dtype} of shape {array.shape}."
+            f"`{name}` must be a matrix of numbers (topics × words), got {array.dtype} of shape {array.shape}."
         )
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
         topic, word = np.argwhere(bad)[0]
         raise InvalidValueError(
-            f"`{name}` must hold weights >= 0; topic {topic}, word {word} is {array[topic, word]}."
+            f"`{name}` must contain weights >= 0; topic {topic}, word {word} is {array[topic, word]}."
         )
     total = array.sum(axis=1, dtype=np.float64)
     if not total.all():
-        raise InvalidValueError(f"topic {int(np.argmin(total))} of `{name}` has no weight at all.")
+        raise InvalidValueError(f"topic {int(np.argmin(total))} of `{name}` has only zero weights.")
     return array, total
 
 
 def align(reference: ArrayLike, others: np.ndarray, measure: str = "hellinger") -> np.ndarray:
-    """The matching of topics that makes the sum of their distances least, by the Hungarian algorithm.
+    """Match topics so that the sum of their distances is minimal, by the Hungarian algorithm.
 
-    A posterior of topics is the same under every renumbering, so chains can be compared only after their topics have
-    been matched. `others[c][align(reference, others)[c]]` has its topics in the order of `reference`.
+    The posterior of topics is invariant to permutations, so chains can be compared only after their topics have been
+    matched. `others[c][align(reference, others)[c]]` has its topics in the order of `reference`.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def align(reference: ArrayLike, others: np.ndarray, measure: str = "hellinger") 
     if np.ndim(others) != 3 or np.shape(others)[1:] != shape:
         raise InvalidValueError(
             f"`others` must be chains × topics × words with the topics and words of `reference` {shape}, got shape "
-            f"{np.shape(others)}. For one chain write others[None]."
+            f"{np.shape(others)}. For one chain use others[None]."
         )
     orders = np.empty(np.shape(others)[:2], np.int64)
     for chain, topics in enumerate(others):
@@ -144,9 +144,9 @@ def align(reference: ArrayLike, others: np.ndarray, measure: str = "hellinger") 
 
 
 def aligned(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
-    """Draws (chain, draw, topic, ...) with the topics of every chain in the order of the first.
+    """Draws (chain, draw, topic, ...) with the topics of each chain in the order of the first.
 
-    `orders` is what `align` gave for the chains after the first, (chains − 1, topics).
+    `orders` is the result of `align` for the chains after the first, (chains − 1, topics).
     """
     array = np.array(draws)
     if array.ndim < 3 or np.shape(orders) != (len(array) - 1, array.shape[2]):
@@ -160,10 +160,10 @@ def aligned(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
 
 
 def aligned_rhat(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
-    """Rank-normalised split R-hat, as ArviZ has it, of scalar summaries of topics, after the topics have been matched.
+    """Rank-normalised split R-hat, as in ArviZ, of scalar summaries of topics, after matching the topics.
 
-    The draws of a summary, e.g. of the share of the tokens or the weight of a word, are chains × draws × topics
-    (× more), two chains and four draws at least; `orders` as for `aligned`. NaN where a summary never moves.
+    The draws of a summary, e.g. the share of the tokens or the weight of a word, are chains × draws × topics (× more),
+    with at least two chains and four draws; `orders` as for `aligned`. NaN if a summary is constant.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def aligned_rhat(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
     matched = aligned(draws, orders).astype(np.float64)
     if len(matched) < 2 or matched.shape[1] < 4:
         raise InvalidValueError(
-            f"R-hat compares chains: it needs two or more with four draws or more, got {len(matched)} with "
+            f"R-hat requires at least two chains with at least four draws each, got {len(matched)} with "
             f"{matched.shape[1]}."
         )
     return rhat(matched)

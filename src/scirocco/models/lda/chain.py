@@ -1,4 +1,4 @@
-"""One chain of a topic model: where its documents come from, what moves its topics, and how far it is."""
+"""One chain of a topic model: source of its documents, the sampler of its topics, and progress."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from scirocco.store import StoredArray
 
 
 class TopicChain:
-    """All that a chain is: batches of documents, an engine, the steps made; random numbers from `seed` and `chain`.
+    """State of a chain: batches of documents, an engine, the steps made; random numbers from `seed` and `chain`.
 
-    A `DocumentStream` goes without memory only. `counting` makes the local steps of a chain without memory; None: this
-    process does.
+    A `DocumentStream` requires a chain without memory. `counting` makes the local steps of a chain without memory;
+    None: they are made in this process.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class TopicChain:
             self.engine = StochasticChain(corpus.vocabulary_size, settings, self.seed, counting)
 
     def take_over(self, corpus: Corpus, total: int) -> None:
-        """Go on with other documents, of a corpus of `total`; only without memory."""
+        """Continue with other documents, of a corpus of `total`; only without memory."""
         assert isinstance(self.engine, StochasticChain) and isinstance(self.batches, CorpusBatches)
         self.batches = CorpusBatches(corpus, self.seed, epoch=self.batches.epoch + 1)
         self.batches.total, self.batches.once = total, True
 
     def advance(self, num_steps: int) -> None:
-        """Make steps."""
+        """Run `num_steps` steps."""
         for _ in range(num_steps):
             self.engine.step(self.batches, self.step, self._words)
             self.step += 1
@@ -79,7 +79,7 @@ class TopicChain:
 
     @property
     def passes(self) -> float:
-        """Documents that were handed out, over all documents."""
+        """Number of documents processed, divided by the number of all documents."""
         return self.batches.passes
 
     def draw(self) -> np.ndarray:
@@ -88,12 +88,12 @@ class TopicChain:
         return drawn
 
     def mean(self) -> np.ndarray:
-        """With memory E[ω | topics of all tokens], (topics, words): less noise than a draw. Without memory a draw."""
+        """With memory, E[ω | topics of all tokens], (topics, words), less noisy than a draw; without memory, a draw."""
         mean: np.ndarray = self.engine.mean(self._words(TopicPurpose.DRAW))
         return mean
 
     def hyper(self) -> dict[str, np.ndarray]:
-        """α and β as they are, those that are learned."""
+        """Current values of α and β, if they are learned."""
         out = {}
         if self.settings.learn_alpha:
             out["alpha"] = self.engine.alpha.copy()
@@ -102,11 +102,11 @@ class TopicChain:
         return out
 
     def kept(self) -> tuple[Arrays, dict[str, Any]]:
-        """A draw, and what is kept with it (`stat_shapes`)."""
+        """A draw and its statistics (`stat_shapes`)."""
         return {"topics": self.draw()}, {"passes": self.passes, **self.hyper()}
 
     def state(self) -> Arrays:
-        """Arrays from which `restore` goes on bit for bit; they are the chain's own, valid until its next step."""
+        """Arrays from which `restore` resumes the chain exactly; they are not copied and valid until the next step."""
         return {
             **self.engine.state(),
             "supply": self.batches.state(),
@@ -114,19 +114,19 @@ class TopicChain:
         }
 
     def restore(self, state: Arrays) -> None:
-        """Take up where `state` was taken."""
+        """Restore the chain from `state`."""
         self.engine.restore(state)
         self.batches.restore(state["supply"])
         self.step = int(state["steps"][0])
 
 
 def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
-    """What is kept with every draw: how often the corpus has been seen, and what is learned besides the topics."""
+    """Shapes of the statistics of each draw: passes over the corpus, and learned hyper-parameters."""
     alpha = {"alpha": (settings.num_topics,)} if settings.learn_alpha else {}
     return {"passes": (), **alpha, **({"beta": ()} if settings.learn_beta else {})}
 
 
-# -- from a corpus and settings to posterior draws of topics: what a topic model says about its fit
+# -- from a corpus and settings to posterior draws of topics
 
 
 def check_length(
@@ -137,9 +137,9 @@ def check_length(
     settings: Settings,
     wanted: tuple[int, float, int | None],
 ) -> fits.Length:
-    """At most one of the three; passes are over all documents, those of the growth come before them.
+    """Check that at most one of the three is given; passes are over all documents, after those of the growth.
 
-    `wanted` is `num_samples`, `num_burnin` and `thin`, which settle the length where it is not given.
+    `wanted` is `num_samples`, `num_burnin` and `thin`, which determine the length if it is not given.
     """
     batch = settings.batch_size
     first = growth_steps(settings.growth, batch)
@@ -156,7 +156,7 @@ def check_length(
 
 
 class Task(NamedTuple):
-    """A fit: everything but what happens while it runs."""
+    """Definition of a fit, without the options of its execution."""
 
     corpus: Corpus | DocumentStream
     settings: Settings
@@ -165,22 +165,22 @@ class Task(NamedTuple):
     length: fits.Length
     num_samples: int
     num_burnin: float
-    """Steps (int), or the share of the run (float)."""
+    """Steps (int), or a fraction of the run (float)."""
     thin: int | None
     growth_asked: str | Sequence[tuple[int, int]] | None = None
-    """As the user gave it."""
+    """The value passed by the user."""
     counting: Counting | None = None
-    """What makes the local steps, see `stochastic_chain.Here`; no part of what is drawn."""
+    """Makes the local steps, see `stochastic_chain.Here`; does not affect the draws."""
 
     def with_growth(self, growth: Growth) -> Task:
-        """With other stages."""
+        """A copy with other stages."""
         return self._replace(settings=dataclasses.replace(self.settings, growth=growth))
 
 
 def fit(task: Task, **how: Any) -> Run:
-    """Run the chains; `how` is the arguments of `run_fit`."""
+    """Run the chains; `how` are the arguments of `run_fit`."""
     begun = task
-    if task.length.num_steps is not None:  # at most half of a run of given length goes into its growth
+    if task.length.num_steps is not None:  # at most half of a run of given length is growth
         growth, batch_size = task.settings.growth, task.settings.batch_size
         begun = task.with_growth(shortened_growth(growth, task.length.num_steps / 2, batch_size))
 
@@ -196,7 +196,7 @@ def _fit(task: Task) -> fits.Fit:
     growing_steps = growth_steps(settings.growth, settings.batch_size)
 
     def end_growth(chains: Sequence[TopicChain]) -> int:
-        """All documents from now on, in every chain."""
+        """Switch all chains to all documents."""
         under_way = any(chain.batches.growing for chain in chains)
         for chain in chains:
             chain.batches.finish_growth()
@@ -219,7 +219,7 @@ def _fit(task: Task) -> fits.Fit:
         task.length,
         task.num_burnin,
         task.thin,
-        # After its growth a chain visits all documents once: tokens of topics that were given up have none until then.
+        # After its growth a chain visits all documents once: tokens of discarded topics have none until then.
         first_steps=growing_steps + steps_of_a_pass if growing_steps else 0,
         after_clock=end_growth,
     )
@@ -249,7 +249,7 @@ def save(
     path: str | os.PathLike[str],
     overwrite: bool,
 ) -> None:
-    """Draws that were kept in memory, as a store that `load` and `sc.load` open."""
+    """Save draws from memory as a store for `load` and `sc.load`."""
     configuration = settings.as_json() | {"num_words": draws.shape[-1]}
     fits.save(KIND, {"topics": draws}, stats, configuration, extra, path, overwrite)
 
@@ -265,6 +265,6 @@ class Loaded(NamedTuple):
 
 
 def load(path: str | os.PathLike[str]) -> Loaded:
-    """A stored fit, and what was remembered with it."""
+    """Load a stored fit."""
     loaded = fits.load(KIND, path)
     return Loaded(loaded.draws["topics"], *loaded[1:])

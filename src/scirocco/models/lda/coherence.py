@@ -1,4 +1,4 @@
-"""How well a topic's top words go together, from how often they share a document."""
+"""Coherence of topics: how often their top words occur in the same documents."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _CHUNK_DOCUMENTS = 1 << 13
 
 
 def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") -> np.ndarray:
-    """The mean over pairs of a topic's top words of how they share documents.
+    """Coherence of each topic: the mean over pairs of its top words of a co-occurrence measure.
 
-    With D documents that are not empty, D(v) of them with the word v and D(v, w) with both, p(·) = D(·) / D:
+    With D nonempty documents, D(v) of them with the word v and D(v, w) with both words, p(·) = D(·) / D:
 
     - npmi: log[p(v, w) / (p(v) p(w))] / −log p(v, w), from −1 to 1. Pairs that never share a document have −1, pairs in
       every document 1: the limits.
-    - umass: log[(D(v, w) + 1) / D(v)], v the word that stands higher in the list (Mimno et al. 2011, who add up the
-      pairs instead). Pairs whose v is in no document are left out; a topic with none left is NaN.
+    - umass: log[(D(v, w) + 1) / D(v)], v the word with the higher rank (Mimno et al. 2011, who sum over pairs
+      instead). Pairs whose v is in no document are ignored; a topic without other pairs is NaN.
 
-    One pass over the corpus by chunks; memory grows with the square of the number of distinct top words.
+    Makes one pass over the corpus in chunks; memory grows with the square of the number of distinct top words.
 
     Parameters
     ----------
     top_words
-        Word ids, topics × words, most probable first, (K, n) with n >= 2.
+        Word ids (topics × words), most probable first, (K, n) with n >= 2.
     corpus
-        A `Corpus`, or what `as_corpus` takes.
+        A `Corpus`, or any input of `as_corpus`.
     measure
         "npmi" or "umass".
 
@@ -82,9 +82,9 @@ def _umass(both: np.ndarray, one: np.ndarray) -> np.ndarray:
 
 
 def shared_documents(words: np.ndarray, corpus: Corpus) -> tuple[np.ndarray, int]:
-    """How many documents hold both of two words, for all pairs of some distinct ones, and how many are not empty.
+    """Number of documents with both of two words, for all pairs of `words`, and number of nonempty documents.
 
-    The first is (W, W), with the documents of a single word on the diagonal.
+    The first is (W, W); its diagonal has the number of documents with a single word.
     """
     sparse = require("scipy.sparse", "counting shared documents")
     column = np.full(corpus.vocabulary_size, -1, np.int64)
@@ -106,26 +106,26 @@ def _checked(top_words: ArrayLike, num_words: int) -> np.ndarray:
     words = np.asarray(top_words)
     if words.dtype.kind not in "iu":
         raise InvalidTypeError(
-            f"`top_words` must be word ids (whole numbers), topics × words, got dtype {words.dtype}. Ids of words are "
-            "their places in the vocabulary."
+            f"`top_words` must be word ids (integers, topics × words), got dtype {words.dtype}. The id of a word is "
+            "its position in the vocabulary."
         )
     if words.ndim != 2 or words.shape[1] < 2 or not len(words):
         raise InvalidValueError(
-            f"`top_words` must be topics × words, two words or more for each topic, got shape {words.shape}."
+            f"`top_words` must be topics × words with at least two words per topic, got shape {words.shape}."
         )
     bad = (words < 0) | (words >= num_words)
     if bad.any():
         topic = int(np.argwhere(bad)[0, 0])
         raise InvalidValueError(
-            f"topic {topic} has the word id {words[bad][0]}; with {num_words:,} words the ids are 0..{num_words - 1}."
+            f"topic {topic} has the word id {words[bad][0]}; with {num_words:,} words, ids must be 0..{num_words - 1}."
         )
     for topic, row in enumerate(words):
         if len(np.unique(row)) < len(row):
-            raise InvalidValueError(f"topic {topic} of `top_words` has a word twice: {row.tolist()}.")
+            raise InvalidValueError(f"topic {topic} of `top_words` contains a word twice: {row.tolist()}.")
     return words.astype(np.int64)
 
 
-# -- A fitted model in the form that pyLDAvis draws
+# -- Export to pyLDAvis
 
 
 def to_pyldavis(
@@ -137,21 +137,21 @@ def to_pyldavis(
 ) -> dict[str, Any]:
     """The keyword arguments of `pyLDAvis.prepare`: topics and documents as rows that sum to 1.
 
-    pyLDAvis divides by the lengths of documents and the frequencies of words, so documents without a token and words
-    that never come are left out here.
+    pyLDAvis divides by the lengths of documents and the frequencies of words, so documents without tokens and words
+    that never occur are removed here.
 
     Parameters
     ----------
     components
-        Topics × words, weights >= 0 of any scale, (K, V).
+        Weights >= 0 of any scale (topics × words), (K, V).
     doc_topic
-        Documents × topics, weights >= 0 of any scale, (D, K).
+        Weights >= 0 of any scale (documents × topics), (D, K).
     doc_lengths
-        Tokens of each document, (D,).
+        Number of tokens of each document, (D,).
     vocabulary
         The V words, as for `as_corpus`.
     term_frequency
-        Tokens of each word, (V,).
+        Number of tokens of each word, (V,).
 
     Examples
     --------
@@ -165,14 +165,14 @@ def to_pyldavis(
     topics, documents = _matrix(components, "components"), _matrix(doc_topic, "doc_topic")
     if documents.shape[1] != len(topics):
         raise InvalidValueError(
-            f"`components` has {len(topics)} topics (rows), `doc_topic` {documents.shape[1]} (columns)."
+            f"`components` has {len(topics)} topics (rows), but `doc_topic` has {documents.shape[1]} (columns)."
         )
     lengths = _vector(doc_lengths, "doc_lengths", len(documents), "documents in `doc_topic`")
     frequency = _vector(term_frequency, "term_frequency", topics.shape[1], "words in `components`")
     words, size = read_vocabulary(vocabulary)
     if words is None or size != topics.shape[1]:
         raise InvalidValueError(
-            f"`vocabulary` must hold the {topics.shape[1]:,} words of `components`, got "
+            f"`vocabulary` must contain the {topics.shape[1]:,} words of `components`, got "
             f"{'none' if words is None else f'{size:,}'}."
         )
     kept, used = lengths > 0, frequency > 0
@@ -201,7 +201,7 @@ def _vector(values: ArrayLike, name: str, length: int, of: str) -> np.ndarray:
         )
     _check_weights(array, name)
     if not array.any():
-        raise InvalidValueError(f"`{name}` is 0 everywhere: there is nothing to draw.")
+        raise InvalidValueError(f"`{name}` must not be all zeros.")
     return array
 
 
@@ -217,6 +217,6 @@ def _normalised(rows: np.ndarray, name: str) -> np.ndarray:
     total = rows.sum(axis=1, keepdims=True)
     if not total.all():
         raise InvalidValueError(
-            f"row {int(np.argmin(total))} of `{name}` has no weight at all, so it is no law."
+            f"row {int(np.argmin(total))} of `{name}` has only zero weights and cannot be normalised."
         )
     return rows / total

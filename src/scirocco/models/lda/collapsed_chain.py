@@ -1,4 +1,4 @@
-"""Chains with memory: the topic of every token is kept, so the counts of the whole corpus are known at every step."""
+"""Chains with memory: the topic of each token is stored, so the counts of the whole corpus are known at each step."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different funct
 
 
 class CollapsedChain:
-    r"""Gibbs sampling of the joint posterior, by batches of documents; nothing is left of minibatch noise.
+    r"""Gibbs sampling of the joint posterior, by batches of documents, without minibatch noise.
 
-    Collapsed (sampler "gibbs", and every chain as long as it grows): the topics are integrated out, and
+    Collapsed (sampler "gibbs", and every chain during its growth): the topics are integrated out, and
 
     .. math:: P(z = k | all other tokens) ∝ (α_k + n_dk) (β + n_wk) / (βV + n_k).
 
-    The part with α is drawn from partial sums that are somewhat old, and a Metropolis-Hastings step puts that right
-    (`_collapsed_kernel`). The sums are renewed when they are due in the first passes, and later in pass 2, 4, 8, 16,
-    ...: an adaptation that dies out, so the limit is the posterior itself.
+    The part with α is drawn from partial sums of an earlier visit, and a Metropolis-Hastings step corrects for that
+    (`_collapsed_kernel`). The sums are recomputed when they are due in the first passes, and later in pass 2, 4, 8, 16,
+    ...: a diminishing adaptation, so the limit is the posterior itself.
 
-    Augmented (sampler "scir"): θ_wk | z ~ Gamma(β + n_wk, 1), SCIR's law in the limit of long steps, is drawn afresh
-    for the words of a batch, and for all other words together: their sum is Gamma too, so the normaliser is exact at
-    the cost of one number a topic. Then z of the batch given ω, document by document, in as many threads as there are.
+    Augmented (sampler "scir"): θ_wk | z ~ Gamma(β + n_wk, 1), SCIR's stationary distribution, is drawn for the words of
+    a batch. The sum over all other words is Gamma too, so the normaliser is exact at the cost of one number per topic.
+    Then z of the batch is drawn given ω, document by document, in several threads.
     """
 
     def __init__(self, corpus: Corpus, settings: Settings):
@@ -47,17 +47,17 @@ class CollapsedChain:
         width = settings.num_topics + settings.spare_topics
         kind = np.int16 if width < 1 << 15 else np.int32
         self.memory = np.full(self.begins[-1], _UNSEEN, kind)
-        """The topic of every token of the corpus, document by document."""
+        """The topic of each token of the corpus, document by document."""
         self.table = np.zeros((corpus.vocabulary_size, width), np.int32)
         self.totals = np.zeros(width, np.int64)
         self._sums: np.ndarray
-        """Partial sums of α_k φ_wk for each word, and how many visits they may still serve; empty if not needed."""
+        """Partial sums of α_k φ_wk for each word, and the visits they may still serve; empty if not needed."""
         self._age: np.ndarray
         self._drop_sums()
         self._pass = -1
 
     def step(self, batches: CorpusBatches, number: int, seed: SeedWords) -> None:
-        """One batch; at the end of a pass the hyper-parameters, if they are learned."""
+        """Process one batch; at the end of a pass draw the hyper-parameters, if they are learned."""
         settings = self.settings
         collapsed = settings.sampler == "gibbs" or batches.growing
         before, grown = batches.epoch, not batches.growing
@@ -75,7 +75,7 @@ class CollapsedChain:
     # -- collapsed -----------------------------------------------------------------------------------------------------
 
     def _prepare(self, collapsed: bool, full_pass: int) -> None:
-        """Room for the partial sums while they are needed; all of them are due at passes 2, 4, 8, ..."""
+        """Allocate the partial sums while they are needed; all of them are due at passes 2, 4, 8, ..."""
         if not collapsed:
             self._drop_sums()
             return
@@ -108,14 +108,14 @@ class CollapsedChain:
         )
 
     def _spread_alpha(self) -> np.ndarray:
-        """α, and while there are topics to spare the same sum for all of them alike."""
+        """α; while there are spare topics, the same total spread evenly over all topics."""
         width = len(self.totals)
         if width == len(self.alpha):
             return self.alpha
         return np.full(width, self.alpha.sum() / width)
 
     def _give_up_spare(self) -> None:
-        """From topics to spare to as many as are wanted; tokens of the others have no topic until their next visit."""
+        """Discard the spare topics; their tokens have no topic until the next visit."""
         kept = self._best()
         names = np.full(len(self.totals), _UNSEEN, np.int32)
         names[kept] = np.arange(len(kept))
@@ -127,11 +127,11 @@ class CollapsedChain:
         _kernels().rename(self.memory, names)
 
     def _best(self) -> np.ndarray:
-        """Topics to keep, the larger the more α they get.
+        """Topics to keep; larger topics get larger α.
 
-        A topic is worth keeping if its tokens come together: if a document with one of them has more of them than by
-        chance, Σ_d n_dk (n_dk - 1) / n_k against n_k / N times the same for all tokens. What mixes leftovers of several
-        topics is spread thinly, and so is each of two topics that share what is one.
+        A topic is kept if its tokens occur together: if a document with one of them has more of them than by chance,
+        Σ_d n_dk (n_dk - 1) / n_k compared with n_k / N times the same for all tokens. A mixture of several topics is
+        spread thinly, and so is each of two halves of one topic.
         """
         wanted = self.settings.num_topics
         pairs = np.zeros(len(self.totals), np.int64)
@@ -145,7 +145,7 @@ class CollapsedChain:
         return out
 
     def _counts(self) -> tuple[np.ndarray, np.ndarray]:
-        """The table of as many topics as are wanted, and its sums over words."""
+        """The table of counts without spare topics, and its sums over words."""
         if len(self.totals) == self.settings.num_topics:
             return self.table, self.totals
         kept = self._best()
@@ -174,7 +174,7 @@ class CollapsedChain:
         _kernels().move_counts(self.table, self.totals, batch.distinct[batch.tokens], old, new)
 
     def _weights(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-        """A fresh draw of ω of these words, jointly with the sum of the others."""
+        """Draw ω of these words, jointly with the sum of the others."""
         counts = self.table[words]
         theta = host.gamma(seed, counts + np.float32(self.beta), num_threads=self.threads)
         others = self.totals - counts.sum(axis=0, dtype=np.int64)
@@ -183,7 +183,7 @@ class CollapsedChain:
         if left > 0:
             rest = host.gamma((seed[0], seed[1] ^ (1 << 62)), others + left, num_threads=1)
         sums = (theta.sum(axis=0, dtype=np.float64) + rest).astype(np.float32)
-        theta[:, sums <= 0] = 1.0 / len(self.table)  # all underflow: uniform, as in `normalise`
+        theta[:, sums <= 0] = 1.0 / len(self.table)  # all underflowed: uniform, as in `normalise`
         theta /= np.where(sums > 0, sums, np.float32(1.0))
         return theta
 
@@ -195,13 +195,13 @@ class CollapsedChain:
         if self.settings.learn_beta:
             self.beta = draw_beta(seed, self.table, self.totals, self.beta)
 
-    # -- what is known -------------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
-        """ω_k | z ~ Dirichlet(β + n_k) for every topic, (topics, words)."""
+        """ω_k | z ~ Dirichlet(β + n_k) for each topic, (topics, words)."""
         table, _ = self._counts()
         out = np.empty(table.shape[::-1], np.float32)
-        for number, begin in enumerate(range(0, len(table), _PIECE)):  # by pieces, for the sake of memory
+        for number, begin in enumerate(range(0, len(table), _PIECE)):  # in pieces, to save memory
             shapes = table[begin : begin + _PIECE] + np.float32(self.beta)
             words = (seed[0], seed[1] ^ (number << 32))
             out[:, begin : begin + _PIECE] = host.gamma(words, shapes, num_threads=self.threads).T
@@ -216,13 +216,13 @@ class CollapsedChain:
         return out
 
     def state(self) -> Arrays:
-        """Arrays from which `restore` goes on bit for bit; valid until the next step."""
+        """Arrays from which `restore` resumes exactly; valid until the next step."""
         numbers = np.concatenate([self.alpha, [self.beta, self._pass]])
         sums = {"sums": self._sums, "age": self._age}
         return {"memory": self.memory, "table": self.table, "numbers": numbers, **sums}
 
     def restore(self, state: Arrays) -> None:
-        """Take up where `state` was taken."""
+        """Restore the state from `state`."""
         self.memory, self.table = state["memory"].copy(), state["table"].copy()
         self._sums, self._age = state["sums"].copy(), state["age"].copy()
         self.totals = self.table.sum(axis=0, dtype=np.int64)
@@ -237,12 +237,12 @@ class CollapsedChain:
         return out
 
     def _scatter(self, documents: np.ndarray, topics: np.ndarray) -> None:
-        """Remember them."""
+        """Store the topics of the tokens of these documents."""
         _kernels().scatter_runs(topics, self.begins[documents], self.begins[documents + 1], self.memory)
 
 
 def document_lengths(corpus: Corpus) -> np.ndarray:
-    """Tokens of every document, counted in pieces."""
+    """Number of tokens of each document, counted in pieces."""
     lengths = np.empty(corpus.num_documents, np.int64)
     for begin in range(0, corpus.num_documents, _PIECE):
         rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
@@ -253,7 +253,7 @@ def document_lengths(corpus: Corpus) -> np.ndarray:
 
 
 def _kernels() -> Any:
-    """The compiled part, imported when it is first needed."""
+    """Import the compiled kernels when they are first needed."""
     from scirocco._extras import require
 
     require("numba", "topic models")
@@ -268,19 +268,19 @@ def _kernels() -> Any:
 #
 # .. math:: p(α | n) ∝ e^{-Σα} ∏_d [Γ(A)/Γ(A + N_d)] ∏_k Γ(α_k + n_dk)/Γ(α_k), \qquad A = Σ_k α_k.
 #
-# u_d ~ Beta(A, N_d) turns the first ratio into u_d^A, and the number of tables t_dk of a Chinese restaurant with n_dk
-# guests, Σ_{i<=n} Bernoulli(α_k/(α_k + i - 1)), the second into α_k^t. Given them all α_k are independent:
+# u_d ~ Beta(A, N_d) turns the first ratio into u_d^A, and the number of tables t_dk of a Chinese restaurant process
+# with n_dk guests, Σ_{i<=n} Bernoulli(α_k/(α_k + i - 1)), the second into α_k^t. Given them, all α_k are independent:
 #
 # .. math:: α_k ~ Gamma(1 + Σ_d t_dk, \text{rate } 1 - Σ_d \log u_d).
 #
-# The same for β with words in the place of topics and topics in that of documents, all words sharing one β.
+# The same holds for β with words instead of topics and topics instead of documents; all words share one β.
 
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def draw_alpha(seed: tuple[np.uint64, np.uint64], memory: Array, begins: Array, alpha: Array) -> Array:
-    """α given the topics of all tokens (`memory`, document d from begins[d] to begins[d + 1]; -1: none)."""
+    """Draw α given the topics of all tokens (`memory`, document d from begins[d] to begins[d + 1]; -1: none)."""
     tables, lengths = np.zeros(alpha.size, np.int64), np.zeros(begins.size - 1, np.int64)
     _kernels().document_tables(memory, begins, alpha, seed, tables, lengths)
     rng = _generator(seed, 1)
@@ -289,7 +289,7 @@ def draw_alpha(seed: tuple[np.uint64, np.uint64], memory: Array, begins: Array, 
 
 
 def draw_beta(seed: tuple[np.uint64, np.uint64], table: Array, totals: Array, beta: float) -> float:
-    """β given the counts of words in topics, (words, topics), and their sums over words."""
+    """Draw β given the counts of words in topics, (words, topics), and their sums over words."""
     tables = _kernels().word_tables(table, beta, seed)
     rng = _generator(seed, 2)
     rate = 1.0 - len(table) * _log_beta(rng, len(table) * beta, totals[totals > 0]).sum()

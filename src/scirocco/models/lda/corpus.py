@@ -1,4 +1,4 @@
-"""Every form in which people hold word counts, as one corpus that has been looked at."""
+"""Word counts in the usual formats, converted to a checked corpus."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Corpus:
     source
         Where the rows are: in memory, or in a data folder.
     vocabulary
-        The words in the order of their ids, if they are known.
+        The words in the order of their ids, if known.
     num_tokens
         The sum of all counts.
     num_empty
-        Documents without a word. They are kept and contribute nothing.
+        Number of empty documents. They are kept and contribute nothing.
     notes
-        What was left out or assumed, in sentences.
+        Sentences that say what was left out or assumed.
     """
 
     source: CorpusSource | NoWords
@@ -53,12 +53,12 @@ class Corpus:
 
     @property
     def num_documents(self) -> int:
-        """Documents, empty ones included."""
+        """Number of documents, including empty ones."""
         return self.source.num_rows
 
     @property
     def vocabulary_size(self) -> int:
-        """Words V; ids are 0..V-1."""
+        """Number of words V; ids are 0..V-1."""
         return self.source.vocabulary_size
 
     def fingerprint(self) -> str:
@@ -78,14 +78,14 @@ class Corpus:
 
 
 Documents = ArrayLike | Sparse | Corpus | CorpusSource | str | os.PathLike[str] | Iterable[object]
-"""Word counts as users have them, see `as_corpus`."""
+"""Word counts in any format of `as_corpus`."""
 
 
 def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = False) -> Corpus:
-    """Word counts in any usual form as a checked `Corpus`.
+    """Convert word counts in any usual format to a checked `Corpus`.
 
-    Counts must be whole numbers >= 0, ids must lie in 0..V-1; anything else is an error that names the document, and
-    nothing is rounded or clamped. Empty documents are legal, as long as one document has a word.
+    Counts must be integers >= 0 and ids must be in 0..V-1. Anything else raises an error that names the document;
+    nothing is rounded or clamped. Empty documents are allowed if at least one document has a word.
 
     Parameters
     ----------
@@ -93,16 +93,16 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
         One of
 
         - a SciPy sparse matrix or array, or a dense 2-D array, documents × words;
-        - a `CorpusSource` or the path of a data folder, which is read where it is;
+        - a `CorpusSource` or the path of a data folder, which is read in place;
         - the path of a UCI bag-of-words file, a Matrix Market file (both also `.gz`) or a sparse `.npz`;
         - an iterable of documents: gensim's lists of (word id, count) pairs, lists of words, dicts {word: count}.
     vocabulary
         The words in the order of their ids: a sequence, a dict {word: id}, a gensim `Dictionary`, or the path of a
-        text file with one word a line; or just their number. In lists of words, those outside it are left out and
-        counted in `notes`. Without it, words are learned from a list of documents (most frequent first), and pairs
-        have as many words as the largest id says.
+        text file with one word per line; or just their number. In lists of words, words outside it are left out and
+        counted in `notes`. Without a vocabulary, words are learned from a list of documents (most frequent first), and
+        for pairs the number of words is the largest id plus one.
     may_be_empty
-        Whether a corpus without any word is legal, as when documents are scored one by one.
+        Whether a corpus without words is allowed, for example when scoring single documents.
 
     Examples
     --------
@@ -121,12 +121,12 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
         _check_size(size, X.vocabulary_size)
         if words is not None and X.vocabulary is not None and words != X.vocabulary:
             raise InvalidValueError(
-                "the corpus has other words than are wanted, or in another order: "
-                f"{_first_other(X.vocabulary, words)}. Make it with the same vocabulary: as_corpus(X, vocabulary)."
+                "the vocabulary of the corpus differs, in its words or their order: "
+                f"{_first_other(X.vocabulary, words)}. Build the corpus with as_corpus(X, vocabulary)."
             )
         return X if words is None else replace(X, vocabulary=words)
     if isinstance(X, DocumentStream):
-        raise InvalidTypeError("a DocumentStream is read in batches, not held: use its take() or batches().")
+        raise InvalidTypeError("a DocumentStream is read in batches: use its take() or batches().")
     if isinstance(X, (str, os.PathLike)):
         X = _open(Path(X).expanduser())
     notes: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
 
 def _first_other(here: tuple[str, ...], wanted: tuple[str, ...]) -> str:
     place = next(i for i, pair in enumerate(zip(here, wanted, strict=True)) if pair[0] != pair[1])
-    return f"word {place} is {here[place]!r}, wanted {wanted[place]!r}"
+    return f"word {place} is {here[place]!r}, expected {wanted[place]!r}"
 
 
 def _open(path: Path) -> Any:
@@ -152,7 +152,7 @@ def _open(path: Path) -> Any:
         return CorpusSource(path)
     if not path.is_file():
         raise InvalidValueError(
-            f"`X` names {str(path)!r}, which does not exist. A text is given as [text.split()]."
+            f"`X` names {str(path)!r}, which does not exist. To pass a text use [text.split()]."
         )
     return read_matrix(path)
 
@@ -160,13 +160,13 @@ def _open(path: Path) -> Any:
 def _check_size(given: int | None, found: int) -> None:
     if given is not None and given != found:
         raise InvalidValueError(
-            f"`vocabulary` has {given:,} words, but the corpus has {found:,} columns. They must be equal, word i for "
+            f"`vocabulary` has {given:,} words, but the corpus has {found:,} columns. Word i must belong to "
             "column i. Is the matrix documents × words?"
         )
 
 
 def _is_table(X: object) -> bool:
-    """Whether X is an array or a data frame of numbers; arrays of words or objects are read as documents."""
+    """Whether X is an array or data frame of numbers; arrays of words or objects are read as documents."""
     if not hasattr(X, "__array__"):
         return False
     array = np.asarray(X)
@@ -177,7 +177,7 @@ def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> Corpus
     sparse = require("scipy.sparse", "a corpus in memory")
     held: Any = X if sparse.issparse(X) else np.asarray(X)
     if held.ndim != 2:
-        raise InvalidValueError(f"a matrix of counts is documents × words, got shape {held.shape}.")
+        raise InvalidValueError(f"a matrix of counts must be documents × words, got shape {held.shape}.")
     if held.dtype.kind not in "fiub":
         raise InvalidTypeError(f"word counts must be numbers, got dtype {held.dtype}.")
     _check_size(num_words, held.shape[1])
@@ -185,9 +185,9 @@ def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> Corpus
     if matrix.format == "csr":
         check_words(matrix.indices, matrix.shape[1], lambda i: _document(matrix.indptr, i))
     elif matrix.format in ("csc", "bsr"):
-        _check_blocks(matrix)  # SciPy's conversion would write outside its arrays
+        _check_blocks(matrix)  # SciPy's conversion would write out of bounds
     if matrix.format != "csr" or not matrix.has_canonical_format:
-        # entries given twice are summed: in 64 bits, because eight would wrap around
+        # duplicate entries are summed: in 64 bits, because 8 would overflow
         matrix = matrix.astype(np.float64 if matrix.dtype.kind == "f" else np.int64).tocsr().copy()
         matrix.sum_duplicates()
     counts = check_counts(
@@ -202,7 +202,7 @@ def _check_blocks(matrix: Any) -> None:
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise InvalidValueError(
-            f"the {matrix.format} matrix of counts is damaged ({error}). Make it again, documents × words."
+            f"the {matrix.format} matrix of counts is invalid ({error}). Build a new one, documents × words."
         ) from error
 
 
@@ -213,7 +213,7 @@ def _held(
     indptr, words, counts = rows
     if not num_documents or not (may_be_empty or np.any(counts)):
         raise InvalidValueError(
-            f"the corpus is empty: {num_documents:,} documents, none of which has a word. Look at the tokeniser or the "
+            f"the corpus is empty: {num_documents:,} documents, none of which has a word. Check the tokeniser or the "
             "vocabulary."
         )
     if not np.any(counts):
@@ -223,17 +223,17 @@ def _held(
 
 @dataclass(frozen=True)
 class NoWords:
-    """Documents that are all empty."""
+    """A corpus of empty documents."""
 
     num_rows: int
     vocabulary_size: int
 
     def take_csr(self, indices: np.ndarray) -> Rows:
-        """Nothing for each of them."""
+        """Empty rows."""
         return np.zeros(len(indices) + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
 
     def fingerprint(self) -> str:
-        """How many."""
+        """The number of documents."""
         return f"{self.num_rows} empty documents"
 
 
@@ -250,8 +250,8 @@ def _from_documents(
         documents.append(reader.read(document))
         if reader.learn and reader.lookup and not isinstance(X, Sized):
             raise InvalidValueError(
-                "words can be learned from a list of documents only, because an iterator may never end. Give the "
-                "`vocabulary`, or pass list(X)."
+                "words can only be learned from a list of documents, because an iterator may be infinite. Pass a "
+                "`vocabulary`, or list(X)."
             )
     notes = []
     if reader.num_unknown:
@@ -261,7 +261,7 @@ def _from_documents(
         )
         if not reader.num_tokens and not may_be_empty:
             raise InvalidValueError(
-                f"the corpus is empty: {notes[0]} Was the text changed, e.g. to lower case?"
+                f"the corpus is empty: {notes[0]} Was the text preprocessed, e.g. to lower case?"
             )
     indptr, ids, counts = stack(documents)
     if reader.lookup and words is None:
@@ -276,7 +276,7 @@ def _from_documents(
 def _by_frequency(
     lookup: dict[str, int], ids: np.ndarray, counts: np.ndarray
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Learned words, most frequent first, equals in the order of the alphabet; and the ids renumbered."""
+    """Learned words, most frequent first and ties in alphabetical order; and the renumbered ids."""
     frequency = np.bincount(ids, counts, len(lookup)).astype(np.int64)
     words = sorted(lookup, key=lambda word: (-frequency[lookup[word]], word))
     renumber = np.empty(len(words), np.int32)
@@ -287,7 +287,7 @@ def _by_frequency(
 def _measured(
     source: CorpusSource | NoWords, words: tuple[str, ...] | None, notes: tuple[str, ...], may_be_empty: bool
 ) -> Corpus:
-    """One pass over the rows: ids and counts are legal, tokens and empty documents are counted."""
+    """Check ids and counts, and count tokens and empty documents, in one pass over the rows."""
     num_tokens = num_empty = 0
     for start in range(0, source.num_rows, _CHUNK_DOCUMENTS):
         numbers = np.arange(start, min(start + _CHUNK_DOCUMENTS, source.num_rows))
@@ -296,7 +296,7 @@ def _measured(
         check_words(ids, source.vocabulary_size, shifted)
         whole = check_counts(counts, shifted)
         num_tokens += int(whole.sum())
-        # a folder may hold zeros, so a document with entries can still be empty
+        # a folder may contain zeros, so a document with entries can still be empty
         num_empty += int(np.sum(np.diff(np.concatenate([[0], np.cumsum(whole)])[indptr]) == 0))
     if not num_tokens and not may_be_empty:
         raise InvalidValueError(
@@ -312,7 +312,7 @@ def _measured(
 
 @dataclass(frozen=True)
 class _Shifted:
-    """Names the document of an entry in a chunk that begins at document `start`."""
+    """Name the document of an entry in a chunk that starts at document `start`."""
 
     indptr: np.ndarray
     start: int

@@ -1,4 +1,4 @@
-"""Which documents come next: those of a corpus in random order, or those that a stream hands out."""
+"""Batches of documents: those of a corpus in random order, or those of a stream."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ class Delivery(NamedTuple):
 
 
 class CorpusBatches:
-    """Batches without replacement, a new random order in every pass; what comes next follows from (seed, pass, place).
+    """Batches without replacement, in a new random order for each pass, determined by (seed, pass, position).
 
-    With a growth, the first passes are over the first documents of one random order only: so many passes over so many
-    documents, stage by stage.
+    With a growth, the first passes use only the first documents of one random order: for each stage, the given number
+    of passes over the given number of documents.
     """
 
     def __init__(self, corpus: Corpus, seed: int, growth: Growth = (), epoch: int = 0):
         self.corpus, self.seed, self.growth = corpus, seed, growth
         self.num_documents = self.total = corpus.num_documents
-        """Documents at hand, and documents of the corpus that batches speak for."""
+        """Documents available, and documents of the corpus that batches represent."""
         self.epoch, self.place, self.visits = epoch, 0, 0
         self.once = False
-        """Whether every document is to be handed out once."""
+        """Whether each document is used exactly once."""
         self._ends = np.cumsum([passes for _, passes in growth], dtype=np.int64)
         self._order = self._shuffled()
 
     @property
     def growing(self) -> bool:
-        """Whether some documents are still kept back."""
+        """Whether the growth is still using a part of the documents."""
         return self.epoch < self.growth_passes
 
     @property
@@ -55,23 +55,23 @@ class CorpusBatches:
 
     @property
     def growth_passes(self) -> int:
-        """Of all stages."""
+        """Number of passes of all stages."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
     @property
     def reach(self) -> int:
-        """Documents that this pass is over."""
+        """Number of documents in this pass."""
         if not self.growing:
             return self.num_documents
         return self.growth[int(np.searchsorted(self._ends, self.epoch, side="right"))][0]
 
     @property
     def passes(self) -> float:
-        """Documents handed out, over those that there are."""
+        """Number of documents returned, divided by the number of documents."""
         return self.visits / self.num_documents
 
     def finish_growth(self) -> None:
-        """All documents from now on."""
+        """Use all documents from the next batch on."""
         if self.growing:
             self.epoch, self.place = self.growth_passes, 0
             self._order = self._shuffled()
@@ -99,23 +99,23 @@ class CorpusBatches:
         return Delivery(chosen, self.corpus.take_csr(chosen))
 
     def reference(self, count: int, step: int) -> Delivery:
-        """Documents at random, for a reference; the order of the batches does not change."""
+        """Random documents for a reference; the order of the batches does not change."""
         rng = np.random.default_rng([self.seed, DocumentPurpose.REFERENCE, step])
         chosen = np.sort(rng.choice(self.num_documents, min(count, self.num_documents), replace=False))
         return Delivery(chosen, self.corpus.take_csr(chosen))
 
     def state(self) -> np.ndarray:
-        """Where it is."""
+        """The position in the sequence of batches."""
         return np.array([self.epoch, self.place, self.visits], np.int64)
 
     def restore(self, state: np.ndarray) -> None:
-        """Go on there."""
+        """Resume at a position."""
         self.epoch, self.place, self.visits = (int(number) for number in state)
         self._order = self._shuffled()
 
 
 class StreamBatches:
-    """Documents in the order of a stream, which are never kept."""
+    """Documents in the order of a stream, which are not stored."""
 
     growing = False
 
@@ -126,34 +126,34 @@ class StreamBatches:
 
     @property
     def passes(self) -> float:
-        """Documents handed out, over those of a pass."""
+        """Number of documents returned, divided by those of a pass."""
         return self.handed_out / self.total
 
     @property
     def reach(self) -> int:
-        """Documents of a pass."""
+        """Number of documents in a pass."""
         return self.total
 
     def finish_growth(self) -> None:
-        """There is none."""
+        """Do nothing: a stream has no growth."""
 
     def next(self, count: int) -> Delivery:
-        """The next documents; refuses when a stream that cannot begin again runs dry."""
+        """The next documents; an error if a stream that cannot restart is exhausted."""
         rows = self.stream.take(min(count, self.total))
         first = self.handed_out
         self.handed_out += len(rows[0]) - 1
         return Delivery(np.arange(first, self.handed_out), rows)
 
     def reference(self, count: int, step: int) -> Delivery:
-        """They are documents like others: the next ones."""
+        """The next documents of the stream."""
         return self.next(count)
 
     def state(self) -> np.ndarray:
-        """How many documents have come."""
+        """The number of documents read."""
         return np.array([self.handed_out], np.int64)
 
     def restore(self, state: np.ndarray) -> None:
-        """Read and drop what was handed out before."""
+        """Read and skip the documents returned before."""
         left = int(state[0]) - self.handed_out
         while left > 0:
             left -= len(self.stream.take(min(left, 4096))[0]) - 1
@@ -163,21 +163,21 @@ class StreamBatches:
 Batches = CorpusBatches | StreamBatches
 
 
-# -- how many documents a chain begins with: it finds topics in a few, and takes them to the others
+# -- growth: a chain first finds topics in a few documents, then adds the others
 
 
 _TOKENS_A_TOPIC = 3200
 _FACTOR = 3
-_PASSES = (50, 12, 6)  # of the first, the second and later stages
-_LAST_PASSES = 3  # over all documents, with topics to spare
-_LEAST_SHARE = 2.5  # that the next stage must be larger, for the last one before all documents
+_PASSES = (50, 12, 6)  # over the first, the second and later stages
+_LAST_PASSES = 3  # over all documents, with spare topics
+_LEAST_SHARE = 2.5  # least ratio of all documents to the stage before
 
 
 def automatic_growth(num_documents: int, num_tokens: int, num_topics: int) -> Growth:
-    """Stages of 3,200 tokens a topic, then three times as many and so on, at last all documents.
+    """Stages of 3,200 tokens per topic, then three times as many and so on, up to all documents.
 
-    Passes over few documents are cheap, and it is there that the topics part. The numbers were chosen on corpora other
-    than those that are reported.
+    Passes over few documents are cheap, and the topics separate there. The numbers were chosen on other corpora than
+    those with reported results.
 
     Examples
     --------
@@ -194,18 +194,18 @@ def automatic_growth(num_documents: int, num_tokens: int, num_topics: int) -> Gr
 
 
 def growth_steps(growth: Growth, batch_size: int) -> int:
-    """Batches that they take; none has documents of two passes."""
+    """Number of batches of the stages; no batch has documents of two passes."""
     return sum(passes * -(-size // batch_size) for size, passes in growth)
 
 
 def shortened_growth(growth: Growth, most_steps: float, batch_size: int) -> Growth:
-    """The same stages with fewer passes, so that they take no more than this; nothing where that leaves no pass."""
+    """The same stages with fewer passes, so that they take at most `most_steps`; empty if no pass remains."""
     share = min(1.0, most_steps / max(growth_steps(growth, batch_size), 1))
     return tuple((size, int(passes * share)) for size, passes in growth if int(passes * share))
 
 
 def check_growth(given: object, num_documents: int) -> Growth:
-    """Stages as a user gives them."""
+    """Check the stages passed by the user."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidTypeError(
             '`growth` must be "auto", None or pairs (documents, passes) such as [(1000, 60), (4000, 15)]; '
@@ -224,5 +224,5 @@ def check_growth(given: object, num_documents: int) -> Growth:
             )
         out.append((size, _checks.positive_int(pair[1], "growth: passes")))
     if any(later[0] <= former[0] for former, later in itertools.pairwise(out)):
-        raise InvalidValueError(f"the stages of `growth` must have ever more documents, got {out}.")
+        raise InvalidValueError(f"the stages of `growth` must increase in documents, got {out}.")
     return tuple(out)

@@ -1,4 +1,4 @@
-"""A corpus that is there on every machine: what the installed scientific packages say about themselves."""
+"""A corpus that needs no download: the docstrings of installed scientific packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 PACKAGES = ("numpy", "scipy", "jax", "optax", "arviz")
-"""What is looked at by default, as far as it is installed."""
+"""Packages that are read by default, if installed."""
 LEAST_WORDS, LEAST_DOCUMENTS, MOST_SHARE = 20, 5, 0.4
 STOP_WORDS = frozenset(
     """
@@ -36,7 +36,7 @@ STOP_WORDS = frozenset(
     with within without would yes yet you your http https www com org doi
     """.split()
 )
-"""English words without a topic, and parts of addresses."""
+"""English stop words, and parts of URLs."""
 
 _WORD = re.compile(r"[a-z]{3,}")
 _SKIPPED = {"tests", "test", "_testing", "conftest.py", "_vendor", "_lib", "f2py"}
@@ -45,19 +45,19 @@ _SKIPPED = {"tests", "test", "_testing", "conftest.py", "_vendor", "_lib", "f2py
 def embedded_corpus(
     packages: Sequence[str] = PACKAGES, max_documents: int | None = None
 ) -> tuple[Any, tuple[str, ...]]:
-    """Docstrings of installed packages as word counts: nothing is downloaded, nothing is imported.
+    """Word counts of the docstrings of installed packages; nothing is downloaded or imported.
 
-    A document is the docstring of a module, or of a public class, function or method, of 20 words or more;
-    equal ones are taken once. Files are parsed, never run. Words are runs of three or more letters in lower case,
-    without the most common English ones; the vocabulary holds those in at least 5 documents and at most 40 % of them,
-    in alphabetical order. The result follows from the installed versions alone, and is kept in memory.
+    A document is the docstring of a module, or of a public class, function or method, with at least 20 words;
+    duplicates are used once. Files are parsed, not run. Words are sequences of three or more letters in lower case,
+    without stop words; the vocabulary has the words in at least 5 documents and at most 40 % of them, in alphabetical
+    order. The result depends only on the installed versions and is cached in memory.
 
     Parameters
     ----------
     packages
-        Names of top-level packages. Those that are not installed are passed over.
+        Names of top-level packages. Those that are not installed are skipped.
     max_documents
-        Take a sample of at most so many documents: always the same one, spread over all packages.
+        Use a sample of at most this many documents: always the same one, spread over all packages.
 
     Returns
     -------
@@ -74,14 +74,14 @@ def embedded_corpus(
         raise InvalidTypeError(f'`packages` must be a sequence of names, e.g. ("numpy",), got {packages!r}.')
     limit = None if max_documents is None else positive_int(max_documents, "max_documents")
     counts, vocabulary = _build(tuple(packages), limit)
-    return counts.copy(), vocabulary  # the caller may change his
+    return counts.copy(), vocabulary  # the caller may modify the copy
 
 
 @functools.lru_cache(maxsize=4)
 def _build(packages: tuple[str, ...], max_documents: int | None) -> tuple[Any, tuple[str, ...]]:
     texts = _documents(packages)
     if max_documents is not None and len(texts) > max_documents:
-        # in the order of a hash, which knows nothing of packages: a random sample that is always the same
+        # in the order of a hash, independent of packages: a random sample that is always the same
         chosen = sorted(range(len(texts)), key=lambda i: hashlib.sha256(texts[i].encode()).digest())
         texts = [texts[i] for i in sorted(chosen[:max_documents])]
     bags = [Counter(tokens(text)) for text in texts]
@@ -91,8 +91,8 @@ def _build(packages: tuple[str, ...], max_documents: int | None) -> tuple[Any, t
     )
     if not vocabulary:
         raise InvalidValueError(
-            f"{len(bags)} docstrings were found in {', '.join(packages) or 'no package'}: too few for a corpus. Name "
-            f"installed packages with documentation, such as {PACKAGES}, or raise max_documents."
+            f"{len(bags)} docstrings were found in {', '.join(packages) or 'no package'}: too few for a corpus. Pass "
+            f"installed packages with documentation, such as {PACKAGES}, or increase max_documents."
         )
     return _matrix(bags, vocabulary), vocabulary
 
@@ -131,9 +131,7 @@ def _documents(packages: Iterable[str]) -> list[str]:
 def _files(package: str) -> Iterator[Path]:
     """The Python files of a package in a fixed order; finding a top-level package does not import it."""
     if "." in package:
-        raise InvalidValueError(
-            f"{package!r} is not a top-level package; name {package.partition('.')[0]!r}."
-        )
+        raise InvalidValueError(f"{package!r} is not a top-level package; use {package.partition('.')[0]!r}.")
     try:
         found = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -151,7 +149,7 @@ def _docstrings(path: Path) -> Iterator[str]:
         if b'"""' not in source and b"'''" not in source:
             return  # parsing is the slow part
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd escapes in other people's strings
+            warnings.simplefilter("ignore")  # invalid escapes in third-party strings
             module = ast.parse(source)
     except (OSError, SyntaxError, ValueError):
         return
@@ -171,7 +169,7 @@ def _inside(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctio
 
 
 def _added(call: ast.Call) -> Iterator[str]:
-    """Functions in C have their docstrings in calls of `add_newdoc(..., name, text)` (NumPy, SciPy)."""
+    """Docstrings of C functions, from calls of `add_newdoc(..., name, text)` (NumPy, SciPy)."""
     if isinstance(call.func, ast.Name) and call.func.id == "add_newdoc":
         strings = [part.value for part in ast.walk(call) if isinstance(part, ast.Constant)]
         texts = [inspect.cleandoc(string) for string in strings if isinstance(string, str)]

@@ -1,4 +1,4 @@
-"""`sc.models.LDA`: topic models with a posterior."""
+"""`sc.models.LDA`: topic models with posterior draws."""
 
 from __future__ import annotations
 
@@ -32,72 +32,72 @@ _MANY = 1 << 40
 class LDA(fits.Conventions, Results):
     r"""Latent Dirichlet allocation: ω_k ~ Dir(β), η_d ~ Dir(α), z ~ η_d, w ~ ω_z; posterior draws of the topics ω.
 
-    Follows scikit-learn's conventions (`fit`, `transform`, `components_`, `get_params`, pipelines), and keeps what
-    point estimates throw away: draws of every topic, credible intervals for every word.
+    Follows scikit-learn's conventions (`fit`, `transform`, `components_`, `get_params`, pipelines), and in
+    addition provides draws of every topic and credible intervals for every word.
 
-    With memory the topic of every token is kept, and the topics are drawn given all of them: an exact Gibbs sampler at
-    the cost of a minibatch method. A chain begins with few documents, where passes are cheap, and some topics to spare;
-    the worst are given up once it has all documents, and what it draws afterwards is from the posterior of all of them.
-    Without memory (a stream, or a sampler of the papers) batches estimate the counts of the corpus, and the sampler
-    follows them.
+    With memory, the model stores the topic of every token and draws the topics given all of them: an exact Gibbs
+    sampler at the cost of a minibatch method. A chain starts with few documents, where passes are cheap, and some spare
+    topics. It discards the worst topics once it uses all documents; later draws are from the posterior given all of
+    them. Without memory (a stream, or a sampler of the papers), batches estimate the counts of the corpus, and the
+    sampler uses these estimates.
 
     Parameters
     ----------
     num_topics
-        K.
+        K, the number of topics.
     alpha
-        Dirichlet concentration of topics in documents: a number, or one for each topic.
+        Dirichlet concentration of topics in documents: a number, or one per topic.
     beta
-        Of words in topics.
+        Dirichlet concentration of words in topics.
     sampler
-        "scir" (default): given memory a Gibbs sampler that draws the topics and shares documents among threads, without
-        memory the stochastic CIR process. "gibbs": collapsed Gibbs, one thread a chain, the fewest passes. "scir_cv";
-        and, all without memory, "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural", "sgld_cv" (expanded
-        natural parametrisation).
+        "scir" (default): with memory, a Gibbs sampler that draws the topics and processes documents in parallel
+        threads; without memory, the stochastic CIR process. "gibbs": collapsed Gibbs, one thread per chain, needs the
+        fewest passes. Without memory: "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural",
+        "sgld_cv" (expanded natural parametrisation).
     memory
         "documents", "none", or "auto": documents with "scir" and "gibbs", none with the others and for streams.
     batch_size
-        Documents in a batch.
+        Number of documents in a batch.
     local
         The local step without memory: "gibbs" (compiled, CPU), "parallel" (JAX, for accelerators), "cvb0"
-        (deterministic, biased, fast to start), or "auto": by the device.
+        (deterministic, biased, fast to start), or "auto": depends on the device.
     sweeps, burn_in
-        Sweeps over the documents of a batch, and how many of them are dropped. With memory the sweeps go on from the
-        remembered topics, and none is dropped.
+        Sweeps over the documents of a batch, and how many of them are discarded. With memory, the sweeps continue from
+        the stored topics, and none is discarded.
     growth, spare_topics
-        With memory: stages (documents, passes) that a chain begins with, such as [(1000, 60), (4000, 15)], "auto", or
-        None; and how many topics more it has in them (by default a fifth of `num_topics`).
+        With memory: initial stages (documents, passes) of a chain, such as [(1000, 60), (4000, 15)], "auto", or None;
+        and the number of additional topics in them (by default a fifth of `num_topics`).
     step_size
-        h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the sampler's own unit; not
-        used with memory. By default SCIR's schedule, and for the others as long a step as the corpus allows
+        h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the units of the sampler; not
+        used with memory. By default SCIR's schedule; for the other samplers, a step size that depends on the corpus
         (`scirocco.models.lda.stochastic_chain`).
     refresh_every, refresh_size
-        SCIR-CV: steps between two references, and documents for each.
+        For "scir_cv": steps between two references, and the number of documents of each.
     options
-        Of a Langevin sampler: {"friction": ...} of "sghmc" and "sgrhmc", {"optimise_steps": ...} of "sgld_cv".
+        Options of a Langevin sampler: {"friction": ...} of "sghmc" and "sgrhmc", {"optimise_steps": ...} of "sgld_cv".
     learn_alpha, learn_beta
-        With memory: draw α (one for each topic) and β as well, given Gamma(1, 1) priors; `alpha` and `beta` are where
-        they begin.
+        With memory: draw α (one value per topic) and β as well, with Gamma(1, 1) priors; `alpha` and `beta` are the
+        initial values.
     num_samples
-        Posterior draws kept in each chain; a short run gives fewer.
+        Number of posterior draws per chain; a short run gives fewer.
     num_burnin
-        The burn-in, from which no draw is kept: a number of steps (int), or a share of the run (float below 1). The
-        growth, and one pass after it, always belong to it.
+        Length of the burn-in, whose draws are discarded: steps (int), or a fraction of the run (float below 1). It
+        always includes the growth and one pass after it.
     thin
-        Steps between two draws. None: the draws are spread evenly over what follows the burn-in.
+        Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
-        Independent chains; the same seed gives the same draws whatever `num_threads` is.
+        Number of independent chains; the same seed gives the same draws for any `num_threads`.
 
     Attributes
     ----------
     components_
         Posterior mean of the topics, (topics, words); rows sum to one.
     alpha_, beta_
-        As given, or their posterior means.
+        The given values, or posterior means if they are learned.
     run_
         The run: `run_.draws["topics"]` has the axes (chain, draw, topic, word).
     vocabulary_
-        The words, if they are known.
+        The words, if known.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class LDA(fits.Conventions, Results):
 
     @classmethod
     def preset(cls, name: str, num_topics: int = 100, **changes: Any) -> LDA:
-        """The settings of a paper: "patterson2013", "baker2018" or "barile2024"."""
+        """A model with the settings of a paper: "patterson2013", "baker2018" or "barile2024"."""
         return cls(num_topics, **{**preset(name), **changes})
 
     def fit(
@@ -173,37 +173,37 @@ class LDA(fits.Conventions, Results):
         num_shards: int | None = None,
         steps_per_exchange: int = 1,
     ) -> LDA:
-        """Draw topics given documents.
+        """Sample topics from the posterior given documents.
 
         Parameters
         ----------
         X
-            Word counts in any usual form, see `scirocco.models.lda.as_corpus`; or a `DocumentStream`, whose documents
-            are read as they are needed and never kept.
+            Word counts in any format of `scirocco.models.lda.as_corpus`; or a `DocumentStream`, whose documents are
+            read when needed and not stored.
         y
             Ignored.
         vocabulary
             The words in the order of their ids.
         num_steps, num_epochs, max_seconds
-            One of them: the length of the run, burn-in included. Passes (epochs) are over all documents, after the
-            growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is given, else 20 passes.
+            The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
+            documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
+            given, otherwise 20 passes.
         validation
             Documents to score while the chains run: their perplexity is shown and kept in `run_.scores`.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         client
-            A `distributed.Client`, or the address of a Dask scheduler: the local steps, which are nearly all the work,
-            are made on its workers, without memory of documents. The draws are the same as with memory="none" in this
-            process, whatever workers there are and even if some are killed. Workers read the corpus by its path: give
-            one that they see too; a corpus in memory is written once, beside the store or in the folder of temporary
-            files.
+            A `distributed.Client`, or the address of a Dask scheduler: the local steps, which are most of the work, run
+            on its workers, without memory. The draws are the same as with memory="none" in one process, for any number
+            of workers and even if some are killed. Workers read the corpus by its path, which must be visible to them;
+            a corpus in memory is written once, next to the store or to the folder of temporary files.
         num_shards
-            Tasks of a step; by default one for each thread of the workers.
+            Number of tasks per step; by default one per worker thread.
         steps_per_exchange
-            ℓ: the counts of a batch drive ℓ steps of the schedule, with samplers "scir" and "scir_cv". Given the counts
-            a step of the CIR process of size h, ℓ times, has exactly the law of one of size ℓh, and is made as one: the
-            chain is that of step size ℓh with an estimate for each. Old counts add no further error, but the longer
-            step does: the excess of the stationary variance of θ, Var(â) tanh(ℓh/2), grows with ℓ.
+            ℓ: the counts of a batch are used for ℓ steps of the schedule, with samplers "scir" and "scir_cv". Given the
+            counts, ℓ steps of the CIR process of size h have exactly the distribution of one step of size ℓh, which is
+            made instead: the chain is that of step size ℓh with one estimate per step. Reusing counts adds no further
+            error, but the longer step does: the excess stationary variance of θ, Var(â) tanh(ℓh/2), grows with ℓ.
         """
         corpus = X if isinstance(X, DocumentStream) else as_corpus(X, vocabulary)
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
@@ -247,10 +247,10 @@ class LDA(fits.Conventions, Results):
         vocabulary: Vocabulary = None,
         total_documents: int | None = None,
     ) -> LDA:
-        """Go on with some more documents, without memory; `total_documents` is the size of the corpus they come from.
+        """Update the model with more documents, without memory; `total_documents` is the size of their corpus.
 
-        Documents are seen once, in batches of at most `batch_size`. After each call the topics as they are then join
-        the last `num_samples` draws. `fit` begins anew, and so does the first call after it.
+        Documents are used once, in batches of at most `batch_size`. After each call the current topics are added to the
+        last `num_samples` draws. `fit` starts a new model, and so does the first call after it.
         """
         known = self._known() if "n_features_in_" in vars(self) else vocabulary
         corpus = as_corpus(X, known)
@@ -279,13 +279,13 @@ class LDA(fits.Conventions, Results):
         return shares
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """What a report shows, see `scirocco.models.view`."""
+        """Contents of a report, see `scirocco.models.view`."""
         from scirocco.models.lda import view
 
         return view.view(self, run, options.get("documents"))
 
     def to_arviz(self) -> Any:
-        """The draws as ArviZ's container; the topics of all chains in the order of the first."""
+        """Convert the draws to ArviZ, with the topics of all chains in the order of the first."""
         self._check_fitted()
         shape = self._draws.shape
         draws = {"topics": np.stack([self._draw(n) for n in range(self._num_draws)]).reshape(shape)}
@@ -297,13 +297,13 @@ class LDA(fits.Conventions, Results):
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model: draws as a Zarr group, settings and vocabulary; never pickles, never code."""
+        """Save the fitted model: draws as a Zarr group, settings and vocabulary; no pickles and no code."""
         self._check_fitted()
         chains.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LDA:
-        """What `save` wrote, or what a fit with `store` has drawn so far; draws are read when they are needed."""
+        """Load a model from `save`, or from the `store` of a fit, finished or not; draws are read when needed."""
         loaded = chains.load(path)
         params = {name: decode(value, name) for name, value in loaded.extra["params"].items()}
         model = cls(**new_names(params, cls._renamed, warn=False))

@@ -1,8 +1,8 @@
-"""The papers' Langevin and Hamiltonian samplers of topics, beside SCIR: every word is moved at every step.
+"""The Langevin and Hamiltonian samplers of topics from the papers, which move every word at every step.
 
-Counts n of a batch stand for the unknown topics of the tokens (Fisher's identity: the gradient is an expectation over
-z). Given n, all of them have the same limit for short steps, ω_k ~ Dirichlet(β + n_k): `langevin_mean` and
-this module say in which parametrisation. They differ in how long they need, and in what longer steps do.
+The expected counts n of a batch replace the unknown topics of the tokens (Fisher's identity: the gradient is an
+expectation over z). Given n, all samplers have the same limit for short steps, ω_k ~ Dirichlet(β + n_k), in the
+parametrisations of `langevin_mean` and this module. They differ in mixing time and in the bias of longer steps.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def begin(
     Parameters
     ----------
     method
-        One of `METHODS`; each class says its update and the law that it targets.
+        One of `METHODS`; each class documents its update and target distribution.
     num_words, num_topics
         V and K.
     beta
         β > 0 of the Dirichlet prior of a topic's words.
     seed
-        Of this chain.
+        Seed of this chain.
     threads
-        For the start only; None: all cores.
+        Number of threads for initialisation; None: all cores.
     options
         `friction` for "sghmc" and "sgrhmc"; `optimise_steps` for "sgld_cv".
 
@@ -97,7 +97,7 @@ def begin(
 
 
 def check_options(method: str, given: object) -> tuple[tuple[str, float], ...]:
-    """The options of a sampler (None: as they are by default), checked; those of others are refused."""
+    """Check the options of a sampler (None: the defaults); options of other samplers raise an error."""
     if given is not None and not isinstance(given, dict):
         raise InvalidTypeError(f"`options` must be a dict such as {{'friction': 10.0}}, got {given!r}.")
     options, known = given or {}, _OPTIONS.get(method, {})
@@ -119,8 +119,8 @@ def check_options(method: str, given: object) -> tuple[tuple[str, float], ...]:
 #     log p(θ | n) = Σ_kw [(β + n_kw) θ_kw - e^{θ_kw}] - Σ_k n_k log Σ_w e^{θ_kw},
 #     g_kw = β + n_kw - n_k ω_kw - e^{θ_kw},
 #
-# under which ω ~ Dirichlet(β + n), independent of Σ_w e^θ ~ Gamma(Vβ, 1). θ is any real number: nothing is mirrored. A
-# word without counts has the law e^{βθ} to the left, which is 1/β wide: chains with short steps need long to leave it.
+# under which ω ~ Dirichlet(β + n), independent of Σ_w e^θ ~ Gamma(Vβ, 1). θ is any real number: no reflection is
+# needed. A word without counts has the left tail e^{βθ}, of width 1/β, which chains with short steps leave slowly.
 
 
 class NaturalTopics(Topics):
@@ -142,11 +142,11 @@ class NaturalTopics(Topics):
         return {"theta": self.theta.copy()}
 
     def restore_state(self, arrays: Arrays) -> None:
-        """Go on from what `state` gave."""
+        """Restore the topics from `state`."""
         self.theta = arrays["theta"].copy()
 
     def gradient(self, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
-        """ĝ from the counts of a batch."""
+        """ĝ, estimated from the counts of a batch."""
         out = likelihood_gradient(self.theta, words, counts, scale)
         out += self.beta - np.exp(self.theta)
         return out
@@ -158,7 +158,7 @@ class NaturalTopics(Topics):
         self._move(self.gradient(words, counts, scale), time, seed)
 
     def _move(self, gradient: np.ndarray, time: float, seed: tuple[int, int] | None) -> None:
-        """Without noise when there is no seed."""
+        """Move θ along the gradient; without noise if `seed` is None."""
         step = np.float32(time)
         self.theta += step * gradient
         if seed is not None:
@@ -166,29 +166,29 @@ class NaturalTopics(Topics):
 
 
 class CentredTopics(NaturalTopics):
-    r"""SGLD-CV: the likelihood's gradient is compared with that at a centre θ̂, from the same documents.
+    r"""SGLD-CV: a control variate from the likelihood's gradient at a centre θ̂, for the same documents.
 
     .. math:: \tilde g = β - e^θ + L(θ̂) + \hat L(θ) - \hat L(θ̂), \qquad L_{kw} = Σ_d E[n_{dkw} - ω_{kw} n_{dk}]
 
-    with L over a large reference batch (all documents, in the thesis) and L̂ over the step's batch, scaled up. The same
-    limit as `NaturalTopics`; the noise of a batch vanishes as θ comes near θ̂. If the reference is not all documents,
-    its error is a constant force until the next one.
+    with L over a large reference batch (all documents, in the thesis) and L̂ over the step's batch, scaled up. It has
+    the same limit as `NaturalTopics`; the noise of a batch vanishes as θ approaches θ̂. If the reference is not all
+    documents, its error is a constant force until the next one.
 
-    What a step needs besides a batch's counts, in this order:
+    In addition to the counts of a batch, a step needs, in this order:
 
-    - `due(every)` says when a reference is wanted: after the optimisation, then every so many steps. Then counts of
-      the reference batch are found at the present topics (`read`) and given to `refer`, which makes θ̂ = θ. The thesis
-      does it once, with all documents: one pass over the corpus.
-    - while `centred` is true, the local step of each batch is made a second time, with the topics `read_centre(words)`
-      and the *same* seed as the first (so that the two share their random numbers), and its counts are given to
-      `control`. This doubles the local step's time.
+    - `due(every)`: whether a reference is due, after the optimisation and then at regular intervals. Then counts of
+      the reference batch are computed at the current topics (`read`) and passed to `refer`, which sets θ̂ = θ. The
+      thesis does this once, with all documents: one pass over the corpus.
+    - while `centred` is true, the local step of each batch is repeated with the topics `read_centre(words)` and the
+      *same* seed as the first (so that the two share their random numbers), and its counts are passed to `control`.
+      This doubles the time of the local step.
     - `update`.
 
     Parameters
     ----------
     optimise_steps
-        Steps without noise at the start (the thesis' stochastic optimisation of the centre); until they are over there
-        is no centre.
+        Steps without noise at the start (the stochastic optimisation of the centre in the thesis); there is
+        no centre until they are done.
     """
 
     def __init__(self, theta: np.ndarray, beta: float, optimise_steps: int = 0):
@@ -196,22 +196,22 @@ class CentredTopics(NaturalTopics):
         self.optimise_steps = optimise_steps
         self.centre, self.reference = np.zeros_like(self.theta), np.zeros_like(self.theta)
         self.steps, self.referred = 0, -1
-        """Steps made, and their number when the last reference was taken (-1: none yet)."""
+        """Number of steps made, and that number at the last reference (-1: none yet)."""
         self._at_centre: np.ndarray | None = None
 
     @property
     def centred(self) -> bool:
-        """Whether there is a reference, so that `control` has to be called before `update`."""
+        """Whether there is a reference, so that `control` must be called before `update`."""
         return self.referred >= 0
 
     def due(self, every: int) -> bool:
-        """Whether `refer` has to be called before the next step."""
+        """Whether `refer` must be called before the next step."""
         if self.steps < self.optimise_steps:
             return False
         return not self.centred or self.steps - self.referred >= every
 
     def refer(self, words: np.ndarray, counts: np.ndarray, scale: float) -> None:
-        """Take the present θ as the centre; counts of a large batch at θ, each standing for `scale` documents."""
+        """Set the centre to the current θ; `counts` are of a large batch at θ, scaled by `scale`."""
         self.centre = self.theta.copy()
         self.reference = likelihood_gradient(self.centre, words, counts, scale)
         self.referred = self.steps
@@ -221,14 +221,14 @@ class CentredTopics(NaturalTopics):
         return np.exp(self.centre[words] - _log_sums(self.centre))
 
     def control(self, words: np.ndarray, counts: np.ndarray) -> None:
-        """The counts that the next update's batch has at the centre."""
+        """Set the counts of the next update's batch at the centre."""
         self._at_centre = counts
 
     def gradient(self, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
-        """g̃, or ĝ as long as there is no centre."""
+        """g̃, or ĝ if there is no centre yet."""
         out = super().gradient(words, counts, scale)
         if self.centred:
-            assert self._at_centre is not None, "control() has to be called before update()"
+            assert self._at_centre is not None, "control() must be called before update()"
             out += self.reference
             out -= likelihood_gradient(self.centre, words, self._at_centre, scale)
         return out
@@ -236,14 +236,14 @@ class CentredTopics(NaturalTopics):
     def update(
         self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
     ) -> None:
-        """One step of all words; without noise while the centre is being found."""
+        """One step of all words; without noise while the centre is optimised."""
         gradient = self.gradient(words, counts, scale)
         self._move(gradient, time, seed if self.steps >= self.optimise_steps else None)
         self._at_centre = None
         self.steps += 1
 
     def state(self) -> Arrays:
-        """θ, the centre and its gradient, and when it was taken."""
+        """θ, the centre with its gradient, and the step at which it was set."""
         return {
             "theta": self.theta.copy(),
             "centre": self.centre.copy(),
@@ -252,7 +252,7 @@ class CentredTopics(NaturalTopics):
         }
 
     def restore_state(self, arrays: Arrays) -> None:
-        """Go on from what `state` gave."""
+        """Restore the topics from `state`."""
         self.theta, self.centre = arrays["theta"].copy(), arrays["centre"].copy()
         self.reference = arrays["reference"].copy()
         self.steps, self.referred = (int(number) for number in arrays["steps"])
@@ -260,7 +260,7 @@ class CentredTopics(NaturalTopics):
 
 
 def likelihood_gradient(theta: np.ndarray, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
-    """scale (n_kw - n_k ω_kw) at ω = softmax(θ), for all words; n is 0 but for `words`."""
+    """scale (n_kw - n_k ω_kw) at ω = softmax(θ), for all words; n is 0 except for `words`."""
     totals = counts.sum(axis=0, dtype=np.float64).astype(np.float32)
     out = np.exp(theta - _log_sums(theta))
     out *= -np.float32(scale) * totals
@@ -269,7 +269,7 @@ def likelihood_gradient(theta: np.ndarray, words: np.ndarray, counts: np.ndarray
 
 
 def _log_sums(theta: np.ndarray) -> np.ndarray:
-    """log Σ_w e^θ of every topic; refuses what is not finite."""
+    """log Σ_w e^θ of each topic; an error if it is not finite."""
     highest = theta.max(axis=0)
     sums = np.exp(theta - highest).sum(axis=0, dtype=np.float64)
     if not np.all(np.isfinite(sums)):

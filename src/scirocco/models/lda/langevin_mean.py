@@ -5,10 +5,10 @@ r"""Langevin and Hamiltonian samplers of topics in the expanded-mean parametrisa
     log p(θ | n) = Σ_kw [(a_kw - 1) log θ_kw - θ_kw] - Σ_k n_k log θ_k,
     g_kw = ∂ log p / ∂θ_kw = (a_kw - 1)/θ_kw - 1 - n_k/θ_k,
 
-under which ω ~ Dirichlet(β + n), independent of θ_k ~ Gamma(Vβ, 1). Steps below 0 are mirrored.
+under which ω ~ Dirichlet(β + n), independent of θ_k ~ Gamma(Vβ, 1). Steps below 0 are reflected.
 
-Forces like 1/θ have no discretisation near 0. Nearer to it than the length that noise moves a word in one step, the
-force is held constant: √(2ε) for SGLD, ε for SGHMC, √θ = ε for SGRHMC. SGRLD and SCIR need no such rule.
+Forces like 1/θ cannot be discretised near 0. They are held constant where θ is below the distance that noise moves a
+word in one step: √(2ε) for SGLD, ε for SGHMC, √θ = ε for SGRHMC. SGRLD and SCIR need no such rule.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _TINY = np.float32(np.finfo(np.float32).tiny)
 
 
 class ExpandedMean(Topics):
-    """Common to all with θ > 0: what is read of θ, and the data's part of the drift. θ is (words, topics), float32."""
+    """Base class of samplers with θ > 0: ω from θ, and the likelihood's drift; θ is (words, topics), float32."""
 
     def __init__(self, theta: np.ndarray, beta: float):
         self.theta, self.beta = np.ascontiguousarray(theta, np.float32), np.float32(beta)
 
     def read(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-        """As they are."""
+        """ω of these words at the current θ."""
         return self.theta[words] / self._sums()
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
-        """As they are."""
+        """ω of all words at the current θ."""
         return normalised(self.theta)
 
     def state(self) -> Arrays:
@@ -43,7 +43,7 @@ class ExpandedMean(Topics):
         return {"theta": self.theta.copy()}
 
     def restore_state(self, arrays: Arrays) -> None:
-        """Go on from what `state` gave."""
+        """Restore the topics from `state`."""
         self.theta = arrays["theta"].copy()
 
     def _sums(self) -> np.ndarray:
@@ -54,7 +54,7 @@ class ExpandedMean(Topics):
         return np.maximum(sums, _TINY).astype(np.float32)
 
     def _pull(self, counts: np.ndarray, scale: float) -> np.ndarray:
-        """1 + n_k/θ_k, with n_k from the batch: the rate at which every word of a topic is drawn towards 0."""
+        """1 + n_k/θ_k, with n_k from the batch: the rate at which each word of a topic is pulled towards 0."""
         totals = counts.sum(axis=0, dtype=np.float64).astype(np.float32)
         return 1.0 + np.float32(scale) * totals / self._sums()
 
@@ -71,7 +71,7 @@ class ExpandedMean(Topics):
     def update(
         self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
     ) -> None:
-        """A step of length `time`, given the counts (words, topics) that a batch has found."""
+        """A step of length `time`, given the counts (words, topics) of a batch."""
 
 
 class SGRLDTopics(ExpandedMean):
@@ -79,7 +79,7 @@ class SGRLDTopics(ExpandedMean):
 
     .. math:: θ' = |θ + ε\,(a_{kw} - θ_{kw}(1 + n_k/θ_k)) + \sqrt{2εθ}\,ξ|
 
-    ε is theirs without the factor ½: half of the number in their paper, the same as in their code.
+    ε has no factor ½: it is half of the value in their paper, and the same as in their code.
     """
 
     def update(
@@ -102,8 +102,8 @@ class SGLDTopics(ExpandedMean):
 
     .. math:: θ' = |θ + ε\,g_{kw} + \sqrt{2ε}\,ξ|
 
-    with 1/max(θ, √(2ε)) for 1/θ in g. The step must suit the rarest word, whose θ is the smallest; frequent words then
-    hardly move.
+    with 1/max(θ, √(2ε)) for 1/θ in g. The rarest word, whose θ is the smallest, limits the step size; frequent words
+    then hardly move.
     """
 
     def update(
@@ -119,7 +119,7 @@ class SGLDTopics(ExpandedMean):
 
 
 class _WithMomentum(ExpandedMean):
-    """Those that carry a momentum r, N(0, 1) under the target and independent of θ."""
+    """Base class of samplers with a momentum r, N(0, 1) under the target and independent of θ."""
 
     def __init__(self, theta: np.ndarray, beta: float, momentum: np.ndarray, friction: float):
         super().__init__(theta, beta)
@@ -130,13 +130,13 @@ class _WithMomentum(ExpandedMean):
         return {"theta": self.theta.copy(), "momentum": self.momentum.copy()}
 
     def restore_state(self, arrays: Arrays) -> None:
-        """Go on from what `state` gave."""
+        """Restore the topics from `state`."""
         self.theta, self.momentum = arrays["theta"].copy(), arrays["momentum"].copy()
 
     def update(
         self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
     ) -> None:
-        """One step of all words: force, half the way, friction and noise, the other half."""
+        """One step of all words: force, half a move, friction and noise, the other half."""
         step = np.float32(time)
         force = self._force(words, counts, scale, step)
         force *= step
@@ -151,15 +151,15 @@ class _WithMomentum(ExpandedMean):
 
     @abc.abstractmethod
     def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
-        """What changes r, for each unit of time."""
+        """The force on r."""
 
     @abc.abstractmethod
     def _rate(self) -> Any:
-        """Of friction: r forgets itself as e^(-rate · time), and noise takes its place."""
+        """Rate of friction: r decays as e^(-rate · time) and is refreshed by noise."""
 
     @abc.abstractmethod
     def _glide(self, time: np.float32) -> None:
-        """Move θ along r, which changes its sign where θ is mirrored."""
+        """Move θ along r, which changes sign where θ is reflected."""
 
 
 class SGHMCTopics(_WithMomentum):
@@ -169,14 +169,14 @@ class SGHMCTopics(_WithMomentum):
         r^+ = r + ε\,g_{kw}, \quad θ^+ = |θ + ½ε r^+|, \quad r' = e^{-Cε} r^+ + \sqrt{1 - e^{-2Cε}}\,ξ, \quad
         θ' = |θ^+ + ½ε r'|
 
-    (r changes its sign where θ is mirrored; 1/max(θ, ε) for 1/θ in g.) Targets p(θ | n) N(r; 0, 1) as ε → 0, for every
-    C: as Cε grows, it becomes SGLD with the step ε²/2. Its ε is a time like the root of SGLD's.
+    (r changes sign where θ is reflected; 1/max(θ, ε) for 1/θ in g.) Targets p(θ | n) N(r; 0, 1) as ε → 0, for every
+    C: as Cε grows, it becomes SGLD with the step ε²/2. Its ε is comparable to the square root of SGLD's.
 
     Parameters
     ----------
     friction
-        C, a rate. The counts of a batch shake r with the variance ε² Var(ĝ) a step, so that its temperature is
-        1 + ε Var(ĝ)/(2C): C must be large against ε Var(ĝ)/2.
+        C, a rate. The counts of a batch add noise of variance ε² Var(ĝ) per step to r, so that its temperature is
+        1 + ε Var(ĝ)/(2C): C must be large compared with ε Var(ĝ)/2.
     """
 
     def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
@@ -202,14 +202,14 @@ class SGRHMCTopics(_WithMomentum):
 
     The paper's Algorithm 1 with three changes that vanish with ε: the momentum moves first, friction and noise are
     exact and in the middle of a step, and θ' = θ + ε√θ r + (ε r/2)² (in two halves), which is never negative (r changes
-    its sign with the root). Targets p(θ | n) N(r; 0, 1) as ε → 0; as Cε grows, it becomes SGRLD with the step ε²/2.
+    sign with the root). Targets p(θ | n) N(r; 0, 1) as ε → 0; as Cε grows, it becomes SGRLD with the step ε²/2.
 
     Parameters
     ----------
     friction
-        C >= 0, added to the paper's D = G⁻¹ = θ (any D of r's block that does not depend on r leaves the target as it
-        is). Words with small θ have almost no friction otherwise, and a batch's counts, ε² scale n/θ in variance a
-        step, heat them without limit.
+        C >= 0, added to the paper's D = G⁻¹ = θ (any block D of r that does not depend on r leaves the target
+        unchanged). Without it, words with small θ have almost no friction, and the noise of a batch, of variance ε²
+        scale n/θ per step, heats them without limit.
     """
 
     def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
@@ -229,12 +229,12 @@ class SGRHMCTopics(_WithMomentum):
 
 
 def normals(seed: tuple[int, int], shape: tuple[int, ...]) -> np.ndarray:
-    """Standard normals that follow from a pair of seed words."""
+    """Standard normals, determined by a pair of seed words."""
     return np.random.Generator(np.random.SFC64(list(seed))).standard_normal(shape, np.float32)
 
 
 def _over(prior: np.float32, words: np.ndarray, counts: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """(prior + n_kw) / length, where n is known for some words and 0 for the others."""
+    """(prior + n_kw) / length, where n is given for `words` and 0 for the others."""
     out = np.float32(prior) / length
     out[words] += counts / length[words]
     return out
@@ -244,6 +244,6 @@ def diverged(sums: np.ndarray) -> DivergenceError:
     """The error for topics whose sums are not finite."""
     topic = int(np.argmin(np.isfinite(sums)))
     return DivergenceError(
-        f"topic {topic} (counted from 0) left the finite numbers: the step is too long for this sampler. Try a "
-        "`step_size` a tenth as large, or sampler='scir', which is stable for every step."
+        f"topic {topic} (counted from 0) diverged (NaN or inf): the step size is too large for this sampler. Try a "
+        "`step_size` ten times smaller, or sampler='scir', which is stable for any step size."
     )

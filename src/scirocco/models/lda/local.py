@@ -1,6 +1,6 @@
 """The local step of latent Dirichlet allocation on the CPU: expected counts of a batch, given the topics.
 
-Compiled kernels, shared among threads; needs the extra `compiled`. `local_jax` has the form for accelerators.
+Compiled, multithreaded kernels; requires the extra `compiled`. `local_jax` has the version for accelerators.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from scirocco.models.lda._tokens import Batch, distinct_words, from_counts
 __all__ = ["Batch", "Local", "cvb0", "distinct_words", "from_counts", "gibbs"]
 
 _GIBBS = 11  # the same seed gives unrelated numbers to different functions
-_FEW_TOPICS = 25  # up to which the dense kernel is as fast; measured by benchmarks/lda_local.py
-_FEW_DRAWS = 20_000  # not worth waking a thread for: about a millisecond of work
-CVB0_UNIT = 2.0**-32  # of sums as whole numbers
+_FEW_TOPICS = 25  # up to which the dense kernel is as fast; measured with benchmarks/lda_local.py
+_FEW_DRAWS = 20_000  # too few for a thread: about a millisecond of work
+CVB0_UNIT = 2.0**-32  # of integer sums
 _UNPLACED = {np.dtype(np.int32): -1, np.dtype(np.uint16): 65535}
 
 
 class Local(NamedTuple):
-    """What a local step found.
+    """Result of a local step.
 
     Attributes
     ----------
     counts
-        float32, (words, topics): how many tokens of each word of the batch have each topic, on average. With `whole`
-        the integers that it is made of.
+        float32, (words, topics): mean number of tokens of each word of the batch in each topic. With `whole`, the
+        integer sums.
     document_topics
-        float32, (documents, topics): how many tokens of each document have each topic, on average; None if not asked
-        for.
+        float32, (documents, topics): mean number of tokens of each document in each topic; None if not requested.
     """
 
     counts: Array
@@ -67,45 +66,45 @@ def gibbs(
 
         P(z = k | the document's other tokens) ∝ (α_k + n_dk) ω_kw,
 
-    n_dk counted without the token. The chain has the invariant law p(z | words, ω, α) with the documents' mixtures
-    integrated out; what is returned are means over the sweeps after the burn-in. A dense token costs O(K), a sparse one
-    O(topics in the document), and K/8 comparisons when its topic is drawn from α_k ω_kw.
+    n_dk counted without the token. The chain has the stationary distribution p(z | words, ω, α) with the documents'
+    mixtures integrated out; the results are means over the sweeps after the burn-in. A token costs O(K) in the dense
+    kernel, and in the sparse one O(topics in the document), plus K/8 comparisons when its topic is drawn from α_k ω_kw.
 
     Parameters
     ----------
     seed
-        A non-negative int or a pair of ints, another one for every call. A document's draws follow from it, the
-        document's number and its tokens: not from the number of threads, nor from the rest of the batch.
+        A non-negative int or a pair of ints, different for each call. The draws of a document depend on the seed, its
+        number and its tokens, but not on the number of threads or the rest of the batch.
     batch
         From `from_counts`. Documents may be empty.
     weights
-        (words, topics): row i holds ω_kw of the word `batch.distinct[i]`, in any unit of its own. A row of zeros says
-        nothing of the topic.
+        (words, topics): row i has ω_kw of the word `batch.distinct[i]`, up to a constant factor. A row of zeros carries
+        no information about the topic.
     alpha
-        α > 0: one number, or one for each topic.
+        α > 0: a number, or one per topic.
     sweeps, burn_in
-        Sweeps in all, and how many of them at the start are not averaged; burn_in < sweeps.
+        Total number of sweeps, and the number of initial ones that are discarded; burn_in < sweeps.
     z
-        int32 or uint16, (tokens,): topics to start from, replaced by those of the last sweep; -1 (65535) where there is
-        none yet. A token without a topic gets one in the first sweep, given the tokens that have one by then.
+        int32 or uint16, (tokens,): initial topics, replaced by those of the last sweep; -1 (65535) for none. A token
+        without a topic gets one in the first sweep, given the tokens that already have one.
     keep_documents
         Also return the documents' topics.
     rao_blackwell
-        Average the conditional probabilities of the topics in place of the topics drawn: the same mean, less variance,
-        more time a sweep. Topics of documents are means of the draws in either case.
+        Average the conditional probabilities of the topics instead of the drawn topics: the same mean, less variance,
+        slower sweeps. Topics of documents are means of the draws in either case.
     num_threads
-        Default: all cores.
+        Number of threads; default: all cores.
     kernel
-        "sparse", "dense", or "auto": by the number of topics.
+        "sparse", "dense", or "auto": depends on the number of topics.
     whole
-        Return the counts as sums over the sweeps after the burn-in, whole numbers that can be added to those of other
+        Return the counts as integer sums over the sweeps after the burn-in, which can be added to those of other
         documents in any order; not with `rao_blackwell`.
 
     Returns
     -------
     Local
-        Besides, the memory is 4 bytes for each word and topic of the batch and each thread (8 with `rao_blackwell`, or
-        where sums need them), and half a byte more with the sparse kernel.
+        The memory needed in addition is 4 bytes per word, topic and thread (8 with `rao_blackwell`, or where sums need
+        them), and half a byte more with the sparse kernel.
 
     Examples
     --------
@@ -120,7 +119,7 @@ def gibbs(
     check_sweeps(sweeps, burn_in)
     _checks.choice(kernel, "kernel", ("auto", "sparse", "dense"))
     if whole and rao_blackwell:
-        raise InvalidValueError("`whole` sums are of topics drawn: leave `rao_blackwell` out.")
+        raise InvalidValueError("`whole` sums drawn topics and cannot be combined with `rao_blackwell`.")
     kernels = _kernels()
     table, concentration = _topics(kernels, batch, weights, alpha)
     state = _state(z, batch, table.shape[1])
@@ -147,7 +146,7 @@ def gibbs(
 
 
 def check_sweeps(sweeps: int, burn_in: int) -> None:
-    """Some must be left after the burn-in."""
+    """Check that `burn_in` is below `sweeps`."""
     _checks.positive_int(sweeps, "sweeps")
     _checks.positive_int(burn_in, "burn_in", minimum=0)
     if burn_in >= sweeps:
@@ -167,8 +166,8 @@ def cvb0(
     """Expected counts by CVB0, the zeroth-order collapsed variational method, with the topics' words fixed.
 
     Iterates γ_ik ∝ (α_k + Σ_{j≠i} γ_jk) ω_kw over the tokens i of a document (tokens of one word share their γ), from
-    γ_ik ∝ α_k ω_kw. Deterministic and fast, but it targets no law: it is the Gibbs conditional at expected counts,
-    which is exact for documents of one token and otherwise biased towards mixtures that are too even or too extreme.
+    γ_ik ∝ α_k ω_kw. Deterministic and fast, but without a target distribution: it is the Gibbs conditional at expected
+    counts, exact for documents of one token and otherwise biased towards mixtures that are too even or too extreme.
 
     Parameters
     ----------
@@ -177,12 +176,12 @@ def cvb0(
     iterations
         Passes over each document, about ten.
     whole
-        Return the counts as whole multiples of `CVB0_UNIT`.
+        Return the counts as integer multiples of `CVB0_UNIT`.
 
     Returns
     -------
     Local
-        Expected counts. The memory is 8 bytes for each word and topic of the batch and each thread.
+        Expected counts. The memory is 8 bytes per word, topic and thread.
 
     Examples
     --------
@@ -215,7 +214,7 @@ def cvb0(
 
 
 class _Slabs:
-    """Integer sums, one array for each thread that is at work at the same time."""
+    """Integer sums, one array per running thread."""
 
     def __init__(self, shape: tuple[int, ...], dtype: type[np.generic], with_rest: bool) -> None:
         self._shape, self._dtype, self._rest = shape, dtype, shape[0] if with_rest else 0
@@ -233,7 +232,7 @@ class _Slabs:
             self._free.append((slab, rest))
 
     def total(self) -> tuple[Array, Array]:
-        """The sum of all; nothing can be taken afterwards."""
+        """The sum of all arrays; call it last."""
         (slab, rest), *others = self._free or [self.take()]
         for other, other_rest in others:
             slab += other
@@ -242,7 +241,7 @@ class _Slabs:
 
 
 def _kernels() -> ModuleType:
-    """The compiled part, imported when it is first needed."""
+    """Import the compiled kernels when they are first needed."""
     _extras.require("numba", "compiled CPU kernels")
     from scirocco.models.lda import _gibbs
 
@@ -256,18 +255,18 @@ def _sparse_kernels() -> ModuleType:
 
 
 def _topics(kernels: ModuleType, batch: Batch, weights: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:
-    """ω as the kernels want it, checked and without rows of zeros, and α for each topic."""
+    """ω in the format of the kernels, checked and without rows of zeros, and α for each topic."""
     table = np.require(weights, np.float32, ["C", "W"])
     if table.ndim != 2 or table.shape[0] != batch.distinct.size or not table.shape[1]:
         raise InvalidValueError(
-            f"`weights` must have shape ({batch.distinct.size}, topics), a row for each entry of `batch.distinct`, "
-            f"got {table.shape}. Take `topics.T[batch.distinct]` of a (topics, words) matrix."
+            f"`weights` must have shape ({batch.distinct.size}, topics), one row per entry of `batch.distinct`, "
+            f"got {table.shape}. Use `topics.T[batch.distinct]` of a (topics, words) matrix."
         )
     concentration = arguments.as_real(alpha, "alpha").astype(np.float64)
     arguments.check_sign(concentration, "alpha", sign="> 0")
     if concentration.shape not in ((), (1,), (table.shape[1],)):
         raise InvalidValueError(
-            f"`alpha` must be one number or one for each of the {table.shape[1]} topics, got {concentration.shape}."
+            f"`alpha` must be a number or one for each of the {table.shape[1]} topics, got {concentration.shape}."
         )
     row, small = kernels.first_bad(table)
     if row >= 0:
@@ -295,7 +294,7 @@ def _state(z: np.ndarray | None, batch: Batch, num_topics: int) -> Array:
             f"`z` must be {wanted}, got {z.dtype if isinstance(z, np.ndarray) else type(z).__name__}."
         )
     if z.shape != (batch.num_tokens,) or not z.flags.c_contiguous or not z.flags.writeable:
-        raise InvalidValueError(f"`z` must be {wanted}, got shape {z.shape}; np.ascontiguousarray makes one.")
+        raise InvalidValueError(f"`z` must be {wanted}, got shape {z.shape}; use np.ascontiguousarray.")
     none = _UNPLACED[z.dtype]
     bad = (z != none) & ((z < 0) | (z >= num_topics))
     if bad.any():

@@ -1,4 +1,4 @@
-"""The local step of latent Dirichlet allocation by whole arrays, for accelerators: mixtures, then all topics."""
+"""The local step of latent Dirichlet allocation with array operations, for accelerators."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BLOCK = 16
 
 
 def padded(batch: Batch, multiple: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens as a matrix with a row for each document: positions in `batch.distinct`, and 1 for a token, 0 for none.
+    """Tokens as a matrix with one row per document: positions in `batch.distinct`, and 1 for a token, 0 for padding.
 
-    The length of the rows is rounded up to a multiple, so that few different shapes are compiled.
+    The length of the rows is rounded up to a multiple of `multiple`, so that few different shapes are compiled.
 
     Examples
     --------
@@ -48,25 +48,25 @@ def gibbs_parallel(
     r"""Gibbs sweeps that alternate between the mixtures of the documents and the topics of all their tokens.
 
     A sweep draws η_d | z ~ Dirichlet(α + n_d), then z_i | η_d with P(z = k) ∝ η_dk ω_kw for all tokens at once. The
-    invariant law of z is that of `local.gibbs`, p(z | words, ω, α), but the chain moves more slowly by sweeps. What
-    is returned are means of P(z = k | η_d) over the sweeps after the burn-in, which vary less than means of drawn
-    topics. It starts from P(z = k) ∝ α_k ω_kw.
+    stationary distribution of z is that of `local.gibbs`, p(z | words, ω, α), but the chain needs more sweeps. The
+    results are means of P(z = k | η_d) over the sweeps after the burn-in, less noisy than means of drawn topics. It
+    starts from P(z = k) ∝ α_k ω_kw.
 
     Parameters
     ----------
     key
-        A JAX key; the numbers follow from it alone.
+        A JAX key, which determines the random numbers.
     index
-        int, (documents, places): rows of `weights`; see `padded`. Anything in range where `count` is 0. Not checked.
+        int, (documents, places): rows of `weights`; see `padded`. Any valid index where `count` is 0. Not checked.
     count
-        int, (documents, places): tokens at each place. Without counts above 1 a sweep is one pass over
-        documents x places x topics; otherwise as many as the largest count.
+        int, (documents, places): number of tokens at each place. Without counts above 1 a sweep is one pass over
+        documents x places x topics; otherwise the largest count is the number of passes.
     weights
-        (words, topics): ω_kw, each row in any unit of its own; a row of zeros says nothing of the topic.
+        (words, topics): ω_kw, each row up to a constant factor; a row of zeros carries no information about the topic.
     alpha
-        α > 0: one number, or one for each topic. Not checked.
+        α > 0: a number, or one per topic. Not checked.
     sweeps, burn_in
-        Sweeps in all, and how many of them at the start are not averaged; other numbers compile anew.
+        Total number of sweeps, and the number of initial ones that are discarded; other values are compiled again.
 
     Returns
     -------
@@ -106,12 +106,12 @@ def _gibbs_parallel(
     table = weights.astype(jnp.float32)
     high = table.max(1, keepdims=True)
     table = jnp.where(high > 0.0, table / high, 1.0)
-    rows = _blocks(table)[index]  # the only gather: every sweep reads the same rows
+    rows = _blocks(table)[index]  # the only gather: all sweeps read the same rows
     shapes = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), table.shape[1:])
 
     def sweep(held: Array, number: Array) -> tuple[Array, tuple[Array, Array]]:
         mixing, topics = jax.random.split(jax.random.fold_in(key, number))
-        mixture = gamma(mixing, shapes + held)  # a Dirichlet variable but for its sum, which cancels
+        mixture = gamma(mixing, shapes + held)  # an unnormalised Dirichlet variable; its sum cancels
         held, totals = _assign(topics, mixture, rows, count, single)
         return held, (mixture, totals)
 
@@ -128,7 +128,7 @@ def _gibbs_parallel(
 
 
 def _assign(key: Key, mixture: Array, rows: Array, count: Array, single: bool) -> tuple[Array, Array]:
-    """How many tokens of each document get each topic, and the sums Σ_k η_dk ω_kw.
+    """Draw the number of tokens of each document in each topic; also return the sums Σ_k η_dk ω_kw.
 
     `rows` are in blocks of topics, (documents, places, blocks, topics of a block). A draw picks the block by its sum,
     then the topic: each sweep reads the rows once, and partial sums of all topics are never written.
@@ -161,7 +161,7 @@ def _pick(values: Array, place: Array) -> Array:
 
 
 def _blocks(values: Array) -> Array:
-    """The last axis in blocks, the last of them filled up with zeros."""
+    """The last axis in blocks, padded with zeros."""
     size = values.shape[-1]
     short = -size % _BLOCK
     padding = [(0, 0)] * (values.ndim - 1) + [(0, short)]

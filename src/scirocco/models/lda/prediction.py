@@ -1,4 +1,4 @@
-"""What fitted topics say of documents: their proportions, and how well they predict words that were held out."""
+"""Predictions of fitted topics: proportions of topics in documents, and perplexity of held-out words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS_AT_ONCE = 1 << 16
 
 
 class FoldIn(NamedTuple):
-    """How topics of new documents are found."""
+    """Settings of the inference of topics in new documents."""
 
     alpha: np.ndarray
     sweeps: int
@@ -41,7 +41,7 @@ def proportions(
     documents: np.ndarray | None = None,
     as_counts: bool = False,
 ) -> np.ndarray:
-    """E[η_d] = (α + n_d) / (Σα + N_d) for each document, with n_d averaged over Gibbs sweeps given one draw of ω."""
+    """E[η_d] = (α + n_d) / (Σα + N_d) of each document, with n_d averaged over Gibbs sweeps given one draw of ω."""
     batch = local.from_counts(*rows, documents)
     length = np.zeros(len(batch.indptr) - 1)
     topics = np.zeros((len(length), len(how.alpha)), np.float64)
@@ -70,8 +70,8 @@ def interval_proportions(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and quantiles of η of all documents, each (documents, topics).
 
-    The draws of η are from its posterior: for every draw of ω, ten chains of z, and η ~ Dirichlet(α + n_d) given their
-    last states.
+    The draws of η are from its posterior: for each draw of ω, ten chains of z are run, and η ~ Dirichlet(α + n_d) given
+    their last states.
     """
     kept, shape = list(draws), (corpus.num_documents, len(how.alpha))
     mean, low, high = (np.empty(shape, np.float32) for _ in range(3))
@@ -91,7 +91,7 @@ def interval_proportions(
 
 
 def mean_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
-    """Their mean over the draws."""
+    """Mean proportions over the draws."""
     total, number = np.zeros((corpus.num_documents, len(how.alpha))), 0
     for eta in _each(corpus, draws, how):
         total += eta
@@ -109,7 +109,7 @@ def _each(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[
 
 
 def split(rows: tuple[np.ndarray, np.ndarray, np.ndarray], every: int = 10) -> tuple[Any, Any]:
-    """Every tenth token of each document apart, by position (words in the order of their ids): seen, hidden."""
+    """Split off every tenth token of each document, by position (words in the order of their ids): seen, hidden."""
     indptr, words, counts = rows
     ends = np.cumsum(counts, dtype=np.int64)
     starts = ends - counts
@@ -127,15 +127,13 @@ def _without_zeros(indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) ->
 
 
 def check_hidden(hidden: Rows) -> None:
-    """Refuse documents of which nothing can be scored."""
+    """Raise an error if there is no hidden word to score."""
     if hidden[2].sum() == 0:
-        raise InvalidValueError(
-            "there is no hidden word to score: the documents are too short (10 tokens or more)."
-        )
+        raise InvalidValueError("there is no hidden word to score: documents must have at least 10 tokens.")
 
 
 def perplexity(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldIn) -> float:
-    """exp(-Σ log p / #words) of the hidden words, p averaged over the draws of ω; η from the seen ones.
+    """exp(-Σ log p / #words) of the hidden words, with p averaged over the draws of ω; η from the seen words.
 
     `seen` and `hidden` are CSR triples of the same documents.
     """
@@ -157,26 +155,26 @@ def perplexity(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldI
         return float(np.exp(-np.sum(counts * np.log(chance / (number + 1))) / counts.sum()))
 
 
-# -- some documents kept back, to be scored while the others are fitted
+# -- held-out documents, scored while the others are fitted
 
 
 DEFAULT_SHARE = 0.01
 
 
 class PartSource:
-    """Some rows of a corpus, read where they are."""
+    """Some rows of a corpus, read in place."""
 
     def __init__(self, source: CorpusSource | NoWords, rows: np.ndarray):
         self._source, self._rows = source, rows
         self.num_rows, self.vocabulary_size = len(rows), source.vocabulary_size
 
     def take_csr(self, indices: np.ndarray) -> Rows:
-        """Rows by their numbers within the part."""
+        """Rows by their indices within the part."""
         found: Rows = self._source.take_csr(self._rows[np.asarray(indices)])
         return found
 
     def fingerprint(self) -> str:
-        """A short hash of the whole corpus and of which rows are in the part."""
+        """A short hash of the whole corpus and the rows of the part."""
         rows = np.ascontiguousarray(self._rows, np.int64).tobytes()
         return hashlib.sha256(self._source.fingerprint().encode() + rows).hexdigest()[:16]
 
@@ -193,9 +191,9 @@ def part(corpus: Corpus, rows: np.ndarray) -> Corpus:
 
 
 def hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Corpus | None]:
-    """The documents to fit, and those kept back: a random share, the same for the same seed.
+    """Split into documents to fit and held-out documents: a random fraction, the same for the same seed.
 
-    The share is from 0 (none) to below 1. None: one in a hundred, or none where that is too little to be scored.
+    The fraction is from 0 (none) to below 1. None: 0.01, or 0 if that is too little to be scored.
 
     Examples
     --------
@@ -208,14 +206,14 @@ def hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Co
     """
     wanted = DEFAULT_SHARE if share is None else share
     if not is_number(wanted) or not 0 <= float(wanted) < 1:
-        raise InvalidValueError(f"the share that is held out must be from 0 to below 1, got {wanted}.")
+        raise InvalidValueError(f"the held-out fraction must be >= 0 and < 1, got {wanted}.")
     count = round(float(wanted) * corpus.num_documents)
     if float(wanted) == 0 or (share is None and count < 2):
         return corpus, None
     if not 0 < count < corpus.num_documents:
         raise InvalidValueError(
-            f"{wanted:g} of {corpus.num_documents:,} documents are {count}: some must be held out, and some be left. "
-            "Give another share, or 0 to hold out none."
+            f"{wanted:g} of {corpus.num_documents:,} documents are {count}: both parts must have documents. "
+            "Use another fraction, or 0 to hold out none."
         )
     order = shuffled_numbers(corpus.num_documents, seed, DocumentPurpose.HELD_OUT)
     held, fitted = part(corpus, np.sort(order[:count])), part(corpus, np.sort(order[count:]))
@@ -225,6 +223,6 @@ def hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Co
     if share is None:
         return corpus, None
     raise InvalidValueError(
-        f"the {count} documents held out have fewer than 10 words each, so none can be hidden and scored. Hold out "
+        f"the {count} held-out documents have fewer than 10 words each and cannot be scored. Hold out "
         "more, or 0 for none."
     )

@@ -1,4 +1,4 @@
-"""What a count and a vocabulary may be, and the files that hold them: UCI bag of words, Matrix Market, word lists."""
+"""Validation of counts and vocabularies, and readers of UCI bag of words, Matrix Market and word list files."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from scirocco.data.formats.readers import is_sparse, reading
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Vocabulary = int | Iterable[str] | Mapping[str, int] | Mapping[int, str] | str | os.PathLike[str] | None
-"""Words as users give them, see `read_vocabulary`; gensim's `Dictionary` is a mapping."""
+"""A vocabulary in any format of `read_vocabulary`; gensim's `Dictionary` is a mapping."""
 LARGEST = np.iinfo(np.int32).max
 _CHUNK_LINES = 1 << 20
 _FILES = (
     "a folder made by sc.data.convert, a UCI bag-of-words file (docword.*.txt), a Matrix Market file (.mtx), both "
-    "also packed (.gz), or a matrix saved by scipy.sparse.save_npz"
+    "also compressed (.gz), or a matrix saved by scipy.sparse.save_npz"
 )
 
 
 def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
-    """Counts as 64-bit integers, all of them whole numbers from 0 to 2³¹ − 1; nothing is rounded or cut off.
+    """Convert counts to 64-bit integers; all must be integers from 0 to 2³¹ − 1, nothing is rounded or clipped.
 
-    `place` says in words where the entry with a given number is.
+    `place` describes the position of the entry with a given index.
     """
     if counts.dtype.kind not in "fiub":
         raise InvalidTypeError(f"word counts must be numbers, got dtype {counts.dtype}.")
     if counts.dtype.kind == "f":
-        _refuse(~np.isfinite(counts), counts, place, "which is no count. Drop or mend these documents first.")
-    _refuse(counts < 0, counts, place, "but counts are >= 0.")
+        _refuse(
+            ~np.isfinite(counts), counts, place, "which is not a count. Remove or fix these documents first."
+        )
+    _refuse(counts < 0, counts, place, "but counts must be >= 0.")
     if counts.dtype.kind == "f":
         fix = (
-            "but a topic model needs whole counts. Tf-idf weights or frequencies are none: use "
+            "but a topic model requires integer counts, not tf-idf weights or frequencies: use "
             "CountVectorizer instead of TfidfVectorizer, or undo the weighting."
         )
         _refuse(counts != np.floor(counts), counts, place, fix)
-    _refuse(counts > LARGEST, counts, place, f"but counts go up to {LARGEST:,}.")
+    _refuse(counts > LARGEST, counts, place, f"but counts must be at most {LARGEST:,}.")
     return counts.astype(np.int64)
 
 
@@ -54,7 +56,7 @@ def _refuse(bad: np.ndarray, counts: np.ndarray, place: Callable[[int], str], fi
 
 
 def check_words(words: np.ndarray, num_words: int | None, document: Callable[[int], str]) -> None:
-    """Refuse word ids outside 0..num_words-1 (None: outside 32 bits), with the document and the id."""
+    """Raise an error for word ids outside 0..num_words-1 (None: outside 32 bits), naming the document and the id."""
     bad = (words < 0) | (words >= (LARGEST if num_words is None else num_words))
     if bad.any():
         first = int(np.argmax(bad))
@@ -64,19 +66,19 @@ def check_words(words: np.ndarray, num_words: int | None, document: Callable[[in
             else f"with {num_words:,} words the ids are 0..{num_words - 1}"
         )
         raise InvalidValueError(
-            f"{document(first)} has the word id {words[first]}; {known}. Give the vocabulary that the ids were made "
-            "with; ids are counted from 0."
+            f"{document(first)} has the word id {words[first]}; {known}. Pass the vocabulary that defines "
+            "the ids; ids are counted from 0."
         )
 
 
 def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | None]:
-    """The words in the order of their ids, and their number; either is None when it is not known.
+    """The words in the order of their ids, and their number; None for what is not known.
 
     Parameters
     ----------
     vocabulary
         None; the number of words; a sequence of words; a dict from words to ids or from ids to words; a gensim
-        `Dictionary`; or the path of a text file with one word a line (also packed, `.gz`).
+        `Dictionary`; or the path of a text file with one word per line (also compressed, `.gz`).
 
     Examples
     --------
@@ -105,11 +107,11 @@ def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | N
 
 def _checked_words(words: tuple[Any, ...]) -> tuple[str, ...]:
     if not words:
-        raise InvalidValueError("`vocabulary` holds no words.")
+        raise InvalidValueError("`vocabulary` is empty.")
     for number, word in enumerate(words):
         if not isinstance(word, str):
             raise InvalidTypeError(
-                f"`vocabulary` must hold words (str); entry {number} is {word!r} ({type(word).__name__})."
+                f"`vocabulary` must contain words (str); entry {number} is {word!r} ({type(word).__name__})."
             )
     if len(set(words)) < len(words):
         seen: dict[str, int] = {}
@@ -130,15 +132,13 @@ def _by_id(table: Mapping[Any, Any]) -> tuple[Any, ...]:
     elif all(isinstance(value, (int, np.integer)) for value in table.values()):
         pairs = sorted((int(value), word) for word, value in table.items())
     else:
-        raise InvalidTypeError(
-            "a `vocabulary` that is a dict must map words to whole numbers, or numbers to words."
-        )
+        raise InvalidTypeError("a dict `vocabulary` must map words to integers, or integers to words.")
     for place, (number, _) in enumerate(pairs):
         if number != place:
             raise InvalidValueError(
                 f"the ids of `vocabulary` must be 0..{len(pairs) - 1}, each once; id {place} is "
-                f"{'missing' if number > place else 'not the only one, or an id is negative'}. "
-                "A gensim Dictionary is mended by dictionary.compactify() before the corpus is made."
+                f"{'missing' if number > place else 'duplicated, or an id is negative'}. "
+                "For a gensim Dictionary, call dictionary.compactify() before building the corpus."
             )
     return tuple(word for _, word in pairs)
 
@@ -146,7 +146,7 @@ def _by_id(table: Mapping[Any, Any]) -> tuple[Any, ...]:
 def _word_list(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise InvalidValueError(
-            f"`vocabulary` names the file {str(path)!r}, which does not exist. Words are given as a list."
+            f"`vocabulary` names the file {str(path)!r}, which does not exist. To pass words use a list."
         )
     with reading(path), open_text(path) as file:
         words = [line.strip() for line in file]
@@ -154,13 +154,13 @@ def _word_list(path: Path) -> tuple[str, ...]:
         words.pop()
     if "" in words:
         raise InvalidValueError(
-            f"line {words.index('') + 1} of {path} is empty: a word list has one word a line."
+            f"line {words.index('') + 1} of {path} is empty: a word list has one word per line."
         )
     return tuple(words)
 
 
 def open_text(path: Path) -> TextIO:
-    """A text file for reading, unpacked when it ends in `.gz`."""
+    """Open a text file for reading; files that end in `.gz` are decompressed."""
     return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
 
 
@@ -184,21 +184,21 @@ def read_matrix(path: Path) -> Any:
             first = file.readline().strip()
         if first.startswith("%%MatrixMarket"):
             with reading(path), warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # matrix or array: either is taken
+                warnings.simplefilter("ignore", DeprecationWarning)  # matrices and arrays are both accepted
                 return require("scipy.io", "reading Matrix Market files").mmread(path)
         if first.isdigit():
             return _read_uci(path)
-    raise InvalidValueError(f"{path} is no corpus that is known here, which are {_FILES}.")
+    raise InvalidValueError(f"{path} is not a known corpus format; supported are {_FILES}.")
 
 
 def _read_uci(path: Path) -> Any:
-    """Three lines D, W, NNZ, then `document word count` in each line, both numbers counted from 1."""
+    """Read three lines D, W, NNZ, then `document word count` per line, both numbers counted from 1."""
     sparse = require("scipy.sparse", "reading bag-of-words files")
     with reading(path), open_text(path) as file:
         header = [file.readline().strip() for _ in range(3)]
         if not all(line.isdigit() for line in header):
             raise InvalidValueError(
-                f"{path} must begin with three lines, the numbers of documents, words and entries; got {header}."
+                f"{path} must start with three lines, the numbers of documents, words and entries; got {header}."
             )
         num_documents, num_words, num_entries = map(int, header)
         parts: list[tuple[np.ndarray, ...]] = []
@@ -209,7 +209,7 @@ def _read_uci(path: Path) -> Any:
             line += len(rows)
     if line - 4 != num_entries:
         raise InvalidValueError(
-            f"{path} announces {num_entries:,} entries and holds {line - 4:,}. It may be cut short; fetch it again."
+            f"{path} declares {num_entries:,} entries but has {line - 4:,}. It may be truncated: download it again."
         )
     documents, words, counts = (
         (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else [[]] * 3
@@ -222,7 +222,7 @@ def _checked_triples(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if rows.shape[1] != 3:
         raise InvalidValueError(
-            f"line {line} of {path} has {rows.shape[1]} numbers; wanted three: document, word, count."
+            f"line {line} of {path} has {rows.shape[1]} numbers; expected three: document, word, count."
         )
     for column, (name, most) in enumerate((("document", num_documents), ("word", num_words))):
         numbers = rows[:, column]
@@ -230,8 +230,8 @@ def _checked_triples(
         if bad.any():
             first = int(np.argmax(bad))
             raise InvalidValueError(
-                f"line {line + first} of {path} has the {name} number {numbers[first]:g}; the header says that "
-                f"they are 1..{most}."
+                f"line {line + first} of {path} has the {name} number {numbers[first]:g}; the header declares "
+                f"1..{most}."
             )
     counts = check_counts(
         rows[:, 2], lambda i: f"document {rows[i, 0]:.0f} (counted from 1, line {line + i} of {path})"

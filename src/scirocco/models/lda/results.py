@@ -1,4 +1,4 @@
-"""What a fitted topic model tells: topics with intervals, documents, scores."""
+"""Results of a fitted topic model: topics with intervals, documents, scores."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class TopWords(NamedTuple):
     """The most probable words of each topic, and the draws of their weights."""
 
     words: np.ndarray
-    """Numbers of the words, (topics, n), the most probable first."""
+    """Word ids, (topics, n), most probable first."""
     draws: np.ndarray
     """(chain, draw, topics, n), with the topics of the chains matched."""
 
 
 class Results:
-    """Everything that follows from the draws (chain, draw, topic, word), in memory or on disk."""
+    """Results computed from the draws (chain, draw, topic, word), in memory or on disk."""
 
     seed: int
     components_: np.ndarray
@@ -43,14 +43,14 @@ class Results:
     _stats: dict[str, np.ndarray]
     _fitted: Settings
     _orders: np.ndarray
-    """Of the chains after the first: which of its topics is topic k of the first."""
+    """For each chain after the first: which of its topics matches topic k of the first."""
 
     def _settle(self, vocabulary: tuple[str, ...] | None, num_words: int, settings: Settings) -> None:
-        """Match the topics of the chains, and average."""
+        """Match the topics of the chains and average them."""
         chains, draws, num_topics, _ = self._draws.shape
         if not draws:
             raise InvalidValueError(
-                "the run has no draw yet: it is in its burn-in, or ended there. Give it more time."
+                "the run has no draw yet: it is in its burn-in, or stopped there. Run it longer."
             )
         self._fitted, self.vocabulary_, self.n_features_in_ = settings, vocabulary, num_words
         means = np.zeros((chains, num_topics, num_words), np.float32)
@@ -73,7 +73,7 @@ class Results:
         return np.stack([part[:, self._order(chain)] for chain, part in enumerate(values)])
 
     def _draw(self, number: int) -> np.ndarray:
-        """Draw by its number over all chains, aligned."""
+        """A draw by its number over all chains, aligned."""
         chain, place = divmod(number, self._draws.shape[1])
         return np.asarray(self._draws[chain, place])[self._order(chain)]
 
@@ -96,27 +96,27 @@ class Results:
 
     @property
     def draws_(self) -> dict[str, Any]:
-        """{"topics": (chain, draw, topic, word)} as they were drawn, in memory or on disk; topics are not matched."""
+        """{"topics": (chain, draw, topic, word)} in memory or on disk; the topics of the chains are not matched."""
         self._check_fitted()
         return {"topics": self._draws}
 
     @property
     def stats_(self) -> dict[str, np.ndarray]:
-        """Numbers for each draw, leaves (chain, draw, ...): α and β where they were drawn, ..."""
+        """Statistics of each draw (chain, draw, ...): α and β if they were drawn, ..."""
         self._check_fitted()
         return self._stats
 
     def top_draws(self, num: int = 10) -> TopWords:
-        """The draws of the weights of the `num` most probable words of every topic: traces, intervals, R-hat."""
+        """Draws of the weights of the `num` most probable words of each topic: for traces, intervals and R-hat."""
         words = self._top(num)
         return TopWords(words, self._of_words(words))
 
     def top_words(
         self, num: int = 10, *, interval: float | None = None, drawn: TopWords | None = None
     ) -> list[list[Any]]:
-        """The most probable words of every topic; with `interval` as (word, mean, low, high).
+        """The most probable words of each topic; with `interval` as (word, mean, low, high).
 
-        `drawn`, from `top_draws(num)`, saves a second look at all draws.
+        Pass `drawn` from `top_draws(num)` to avoid reading all draws again.
         """
         order = self._top(num) if drawn is None else drawn.words
         names: tuple[Any, ...] = self.vocabulary_ or tuple(range(self.n_features_in_))
@@ -132,25 +132,25 @@ class Results:
         ]
 
     def rhat(self, num: int = 10, *, drawn: TopWords | None = None) -> np.ndarray:
-        """R-hat of each topic after the chains' topics have been matched: the largest over its `num` top words.
+        """R-hat of each topic after matching the topics of the chains: the largest over its `num` top words.
 
-        Near 1 the chains agree on the topic; above 1.1 they have found different ones, or have not run long enough.
-        `drawn`, from `top_draws(num)`, saves a second look at all draws.
+        Near 1, the chains agree on the topic; above 1.1, they have found different topics or have not run long enough.
+        Pass `drawn` from `top_draws(num)` to avoid reading all draws again.
         """
         self._check_fitted()
         chains, draws = self._draws.shape[:2]
         if chains < 2 or draws < 4:
             raise InvalidValueError(
-                f"R-hat needs 2 chains and 4 draws of each; this model has {chains} and {draws}. Fit with num_chains=2."
+                f"R-hat requires 2 chains with 4 draws each; got {chains} and {draws}. Fit with num_chains=2."
             )
         values_of = (self.top_draws(num) if drawn is None else drawn).draws
-        matched = np.tile(np.arange(values_of.shape[2]), (chains - 1, 1))  # they are matched already
+        matched = np.tile(np.arange(values_of.shape[2]), (chains - 1, 1))  # already matched
         values = aligned_rhat(values_of, matched)
         largest: np.ndarray = np.where(np.isnan(values), -np.inf, values).max(axis=1)
         return largest
 
     def coherence(self, X: Documents, *, measure: str = "npmi", num: int = 10) -> np.ndarray:
-        """Coherence of the top words of each topic in documents `X`; higher is better."""
+        """Coherence of the `num` top words of each topic in documents `X`; higher is better."""
         order = self._top(num)
         return _coherence(order, as_corpus(X, self._known()), measure)
 
@@ -180,7 +180,7 @@ class Results:
         """exp(-mean log probability) of hidden words, given the others of their documents (document completion).
 
         Every tenth token of `X` is hidden, unless `X_hidden` has the hidden words of the same documents. The
-        probability of a word is averaged over posterior draws. Lower is better. Never a variational bound.
+        probability of a word is averaged over posterior draws. Lower is better. It is not a variational bound.
         """
         self._check_fitted()
         rows = all_rows(as_corpus(X, self._known()))
@@ -216,7 +216,7 @@ class Results:
         return np.stack([largest(row, num) for row in self.components_])
 
     def _some_draws(self) -> Iterator[np.ndarray]:
-        """Ten at most, spread over all; one after the other, as each may be large."""
+        """At most ten draws, evenly spread; yielded one by one because each may be large."""
         count = self._num_draws
         for number in np.unique(np.linspace(0, count - 1, min(_FOLD_DRAWS, count)).astype(int)):
             yield self._draw(int(number))
@@ -233,9 +233,9 @@ class Results:
 
 
 def largest(values: np.ndarray, num: int) -> np.ndarray:
-    """The places of the `num` largest values, the largest first and of equal ones the first first.
+    """Indices of the `num` largest values, largest first, ties in their order.
 
-    As a stable sort has it, without sorting the vocabulary.
+    The same as with a stable sort, but without sorting the vocabulary.
     """
     if num >= len(values):
         return np.argsort(-values, kind="stable")
@@ -247,12 +247,12 @@ def largest(values: np.ndarray, num: int) -> np.ndarray:
 
 
 def fold_in(alpha: np.ndarray, num_threads: int | None, seed: int) -> prediction.FoldIn:
-    """How topics of new documents are found."""
+    """Settings of the inference of topics in new documents."""
     return prediction.FoldIn(alpha, 20, 5, num_threads, int(seed))
 
 
 def all_rows(corpus: Corpus) -> Any:
-    """Every document."""
+    """All documents of a corpus."""
     return corpus.take_csr(np.arange(corpus.num_documents))
 
 

@@ -1,4 +1,4 @@
-"""What a topic model is told: checked once, in words that name the fix; and the papers' settings by name."""
+"""Validation of the arguments of a topic model, and presets with the settings of papers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MEMORIES = ("auto", "documents", "none")
 _SPARE = 0.2
 LOCALS = ("auto", "gibbs", "parallel", "cvb0")
 DEFAULT_STEP_SIZE = schedules.polynomial(1.0, 5.0, 0.4)
-"""h, SCIR's own step."""
+"""h, the step size of SCIR."""
 
 
 class Size(NamedTuple):
-    """Of a corpus."""
+    """Size of a corpus."""
 
     num_documents: int
     vocabulary_size: int
@@ -33,11 +33,11 @@ class Size(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that defines a chain, but for the data and the seed."""
+    """Settings that define a chain, except the data and the seed."""
 
     num_topics: int
     alpha: np.ndarray
-    """One number > 0 for each topic."""
+    """One number > 0 per topic."""
     beta: float
     sampler: str
     memory: str
@@ -49,21 +49,21 @@ class Settings:
     growth: Growth
     """Stages (documents, passes) before all documents are used (with memory)."""
     spare_topics: int
-    """Topics more in those stages."""
+    """Number of additional topics in those stages."""
     step_size: schedules.Schedule | None
-    """In the sampler's own unit; None: `steps` finds it by the corpus."""
+    """In the units of the sampler; None: `Steps` chooses it for the corpus."""
     refresh_every: int
     refresh_size: int
     options: tuple[tuple[str, float], ...]
-    """Of a Langevin sampler, by name."""
+    """Options of a Langevin sampler, by name."""
     learn_alpha: bool
     learn_beta: bool
     num_threads: int | None
     steps_per_exchange: int = 1
-    """Steps of the schedule that the counts of one batch drive."""
+    """Number of steps of the schedule for the counts of one batch."""
 
     def as_json(self) -> dict[str, Any]:
-        """For records."""
+        """JSON representation for records."""
         out = dataclasses.asdict(self)
         del out["num_threads"]
         out["alpha"] = self.alpha.tolist()
@@ -74,14 +74,14 @@ class Settings:
 
 
 def check_alpha(alpha: object, num_topics: int) -> np.ndarray:
-    """α as one number for each topic."""
+    """Check α; return one number per topic."""
     try:
         array = np.asarray(alpha, np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"`alpha` must be a number or {num_topics} numbers, got {alpha!r}.") from error
     if array.shape not in ((), (num_topics,)):
         raise InvalidValueError(
-            f"`alpha` must be a number or one for each of the {num_topics} topics; got shape {array.shape}."
+            f"`alpha` must be a number or one for each of the {num_topics} topics, got shape {array.shape}."
         )
     if not np.all(np.isfinite(array)) or np.any(array <= 0):
         raise InvalidValueError(f"`alpha` must be finite and > 0, got {alpha}.")
@@ -89,7 +89,7 @@ def check_alpha(alpha: object, num_topics: int) -> np.ndarray:
 
 
 def resolve(given: dict[str, Any], size: Size) -> Settings:
-    """The arguments of `LDA`, checked, with what was left open filled in for a corpus of this size."""
+    """Check the arguments of `LDA` and fill in the defaults for a corpus of this size."""
     num_topics = _checks.positive_int(given["num_topics"], "num_topics", minimum=2)
     _checks.positive(given["beta"], "beta")
     _checks.choice(given["sampler"], "sampler", SAMPLERS)
@@ -125,26 +125,26 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
 
 
 def _memory(given: dict[str, Any], size: Size) -> str:
-    """What is remembered: "documents" or "none"."""
+    """The memory of the chains: "documents" or "none"."""
     _checks.choice(given["memory"], "memory", MEMORIES)
     _checks.choice(given["local"], "local", LOCALS)
     sampler, wanted = given["sampler"], given["memory"]
     able = sampler in REMEMBERING and given["local"] in ("auto", "gibbs") and not size.streamed
     if wanted == "documents" and not able:
         raise InvalidValueError(
-            'memory="documents" goes with sampler="scir" or "gibbs", local="gibbs", and documents that can be read '
-            "again by their numbers (no stream); leave `memory` out for the others."
+            'memory="documents" requires sampler="scir" or "gibbs", local="gibbs", and documents that can be read '
+            "again by index (no stream); otherwise remove `memory`."
         )
     if sampler == "gibbs" and (wanted == "none" or not able):
         raise InvalidValueError(
-            'sampler="gibbs" remembers the topic of every token: it needs memory="documents" (or "auto"), '
-            'local="gibbs" and no stream. For a stream take sampler="scir".'
+            'sampler="gibbs" stores the topic of every token: it requires memory="documents" (or "auto"), '
+            'local="gibbs" and no stream. For a stream use sampler="scir".'
         )
     return "documents" if able and wanted != "none" else "none"
 
 
 def _local(given: str) -> str:
-    """The local step without memory: whole arrays on an accelerator, else the compiled kernels."""
+    """The local step without memory: array operations on an accelerator, otherwise the compiled kernels."""
     if given != "auto":
         return given
     import jax
@@ -168,17 +168,17 @@ def _step_size(given: dict[str, Any]) -> schedules.Schedule | None:
 
 
 def _exchange(given: dict[str, Any], with_memory: bool) -> int:
-    """Steps that one batch drives: more than one only where they make one longer step, exactly."""
+    """Number of steps per batch: more than one only if equivalent to one longer step."""
     number = _checks.positive_int(given.get("steps_per_exchange", 1), "steps_per_exchange")
     if number > 1 and (with_memory or given["sampler"] not in ("scir", "scir_cv")):
         why = (
-            'memory="documents" draws the topics anew at every step'
+            'memory="documents" draws new topics at every step'
             if with_memory
             else f'the Euler steps of sampler="{given["sampler"]}" on the same counts are not one longer step'
         )
         raise InvalidValueError(
-            f'`steps_per_exchange` = {number} goes with sampler="scir" or "scir_cv" and memory="none": {why}. Leave it '
-            "out, or take a larger `batch_size`."
+            f'`steps_per_exchange` = {number} requires sampler="scir" or "scir_cv" and memory="none": {why}. Remove '
+            "it, or use a larger `batch_size`."
         )
     return number
 
@@ -193,9 +193,7 @@ def _learns(given: dict[str, Any], name: str, with_memory: bool) -> bool:
     if not isinstance(given[name], (bool, np.bool_)):
         raise InvalidTypeError(f"`{name}` must be True or False, got {given[name]!r}.")
     if given[name] and not with_memory:
-        raise InvalidValueError(
-            f'`{name}` needs the topics of all tokens: memory="documents", with sampler="scir" or "gibbs".'
-        )
+        raise InvalidValueError(f'`{name}` requires memory="documents", with sampler="scir" or "gibbs".')
     return bool(given[name])
 
 
@@ -230,11 +228,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "refresh_size": 1000,
     },
 }
-"""Settings of Patterson & Teh (2013) as SCIR's table 2 gives them, of Baker et al. (2018), and of Barile & Nemeth. (The
-last paper's table is damaged in the copies at hand, where κ reads 3.32 and α 1.1; 0.33 and 0.1 are taken.)"""
+"""Settings of Patterson & Teh (2013) as in table 2 of the SCIR paper, of Baker et al. (2018), and of Barile & Nemeth.
+(The table of the last paper has typos in the available copies, κ = 3.32 and α = 1.1; 0.33 and 0.1 are used.)"""
 
 
 def preset(name: str) -> dict[str, Any]:
-    """The arguments of `LDA` that make a paper's setting, with memory off, as the papers had none."""
+    """The arguments of `LDA` for the settings of a paper, without memory, as in the papers."""
     _checks.choice(name, "preset", tuple(PRESETS))
     return {"memory": "none", **PRESETS[name]}

@@ -1,12 +1,12 @@
-r"""The local step on Dask workers: documents by shard, topics out, counts in, one global step in this process.
+r"""The local step on Dask workers, with the global step in the main process.
 
-A step is a map and a sum. The process of the fit owns the topics and says which documents come next; a task opens the
-corpus by its path, makes the local step of its documents and returns their sums, which are whole numbers; the process
-adds them up and moves the topics once. Documents have random streams of their own, and whole numbers can be added in
-any order: the draws are those of a fit without workers, bit for bit, however many shards there are.
+A step is a map and a sum. The main process owns the topics and chooses the documents. A task opens the corpus by its
+path, makes the local step of its documents and returns their sums, which are integers. The main process adds them and
+moves the topics once. Each document has its own random stream, and integers can be added in any order: the draws are
+bit for bit those of a fit without workers, for any number of shards.
 
-A step of a batch with W distinct words moves 4WK bytes of topics to each worker, and from each task WK/8 bytes and one
-to four for each pair of a word and a topic that it has found.
+A step of a batch with W distinct words sends 4WK bytes of topics to each worker; each task returns WK/8 bytes, plus one
+to four for each nonzero pair of a word and a topic.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from scirocco.models.lda.streams import DocumentStream
 
 
 def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
-    """What `client` changes in the arguments of `LDA`; refuses what cannot be done on workers."""
+    """Changes of the arguments of `LDA` with `client`; an error for what cannot run on workers."""
     if streamed:
         raise InvalidValueError(
-            "a DocumentStream is read in order by one process: with `client` give a corpus, such as the path of a data "
-            "folder, whose documents workers read by their numbers."
+            "a DocumentStream is read in order by one process: with `client` pass a corpus, such as the path of a data "
+            "folder, whose documents workers read by index."
         )
     if given["memory"] == "documents" or given["sampler"] == "gibbs":
         raise InvalidValueError(
-            'with `client` the topics of tokens are not remembered (memory="documents", sampler="gibbs"): they would '
-            'stay on workers, which may be lost. Take memory="none" with sampler="scir", or leave `client` out.'
+            'with `client`, memory="documents" and sampler="gibbs" are not available: the topics of tokens would be '
+            'stored on workers, which may be lost. Use memory="none" with sampler="scir", or remove `client`.'
         )
     if given["local"] == "parallel":
         raise InvalidValueError(
-            'local="parallel" draws for a whole batch at once, and not document by document: with `client` take '
+            'local="parallel" draws for a whole batch at once, not document by document: with `client` use '
             'local="gibbs" or "cvb0".'
         )
     return {"memory": "none", "local": "gibbs" if given["local"] == "auto" else given["local"]}
@@ -60,7 +60,7 @@ def counting_on(
     settings: Settings,
     store: str | os.PathLike[str] | None,
 ) -> Iterator[Shards | None]:
-    """What makes the local steps on the workers of `client`; None without one. A corpus in memory is written once."""
+    """Local steps on the workers of `client`; None without one. A corpus in memory is written once."""
     if client is None:
         refuse_shards_alone(num_shards)
         yield None
@@ -84,15 +84,15 @@ def _written(corpus: Corpus, folder: Path) -> CorpusSource:
 
 
 class Asked(NamedTuple):
-    """A batch whose documents are read elsewhere."""
+    """A batch whose documents are read by workers."""
 
     documents: np.ndarray
     distinct: np.ndarray
-    """The words that it has, ascending."""
+    """The words of the batch, ascending."""
 
 
 class Common(NamedTuple):
-    """What all tasks of a step need."""
+    """Input common to all tasks of a step."""
 
     path: str
     fingerprint: str
@@ -104,34 +104,34 @@ class Common(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The sums of a shard: which of its words × topics are not 0, one bit each, and those numbers."""
+    """The sums of a shard: a bit mask of nonzero entries (words × topics), and their values."""
 
     words: np.ndarray
-    """Places in `Common.distinct`."""
+    """Positions in `Common.distinct`."""
     bits: np.ndarray
     values: np.ndarray
 
     @classmethod
     def packed(cls, words: np.ndarray, sums: np.ndarray) -> Found:
-        """In the narrowest type that holds them."""
+        """Pack sums in the narrowest sufficient type."""
         some = sums.ravel() != 0
         values = sums.ravel()[some]
         narrow = np.min_scalar_type(int(values.max(initial=0)))
         return cls(words.astype(np.int32), np.packbits(some), values.astype(narrow))
 
     def unpacked(self, num_topics: int, dtype: DTypeLike) -> np.ndarray:
-        """(words, topics)."""
+        """The sums, (words, topics)."""
         out = np.zeros((len(self.words), num_topics), dtype)
         out.ravel()[np.unpackbits(self.bits, count=out.size).view(np.bool_)] = self.values
         return out
 
 
 class Shards:
-    """Documents by shard on workers; see `stochastic_chain.Here` for what it does."""
+    """Local steps by shard on workers, with the interface of `stochastic_chain.Here`."""
 
     def __init__(self, workers: Workers, source: CorpusSource, settings: Settings):
         self.workers, self.source = workers, source
-        self.settings = dataclasses.replace(settings, step_size=None)  # what a local step needs
+        self.settings = dataclasses.replace(settings, step_size=None)  # not needed in a local step
 
     def prepare(self, delivery: Delivery) -> Asked:
         """The words of a batch."""
@@ -139,7 +139,7 @@ class Shards:
         return Asked(delivery.documents, local.distinct_words(words, counts))
 
     def counts(self, batch: Asked, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-        """(words, topics), float32."""
+        """Counts (words, topics), float32."""
         path, fingerprint = str(self.source.path), self.source.fingerprint()
         common = Common(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
         shards = spread_over(batch.documents, self.source.num_rows, self.workers.num_shards)
@@ -148,7 +148,7 @@ class Shards:
 
 
 def count_shard(common: Common, documents: np.ndarray) -> Found:
-    """On a worker: the sums of some documents. One thread a task, as many tasks as the worker has threads."""
+    """Sums of some documents, on a worker: one thread per task, as many tasks as the worker has threads."""
     source = opened(CorpusSource, common.path, common.fingerprint)
     rows = Corpus(source, None, 0).take_csr(documents)
     batch = local.from_counts(*rows, documents)
@@ -161,7 +161,7 @@ def count_shard(common: Common, documents: np.ndarray) -> Found:
 
 
 def _added(found: list[Found], shape: tuple[int, ...], unit: float) -> np.ndarray:
-    """Counts in float32 of the sums of all shards: rounded once, as without shards."""
+    """Add the sums of all shards; the counts in float32 are rounded once, as without shards."""
     highest = sum(int(part.values.max(initial=0)) for part in found)
     total = np.zeros(shape, np.int32 if highest < 2**31 else np.int64)
     for part in found:

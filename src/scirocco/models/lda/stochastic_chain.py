@@ -1,4 +1,4 @@
-"""Chains without memory: a batch estimates the counts of the corpus, and a sampler of topics follows the estimates."""
+"""Chains without memory: a batch estimates the counts of the corpus, and a sampler of topics uses the estimates."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ SeedWords = Callable[[int], tuple[int, int]]
 
 
 class Counting(Protocol):
-    """What makes the local step of a batch: `Here`, or workers (`sharded.Shards`)."""
+    """Interface of the local step of a batch: `Here`, or workers (`sharded.Shards`)."""
 
     def prepare(self, delivery: Delivery) -> Any:
-        """Documents in the form that `counts` takes; under `distinct` the words that they have."""
+        """Convert documents to the input of `counts`; attribute `distinct` has their words."""
 
     def counts(self, batch: Any, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-        """Counts of these words in the topics, (words, topics), float32."""
+        """Counts of the words of the batch in the topics, (words, topics), float32."""
 
 
 class StochasticChain:
-    """The topics of one chain, moved by what batches say; `counting` makes the local step (see `Here`)."""
+    """The topics of one chain, updated from batches; `counting` makes the local step (see `Here`)."""
 
     def __init__(self, num_words: int, settings: Settings, seed: int, counting: Counting | None = None):
         self.settings = settings
@@ -47,7 +47,7 @@ class StochasticChain:
         self.steps = Steps(settings.sampler, settings.step_size, *size, settings.steps_per_exchange)
 
     def step(self, batches: Batches, number: int, seed: SeedWords) -> None:
-        """Renew the reference if it is time, then one batch."""
+        """Update the reference if one is due, then process one batch."""
         settings, topics, counts = self.settings, self.topics, self.counting.counts
         if self._refers(number):
             self._refer(batches, number, seed)
@@ -57,7 +57,7 @@ class StochasticChain:
             return
         found = counts(batch, topics.read(batch.distinct, seed(TopicPurpose.READ)), seed(TopicPurpose.LOCAL))
         if isinstance(topics, CentredTopics) and topics.centred:
-            # the same random numbers at the centre, so that most of the noise is common to both
+            # the same random numbers at the centre, so that most of the noise cancels
             topics.control(
                 batch.distinct, counts(batch, topics.read_centre(batch.distinct), seed(TopicPurpose.LOCAL))
             )
@@ -71,7 +71,7 @@ class StochasticChain:
         return isinstance(self.topics, ControlledTopics) and number % self.settings.refresh_every == 0
 
     def _refer(self, batches: Batches, number: int, seed: SeedWords) -> None:
-        """A reference from a larger batch."""
+        """Compute a reference from a larger batch."""
         topics = self.topics
         assert isinstance(topics, (ControlledTopics, CentredTopics))
         delivery = batches.reference(self.settings.refresh_size, number)
@@ -81,20 +81,20 @@ class StochasticChain:
         topics.refer(batch.distinct, found, batches.total / len(delivery.documents))
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
-        """ω at the present time, (topics, words)."""
+        """Current ω, (topics, words)."""
         return self.topics.draw(seed)
 
     def mean(self, seed: tuple[int, int]) -> np.ndarray:
-        """No better point than a draw is at hand."""
+        """A draw: no better point estimate is available."""
         return self.topics.draw(seed)
 
     def state(self) -> Arrays:
-        """Arrays from which `restore` goes on bit for bit."""
+        """Arrays from which `restore` resumes exactly."""
         topics = {f"topics.{name}": value for name, value in self.topics.state().items()}
         return {**topics, **self.steps.state()}
 
     def restore(self, state: Arrays) -> None:
-        """Take up where `state` was taken."""
+        """Restore the state from `state`."""
         self.topics.restore_state(
             {name.partition(".")[2]: value for name, value in state.items() if name.startswith("topics.")}
         )
@@ -105,10 +105,10 @@ class StochasticChain:
 
 
 class Here:
-    """The local step of all documents of a batch, shared among threads.
+    """The local step of all documents of a batch in this process, with several threads.
 
-    `prepare` says which words a batch has, under `distinct`; `counts` takes what `prepare` gave and the topics of these
-    words. `sharded.Shards` does the same on other processes.
+    `prepare` returns a batch with its words in `distinct`; `counts` takes this batch and the topics of these words.
+    `sharded.Shards` does the same in other processes.
     """
 
     def __init__(self, settings: Settings):
@@ -119,7 +119,7 @@ class Here:
         return local.from_counts(*delivery.rows, delivery.documents)
 
     def counts(self, batch: local.Batch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-        """(words, topics), float32."""
+        """Counts (words, topics), float32."""
         settings = self.settings
         if settings.local == "parallel":
             return _parallel(batch, weights, settings, seed)
@@ -134,7 +134,7 @@ def swept(
     num_threads: int | None,
     whole: bool = False,
 ) -> local.Local:
-    """The compiled local step; `whole`: sums as whole numbers, of which `unit` makes counts."""
+    """The compiled local step; `whole`: integer sums, which `unit` converts to counts."""
     if settings.local == "cvb0":
         return local.cvb0(
             batch, weights, settings.alpha, iterations=settings.sweeps, num_threads=num_threads, whole=whole
@@ -152,7 +152,7 @@ def swept(
 
 
 def unit(settings: Settings) -> float:
-    """What one of the whole numbers of `swept` is worth."""
+    """Factor from the integer sums of `swept` to counts."""
     return local.CVB0_UNIT if settings.local == "cvb0" else 1.0 / (settings.sweeps - settings.burn_in)
 
 
@@ -167,7 +167,7 @@ def _parallel(
     index, count = local_jax.padded(batch)
     rows = -(-len(weights) // 1024) * 1024
     table = np.empty((rows, weights.shape[1]), np.float32)
-    table[: len(weights)], table[len(weights) :] = weights, 1.0  # the rest are words of no document
+    table[: len(weights)], table[len(weights) :] = weights, 1.0  # padding: words of no document
     words = jax.numpy.asarray(np.array(seed, np.uint64).astype(np.uint32))
     key = jax.random.wrap_key_data(words, impl="threefry2x32")
     found: Any = local_jax.gibbs_parallel(
@@ -182,24 +182,24 @@ def _parallel(
     return np.asarray(found.counts)[: len(weights)]
 
 
-# -- step sizes of chains without memory: as given, or SCIR's schedule carried over to the other samplers
+# -- step sizes of chains without memory: as given, or SCIR's schedule converted for the other samplers
 #
-# A step of SCIR renews the share 1 - e^{-h} of a topic, whatever the corpus. The others follow a force that grows with
-# it. Where θ_kw is about 1, as at the start, a word in the expanded mean is drawn back at the rate 1 + n/V, if n is the
-# number of tokens for each topic. SGRLD and SGLD renew about as much as SCIR with the first of these steps, SGRHMC and
-# SGHMC, whose ε²/2 is a time, with the second:
+# A step of SCIR renews the fraction 1 - e^{-h} of a topic for any corpus. The forces of the others grow with the size
+# of the corpus. Where θ_kw is about 1, as at the start, a word in the expanded mean is pulled back at the rate 1 + n/V,
+# if n is the number of tokens per topic. SGRLD and SGLD renew about as much as SCIR with the first of these steps,
+# SGRHMC and SGHMC, whose ε²/2 is a time, with the second:
 #
 # .. math:: ε = h / (1 + n/V), \qquad ε = \sqrt{2h / (1 + n/V)}
 #
-# In the expanded natural parametrisation θ is the logarithm, and a batch moves it by as much as ε n_kw. A leap is
-# worse than a slow start (e^θ throws it back, beyond return), so the most frequent word of a topic decides, and with
-# few counts the prior: ε = 4h / (10 + max n_kw).
+# In the expanded natural parametrisation θ is the logarithm, and a batch moves it by as much as ε n_kw. Too long a
+# step is worse than a slow start (e^θ then throws θ back irrecoverably), so the most frequent word of a topic
+# determines the step, and with few counts the prior: ε = 4h / (10 + max n_kw).
 #
-# How many tokens there are, in all and of a topic's first word, is the mean over the batches so far: an adaptation that
-# dies out, and the same for a corpus, a stream and `partial_fit`.
+# The numbers of tokens, in total and of a topic's most frequent word, are means over the batches so far: a diminishing
+# adaptation, and the same for a corpus, a stream and `partial_fit`.
 
 
-_LEAP = 4.0  # where h is 1; twice as much is too long for some corpora
+_LEAP = 4.0  # for h = 1; twice as much is too large for some corpora
 _PRIOR = 10.0  # about the largest e^θ among thousands at the start
 
 
@@ -209,14 +209,14 @@ class Steps:
     Parameters
     ----------
     sampler
-        Its name.
+        Name of the sampler.
     given
-        A schedule in the sampler's own unit. None: by the corpus (for those of `langevin`).
+        A schedule in the units of the sampler. None: chosen for the corpus (samplers of `langevin`).
     num_words, num_topics
         V and K.
     together
-        Steps of the schedule that one batch drives. Given the counts, steps of the CIR process make one of their
-        length, exactly: so it is made as one.
+        Number of steps of the schedule per batch. Given the counts, steps of the CIR process are exactly equivalent to
+        one step of their total length, which is made instead.
     """
 
     def __init__(
@@ -230,10 +230,10 @@ class Steps:
         self.sampler, self.given, self.together = sampler, given, together
         self._size = num_words, num_topics
         self.seen = np.zeros(3)
-        """Batches; sums over them of the tokens a document, and of the largest count n_kw a document."""
+        """Number of batches; sums over them of the tokens per document, and of the largest count n_kw per document."""
 
     def time(self, number: int, counts: np.ndarray, num_documents: int, total: int) -> float:
-        """Of step `number`, given what a batch of so many documents has found, of a corpus of `total`."""
+        """Step size of step `number`, given the counts of a batch of `num_documents` from a corpus of `total`."""
         if self.given is not None:
             first = number * self.together
             return sum(float(self.given(step)) for step in range(first, first + self.together))
@@ -247,10 +247,10 @@ class Steps:
         return math.sqrt(2.0 * step) if self.sampler in ("sgrhmc", "sghmc") else step
 
     def state(self) -> Arrays:
-        """What batches have shown, if it is used."""
+        """The sums over batches, if they are used."""
         return {"seen": self.seen.copy()} if self.given is None else {}
 
     def restore_state(self, arrays: Arrays) -> None:
-        """Go on from what `state` gave."""
+        """Restore the sums from `state`."""
         if self.given is None:
             self.seen = arrays["seen"].copy()

@@ -1,4 +1,4 @@
-"""Documents one after another, as words or counts, and streams of them that never fit in memory."""
+"""Readers of single documents, as words or counts, and streams of documents that do not fit in memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _FORMS = "a list of words, a list of (word id, count) pairs, or a dict {word: co
 
 
 class DocumentReader:
-    """Turns documents into sorted word ids and counts, and keeps count of what it left out.
+    """Convert documents to sorted word ids and counts, and count the words that are left out.
 
     Parameters
     ----------
     words
-        The vocabulary, in the order of the ids; None when documents come as ids, or are to be learned from.
+        The vocabulary, in the order of the ids; None if documents contain ids, or to learn the words.
     num_words
-        The number of words; None: any id >= 0 is legal.
+        The number of words; None: any id >= 0 is allowed.
     learn
-        Whether words that are new get the next id.
+        Whether new words get the next id.
     """
 
     def __init__(self, words: tuple[str, ...] | None, num_words: int | None, *, learn: bool = False):
@@ -38,12 +38,12 @@ class DocumentReader:
         self.num_documents = self.num_empty = self.num_tokens = self.num_unknown = 0
 
     def read(self, document: object) -> tuple[np.ndarray, np.ndarray]:
-        """Distinct word ids in rising order and how often each comes, both int64; zeros are dropped."""
+        """Distinct word ids in increasing order and their counts, both int64; zeros are dropped."""
         ids, counts = self._parse(document)
         check_words(ids, self.num_words, lambda _: self._here())
         counts = check_counts(counts, lambda i: f"{self._here()}, word id {ids[i]},")
         distinct, totals = ids, counts
-        if not (ids[1:] > ids[:-1]).all():  # gensim's are sorted already, which saves a third of the time
+        if not (ids[1:] > ids[:-1]).all():  # skipped for sorted ids (gensim), which saves a third of the time
             distinct, place = np.unique(ids, return_inverse=True)
             totals = np.zeros(len(distinct), np.int64)
             np.add.at(totals, place, counts)
@@ -60,7 +60,7 @@ class DocumentReader:
         if isinstance(document, (str, bytes)):
             start = document[:20]
             raise InvalidTypeError(
-                f"{self._here()} is one string, {start!r}...; wanted {_FORMS}. Split it into words, e.g. "
+                f"{self._here()} is one string, {start!r}...; expected {_FORMS}. Split it into words, e.g. "
                 "text.lower().split()."
             )
         if isinstance(document, Mapping):
@@ -77,7 +77,7 @@ class DocumentReader:
     def _words(self, words: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
         if self.num_words is not None and not self.lookup:
             raise InvalidValueError(
-                f"{self._here()} is made of words, but `vocabulary` is only a number. Give the words as a list."
+                f"{self._here()} contains words, but `vocabulary` is only a number. Pass the words as a list."
             )
         ids, kept = [], []
         for word, count in words.items():
@@ -94,7 +94,7 @@ class DocumentReader:
         try:
             return np.array(ids, np.int64), _numbers(kept)
         except (TypeError, ValueError):
-            raise InvalidTypeError(f"{self._here()} has a count that is no number: {kept}."[:300]) from None
+            raise InvalidTypeError(f"{self._here()} has a non-numeric count: {kept}."[:300]) from None
 
     def _pairs(self, items: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not len(items):
@@ -105,14 +105,14 @@ class DocumentReader:
             pairs = np.empty(0)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise InvalidTypeError(
-                f"{self._here()} must be {_FORMS}; its first entry is {items[0]!r}. A matrix of counts is passed as "
+                f"{self._here()} must be {_FORMS}; its first entry is {items[0]!r}. Pass a matrix of counts as "
                 "an array: np.asarray(X)."
             )
         ids = pairs[:, 0]
-        if not np.array_equal(ids, np.floor(ids)):  # NaN is unequal to itself, so it ends here too
+        if not np.array_equal(ids, np.floor(ids)):  # also true for NaN
             bad = ids[np.argmax(~(ids == np.floor(ids)))]
             raise InvalidValueError(
-                f"{self._here()} has the word id {bad:g}; ids are whole numbers. Pairs are (word id, count)."
+                f"{self._here()} has the word id {bad:g}; ids must be integers. Pairs are (word id, count)."
             )
         return np.clip(ids, -1e18, 1e18).astype(np.int64), pairs[:, 1]
 
@@ -144,21 +144,21 @@ def _check_documents(documents: object) -> None:
 
 
 class DocumentStream:
-    """Documents that never fit in memory, handed out as minibatches of sparse rows.
+    """A stream of documents that do not fit in memory, read as minibatches of sparse rows.
 
     Parameters
     ----------
     documents
         An iterable of documents, or a function without arguments that returns a new one for each pass. A document
         is a list of words, a list of (word id, count) pairs, or a dict {word: count}. A bare iterator (a
-        generator, an open file) can be read once only.
+        generator, an open file) can be read only once.
     vocabulary
-        As for `as_corpus`, and needed here: a stream is not read twice to learn it. Words outside it are left out
-        and counted in `num_unknown`.
+        As for `as_corpus`, but required: a stream is not read twice to learn it. Words outside it are left out and
+        counted in `num_unknown`.
     num_documents
-        The number of documents D that minibatches stand for (posterior counts are scaled by D / batch size). By
-        default the length of `documents`, or what the first full pass counts; an iterator has neither, so it must
-        be given there before `num_documents` is asked for.
+        The number of documents D that minibatches represent (posterior counts are scaled by D / batch size). By
+        default the length of `documents`, or the count of the first full pass; an iterator has neither, so you must
+        pass it there before `num_documents` is used.
 
     Examples
     --------
@@ -183,8 +183,8 @@ class DocumentStream:
         self.vocabulary, size = read_vocabulary(vocabulary)
         if size is None:
             raise InvalidValueError(
-                "a stream needs its `vocabulary` before the first document: a list of words, a gensim Dictionary, or "
-                "the number of words when documents are (word id, count) pairs."
+                "a stream requires a `vocabulary`: a list of words, a gensim Dictionary, or the number of words if "
+                "documents are (word id, count) pairs."
             )
         self.vocabulary_size = size
         self._documents = documents
@@ -200,53 +200,53 @@ class DocumentStream:
 
     @property
     def num_seen(self) -> int:
-        """Documents handed out so far, over all passes."""
+        """Number of documents read so far, over all passes."""
         return self._reader.num_documents
 
     @property
     def num_empty(self) -> int:
-        """Documents handed out that hold no word of the vocabulary: legal, they contribute nothing."""
+        """Number of documents read that have no known word; they are allowed and contribute nothing."""
         return self._reader.num_empty
 
     @property
     def num_unknown(self) -> int:
-        """Tokens left out because the vocabulary has no such word."""
+        """Number of tokens left out because their word is not in the vocabulary."""
         return self._reader.num_unknown
 
     @property
     def num_documents(self) -> int:
-        """The number of documents D of one pass; counted by a pass of its own when nothing is known yet."""
+        """The number of documents D of one pass; counted in a separate pass if not yet known."""
         if self._known is None:
             if self._once:
                 raise InvalidValueError(
-                    "how many documents an iterator holds is not known before it ends. Give num_documents=..., or pass "
+                    "an iterator does not tell its number of documents before its end. Set num_documents=..., or pass "
                     "a function that returns a new iterator: DocumentStream(lambda: read(path), ...)."
                 )
             self._known = sum(1 for _ in self._begin())
         return self._known
 
     def copies(self, number: int) -> list[DocumentStream]:
-        """As many streams that read for themselves, for as many chains; the first is this one."""
+        """`number` independent streams, one per chain; the first is this one."""
         if number > 1 and self._once:
             raise InvalidValueError(
-                f"{number} chains cannot share one iterator, which can be read once only. Pass a function that returns "
-                "a new iterator, DocumentStream(lambda: read(path), ...), or take num_chains=1."
+                f"{number} chains cannot share one iterator, which can be read only once. Pass a function that returns "
+                "a new iterator, DocumentStream(lambda: read(path), ...), or use num_chains=1."
             )
         known, words = self._known, self.vocabulary or self.vocabulary_size
         others = [DocumentStream(self._documents, words, num_documents=known) for _ in range(number - 1)]
         return [self, *others]
 
     def begin_again(self) -> None:
-        """The next document is the first of a new pass (of an iterator: the next one that it has)."""
+        """Restart: the next document is the first of a new pass (for an iterator, its next one)."""
         if not self._once:
             self._pass = None
 
     def fingerprint(self) -> str:
-        """What can be told of documents that are not at hand: how many, and how many words."""
+        """The numbers of documents and words; the documents themselves are not available."""
         return f"stream of {self.num_documents} documents, {self.vocabulary_size} words"
 
     def take(self, num_documents: int) -> Rows:
-        """The next documents as `indptr`, `words`, `counts`; a new pass begins where the last one ended."""
+        """The next documents as `indptr`, `words`, `counts`; a new pass starts at the end of the last one."""
         wanted = positive_int(num_documents, "num_documents")
         documents: list[tuple[np.ndarray, np.ndarray]] = []
         while len(documents) < wanted:
@@ -255,14 +255,14 @@ class DocumentStream:
                 documents.append(document)
             elif self._once:
                 raise InvalidValueError(
-                    f"the stream ran dry: {self.num_seen:,} documents came in all, {len(documents)} of the {wanted} "
-                    "that were wanted now. Ask for fewer steps, or pass a function that returns a new iterator for "
+                    f"the stream is exhausted: {self.num_seen:,} documents in total, {len(documents)} of the {wanted} "
+                    "requested now. Run fewer steps, or pass a function that returns a new iterator for "
                     "each pass: DocumentStream(lambda: read(path), ...)."
                 )
         return stack(documents)
 
     def batches(self, batch_size: int, num_batches: int | None = None) -> Iterator[Rows]:
-        """Minibatches: `num_batches` full ones over as many passes as it takes, or (None) the rest of this pass.
+        """Minibatches: `num_batches` full ones over as many passes as needed, or (None) the rest of this pass.
 
         Only the last batch of a pass may be smaller, and only with None.
         """
@@ -290,8 +290,8 @@ class DocumentStream:
             return self._reader.read(document)
         if self._in_pass == 0 and not (self._once and self.num_seen):
             raise InvalidValueError(
-                f"pass {self.num_passes} over the stream holds no documents. A function must return a new iterator at "
-                "every call, not the same one again."
+                f"pass {self.num_passes} over the stream has no documents. The function must return a new iterator at "
+                "every call, not the same one."
             )
         self._pass = None
         if self._known is None and not self._once:
@@ -302,6 +302,6 @@ class DocumentStream:
         documents = self._documents() if callable(self._documents) else self._documents
         if isinstance(documents, (str, bytes)) or not isinstance(documents, Iterable):
             raise InvalidTypeError(
-                f"the function given as `documents` must return an iterable of documents, got {documents!r:.60}."
+                f"the function passed as `documents` must return an iterable of documents, got {documents!r:.60}."
             )
         return iter(documents)

@@ -1,4 +1,4 @@
-"""Topics as a reader wants them: the largest first, words with intervals, and whether chains agree."""
+"""Summary of topics: the largest first, words with intervals, and agreement between chains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Topic(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A stored fit, and how far it is."""
+    """A stored fit and its progress."""
 
     model: LDA
     shares: np.ndarray | None
@@ -51,7 +51,7 @@ class Opened(NamedTuple):
 
 
 def open_run(path: str | os.PathLike[str]) -> Opened:
-    """A topic model in a store, finished or not; shares of the topics are those of the last state, over all chains."""
+    """Open a stored topic model, finished or not; shares of the topics are those of the last state of all chains."""
     stored = open_stored(path)
     fits.need_draws(stored, "lda", "topics")
     model = LDA.load(path)
@@ -60,12 +60,12 @@ def open_run(path: str | os.PathLike[str]) -> Opened:
 
 
 def token_shares(path: str | os.PathLike[str], model: LDA) -> np.ndarray | None:
-    """Shares of the topics in the tokens of a stored fit whose model is at hand; None where the store does not say."""
+    """Shares of the topics in the tokens of a stored fit of `model`; None if the store does not have them."""
     return _shares(open_stored(path), model)
 
 
 def _shares(stored: Stored, model: LDA) -> np.ndarray | None:
-    """Shares of the topics in the order of `components_`; None where the state does not say."""
+    """Shares of the topics in the order of `components_`; None if the state does not have them."""
     state = (
         {} if Record.from_json(stored.record).configuration["sampler"] in _NATURAL else stored.read_state()
     )
@@ -80,10 +80,10 @@ def _shares(stored: Stored, model: LDA) -> np.ndarray | None:
 def summarise(
     opened: Opened, num_words: int = 10, interval: float = 0.9, drawn: TopWords | None = None
 ) -> list[Topic]:
-    """All topics, the largest first (in the order of `components_` where sizes are not known).
+    """All topics, the largest first (in the order of `components_` if sizes are not known).
 
-    R-hat is the largest over the words that are listed, after the topics of all chains have been matched; None with one
-    chain or fewer than four draws. `drawn`: what `model.top_draws(num_words)` gave, where that is known already.
+    R-hat is the largest over the listed words, after matching the topics of all chains; None with one chain or fewer
+    than four draws. `drawn`: the result of `model.top_draws(num_words)`, if already computed.
     """
     drawn = opened.model.top_draws(num_words) if drawn is None else drawn
     listed = opened.model.top_words(num_words, interval=interval, drawn=drawn)
@@ -102,7 +102,7 @@ def summarise(
     ]
 
 
-# -- two fitted models side by side: which topic of one is which of the other
+# -- comparison of two fitted models: matching of their topics
 
 
 class Pair(NamedTuple):
@@ -114,16 +114,16 @@ class Pair(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What two models have in common.
+    """Comparison of the topics of two models.
 
     Attributes
     ----------
     pairs
         Matched topics, the nearest first.
     only_first, only_second
-        Topics without a partner: none was left, or the nearest that was left is further away than the limit.
+        Unmatched topics: none was left, or the nearest one left is further away than the limit.
     num_words
-        Words that both models know; topics are compared over these.
+        Number of words in both vocabularies; topics are compared over these.
     """
 
     pairs: list[Pair]
@@ -133,15 +133,15 @@ class Comparison(NamedTuple):
 
 
 def compare(first: LDA, second: LDA, limit: float = 0.5) -> Comparison:
-    """Match the topics of two models so that the sum of their Hellinger distances is least (Hungarian algorithm).
+    """Match the topics of two models to minimise the sum of their Hellinger distances (Hungarian algorithm).
 
     Parameters
     ----------
     first, second
-        Fitted models; numbers of topics and vocabularies may differ. Topics are compared over the words that both know,
-        each divided by its sum there.
+        Fitted models; numbers of topics and vocabularies may differ. Topics are compared over the words in both
+        vocabularies, normalised to sum to one there.
     limit
-        Pairs further apart than this have no more in common than two topics of one model, and count as unmatched.
+        Pairs further apart than this are no more similar than two topics of one model, and count as unmatched.
 
     Examples
     --------
@@ -167,25 +167,27 @@ def compare(first: LDA, second: LDA, limit: float = 0.5) -> Comparison:
 
 
 def same_words(first: LDA, second: LDA) -> bool:
-    """Whether column i is the same word in both, as far as is known."""
+    """Whether column i is the same word in both, as far as known."""
     if first.vocabulary_ is None or second.vocabulary_ is None:
         return bool(first.n_features_in_ == second.n_features_in_)
     return bool(first.vocabulary_ == second.vocabulary_)
 
 
 def _common(first: LDA, second: LDA) -> tuple[np.ndarray, np.ndarray]:
-    """The topics of both over the words that both know."""
+    """The topics of both over the words in both vocabularies."""
     a, b = first.topics(), second.topics()
     if same_words(first, second):
         return a, b
     if first.vocabulary_ is None or second.vocabulary_ is None:
         raise InvalidValueError(
-            f"the models have {a.shape[1]:,} and {b.shape[1]:,} words, and at least one does not know what they are. "
+            f"the models have {a.shape[1]:,} and {b.shape[1]:,} words, and at least one has no vocabulary. "
             "Fit both with a vocabulary."
         )
     place = {word: number for number, word in enumerate(second.vocabulary_)}
     shared = [(number, place[word]) for number, word in enumerate(first.vocabulary_) if word in place]
     if not shared:
-        raise InvalidValueError("the models have no word in common, so their topics cannot be compared.")
+        raise InvalidValueError(
+            "the vocabularies of the models are disjoint: their topics cannot be compared."
+        )
     mine, other = (np.array(numbers) for numbers in zip(*shared, strict=True))
     return a[:, mine], b[:, other]

@@ -1,4 +1,4 @@
-"""Plain text as word counts: a file with a document a line, or a folder with a document a file."""
+"""Word counts of plain text: a file with one document per line, or a folder with one document per file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _COUNTS, _WORDS = "docword.", "vocab."
 
 
 class Opened(NamedTuple):
-    """A corpus, and what its documents are called where they have names."""
+    """A corpus, and the names of its documents, if any."""
 
     corpus: Corpus
     names: tuple[str, ...] | None
 
 
 def words_of(text: str) -> list[str]:
-    """Words of three or more letters in lower case, without English stop words, numbers and signs.
+    """Words of three or more letters in lower case, without English stop words, numbers and punctuation.
 
     The rule of the embedded corpus, for letters of any alphabet.
 
@@ -48,21 +48,21 @@ def open_corpus(
     min_documents: int = LEAST_DOCUMENTS,
     max_share: float = MOST_SHARE,
 ) -> Opened:
-    r"""A corpus on disk, in any form that is known: matrices as for `as_corpus`, and plain text.
+    r"""Open a corpus on disk in any known format: matrices as for `as_corpus`, and plain text.
 
-    A folder with `.txt` files (also below it) holds a document in each; any other file that does not begin like a UCI
-    or Matrix Market file is text with a document in each line, also packed (`.gz`). Empty lines are empty documents, so
-    that line and row numbers agree.
+    In a folder with `.txt` files (also in subfolders), each file is a document. Any other file that does not start like
+    a UCI or Matrix Market file is text with one document per line, also compressed (`.gz`). Empty lines are empty
+    documents, so that line and row numbers agree.
 
     Parameters
     ----------
     path
-        Of the corpus.
+        Path of the corpus.
     vocabulary
-        As for `as_corpus`. Without it the words of a text are learned, most frequent first; beside a UCI file
-        `docword.NAME.txt` the file `vocab.NAME.txt` is taken if it is there.
+        As for `as_corpus`. Without it the words of a text are learned, most frequent first; for a UCI file
+        `docword.NAME.txt`, the file `vocab.NAME.txt` in the same folder is used if it exists.
     min_documents, max_share
-        For words that are learned: in at least so many documents, and in at most this share of them.
+        For learned words: the least number of documents that contain them, and the largest fraction of documents.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def open_corpus(
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file or folder holds text; folders of scirocco and matrices do not."""
+    """Whether a file or folder contains text; data folders and matrices do not."""
     if path.is_dir():
         return not (path / FOLDER_HEADER).exists()
     if path.suffix in (".npz", ".npy"):
@@ -111,14 +111,14 @@ def _files(path: Path) -> list[Path]:
     found = sorted(path.rglob("*.txt"))
     if not found:
         raise InvalidValueError(
-            f"{path} is neither a data folder nor a folder with .txt files. One document goes into each file; a file "
-            "with a document in each line is given by its own name."
+            f"{path} is neither a data folder nor a folder with .txt files. Put one document in each file, or pass "
+            "the path of a file with one document per line."
         )
     return found
 
 
 def _bags(path: Path, files: list[Path] | None) -> Iterator[Counter[str]]:
-    """The words of each document, one after another: texts are read twice rather than held."""
+    """Yield the words of each document; texts are read twice instead of being stored."""
     if files is None:
         with reading(path), open_text(path) as lines:
             for line in lines:
@@ -131,7 +131,7 @@ def _bags(path: Path, files: list[Path] | None) -> Iterator[Counter[str]]:
 
 
 def _learned(bags: Iterable[Counter[str]], least: int, max_share: float, path: Path) -> tuple[str, ...]:
-    """Words that are neither rare nor everywhere, most frequent first, equals in the order of the alphabet."""
+    """Words that are neither rare nor too common, most frequent first and ties in alphabetical order."""
     positive_int(least, "min_documents")
     if not is_number(max_share) or not 0 < float(max_share) <= 1:
         raise InvalidValueError(f"`max_share` must be above 0 and at most 1, got {max_share}.")
@@ -141,12 +141,12 @@ def _learned(bags: Iterable[Counter[str]], least: int, max_share: float, path: P
         total.update(bag)
         num_documents += 1
     if not total:
-        raise InvalidValueError(f"{path} holds no words (three or more letters, no English stop words).")
+        raise InvalidValueError(f"{path} has no words (three or more letters, no English stop words).")
     kept = [word for word, count in seen_in.items() if least <= count <= float(max_share) * num_documents]
     if not kept:
         raise InvalidValueError(
             f"{path}: none of {len(seen_in):,} words is in at least {least} and at most {max_share:.0%} of "
-            f"{num_documents:,} documents, so the corpus is empty. Lower min-documents, raise max-share, or give "
+            f"{num_documents:,} documents, so the corpus is empty. Decrease min-documents, increase max-share, or pass "
             "a vocabulary."
         )
     return tuple(sorted(kept, key=lambda word: (-total[word], word)))

@@ -1,7 +1,7 @@
-"""The topics of one chain: gamma variables θ, words × topics, of which ω_kw = θ_wk / Σ_w θ_wk.
+"""The topics of one chain: gamma variables θ, words × topics, with ω_kw = θ_wk / Σ_w θ_wk.
 
-Several ways to move them, one contract: `read(words)` gives ω of some words at the present time, `update` tells what a
-batch has found, `draw` gives the whole matrix, `state` and `restore_state` are for stores. More are in `langevin`.
+All samplers have the same interface: `read(words)` returns the current ω of some words, `update` moves the topics given
+the counts of a batch, `draw` returns the whole matrix, `state` and `restore_state` are for stores. See also `langevin`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PIECE = 1 << 12
 
 
 class Topics(abc.ABC):
-    """The contract. `scale` is the number of documents of the corpus for each one in the batch."""
+    """Interface of samplers of topics; `scale` is the size of the corpus over that of the batch, in documents."""
 
     @abc.abstractmethod
     def read(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
@@ -29,7 +29,7 @@ class Topics(abc.ABC):
     def update(
         self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
     ) -> None:
-        """A step of length `time`, given the counts (words, topics) that a batch has found."""
+        """A step of length `time`, given the counts (words, topics) of a batch."""
 
     @abc.abstractmethod
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
@@ -37,18 +37,18 @@ class Topics(abc.ABC):
 
     @abc.abstractmethod
     def state(self) -> Arrays:
-        """All that the next step needs; the arrays are the topics' own, valid until the next step."""
+        """State needed for the next step; the arrays are not copied and valid until then."""
 
     @abc.abstractmethod
     def restore_state(self, arrays: Arrays) -> None:
-        """Go on from what `state` gave."""
+        """Restore the topics from `state`."""
 
 
 class LazyTopics(Topics):
-    """Plain minibatches and SCIR: only the words of a batch are moved, the others when they are next needed.
+    """SCIR with plain minibatches: only the words of a batch are moved, the others when they are next needed.
 
-    Exact for each word. The normaliser Σ_w θ_wk is its conditional mean given what has been drawn, off by at most
-    √(2/Σ) of itself (one standard deviation): below one per cent once a topic has 20,000 tokens of the corpus.
+    Exact for each word. The normaliser Σ_w θ_wk is its conditional mean given the draws so far, with a relative
+    error of at most √(2/Σ) (one standard deviation): below 1 % if a topic has 20,000 tokens of the corpus.
     """
 
     def __init__(self, lazy: LazySCIR, beta: float, threads: int | None = None):
@@ -66,7 +66,7 @@ class LazyTopics(Topics):
         return cls(LazySCIR(np.float32(beta), start, seed=(seed, 1), num_threads=threads), beta, threads)
 
     def read(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-        """Overdue words are drawn now."""
+        """ω of these words, which are first brought up to date."""
         return self.lazy.read(words) / self.lazy.row_sums().astype(np.float32)
 
     def update(
@@ -76,7 +76,7 @@ class LazyTopics(Topics):
         self.lazy.advance(words, self.beta + np.float32(scale) * counts, time)
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
-        """All words are brought to the present, by pieces for the sake of memory."""
+        """Bring all words up to date, in pieces to save memory."""
         num_words, num_topics = self._shape
         out = np.empty((num_topics, num_words), np.float32)
         for begin in range(0, num_words, _PIECE):
@@ -85,16 +85,16 @@ class LazyTopics(Topics):
         return normalise(out)
 
     def state(self) -> Arrays:
-        """That of `LazySCIR`."""
+        """The state of `LazySCIR`."""
         return self.lazy.state(copy=False)
 
     def restore_state(self, arrays: Arrays) -> None:
-        """Go on from what `state` gave."""
+        """Restore the topics from `state`."""
         self.lazy = LazySCIR.restore(arrays, num_threads=self._threads)
 
 
 class ControlledTopics(Topics):
-    """SCIR-CV (parametrisation 2): every word is moved at every step. The reference is renewed by `refer`."""
+    """SCIR-CV (parametrisation 2): every word is moved at every step. `refer` updates the reference."""
 
     def __init__(self, theta: np.ndarray, beta: float, reference: np.ndarray, threads: int | None):
         self.theta, self.beta, self.threads = theta, np.float32(beta), threads
@@ -110,14 +110,14 @@ class ControlledTopics(Topics):
         return cls(theta, beta, np.zeros(shape, np.float32), threads)
 
     def read(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-        """As they are."""
+        """ω of these words at the current θ."""
         return self.theta[words] / self._sums()
 
     def _sums(self) -> np.ndarray:
         return self.theta.sum(axis=0, dtype=np.float64).astype(np.float32)
 
     def refer(self, words: np.ndarray, counts: np.ndarray, scale: float) -> None:
-        """A better estimate of α + Σz from a larger batch."""
+        """Update the reference: an estimate of α + Σz from a larger batch."""
         self.reference[:] = self.beta
         self.reference[words] += np.float32(scale) * counts
 
@@ -131,7 +131,7 @@ class ControlledTopics(Topics):
         host.cir(seed, self.theta, shapes, time, rates, out=self.theta, num_threads=self.threads)
 
     def _rates(self, shapes: np.ndarray, scale: float, time: float) -> np.ndarray:
-        """b̂ = (â - 1)/(a - 1) where control is stable, as for `SCIRCV`, with the variance of Poisson counts; else 1."""
+        """b̂ = (â - 1)/(a - 1) where control is stable, as for `SCIRCV`, with the variance of Poisson counts; or 1."""
         variance = scale * np.maximum(self.reference - self.beta, 0.0)
         used = control_is_stable(2, self.reference, variance, time, np)
         return np.where(used, (shapes - 1.0) / np.where(used, self.reference - 1.0, 1.0), 1.0).astype(
@@ -139,7 +139,7 @@ class ControlledTopics(Topics):
         )
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
-        """As they are."""
+        """ω of all words at the current θ."""
         return normalised(self.theta)
 
     def state(self) -> Arrays:
@@ -147,17 +147,17 @@ class ControlledTopics(Topics):
         return {"theta": self.theta, "reference": self.reference}
 
     def restore_state(self, arrays: Arrays) -> None:
-        """Go on from what `state` gave."""
+        """Restore the topics from `state`."""
         self.theta, self.reference = arrays["theta"].copy(), arrays["reference"].copy()
 
 
 def normalised(theta: np.ndarray) -> np.ndarray:
-    """Rows of ω, (topics, words), of θ, (words, topics)."""
+    """ω (topics, words) from θ (words, topics)."""
     return normalise(np.array(theta.T, np.float32, order="C"))
 
 
 def normalise(omega: np.ndarray) -> np.ndarray:
-    """Make the rows sum to one, in place; a topic whose θ all underflow is uniform."""
+    """Normalise rows to sum to one, in place; a topic whose θ all underflow becomes uniform."""
     sums = omega.sum(axis=1, dtype=np.float64)
     omega[sums <= 0] = 1.0 / omega.shape[1]
     omega /= np.where(sums > 0, sums, 1.0).astype(np.float32)[:, None]

@@ -1,4 +1,4 @@
-"""Topics in a report: a browser, a map, prevalence, perplexity, how certain words are."""
+"""Topics in a report: a browser, a map, prevalence, perplexity, certainty of words."""
 
 from __future__ import annotations
 
@@ -36,26 +36,24 @@ _NUM_WORDS, _INTERVAL, _MOST_TOPICS = 12, 0.9, 300
 _EXTREMES = 20
 _AGREED = 1.1
 _TRACED, _MOST_LINES = 6, 3_000
-"""Words of a topic whose traces are drawn, and lines in all: each is about half a kilobyte."""
+"""Number of words per topic with traces, and of lines in total: each takes about half a kilobyte."""
 _MUCH = 300_000_000
 _HEIGHT, _MARGIN = 300, 26
 
 
 def view(model: LDA, run: Run | None, documents: Any = None) -> View:
-    """Topics, judged by the weight of the first word of each."""
+    """Report of the topics; diagnostics use the weight of the first word of each."""
     draws = model.draws_
     if run is None:
         run = model.run_ or run_behind(
-            "LDA", draws, model.stats_, model.sampler, model.seed, "fitted bit by bit"
+            "LDA", draws, model.stats_, model.sampler, model.seed, "fitted incrementally"
         )
     drawn = model.top_draws(_NUM_WORDS)
     names = model.vocabulary_ or range(model.n_features_in_)
     first = {
         f"topic {k}: {names[int(words[0])]}": drawn.draws[:, :, k, 0] for k, words in enumerate(drawn.words)
     }
-    about = (
-        "Judged by the weight of the first word of each topic, after the topics of the chains were matched."
-    )
+    about = "The diagnostics use the weight of the first word of each topic, after matching the topics of the chains."
     return View(
         run,
         f"{len(model.components_)} topics",
@@ -68,13 +66,13 @@ def view(model: LDA, run: Run | None, documents: Any = None) -> View:
 
 
 class Prevalence(NamedTuple):
-    """How much of the documents is of each topic."""
+    """Share of each topic in the documents."""
 
     shares: np.ndarray | None
     leading: np.ndarray | None
-    """Share of the documents in which a topic is the largest; None without documents."""
+    """Fraction of the documents in which a topic is the largest; None without documents."""
     words: str
-    """What the shares are, or why there are none."""
+    """Description of the shares, or why there are none."""
 
 
 def _sections(model: LDA, run: Run, drawn: TopWords, documents: Any) -> list[Section]:
@@ -102,12 +100,12 @@ def _prevalence(model: LDA, run: Run, documents: Any) -> Prevalence:
     return Prevalence(
         None,
         None,
-        "Not known: a fitted model does not keep its documents. Give them to the report (documents=...).",
+        "Not available: a fitted model does not store its documents. Pass them to the report (documents=...).",
     )
 
 
 def _shares_of(model: LDA, run: Run) -> Array | None:
-    """Shares of the topics in the tokens, where a store knows them."""
+    """Shares of the topics in the tokens, if the store has them."""
     if run.path is None:
         return None
     try:
@@ -145,10 +143,10 @@ def _prevalences(listed: list[Topic], prevalence: Prevalence) -> Section:
 def _perplexity(run: Run) -> Section:
     chart = scores(run.scores)
     if chart is None:
-        chart = paragraph("Not measured: give documents to fit(..., validation=...), and it is.")
+        chart = paragraph("Not measured: pass documents to fit(..., validation=...).")
     else:
         words = paragraph(
-            "Of documents that were held out, given the latest draw of the first chain; lower is better."
+            "Perplexity of held-out documents, given the latest draw of the first chain; lower is better."
         )
         chart = join([words, chart])
     return Section("perplexity", "Perplexity", chart)
@@ -167,7 +165,7 @@ def _certainty(listed: list[Topic]) -> Section:
         ]
         return join([tag("h3", label), sortable(name, columns, rows, label)])
 
-    words = f"Among the words of the browser, by the width of the central {_INTERVAL:.0%} interval over the weight."
+    words = f"The words of the browser, by the width of the central {_INTERVAL:.0%} interval relative to the weight."
     parts = [
         table("certain", "Most certain words", every[:number_of]),
         table("uncertain", "Most uncertain words", every[::-1][:number_of]),
@@ -179,7 +177,7 @@ def _certainty(listed: list[Topic]) -> Section:
 
 
 def _browser(listed: list[Topic], draws: Array) -> Section:
-    """All cards, with a box to search them and a choice of their order; draws are (chain, draw, topic, word)."""
+    """All cards, with a search box and sort options; draws are (chain, draw, topic, word)."""
     shown = listed[:_MOST_TOPICS]
     chains = min(len(draws), 4)
     num_traced = max(1, min(_TRACED, _MOST_LINES // (chains * len(shown))))
@@ -196,13 +194,13 @@ def _browser(listed: list[Topic], draws: Array) -> Section:
     )
     words = (
         f"The {len(shown[0].words)} most probable words of each topic. Bar: mean of the weight; dark line: central "
-        f"{_INTERVAL:.0%}, from {draws.shape[0] * draws.shape[1]:,} draws; each topic has an axis of its own, from 0."
+        f"{_INTERVAL:.0%}, from {draws.shape[0] * draws.shape[1]:,} draws; each topic has its own axis, from 0."
     )
     if len(listed) > len(shown):
         words += f" The first {len(shown)} of {len(listed)} topics are shown."
     keys = (
-        "A topic’s name opens the traces of its words. Keys: / goes to the search, arrows go from topic to topic, "
-        "Enter opens one."
+        "Click the name of a topic to open the traces of its words. Keys: / focuses the search, arrows move "
+        "between topics, Enter opens one."
     )
     deck = tag("div", *cards, id="topics", class_="cards")
     parts = [paragraph(words), paragraph(_agreement(listed)), paragraph(keys, class_="note"), controls, deck]
@@ -210,7 +208,7 @@ def _browser(listed: list[Topic], draws: Array) -> Section:
 
 
 def _orders(first: Topic) -> list[tuple[str, str]]:
-    """What cards can be sorted by."""
+    """Sort options of the cards."""
     known = "given order" if first.share is None else "prevalence"
     orders = [("place up", known), ("number up", "number")]
     orders += [("doubt down", "least certain"), ("doubt up", "most certain")]
@@ -218,16 +216,16 @@ def _orders(first: Topic) -> list[tuple[str, str]]:
 
 
 def _agreement(listed: list[Topic]) -> str:
-    """Whether chains have found the same topics, in words."""
+    """A sentence about whether the chains have found the same topics."""
     found = [topic.rhat for topic in listed if topic.rhat is not None]
     if not found:
-        return "Whether chains agree could not be judged: that needs two chains, and four draws of each."
+        return "Agreement of the chains cannot be tested: it requires two chains with four draws each."
     apart = sum(value > _AGREED for value in found)
     if not apart:
         return f"The chains have found the same topics: R-hat of every topic is below {_AGREED}."
     return (
         f"R-hat is above {_AGREED} for {apart} of {len(found)} topics: there the chains have found different topics, "
-        "or have not run long enough, and intervals are not to be trusted."
+        "or have not run long enough, and the intervals are unreliable."
     )
 
 
@@ -285,18 +283,18 @@ def _row(word: Word, largest: float) -> Html:
 
 
 def _width_of(word: Word) -> float:
-    """Of the interval, in units of the weight."""
+    """Width of the interval, relative to the weight."""
     return float((word.high - word.low) / word.weight) if word.weight > 0 else 0.0
 
 
-# -- the map: topics in a plane, the nearer, the more alike ----------------------------------------------------------
+# -- the map: topics in a plane; similar topics are close to each other ----------------------------------------------
 
 
 def _topic_map(model: LDA, listed: list[Topic]) -> Html:
-    """A circle for each topic that leads to its card."""
+    """A circle for each topic with a link to its card."""
     size, num_words = len(listed), model.components_.shape[1]
     if len(listed) < 3:
-        return paragraph("A map needs three topics.")
+        return paragraph("A map requires at least three topics.")
     # Jensen–Shannon costs a logarithm for each word and pair of topics
     measure = "jensen_shannon" if size * size * num_words <= _MUCH else "hellinger"
     chosen = np.array([topic.number for topic in listed])
@@ -305,18 +303,18 @@ def _topic_map(model: LDA, listed: list[Topic]) -> Html:
     places, kept = embed(distances)
     name = {"jensen_shannon": "Jensen–Shannon", "hellinger": "Hellinger"}[measure]
     words = (
-        f"{name} distances between topics, laid into the plane by classical scaling, which keeps {kept:.0%} of their "
-        "squares: what is near here may still be apart. "
+        f"{name} distances between topics, projected to the plane by classical scaling. It keeps {kept:.0%} of their "
+        "squares: topics that are close here may still differ. "
         + ("The area of a circle is the topic's share. " if listed[0].share is not None else "")
-        + "A circle leads to the topic; where there is room its first word is written."
+        + "Click a circle to go to its topic; its first word is shown where there is space."
     )
     return join([paragraph(words), _drawn(listed, places)])
 
 
 def embed(distances: Array) -> tuple[Array, float]:
-    """Classical multidimensional scaling: places (n, 2), and the share of the squared distances that they keep.
+    """Classical multidimensional scaling: positions (n, 2), and the fraction of squared distances that they keep.
 
-    -½ J D² J = V Λ Vᵀ with J = I - 11ᵀ/n; the places are the first two columns of V √Λ.
+    -½ J D² J = V Λ Vᵀ with J = I - 11ᵀ/n; the positions are the first two columns of V √Λ.
     """
     squares = distances**2
     centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
@@ -329,7 +327,7 @@ def embed(distances: Array) -> tuple[Array, float]:
 
 
 def _drawn(listed: list[Topic], places: Array) -> Html:
-    # one scale for both directions, as distances are what the map is about
+    # one scale for both directions, because the map shows distances
     room = np.array([svg.WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN]) / 2
     scale = max(float((np.abs(places).max(axis=0) / room).max()), 1e-9)
     reach = (room * scale).tolist()
@@ -356,7 +354,7 @@ def _drawn(listed: list[Topic], places: Array) -> Html:
 
 
 def _labels(listed: list[Topic], across: Array, down: Array, radii: Array) -> dict[int, str]:
-    """The first word of as many topics as there is room for, the largest first."""
+    """The first word of as many topics as fit, the largest first."""
     taken: list[tuple[float, float, float, float]] = []
     labels: dict[int, str] = {}
     for place in np.argsort(-radii, kind="stable").tolist():

@@ -45,8 +45,8 @@ class GaussianMixture(fits.Conventions, Results):
 
     Means (and log s) follow the gradient of the likelihood with the labels summed out; the weights move exactly on the
     simplex by `sc.SCIR`, driven by counts of labels that are drawn for the rows of a batch: two blocks of `sc.Blocks`.
-    The law is the posterior, up to the step sizes (chosen so that each adds about 5 % to a variance; with all rows the
-    weights' block is exact).
+    The stationary distribution is the posterior, up to the step sizes (chosen so that each adds about 5 % to a
+    variance; with all rows the weights' block is exact).
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class GaussianMixture(fits.Conventions, Results):
     means_, weights_, scales_
         Posterior means with components in one common order (labels of draws are matched; `relabelled_` has the draws).
     n_features_in_, feature_names_in_
-        The columns of X, and their names where it has them; `predict` refuses other ones.
+        The columns of X, and their names, if any; `predict` requires the same.
     run_
         The run; its draws have the order of components that the chain had, in units in which known (or else the
         columns') standard deviations are one, less the columns' means where `prior_scale="data"`.
@@ -217,9 +217,9 @@ class GaussianMixture(fits.Conventions, Results):
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model: draws as a Zarr group, settings, units of the columns; never pickles, never code.
+        """Save the fitted model: draws as a Zarr group, settings, units of the columns; no pickles and no code.
 
-        A sampler of your own is left out: the loaded model has the default in its place.
+        `sampler` is not saved: the loaded model has the default.
         """
         self._check_fitted()
         extra = _extra(getattr(self, "feature_names_in_", None), self._units, self._known)
@@ -227,7 +227,7 @@ class GaussianMixture(fits.Conventions, Results):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GaussianMixture:
-        """What `save` wrote, or `fit` with `store`."""
+        """Load a model written by `save`, or by `fit` with `store`."""
         saved = sampled.open_saved(_KIND, path, cls._renamed)
         model, extra = cls(**saved.settings), saved.extra
         units = Units(*(np.asarray(extra[name], np.float64) for name in ("shift", "units")))
@@ -282,7 +282,7 @@ class GaussianMixture(fits.Conventions, Results):
 
 
 def _extra(names: Sequence[str] | None, units: Units, known: np.ndarray | None) -> dict[str, Any]:
-    """What a file holds besides draws and settings."""
+    """Contents of a file in addition to draws and settings."""
     return {
         "names": None if names is None else list(names),
         "shift": units.mean.tolist(),

@@ -1,4 +1,4 @@
-"""What a fitted mixture tells: components in one order, whose row is whose, densities."""
+"""Results of a fitted mixture: components in one order, labels of rows, densities."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ class Results:
         return float(self.score_samples(X).mean())
 
     def to_arviz(self) -> Any:
-        """The draws as ArviZ's container: components in one order, in the units of the columns."""
+        """Convert the draws to ArviZ: components in one order, in the units of the columns."""
         self._check_fitted()
         return dataclasses.replace(self.run_, draws=self.relabelled_).to_arviz()
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """What a report shows, see `scirocco.models.view`: components in one order, in the units of the columns."""
+        """Contents of a report, see `scirocco.models.view`: components in one order, in the units of the columns."""
         run = own_run(self, run)
         found = self.relabelled_
         names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
@@ -141,7 +141,7 @@ class Results:
             draws[f"mean of {name}"] = found["means"][..., place]
             draws[f"sd of {name}"] = found["scales"][..., place]
         about = (
-            "Judged and charted in the units of the columns, with the components of all draws in one order: the "
+            "Diagnosed and plotted in the units of the columns, with the components of all draws in one order: the "
             "number in brackets is the component."
         )
         return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
@@ -165,7 +165,7 @@ class Results:
         if "relabelled_" not in self.__dict__:
             raise InvalidValueError(
                 f"this GaussianMixture has no draws: its run was {self.run_.status} in the burn-in. Fit it again, or "
-                "go on with its store by fit(..., resume=True)."
+                "resume its store with fit(..., resume=True)."
             )
 
 

@@ -20,7 +20,7 @@ _EXTRA = 0.1
 """How much of the posterior variance a step's length, and its minibatch, may each add (half of it, to first order)."""
 LONGEST = 1.0
 _LEAST_SCALE = 1e-4
-"""Of the data's standard deviation: float32 tells no finer ones."""
+"""Smallest fraction of the data's standard deviation that float32 can resolve."""
 
 
 class Priors(NamedTuple):

@@ -1,4 +1,4 @@
-"""Bayesian neural networks for classification: any pure JAX function, weights drawn from their posterior."""
+"""Bayesian neural networks for classification: any pure JAX function, with posterior draws of its weights."""
 
 from scirocco.models.network.estimator import BNN
 

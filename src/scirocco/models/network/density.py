@@ -3,13 +3,13 @@ r"""The posterior of a network's weights.
 .. math:: y_i ∼ \text{Categorical}(\text{softmax}(\text{apply}(w, x_i))), \quad w_l | λ_l ∼ N(0, I/λ_l), \quad
     λ_l ∼ \text{Gamma}(α, β)
 
-with one precision λ_l for every array l of weights (thesis section 4.6.3, α = β = 1). The chain moves on the weights
-alone: given d weights w_l their precision has the law Gamma(α + d/2, β + |w_l|²/2), so that it is integrated out,
+with one precision λ_l for each array l of weights (thesis section 4.6.3, α = β = 1). The chain samples only the
+weights: given d weights w_l, their precision is Gamma(α + d/2, β + |w_l|²/2), so that it can be integrated out,
 
 .. math:: p(w_l) ∝ (β + |w_l|²/2)^{-(α + d/2)},
 
-and drawn from that law when it is asked for. The pairs (w, λ) are draws of the joint posterior. On the log scale λ
-would have the curvature d/2, 39,200 for the first layer of the thesis, and hold up weights that could move further.
+and drawn from that distribution when requested. The pairs (w, λ) are draws from the joint posterior. If it were
+sampled, log λ would have the curvature d/2, 39,200 for the first layer of the thesis, and limit the step size.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class Rows(NamedTuple):
     """Inputs and class numbers."""
 
     x: Any
-    """(n, ...), floating-point, or bytes that stand for 0 ... 1."""
+    """(n, ...), floating-point, or bytes that represent 0 ... 1."""
     y: Any
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """What the network says of inputs: `(params, x)` to (n, classes)."""
+    """Class probabilities of the network: `(params, x)` to (n, classes)."""
 
     apply: Apply
 
     def logits(self, params: Params, x: Array) -> Array:
-        """Bytes become numbers here: on the device they take a quarter of the room."""
+        """Logits; bytes are converted here, because they take a quarter of the memory on the device."""
         return self.apply(params, jnp.asarray(x, jnp.float32) / 255 if x.dtype == jnp.uint8 else x)
 
     def __call__(self, params: Params, x: Array) -> Array:
@@ -57,7 +57,7 @@ class LogLikelihood:
     probabilities: Probabilities
 
     def __call__(self, params: Params, rows: Rows) -> Array:
-        """(n,)."""
+        """Log likelihood of each row, (n,)."""
         logits = self.probabilities.logits(params, rows.x)
         chosen = jnp.take_along_axis(logits, rows.y[:, None], axis=1)[:, 0]
         return chosen - jax.nn.logsumexp(logits, axis=1)
@@ -65,7 +65,7 @@ class LogLikelihood:
 
 @dataclass(frozen=True)
 class Prior:
-    """Normal weights with Gamma(shape, rate) precisions, which are integrated out."""
+    """Normal prior of weights with Gamma(shape, rate) precisions, which are integrated out."""
 
     shape: float = 1.0
     rate: float = 1.0
@@ -76,11 +76,11 @@ class Prior:
         return sum((-shape * jnp.log(rate) for shape, rate in laws[1:]), -laws[0][0] * jnp.log(laws[0][1]))
 
     def precision_law(self, weights: Array) -> tuple[float, Array]:
-        """Shape and rate of the Gamma law of λ given its weights: α + d/2 and β + |w|²/2."""
+        """Shape and rate of the Gamma distribution of λ given its weights: α + d/2 and β + |w|²/2."""
         return self.shape + weights.size / 2, self.rate + 0.5 * (weights * weights).sum()
 
     def draw_precisions(self, params: Params, rng: np.random.Generator) -> PyTree:
-        """λ of every array of weights, from its law given them (host side)."""
+        """Draw λ of each array of weights, given the weights (on the host)."""
 
         def one(weights: Array) -> float:
             shape, rate = self.precision_law(weights)

@@ -1,4 +1,4 @@
-"""`sc.models.BNN`: a classifier whose weights are drawn from their posterior, by minibatches."""
+"""`sc.models.BNN`: a classifier with posterior draws of its weights, by minibatches."""
 
 from __future__ import annotations
 
@@ -42,53 +42,53 @@ from scirocco.types import Array, Params
 _KIND = fits.Kind("BNN", "a network", "bnn")
 _DEFAULT_EPOCHS, _LEAST_STEPS = 100, 5_000
 _STEP, _DAMPING = 0.03, 0.02
-"""ε² N and εC of the default sampler: an average gradient is followed at a rate of 0.03, with momentum 0.98."""
+"""ε² N and εC of the default sampler: a learning rate of 0.03 for the mean gradient, with momentum 0.98."""
 
 
 class BNN(fits.Conventions, Results):
-    r"""Bayesian neural network for classes: :math:`y ∼ \text{Categorical}(\text{softmax}(\text{apply}(w, x)))`.
+    r"""Bayesian neural network for classification: :math:`y ∼ \text{Categorical}(\text{softmax}(\text{apply}(w, x)))`.
 
-    Every array of weights has a normal prior N(0, I/λ) with a precision λ ∼ Gamma of its own (thesis section 4.6.3); λ
-    is integrated out and drawn afterwards, see `scirocco.models.network.density`. Predictions are averages over
-    posterior draws of the weights. Only `num_samples` of these are kept; for inputs that are given to `fit`, the
-    average is over all draws, and none is kept for it.
+    Each array of weights has a normal prior N(0, I/λ) with its own precision λ ∼ Gamma (thesis section 4.6.3); λ is
+    integrated out and drawn afterwards, see `scirocco.models.network.density`. Predictions are averages over posterior
+    draws of the weights. Only `num_samples` of these are kept; for test inputs passed to `fit`, the average is over all
+    draws, which need not be kept.
 
     Parameters
     ----------
     hidden, activation
-        Of the network with one hidden layer that is used when `apply` is not given: how many units, and "relu", "tanh",
-        "sigmoid" or "softmax" (the thesis').
+        Number of units and activation ("relu", "tanh", "sigmoid", or "softmax" as in the thesis) of the network with
+        one hidden layer that is used if `apply` is not given.
     apply, params
-        Any pure function `apply(params, x)` from inputs (n, ...) to logits (n, classes), and weights to start from. For
+        Any pure function `apply(params, x)` from inputs (n, ...) to logits (n, classes), and initial weights. For
         modules of Flax and Equinox see `from_flax` and `from_equinox`.
     classes
-        The labels, in the order of the logits; by default those that occur, sorted (of a user's `apply`: 0, 1, ...).
+        The labels, in the order of the logits; by default those in y, sorted (with `apply`: 0, 1, ...).
     precision
-        Shape and rate of the Gamma law of the precisions.
+        Shape and rate of the Gamma prior of the precisions.
     sampler
-        By default SGHMC with step size √(0.03/N) and εC = 0.02, for inputs of about unit size.
+        Sampler; by default SGHMC with step size √(0.03/N) and εC = 0.02, for inputs of about unit scale.
     estimator
-        By default `sc.Minibatch(batch_size)`.
+        Gradient estimator; by default `sc.Minibatch(batch_size)`.
     batch_size
-        Rows in a step (all, where there are fewer).
+        Number of rows per step (all if there are fewer).
     thin
-        Steps between two draws that are averaged.
+        Steps between two averaged draws.
     num_samples
-        Draws kept in each chain, for `predict`.
+        Number of draws kept per chain, for `predict`.
     num_burnin
-        The burn-in: a number of steps (int), or a share of the run (float below 1).
+        Length of the burn-in: steps (int), or a fraction of the run (float below 1).
     num_chains, seed
-        Independent chains, from the same weights; the seed of everything.
+        Number of independent chains, which start from the same weights; the seed of all random numbers.
 
     Attributes
     ----------
     classes_
         The labels.
     n_features_in_, feature_names_in_
-        Numbers in a row of X, and the names of its columns where it is a table that has them.
+        Number of features in a row of X, and the names of its columns, if it is a table with names.
     predictive_, scores_
-        For `X_test` of `fit`: probabilities averaged over all draws of all chains, (rows, classes); with `y_test` their
-        accuracy, log loss, Brier score and calibration error.
+        For `X_test` of `fit`: probabilities averaged over all draws of all chains, (rows, classes); with `y_test`,
+        their accuracy, log loss, Brier score and calibration error.
     precisions_
         λ of each array of weights for each kept draw, leaves (chain, draw).
     run_
@@ -138,16 +138,16 @@ class BNN(fits.Conventions, Results):
 
     @classmethod
     def from_flax(cls, module: object, example: ArrayLike, **options: Any) -> BNN:
-        """A Flax module (linen or nnx) as the network; `example` is an array of inputs, a few rows will do.
+        """Use a Flax module (linen or nnx) as the network; `example` is an array of inputs, a few rows are enough.
 
-        The module must be deterministic and have no state besides its parameters: no dropout, no batch statistics.
+        The module must be deterministic and have no state except its parameters: no dropout, no batch statistics.
         """
         apply, params = networks.flax(module, example, options.get("seed", 0))
         return cls(apply=apply, params=params, **options)
 
     @classmethod
     def from_equinox(cls, module: object, **options: Any) -> BNN:
-        """An Equinox module, which takes one input, as the network; all its floating-point arrays are drawn."""
+        """Use an Equinox module, which takes one input, as the network; all its floating-point arrays are sampled."""
         apply, params = networks.equinox(module)
         return cls(apply=apply, params=params, **options)
 
@@ -167,25 +167,25 @@ class BNN(fits.Conventions, Results):
         progress: bool = True,
         num_steps: int | None = None,
     ) -> BNN:
-        """Draw weights given inputs and their classes.
+        """Sample weights from the posterior given inputs and their classes.
 
         Parameters
         ----------
         X
-            Inputs (rows, ...) of about unit size. Bytes (uint8) are pixels: they are divided by 255, with a notice,
-            unless all are zeros and ones. Where the columns of a table have names, predictions ask for the same ones.
+            Inputs (rows, ...) of about unit scale. Bytes (uint8) are pixels: they are divided by 255, with a warning,
+            unless all are zeros and ones. If the columns of a table have names, predictions require the same names.
         y
-            Labels, one a row.
+            Labels, one per row.
         X_test, y_test
-            Inputs whose predictive probabilities are averaged over every draw while the chains run, and their labels.
+            Inputs whose predictive probabilities are averaged over all draws while the chains run, and their labels.
         num_epochs, max_seconds
-            One of them: passes over the rows, or seconds of sampling (set-up and compilation are not counted), burn-in
-            included; a hundred passes by default, and no fewer than 5,000 steps.
+            The length of the run, including burn-in, as passes over the rows or seconds of sampling (without set-up and
+            compilation); give at most one. By default 100 passes, but at least 5,000 steps.
         store, resume, overwrite, callbacks, progress
-            As for `sc.sample`. A fit that is resumed has the length that it was started with: burn-in and kept draws
-            are shares of it.
+            As for `sc.sample`. A resumed fit keeps its original length, because burn-in and kept draws are fractions of
+            it.
         num_steps
-            Deprecated: give `num_epochs`.
+            Deprecated: use `num_epochs`.
         """
         problem = self._problem(X, y)
         sampler, estimator = self._method(len(problem.rows.y))
@@ -199,7 +199,7 @@ class BNN(fits.Conventions, Results):
         def sampling(num_samples: int, **how: Any) -> Run:
             return sample(
                 problem.model,
-                # checked already; from_arrays would make bytes four times as large
+                # already checked; from_arrays would make bytes four times as large
                 ArraySource(problem.rows),
                 problem.params,
                 sampler=sampler,
@@ -229,9 +229,9 @@ class BNN(fits.Conventions, Results):
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model: kept weights as a Zarr group, settings, classes; never pickles, never code.
+        """Save the fitted model: kept weights as a Zarr group, settings, classes; no pickles and no code.
 
-        A network of your own, a sampler or an estimator are left out: give the network to `load` again.
+        Your own network, a sampler or an estimator are not saved: pass the network to `load`.
         """
         self._draws()
         extra = self._extra(self._form, self.classes_) | {"scores": self.__dict__.get("scores_")}
@@ -242,15 +242,15 @@ class BNN(fits.Conventions, Results):
     def load(
         cls, path: str | os.PathLike[str], *, apply: Apply | None = None, params: Params | None = None
     ) -> BNN:
-        """What `save` wrote, or `fit` with `store`.
+        """Load a model written by `save`, or by `fit` with `store`.
 
         Parameters
         ----------
         path
-            Of the folder.
+            Path of the folder.
         apply, params
-            The network of a model that was fitted with one of your own, as it was: a file holds no code. Without it
-            the weights can be looked at, but nothing can be predicted.
+            The network, if the model was fitted with your own: a file contains no code. Without it you can read the
+            weights but not predict.
         """
         saved = sampled.open_saved(_KIND, path, cls._renamed)
         model, extra = cls(apply=apply, params=params, **saved.settings), saved.extra
@@ -269,7 +269,7 @@ class BNN(fits.Conventions, Results):
         return model
 
     def _extra(self, form: Form, classes: np.ndarray) -> dict[str, Any]:
-        """What a file holds besides draws and settings."""
+        """Contents of a file in addition to draws and settings."""
         described = {"row": list(form.row), "names": form.names, "pixels": form.pixels}
         return {"own": self.apply is not None, "form": described, **sampled.write_labels(classes)}
 
@@ -298,7 +298,7 @@ class BNN(fits.Conventions, Results):
         num_rows: int,
         estimator: Estimator,
     ) -> tuple[fits.Length, sampled.Wanted]:
-        """Of the run, and the draws that are averaged: as many as there is room for, `thin` steps apart."""
+        """Length of the run, and its averaged draws: as many as fit, `thin` steps apart."""
         wanted = (BY_THE_CLOCK, fits.check_burnin(self.num_burnin), _checks.positive_int(self.thin, "thin"))
         batch_size = estimator.batching(num_rows).size
         sampled.warn_of_steps(num_steps, num_rows, batch_size)
@@ -315,7 +315,7 @@ class BNN(fits.Conventions, Results):
             said = f"{wanted[1]:g} of them" if wanted[1] < 1 else f"{wanted[1]} steps"
             raise InvalidValueError(
                 f"{steps} steps are too few for a draw every `thin` = {wanted[2]} steps after the burn-in of {said}: "
-                "give more steps or a smaller `thin`."
+                "use more steps or a smaller `thin`."
             )
         return length._replace(num_steps=steps), wanted
 
@@ -324,19 +324,19 @@ class BNN(fits.Conventions, Results):
 
     def _tested(self, y_test: ColumnLike, monitored: Array | None, classes: np.ndarray) -> np.ndarray:
         if monitored is None:
-            raise InvalidValueError("`y_test` is of no use without `X_test`.")
+            raise InvalidValueError("`y_test` requires `X_test`.")
         return checked_labels(y_test, len(monitored), classes.tolist(), None)[0]
 
 
 def _as_tree(run: Run, params: Params | None, path: str | os.PathLike[str]) -> Run:
-    """Stored draws, which have a name for each array, as a tree like the given weights."""
+    """Convert stored draws, which have a name for each array, to a tree like the given weights."""
     if params is None:
         return run
     names, named = _tree.leaf_names(params), run.named_draws()
     if sorted(names) != sorted(named):
         raise InvalidValueError(
             f"the weights in {path} are {', '.join(sorted(named))}, but `params` has {', '.join(sorted(names))}: "
-            "give those of the network that was fitted."
+            "pass those of the fitted network."
         )
     leaves = [named[name] for name in names]
     return dataclasses.replace(run, draws=jax.tree.unflatten(jax.tree.structure(params), leaves))

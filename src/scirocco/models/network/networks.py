@@ -29,7 +29,7 @@ ACTIVATIONS = {
 class TwoLayers:
     r"""Logits of :math:`σ(f(x^\top B + b)\,A + a)`, σ the softmax and f the activation; rows are flattened.
 
-    With f = softmax it is the network of Chen, Fox & Guestrin (2014) and of the thesis, (4.6.3), in its names.
+    With f = softmax it is the network of Chen, Fox & Guestrin (2014) and of the thesis (4.6.3), in its notation.
     """
 
     activation: str
@@ -38,13 +38,13 @@ class TwoLayers:
         _checks.choice(self.activation, "activation", tuple(ACTIVATIONS))
 
     def __call__(self, params: Params, x: Array) -> Array:
-        """(n, ...) to (n, classes)."""
+        """Logits (n, classes) of inputs (n, ...)."""
         flat = x.reshape(len(x), -1)
         hidden = ACTIVATIONS[self.activation](flat @ params["B"] + params["b"])
         return hidden @ params["A"] + params["a"]
 
     def start(self, width: int, hidden: int, num_classes: int, seed: int) -> dict[str, np.ndarray]:
-        """Weights N(0, 1/inputs), biases 0."""
+        """Initial weights N(0, 1/inputs), biases 0."""
         rng = np.random.default_rng([seed, 0xB77])
         return {
             "A": _normal(rng, hidden, num_classes),
@@ -62,15 +62,15 @@ def _normal(rng: np.random.Generator, inputs: int, outputs: int) -> np.ndarray:
 
 
 def flax(module: object, example: ArrayLike, seed: int) -> tuple[Apply, Params]:
-    """A linen module, initialised at `example`; or an nnx module, with the parameters that it has."""
+    """Convert a linen module, initialised at `example`, or an nnx module with its parameters."""
     linen = require("flax.linen", "BNN.from_flax")
     if isinstance(module, linen.Module):
         return _linen(module, example, seed)
     nnx = require("flax.nnx", "BNN.from_flax")
     if isinstance(module, nnx.Module):
         return _nnx(nnx, module)
-    hint = " Make an instance of it first." if isinstance(module, type) else ""
-    raise InvalidTypeError(f"BNN.from_flax needs a linen or nnx module, got {module!r}.{hint}")
+    hint = " Create an instance of it first." if isinstance(module, type) else ""
+    raise InvalidTypeError(f"BNN.from_flax requires a linen or nnx module, got {module!r}.{hint}")
 
 
 def _linen(module: Any, example: ArrayLike, seed: int) -> tuple[Apply, Params]:
@@ -78,8 +78,8 @@ def _linen(module: Any, example: ArrayLike, seed: int) -> tuple[Apply, Params]:
     params = variables.pop("params", None)
     if params is None or variables:
         raise InvalidValueError(
-            f"the module {type(module).__name__} has {sorted(variables)} besides parameters: a BNN's network has "
-            "parameters alone, no batch statistics or other state."
+            f"the module {type(module).__name__} has {sorted(variables)} in addition to parameters: a BNN's network "
+            "must have only parameters, no batch statistics or other state."
         )
 
     def apply(params: Params, x: Array) -> Array:
@@ -92,8 +92,8 @@ def _nnx(nnx: ModuleType, module: object) -> tuple[Apply, Params]:
     graph, state, rest = nnx.split(module, nnx.Param, ...)
     if jax.tree.leaves(rest):
         raise InvalidValueError(
-            f"the module {type(module).__name__} has variables besides parameters: a BNN's network has parameters "
-            "alone, no dropout, batch statistics or other state."
+            f"the module {type(module).__name__} has variables in addition to parameters: a BNN's network must have "
+            "only parameters, no dropout, batch statistics or other state."
         )
     pure = nnx.to_pure_dict(state)
 
@@ -106,17 +106,15 @@ def _nnx(nnx: ModuleType, module: object) -> tuple[Apply, Params]:
 
 
 def equinox(module: object) -> tuple[Apply, Params]:
-    """Its floating-point arrays are the parameters; what is left stays as it is. A module takes one input."""
+    """Convert a module of one input: its floating-point arrays are the parameters, the rest is constant."""
     eqx = require("equinox", "BNN.from_equinox")
     if isinstance(module, type) or not callable(module):
-        raise InvalidTypeError(
-            f"BNN.from_equinox needs an Equinox module that can be called, got {module!r}."
-        )
+        raise InvalidTypeError(f"BNN.from_equinox requires a callable Equinox module, got {module!r}.")
     arrays, static = eqx.partition(module, eqx.is_inexact_array)
     named, structure = jax.tree_util.tree_flatten_with_path(arrays)
     if not named:
-        raise InvalidValueError(f"the module {type(module).__name__} has no floating-point arrays to draw.")
-    # by name: a module can be called, and a store holds dicts, not modules
+        raise InvalidValueError(f"the module {type(module).__name__} has no floating-point arrays to sample.")
+    # by name: a store contains dicts, not modules
     params = {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in named}
 
     def apply(params: Params, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""From what users hand to a network (inputs of any shape, labels) to a posterior that can be sampled."""
+"""From inputs of any shape and labels to a posterior that can be sampled."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from scirocco.models.network.networks import TwoLayers
 from scirocco.types import Params
 
 _PROBE = 3
-"""Rows on which a user's function is tried: few, and not a number that a layer is likely to have."""
+"""Number of rows to test a user's function: few, and not a likely width of a layer."""
 _LARGE = 50.0
 
 
 class Form(NamedTuple):
-    """What inputs must have in common with those of the fit."""
+    """Properties that inputs must have in common with those of the fit."""
 
     row: tuple[int, ...]
     """The shape of a row."""
     names: tuple[str, ...] | None
-    """Of the columns, where the fit had a table with names."""
+    """Names of the columns, if the fit had a table with names."""
     pixels: bool
-    """Bytes, which stand for 0 ... 1."""
+    """Whether inputs are bytes, which represent 0 ... 1."""
 
 
 class Problem(NamedTuple):
-    """What a fit works on."""
+    """The data and model of a fit."""
 
     probabilities: Probabilities
     params: Params
-    """Where the chains begin."""
+    """Initial weights of the chains."""
     rows: Rows
     form: Form
     classes: np.ndarray
@@ -64,7 +64,7 @@ def two_layers(
     prior: Prior,
     seed: int,
 ) -> Problem:
-    """The network with one hidden layer, as wide as the inputs and the labels ask."""
+    """The problem with a network of one hidden layer, with sizes from the inputs and labels."""
     network, hidden = TwoLayers(activation), _checks.positive_int(hidden, "hidden")
     codes, known = checked_labels(y, len(x), classes, None)
     seed = _checks.positive_int(seed, "seed", minimum=0)
@@ -81,10 +81,10 @@ def own_problem(
     classes: Sequence[object] | None,
     prior: Prior,
 ) -> Problem:
-    """A user's function."""
+    """The problem with a user's function."""
     if not callable(apply) or params is None:
         raise InvalidTypeError(
-            "`apply` of BNN must be a function (params, x) -> logits, given together with `params` to start from; "
+            "`apply` of BNN must be a function (params, x) -> logits, passed together with initial `params`; "
             f"got apply={apply!r} and params of type {type(params).__name__}."
         )
     codes, known = checked_labels(y, len(x), classes, num_classes_of(apply, params, x))
@@ -93,7 +93,7 @@ def own_problem(
 
 
 def gamma_prior(precision: tuple[float, float]) -> Prior:
-    """From the pair that users give."""
+    """The prior from a pair (shape, rate)."""
     return Prior(*gamma_law(precision, "precision", "BNN"))
 
 
@@ -101,10 +101,10 @@ def gamma_prior(precision: tuple[float, float]) -> Prior:
 
 
 def checked_inputs(X: TableLike, like: Form | None = None) -> tuple[np.ndarray, Form]:
-    """(n, ...), finite floating-point numbers, or bytes that stand for 0 ... 1 (with a notice), and their form.
+    """Check inputs (n, ...): finite floating-point numbers, or bytes that represent 0 ... 1 (with a warning).
 
-    Bytes that are all zeros and ones are no pixels but numbers, e.g. categories with a column each. `like` is the form
-    of the fit.
+    Bytes that are all zeros and ones are not pixels but numbers, e.g. one-hot categories. Also returns their form;
+    `like` is the form of the fit.
     """
     pixels = _is_pixels(X, like)
     array, names = (np.asarray(X), None) if pixels else _numbers_of(X, like)
@@ -118,7 +118,7 @@ def checked_inputs(X: TableLike, like: Form | None = None) -> tuple[np.ndarray, 
     if like is not None:
         _refuse_other_form(array, form, like)
     elif pixels:
-        _checks.warn("BNN divides the bytes (uint8) of X by 255: inputs lie between 0 and 1.")
+        _checks.warn("BNN divides the bytes (uint8) of X by 255: inputs are between 0 and 1.")
     if pixels:
         return array, form
     array = array.astype(inputs.float_type(array.dtype), copy=False)
@@ -135,7 +135,7 @@ def _is_pixels(X: TableLike, like: Form | None) -> bool:
 
 
 def _numbers_of(X: TableLike, like: Form | None) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """What is no pixels, and the names of its columns."""
+    """Inputs that are not pixels, and the names of their columns."""
     if not _is_table(X):
         return np.asarray(X), None
     columns = None if like is None or len(like.row) != 1 else (like.row[0], like.names)
@@ -143,12 +143,12 @@ def _numbers_of(X: TableLike, like: Form | None) -> tuple[np.ndarray, tuple[str,
 
 
 def _is_table(X: TableLike) -> bool:
-    """Frames, sparse tables, lists: whatever is not an array of several axes."""
+    """Whether X is a table (data frame, sparse, list), not an array of several axes."""
     return isinstance(X, (Frame, Sparse)) or np.ndim(X) == 2
 
 
 def _remark_scale(array: np.ndarray) -> None:
-    """Pixels of 0 ... 255 as floating-point numbers, incomes in dollars: the default step would be far too long."""
+    """Warn about large inputs (pixels of 0 ... 255, incomes in dollars): the default step size would be too large."""
     size = float(np.sqrt(np.mean(np.square(array[:: max(1, len(array) // 1000)], dtype=np.float64))))
     if size > _LARGE:
         _checks.warn(
@@ -158,7 +158,7 @@ def _remark_scale(array: np.ndarray) -> None:
 
 
 def _refuse_other_form(x: np.ndarray, form: Form, like: Form) -> None:
-    """Bytes are divided by 255, other numbers are not: predictions need the form of the fit."""
+    """Raise an error if the form differs from the fit: bytes are divided by 255, other numbers are not."""
     if form.row != like.row:
         raise InvalidValueError(
             f"a row of X has the shape {form.row}, but this BNN was fitted to rows of shape {like.row}."
@@ -167,12 +167,12 @@ def _refuse_other_form(x: np.ndarray, form: Form, like: Form) -> None:
         fitted = "bytes" if like.pixels else "other numbers"
         raise InvalidTypeError(
             f"these inputs are {x.dtype}, but this BNN was fitted to {fitted}: bytes (uint8) above 1 are "
-            "divided by 255, other numbers are not. Give both in the same form."
+            "divided by 255, other numbers are not. Use the same form for both."
         )
 
 
 def num_classes_of(apply: Apply, params: Params, x: np.ndarray) -> int:
-    """How many classes a user's function tells; refuses one that does not give a row of logits for each input."""
+    """Number of classes of a user's function; an error if it does not return a row of logits for each input."""
     probe = jax.ShapeDtypeStruct((_PROBE, *x.shape[1:]), np.float32 if x.dtype == np.uint8 else x.dtype)
     try:
         found = jax.eval_shape(apply, params, probe)
@@ -193,17 +193,17 @@ def num_classes_of(apply: Apply, params: Params, x: np.ndarray) -> int:
 def checked_labels(
     y: ColumnLike, num_rows: int, classes: Sequence[object] | None, num_classes: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes 0, 1, ... and the classes; with `num_classes` (of a user's function) there must be as many."""
+    """Codes 0, 1, ... and the classes; `num_classes` (of a user's function) must be equal to their number."""
     codes, found = inputs.labels(y, classes, num_rows=num_rows, who="BNN")
     if num_classes is None:
         return codes, found
     if classes is None and found.dtype.kind in "iu":
-        # they are the numbers of the logits, and some of these may have no row
+        # labels are indices of logits, and some classes may have no row
         return _numbers(found[codes], num_classes), np.arange(num_classes)
     if len(found) != num_classes:
         raise InvalidValueError(
             f"`apply` has logits for {num_classes} classes, but there are {len(found)} in y or declared: "
-            "give `classes`, one for each logit."
+            "pass `classes`, one per logit."
         )
     return codes, found
 
@@ -213,7 +213,7 @@ def _numbers(values: np.ndarray, num_classes: int) -> np.ndarray:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InvalidValueError(
-            f"the label {values[row]} in row {row} of y is none of the {num_classes} classes that `apply` has logits "
-            f"for, 0 ... {num_classes - 1}. Give `classes` where they are numbered otherwise."
+            f"the label {values[row]} in row {row} of y is not one of the {num_classes} classes of `apply`, "
+            f"0 ... {num_classes - 1}. Pass `classes` if the labels are different."
         )
     return values.astype(np.int32)

@@ -1,4 +1,4 @@
-"""What a fitted network tells: probabilities averaged over draws, scores, precisions."""
+"""Results of a fitted network: probabilities averaged over draws, scores, precisions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from scirocco.run.result import Run
 from scirocco.types import Array, Params, PyTree
 
 MONITORED = "predictive"
-"""The reducer of `X_test`."""
+"""Name of the reducer of `X_test`."""
 _ROWS_AT_ONCE = 2_048
 
 
 class Results:
-    """Everything that follows from the kept draws."""
+    """Results computed from the kept draws."""
 
     run_: Run
     seed: int
@@ -35,13 +35,13 @@ class Results:
     predictive_: np.ndarray
     """Only with `X_test`."""
     scores_: dict[str, float]
-    """Only with `y_test`: of `predictive_`."""
+    """Scores of `predictive_`; only with `y_test`."""
     _probabilities: Probabilities | None
-    """None: a network of the user's own, which a file does not hold."""
+    """None for a loaded model with a user's network, which is not saved."""
     _prior: Prior
     n_features_in_: int
     feature_names_in_: np.ndarray
-    """Only of a table whose columns have names."""
+    """Only for a table whose columns have names."""
     _form: Form
 
     def _settle(
@@ -56,13 +56,13 @@ class Results:
             self.feature_names_in_ = np.asarray(form.names, dtype=object)
 
     def _average(self, run: Run, tested: np.ndarray | None) -> None:
-        """What was averaged over all draws, for inputs that were given to `fit`."""
+        """Set the averages over all draws for the test inputs of `fit`."""
         if MONITORED not in run.reduced:
             return
         found = run.reduced[MONITORED]
         counts = np.asarray(found.count, np.float64)
         if not counts.sum():
-            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
+            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
         means = np.asarray(found.mean, np.float64)
         self.predictive_ = _normalised(np.tensordot(counts / counts.sum(), means, axes=1))
         if tested is not None:
@@ -85,11 +85,11 @@ class Results:
         return self.classes_[chosen]
 
     def score(self, X: TableLike, y: ColumnLike) -> float:
-        """The share of rows whose most probable class is the label."""
+        """Accuracy: the fraction of rows whose most probable class is the label."""
         return rating.accuracy(self.predict_proba(X), self._codes(y, X))
 
     def calibration(self, X: TableLike, y: ColumnLike, bins: int = 10) -> rating.Calibration:
-        """Whether of the predictions of about p a share p comes true, see `sc.analysis.calibration`."""
+        """Calibration: observed frequency of predictions with probability about p, see `sc.analysis.calibration`."""
         return rating.calibration(self.predict_proba(X), self._codes(y, X), bins)
 
     def scores(self, X: TableLike, y: ColumnLike) -> dict[str, dict[str, float]]:
@@ -103,7 +103,7 @@ class Results:
 
     @property
     def precisions_(self) -> PyTree:
-        """λ of each array of weights, drawn from its law given the weights of each kept draw; leaves (chain, draw)."""
+        """λ of each array of weights, drawn given the weights of each kept draw; leaves (chain, draw)."""
         if "_precisions" not in self.__dict__:
             draws, rng = self._draws(), np.random.default_rng([self.seed, 0x1A3])
             found = [self._prior.draw_precisions(self._at(draws, k), rng) for k in range(self._count)]
@@ -112,15 +112,15 @@ class Results:
         return self._precisions
 
     def to_arviz(self) -> Any:
-        """The kept weights as ArviZ's container; hidden units may change places along a chain.
+        """Convert the kept weights to ArviZ; hidden units may be permuted along a chain.
 
-        Statistics are left out: the run has them for every draw that was averaged, and few of those are kept.
+        Statistics are left out: the run has them for all averaged draws, of which only few are kept.
         """
         self._draws()
         return dataclasses.replace(self.run_, stats={}).to_arviz()
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """What a report shows, see `scirocco.models.view`: precision and size of each array of weights."""
+        """Contents of a report, see `scirocco.models.view`: precision and size of each array of weights."""
         run = own_run(self, run)
         draws: dict[str, np.ndarray] = {}
         precisions = dict(
@@ -135,8 +135,8 @@ class Results:
             if name in precisions:
                 draws[f"precision of {name}"] = np.asarray(precisions[name])
         about = (
-            "Hidden units have no order and weights no meaning of their own. Judged and charted are the precision of "
-            "each array of weights, and its size: the root of the mean of their squares."
+            "Hidden units can be permuted, so single weights are not identified. The diagnostics and plots use the "
+            "precision of each array of weights, and its size: the root mean square of the weights."
         )
         return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
 
@@ -146,7 +146,7 @@ class Results:
         if "run_" not in self.__dict__:
             raise not_fitted("this BNN is not fitted yet: call fit(X, y) first.")
         if self.run_.draws is None or not self.run_.num_draws:
-            raise InvalidValueError("no weights were kept: the run was too short, or stopped in its burn-in.")
+            raise InvalidValueError("no weights were kept: the run was too short, or stopped during burn-in.")
         return self.run_.draws
 
     @property
@@ -159,12 +159,12 @@ class Results:
         return jax.tree.map(lambda leaf: np.asarray(leaf[chain, draw]), draws)
 
     def _probabilities_at(self, draws: PyTree, number: int, x: np.ndarray) -> np.ndarray:
-        """By equal pieces, so that one program serves all."""
+        """Probabilities, computed in pieces of equal size, so that only one program is compiled."""
         network = self._probabilities
         if network is None:
             raise InvalidValueError(
-                "a file holds no code: give the network with which this BNN was fitted, BNN.load(path, apply=..., "
-                "params=...), to predict."
+                "a file contains no code: to predict, pass the network of the fit, BNN.load(path, apply=..., "
+                "params=...)."
             )
         params, size, parts = self._at(draws, number), min(_ROWS_AT_ONCE, len(x)), []
         for first in range(0, len(x), size):
@@ -201,5 +201,5 @@ def all_scores(probabilities: np.ndarray, codes: np.ndarray) -> dict[str, float]
 
 
 def _normalised(probabilities: np.ndarray) -> np.ndarray:
-    """Single precision leaves the sums off by 1e-6."""
+    """Normalise in double precision: sums in single precision are off by 1e-6."""
     return probabilities / probabilities.sum(axis=1, keepdims=True)

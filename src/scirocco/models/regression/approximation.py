@@ -1,4 +1,4 @@
-"""Where a regression's posterior lies and how wide it is, before a chain is begun: Newton's method on the host.
+"""Gaussian approximation of a regression's posterior, before a chain is started: Newton's method on the host.
 
 In double precision, without compiling anything. Coefficients are β = m + L u with u about N(0, I); a prior stands in
 the equations with the normal precision that it has on average there (a scale mixture's E[1/variance | β]), so that
@@ -52,7 +52,7 @@ class Approximation(NamedTuple):
 
 
 class Rows:
-    """A table with K linear predictors a row, looked at in chunks; K = 1 is the logistic model, K > 1 the softmax."""
+    """A table with K linear predictors per row, processed in chunks; K = 1 is the logistic model, K > 1 the softmax."""
 
     def __init__(self, x: np.ndarray, codes: np.ndarray, num_classes: int, intercept: bool):
         self.x, self.codes, self.intercept = x, codes, intercept
@@ -83,7 +83,7 @@ class Rows:
         return probabilities(eta, self.num_predictors > 1)
 
     def look(self, theta: np.ndarray, curved: bool = True) -> Look:
-        """One pass; the curvature is costly, and left at 0 where it is not asked for."""
+        """One pass; the curvature is expensive, and 0 unless `curved`."""
         value, gradient = 0.0, np.zeros(self.shape)
         size = gradient.size
         curvature = np.zeros((size, size) if curved else (1, 1))

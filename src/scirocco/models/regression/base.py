@@ -1,4 +1,4 @@
-"""What the regressions share: fitting, draws in the user's units, intervals, summary, saving."""
+"""Base class of the regressions: fitting, draws in the user's units, intervals, summary, saving."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Regression(fits.Conventions):
         wild = not self.standardise
         found = features(X, name, constant=constant, constant_hint=_HINT, exact=True, wild=wild)
         if len(found.array) < 2:
-            raise InvalidValueError(f"{name} needs at least 2 rows, got n_samples = 1.")
+            raise InvalidValueError(f"{name} requires at least 2 rows, got n_samples = 1.")
         return found
 
     def _remember(self, table: Features, run: Run, **more: Any) -> None:
@@ -104,7 +104,9 @@ class Regression(fits.Conventions):
         if self.slab is not None:
             _checks.positive(self.slab, "slab", name)
             if self.prior != "horseshoe":
-                raise InvalidValueError(f"`slab` is the horseshoe's; {name} has prior={self.prior!r}.")
+                raise InvalidValueError(
+                    f"`slab` of {name} requires prior='horseshoe', got prior={self.prior!r}."
+                )
         _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
 
     def _make_prior(
@@ -159,8 +161,8 @@ class Regression(fits.Conventions):
         if run.draws is None or not run.num_draws:
             if run.status == "interrupted":
                 raise KeyboardInterrupt
-            raise InvalidValueError("the run was stopped in its burn-in, before its first draw.")
-        warn_if_unmixed(run.draws, type(self).__name__, "Raise `thin` or `num_samples`.")
+            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
+        warn_if_unmixed(run.draws, type(self).__name__, "Increase `thin` or `num_samples`.")
         return run
 
     def _outside(self, draws: Mapping[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
@@ -197,7 +199,7 @@ class Regression(fits.Conventions):
         return (self.n_features_in_,)
 
     def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
-        """As `Run.summary`: a pandas data frame with a row a parameter, in the user's units, columns by their names."""
+        """As `Run.summary`: a pandas data frame with one row per parameter, in the user's units, with column names."""
         self._check_fitted()
         require("pandas", "summary()")
         run = self.run_
@@ -253,12 +255,12 @@ class Regression(fits.Conventions):
             raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
 
     def to_arviz(self) -> Any:
-        """The draws in the user's units as ArviZ's container, see `Run.to_arviz`."""
+        """Convert the draws in the user's units to ArviZ, see `Run.to_arviz`."""
         self._check_fitted()
         return fits.to_arviz(self._kind, self.run_, self._draws, {} if self.run_ is None else self.run_.stats)
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """What a report shows, see `scirocco.models.view`: coefficients by name."""
+        """Contents of a report, see `scirocco.models.view`: coefficients by name."""
         from scirocco.models.regression import view
 
         return view.view(self, run)
@@ -266,9 +268,9 @@ class Regression(fits.Conventions):
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model: draws as a Zarr group, settings, classes; never pickles, never code.
+        """Save the fitted model: draws as a Zarr group, settings, classes; no pickles and no code.
 
-        A sampler or an estimator of your own is left out: the loaded model has the defaults in its place.
+        `sampler` and `estimator` are not saved: the loaded model has the defaults.
         """
         self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
@@ -278,7 +280,7 @@ class Regression(fits.Conventions):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """What `save` wrote, or `fit` with `store`."""
+        """Load a model written by `save`, or by `fit` with `store`."""
         saved = sampled.open_saved(cls._kind, path, cls._renamed)
         model = cls(**saved.settings)
         model.run_ = saved.run if "mean" in saved.extra else None

@@ -1,10 +1,10 @@
 """From a regression to posterior draws: what is sampled, in which units, by what, from where.
 
-Chains move in the coordinates of a Gaussian approximation (`approximation`), in which every regression looks alike:
+Chains move in the coordinates of a Gaussian approximation (`approximation`), in which all regressions are similar:
 posterior deviations are about 1, so that one step size suits all. With few rows gradients are exact and the sampler is
 BAOAB, which has the right variance on Gaussians at every step size. With many rows it is SGHMC with control variates;
-the noise of their estimates, known for every coordinate from the approximation, is taken out of the injected noise.
-What is left of errors is of second order in the step size.
+the noise of their estimates, known for every coordinate from the approximation, is subtracted from the injected noise.
+The remaining error is of second order in the step size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STEP = {"normal": 0.3, "laplace": 0.3, "horseshoe": 0.15}
 THIN = {"normal": 10, "laplace": 10, "horseshoe": 100}
 _BATCH = 500
 _NOISE, _SHORTER = 0.01, 0.5
-"""Largest ε²V, and how much shorter steps with minibatches are. The mean of the noise is taken out of what is injected,
+"""Largest ε²V, and how much shorter steps with minibatches are. The mean of the noise is subtracted from the injected one,
 but it grows with the distance from the centre. On covertype with all rows, ε²V = 0.1 left deviations up to 11 % too
 large, 0.006 left them within 1 %."""
 

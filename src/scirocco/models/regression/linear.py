@@ -46,7 +46,7 @@ class LinearRegression(Regression):
         (normal with standard deviation τλ_j, λ_j ~ C⁺(0, 1), τ ~ C⁺(0, scale): few coefficients matter).
     scale
         Of the prior, in units of y over those of the column. None: 10 sd(y) over the smallest standard deviation of a
-        column (root mean squares in the place of both where there is no intercept), rounded to a power of two; a
+        column (root mean squares instead of both without an intercept), rounded to a power of two; a
         tenth of that for the horseshoe.
     slab
         Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
@@ -153,12 +153,12 @@ class LinearRegression(Regression):
         X
             Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense).
         y
-            A number a row.
+            One number per row.
         num_epochs, max_seconds
-            The length of the run, burn-in included, as passes over the rows or as seconds of sampling (set-up and
-            compilation are not counted). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
-            spread evenly unless `thin` is given. By default the run is as
-            long as `num_samples`, `num_burnin` and `thin` say.
+            The length of the run, including burn-in, as passes over the rows or as seconds of sampling (without
+            set-up and compilation). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
+            spread evenly unless `thin` is given. By default the length
+            follows from `num_samples`, `num_burnin` and `thin`.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """
@@ -184,8 +184,8 @@ class LinearRegression(Regression):
             if self.noise is not None or num_rows > num_columns + self.intercept:
                 raise
             raise DivergenceError(
-                f"a chain left the finite numbers: {num_rows} rows cannot tell the noise from "
-                f"{num_columns + self.intercept} unknowns. Give `noise`, a narrower `scale`, or more rows.",
+                f"a chain diverged (NaN or inf): {num_rows} rows cannot identify the noise and "
+                f"{num_columns + self.intercept} unknowns. Set `noise`, a smaller `scale`, or use more rows.",
                 run=error.run,
                 chain=error.chain,
                 step=error.step,
@@ -283,7 +283,7 @@ class LinearRegression(Regression):
         """
         self._check_fitted()
         if return_std and interval is not None:
-            raise InvalidValueError("ask predict for `return_std` or for an `interval`, not for both.")
+            raise InvalidValueError("pass `return_std` or `interval` to predict, not both.")
         tails = None if interval is None else tails_of(interval)
         noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
         means, deviations, ends = [], [], []
@@ -305,7 +305,7 @@ class LinearRegression(Regression):
         return np.asarray(ndtri((shuffled_numbers(count, self.seed) + 0.5) / count))
 
     def score(self, X: TableLike, y: ColumnLike) -> float:
-        """R²: the share of the variance of y that `predict` explains."""
+        """R²: the fraction of the variance of y that `predict` explains."""
         given = targets(y, who=type(self).__name__)
         predicted = self.predict(X)
         if len(given) != len(predicted):

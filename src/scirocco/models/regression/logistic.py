@@ -56,7 +56,7 @@ class LogisticRegression(Regression):
         Sample, and put the prior, on columns with mean 0 and standard deviation 1; coefficients are returned in the
         units of X.
     classes
-        The labels that may occur; others are refused. None: those in y. They are sorted in `classes_`, which is the
+        The labels that may occur; others raise an error. None: those in y. They are sorted in `classes_`, which is the
         order of the columns of `predict_proba`.
     constant_columns
         "refuse" or "keep" columns with a single value.
@@ -152,10 +152,10 @@ class LogisticRegression(Regression):
         y
             Labels of any kind that can be sorted.
         num_epochs, max_seconds
-            The length of the run, burn-in included, as passes over the rows or as seconds of sampling (set-up and
-            compilation are not counted). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
-            spread evenly unless `thin` is given. By default the run is as
-            long as `num_samples`, `num_burnin` and `thin` say.
+            The length of the run, including burn-in, as passes over the rows or as seconds of sampling (without
+            set-up and compilation). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
+            spread evenly unless `thin` is given. By default the length
+            follows from `num_samples`, `num_burnin` and `thin`.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """
@@ -278,7 +278,7 @@ class LogisticRegression(Regression):
         return np.log(self.predict_proba(X))
 
     def score(self, X: TableLike, y: ColumnLike) -> float:
-        """The share of rows whose class is predicted rightly; labels that are not in `classes_` are refused."""
+        """Accuracy: the fraction of rows with the right predicted class; an error for labels not in `classes_`."""
         predicted = np.argmax(self.predict_proba(X), axis=1)
         codes, _ = labels(y, self.classes_, num_rows=len(predicted), who=type(self).__name__)
         return float(np.mean(codes == predicted))

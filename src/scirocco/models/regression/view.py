@@ -14,11 +14,11 @@ _FOREST = 40
 
 
 def view(model: Regression, run: Run | None) -> View:
-    """Coefficients in the units of the columns; chains are judged in their own coordinates."""
+    """Coefficients in the units of the columns; chains are diagnosed in their own coordinates."""
     draws, name = model.draws_, type(model).__name__
     if run is None:
         run = model.run_ or run_behind(name, draws, {}, "posterior draws", model.seed, "loaded")
-    about = "Judged in the coordinates of the sampler; the charts have the units of the columns as they were given."
+    about = "The diagnostics use the coordinates of the sampler; the plots have the original units of the columns."
     return View(
         run,
         name,
