@@ -134,7 +134,7 @@ def test_data_convert_and_info(folder, capsys):
     assert "200 × 2" in out
     status, out, _ = call(capsys, "data", "info", folder / "made", "--verify")
     assert status == 0
-    assert "all checksums hold" in out
+    assert "all checksums match" in out
     assert call(capsys, *words)[0] == 2
     assert call(capsys, *words, "--overwrite")[0] == 0
     path = folder / "made" / "x.npy"
