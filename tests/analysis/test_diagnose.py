@@ -149,7 +149,7 @@ def test_a_direction_without_curvature_is_told(seed):
     model = sc.Model(lambda p, x: -0.5 * (x - p[0] - p[1]) ** 2)
     run = run_of(x, sc.SGLD(1e-4), model=model, start=jnp.zeros(2), seed=seed, num_samples=2_000)
     found = diagnose(run)
-    assert found.names == ["not converged"] and "without curvature" in found.verdict
+    assert found.names == ["not converged"] and "no curvature" in found.verdict
 
 
 def test_what_is_said_about_a_step_follows_the_closed_form(data, seed):
@@ -217,7 +217,7 @@ def test_count_models_and_refusals(data):
     assert "CountModel" in found.missing[0] and "ess_bulk" in found.measures
     with pytest.raises(InvalidTypeError, match="must be a run"):
         diagnose(np.zeros(3))
-    with pytest.raises(InvalidValueError, match="20 draws at least"):
+    with pytest.raises(InvalidValueError, match="at least 20 draws"):
         diagnose(run_of(data, sc.SGLD(1e-4), num_samples=10))
 
 

@@ -41,8 +41,8 @@ def ess(values: npt.ArrayLike, method: str = "bulk") -> Array:
         Draws (chain, draw, ...).
     method
         "bulk": of normal scores of the ranks, for the centre of the distribution; "tail": the smaller of those for the
-        5 % and the 95 % quantile; "mean": of the draws themselves, for their mean; "identity": the same with chains that
-        are not cut in half.
+        5 % and the 95 % quantile; "mean": of the draws themselves, for their mean; "identity": the same without
+        splitting the chains.
 
     Returns
     -------

@@ -131,7 +131,7 @@ def _ranks(seen: Charted) -> Section:
     if len(values) == 1:
         half = values.shape[1] // 2
         parts = values[:, : 2 * half].reshape(2, half, -1)
-        words = "There is one chain: ranks of its first and second half among all its draws, flat where they agree. "
+        words = "There is one chain: ranks of its first half and second half among all draws, flat where they agree. "
     words += "Grey: the range of 99 % of the bars for independent draws; autocorrelated draws vary more."
     charts = [_rank_chart(seen, parts[:, :, place], place, why) for place, why in seen.chosen.items()]
     note = _others(values)
