@@ -169,7 +169,7 @@ def test_arrays_in_memory_and_numbers_as_start(folder):
         ('store = "run"', 'stroe = "run"', InvalidValueError, "Did you mean `store`"),
         ("num_samples = 60", "num_sample = 60", InvalidValueError, "Did you mean `num_samples`"),
         ('name = "SGLD"', 'name = "SGDL"', InvalidValueError, "Did you mean `SGLD`"),
-        ('name = "SGLD"', "", InvalidValueError, "needs a `name`"),
+        ('name = "SGLD"', "", InvalidValueError, "requires a `name`"),
         ("batch_size", "batchsize", InvalidValueError, "Did you mean `batch_size`"),
         ('"polynomial"', '"polinomial"', InvalidValueError, "Did you mean `polynomial`"),
         ("tau =", "tua =", InvalidValueError, "Did you mean `tau`"),

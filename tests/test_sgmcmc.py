@@ -427,7 +427,7 @@ BAD = {
     "stepsize name": (
         {"stepsize": {"bias": 1.0, "bata": 1.0}},
         ValueError,
-        "`bata`.*no parameter. Did you mean `beta`",
+        "`bata`.*not a parameter. Did you mean `beta`",
     ),
     "stepsize lacks": ({"stepsize": {"bias": 1.0}}, ValueError, r"`stepsize` lacks \['beta'\]"),
     "stepsize 0": (

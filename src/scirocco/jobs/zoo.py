@@ -1,4 +1,4 @@
-"""Regressions by name, for rows {x, y}: the density and where to start; and configuration files to begin with.
+"""Regressions by name, for rows {x, y}: the density and the starting point; and example configuration files.
 
 All coefficients are N(0, scale²), the intercept N(0, (10 scale)²). For more (other priors, standardised columns, labels
 that are words, predictions) see `sc.models`.
@@ -27,18 +27,18 @@ _LOOKED_AT = 100_000
 
 
 class Known(NamedTuple):
-    """A model and where to start."""
+    """A model and its starting point."""
 
     model: Model
     params: dict[str, Array]
 
 
 class Table(NamedTuple):
-    """What is known of the rows."""
+    """Facts about the rows."""
 
     num_columns: int
     y: np.ndarray
-    """Of the first rows."""
+    """The first rows."""
 
 
 def logistic(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
@@ -84,7 +84,7 @@ def make(name: str, options: dict[str, Any], data: Data) -> Known:
 
 
 def options_of(name: str) -> list[str]:
-    """What a model of the zoo can be told."""
+    """The options of a built-in model."""
     return list(inspect.signature(ZOO[name]).parameters)[1:]
 
 
@@ -180,7 +180,7 @@ data = "rows"              # a data folder, or an .npz file with x and y
 store = "run"              # the folder for the draws
 """
 _OWN = """\
-# Your own model. Beside this file, in regression.py:
+# Your own model. Next to this file, in regression.py:
 #
 #   import jax.numpy as jnp
 #   import scirocco as sc
@@ -194,7 +194,7 @@ _OWN = """\
 #
 # The draws: scirocco sample THIS_FILE. Paths are relative to this file.
 
-model = "regression:model"    # module:object, beside this file or installed
+model = "regression:model"    # module:object, next to this file or installed
 params = "regression:start"   # where to start; or numbers: params = [0.0, 0.0]
 data = "rows"                 # a data folder, or an .npz or .npy file
 store = "run"                 # the folder for the draws
@@ -202,14 +202,14 @@ store = "run"                 # the folder for the draws
 _REST = """
 [sampler]                  # any sampler of the library; its arguments are keys
 name = "SGLD"
-# step_size = 1e-5         # left out: chosen from the curvature and the noise
+# step_size = 1e-5         # default: chosen from the curvature and the noise
 
 [estimator]                # any estimator of the library
 name = "ControlVariates"
-batch_size = 100           # rows in a step
+batch_size = 100           # rows per step
 
 [run]                      # any other argument of sc.sample
-num_samples = 2_000        # draws of each chain
+num_samples = 2_000        # draws per chain
 num_burnin = 500
 num_chains = 2
 thin = 5                   # steps from one draw to the next
@@ -226,7 +226,7 @@ EXAMPLES = (*_TITLES, "own")
 
 
 def example(name: str) -> str:
-    """A configuration file with every part explained, which works as soon as its rows are there."""
+    """A configuration file with every part explained, which works as soon as its data exist."""
     if name not in EXAMPLES:
         close = difflib.get_close_matches(name, EXAMPLES, 1)
         hint = f" Did you mean `{close[0]}`?" if close else ""
