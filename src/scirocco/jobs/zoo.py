@@ -38,7 +38,7 @@ class Table(NamedTuple):
 
     num_columns: int
     y: np.ndarray
-    """The first rows."""
+    """The `y` of the first rows."""
 
 
 def logistic(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:

@@ -254,7 +254,7 @@ class Blocks(Sampler):
         return ", ".join(f"`{name}`" for name in self.names[index])
 
     def stats(self, state: BlocksState) -> dict[str, Array]:
-        """The step sizes of each block, by its names."""
+        """The statistics of each block, by its names."""
         return {
             f"{name}_{'_'.join(names)}": value
             for names, sampler, inner in zip(self.names, self.samplers, state.inner, strict=True)

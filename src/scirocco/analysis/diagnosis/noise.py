@@ -33,7 +33,7 @@ class NoiseCurve(NamedTuple):
 
     steps: Array
     median: Array
-    """Largest over the parameters."""
+    """The median over the parameters."""
     largest: Array
     how: str
     """How it was measured, as a sentence."""

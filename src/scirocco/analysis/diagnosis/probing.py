@@ -34,7 +34,7 @@ class Probe(NamedTuple):
     position: Params
     """Mean of the draws' second half, on the real line."""
     scales: Scales
-    """The curvature in the sampler's coordinates, around that position."""
+    """Curvature and gradient noise in the sampler's coordinates, around that position."""
     eps: Any
     """ε for each parameter, halfway through the run."""
     draws: Params
