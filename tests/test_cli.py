@@ -107,7 +107,7 @@ def test_without_words_it_helps(capsys):
     [
         (["reproduce", "gausian-mixture"], "Did you mean `gaussian-mixture`?"),
         (["reproduce", "zzzzzz"], "`scirocco reproduce --list`"),
-        (["reproduce"], "which experiment?"),
+        (["reproduce"], "NAME is missing"),
         (["reproduce", "gaussian-mixture", "--data", "no/such/folder"], "no/such/folder does not exist"),
         (["reproduce", "--lost"], "No such option: --lost"),
         (["demo", "--seed", "-1"], "`scirocco demo --help`"),

@@ -132,7 +132,7 @@ def test_ctrl_c_and_resume(text, tmp_path, capsys, monkeypatch, when, shown):
     status, out, err = call(capsys, *options, "--out", tmp_path / "run")
     monkeypatch.setattr(LDA, "fit", original)
     signal.signal(signal.SIGINT, before)
-    assert status == 130 and "give the same command again with --resume" in out
+    assert status == 130 and "repeat the command with --resume" in out
     assert err.startswith("scirocco: interrupted after ") and len(err.splitlines()) == 1
     assert ("so far (interrupted)" in out) == shown
     status, _, err = call(capsys, "show", tmp_path / "run")
@@ -146,7 +146,7 @@ def test_ctrl_c_and_resume(text, tmp_path, capsys, monkeypatch, when, shown):
 
 def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
     status, _, err = call(capsys, "fit", text, "--out", run, *LENGTH)
-    assert status == 2 and "holds a run already. Add --resume to go on with it or --overwrite" in err
+    assert status == 2 and "already contains a run. Add --resume to continue it or --overwrite" in err
     status, _, err = call(capsys, "fit", text, "--out", run, "--resume", *LENGTH)
     assert status == 2 and "cannot be resumed with these arguments" in err and "was 54 and is now 60" in err
     (tmp_path / "letter").write_text("keep me")
@@ -158,7 +158,7 @@ def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
     ("words", "expected"),
     [
         (["no/such/corpus", "--out", "run"], "there is no file or folder no/such/corpus."),
-        (["TEXT"], "where should the run go? Add --out RUN"),
+        (["TEXT"], "--out is missing: add --out RUN"),
         (["TEXT", "--out", "run", "--topics", "1"], "--topics"),
         (["TEXT", "--out", "run", "--alpha", "-1"], "`alpha` must be finite and > 0, got -1.0."),
         (["TEXT", "--out", "run", "--beta", "0"], "`beta` must be finite and > 0"),
@@ -173,8 +173,8 @@ def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
         (["TEXT", "--out", "run", "--max-share", "0"], "`max_share` must be above 0"),
         (["TEXT", "--out", "run", "--resume", "--overwrite"], "not both."),
         (["TEXT", "--out", "run", "--vocabulary", "none.txt"], "'none.txt', which does not exist"),
-        (["--resume"], "which run should be gone on with?"),
-        (["--vocabulary", "words.txt"], "--vocabulary belongs to a CORPUS"),
+        (["--resume"], "--resume requires --out RUN"),
+        (["--vocabulary", "words.txt"], "--vocabulary requires a CORPUS"),
     ],
 )
 def test_mistakes_of_fit(words, expected, text, capsys, tmp_path, monkeypatch):
@@ -284,7 +284,7 @@ def test_transform_to_a_table(run, capsys, tmp_path):
     assert sum(map(float, rows[1][1:])) == pytest.approx(1.0, abs=1e-4)
     again = ("transform", run, tmp_path / "texts", "--out", tmp_path / "shares.csv")
     status, _, err = call(capsys, *again)
-    assert status == 2 and "exists already. Add --overwrite" in err
+    assert status == 2 and "already exists. Add --overwrite" in err
     assert call(capsys, *again, "--overwrite", "--interval", "0.5")[0] == 0
     rows = list(csv.DictReader((tmp_path / "shares.csv").open()))
     assert len(rows) == 4 and float(rows[0]["low"]) <= float(rows[0]["high"])
@@ -294,7 +294,7 @@ def test_transform_to_a_table(run, capsys, tmp_path):
     ("corpus", "out", "expected"),
     [
         ("TEXT", "shares.txt", "must end in .npz or .csv."),
-        ("TEXT", "no/such/shares.csv", "make it first."),
+        ("TEXT", "no/such/shares.csv", "create it first."),
         ("missing", "shares.csv", "there is no file or folder"),
         ("small.npz", "shares.csv", "`vocabulary` has 8 words, but the corpus has 3 columns."),
     ],
@@ -313,13 +313,11 @@ def test_compare(run, text, tmp_path, capsys):
     assert call(capsys, "fit", text, "--out", tmp_path / "other", "--seed", "5", *LENGTH)[0] == 0
     status, out, _ = call(capsys, "compare", run, tmp_path / "other", "--corpus", text)
     assert (
-        status == 0
-        and "2 pairs of topics, compared over 8 words" in out
-        and "every topic has a partner" in out
+        status == 0 and "2 pairs of topics, compared over 8 words" in out and "every topic is matched" in out
     )
     assert out.count("perplexity of ") == 2
     status, out, _ = call(capsys, "compare", run, tmp_path / "other", "--limit", "0")
-    assert status == 0 and "no pairs of topics" in out and out.count("without a partner in ") == 2
+    assert status == 0 and "no pairs of topics" in out and out.count("unmatched topics of ") == 2
 
 
 def test_compare_over_other_words(run, text, tmp_path, capsys):

@@ -143,7 +143,7 @@ def test_data_convert_and_info(folder, capsys):
     assert "200 × 2" in out
     status, out, _ = call(capsys, "data", "info", folder / "made", "--verify")
     assert status == 0
-    assert "all checksums hold" in out
+    assert "all checksums match" in out
     assert call(capsys, *words)[0] == 2
     assert call(capsys, *words, "--overwrite")[0] == 0
     path = folder / "made" / "x.npy"
@@ -178,7 +178,7 @@ def test_arrays_in_memory_and_numbers_as_start(folder):
         ('store = "run"', 'stroe = "run"', InvalidValueError, "Did you mean `store`"),
         ("num_samples = 60", "num_sample = 60", InvalidValueError, "Did you mean `num_samples`"),
         ('name = "SGLD"', 'name = "SGDL"', InvalidValueError, "Did you mean `SGLD`"),
-        ('name = "SGLD"', "", InvalidValueError, "needs a `name`"),
+        ('name = "SGLD"', "", InvalidValueError, "requires a `name`"),
         ("batch_size", "batchsize", InvalidValueError, "Did you mean `batch_size`"),
         ('"polynomial"', '"polinomial"', InvalidValueError, "Did you mean `polynomial`"),
         ("tau =", "tua =", InvalidValueError, "Did you mean `tau`"),

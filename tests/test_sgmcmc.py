@@ -293,9 +293,9 @@ def test_a_session_can_be_started_again_and_belongs_to_its_setup():
         sgmcmc.step(other)
     with pytest.raises(InvalidValueError, match="belongs to another set-up"):
         sgmcmc.step(other, first)
-    with pytest.raises(InvalidTypeError, match="what init_sess returned"):
+    with pytest.raises(InvalidTypeError, match="the result of init_sess"):
         sgmcmc.get_params(setup, 3)
-    with pytest.raises(InvalidTypeError, match="what sgld_setup"):
+    with pytest.raises(InvalidTypeError, match="the result of sgld_setup"):
         sgmcmc.step(first)
 
 
@@ -443,7 +443,7 @@ BAD = {
     "stepsize name": (
         {"stepsize": {"bias": 1.0, "bata": 1.0}},
         ValueError,
-        "`bata`.*no parameter. Did you mean `beta`",
+        "`bata`.*not a parameter. Did you mean `beta`",
     ),
     "stepsize lacks": ({"stepsize": {"bias": 1.0}}, ValueError, r"`stepsize` lacks \['beta'\]"),
     "stepsize 0": (
@@ -488,7 +488,12 @@ BAD_TUNING = {
     "L 2.5": ("sghmc", {"L": 2.5}, TypeError, "`L` must be a whole number"),
     "alpha > 1": ("sghmc", {"alpha": 1.5}, ValueError, "`alpha` must be at most 1, got 1.5"),
     "alpha 0": ("sghmccv", {"alpha": 0.0}, ValueError, "alpha.* must be finite and > 0"),
-    "alpha names": ("sghmc", {"alpha": {"b": 0.1}}, ValueError, "`alpha` names `b`, which is no parameter"),
+    "alpha names": (
+        "sghmc",
+        {"alpha": {"b": 0.1}},
+        ValueError,
+        "`alpha` names `b`, which is not a parameter",
+    ),
     "a > 1": ("sgnht", {"a": 3}, ValueError, "`a` must be at most 1"),
     "a lacks": ("sgnhtcv", {"a": {"bias": 0.1}}, ValueError, r"`a` lacks \['beta'\]"),
     "optStepsize": ("sgldcv", {"optStepsize": -1.0}, ValueError, "`optStepsize` must be finite and > 0"),

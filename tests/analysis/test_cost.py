@@ -164,7 +164,7 @@ def test_a_far_start_costs_a_logarithm_and_a_far_centre_a_square():
 def test_wrong_constants():
     good = {"strong_concavity": 1.0, "smoothness": 2.0, "dimension": 3}
     for change, words in (
-        ({"smoothness": 0.5}, "at least `strong_concavity`.*Exchange"),
+        ({"smoothness": 0.5}, "at least `strong_concavity`.*swapped"),
         ({"strong_concavity": 0.0}, "`strong_concavity` must be finite and > 0"),
         ({"centre_distance": -1.0}, "centre_distance"),
         ({"start_distance": np.nan}, "start_distance"),

@@ -156,7 +156,7 @@ def test_a_direction_without_curvature_is_told(seed):
     start = jnp.zeros(2)
     run = run_of(sc.SGLD(1e-4), sc.Full(), model, x, start, seed=seed, num_samples=2_000)
     found = diagnose(run)
-    assert found.names == ["not converged"] and "without curvature" in found.verdict
+    assert found.names == ["not converged"] and "no curvature" in found.verdict
 
 
 def test_what_is_said_about_a_step_follows_the_closed_form(seed):
@@ -224,7 +224,7 @@ def test_count_models_and_refusals():
     assert "CountModel" in found.missing[0] and "ess_bulk" in found.measures
     with pytest.raises(InvalidTypeError, match="must be a run"):
         diagnose(np.zeros(3))
-    with pytest.raises(InvalidValueError, match="20 draws at least"):
+    with pytest.raises(InvalidValueError, match="at least 20 draws"):
         diagnose(run_of(sc.SGLD(1e-4), num_samples=10))
 
 

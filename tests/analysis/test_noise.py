@@ -45,7 +45,7 @@ def test_it_is_the_closed_form_from_model_and_from_gradients(stored):
     np.testing.assert_allclose([found.median, found.largest], RATIO, rtol=0.1)
     loaded = noise_along(sc.load(folder))
     np.testing.assert_allclose(loaded.median.mean(), RATIO, rtol=0.25)  # of 800 draws: 4 standard deviations
-    assert "gradients that were kept" in loaded.how
+    assert "stored gradients" in loaded.how
 
 
 def as_by(run, **parts):
@@ -64,9 +64,9 @@ def test_it_follows_a_schedule_and_the_friction(stored):
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"estimator": sc.Full()}, "exact one of all rows"),
-        ({"estimator": sc.SVRG(BATCH)}, "SVRG depends on what it remembers"),
-        ({"sampler": sc.PSGLD(STEP)}, "PSGLD injects"),
+        ({"estimator": sc.Full()}, "every gradient is exact"),
+        ({"estimator": sc.SVRG(BATCH)}, "SVRG depends on its memory"),
+        ({"sampler": sc.PSGLD(STEP)}, "the noise of PSGLD"),
         ({"sampler": sc.SGLD(STEP, temperature=0.0)}, "temperature 0"),
     ],
 )

@@ -89,7 +89,7 @@ def test_a_run_is_as_its_draws(seed):
     draws, x = sample(seed)
     run = Run(draws, None, {}, {}, {}, {}, "complete", [])
     assert log_predictive(MODELS["datum"], run, x) == log_predictive(MODELS["datum"], draws, x)
-    with pytest.raises(InvalidValueError, match=r"holds no draws \(status: diverged\)"):
+    with pytest.raises(InvalidValueError, match=r"has no draws \(status: diverged\)"):
         log_predictive(MODELS["datum"], Run(None, None, {}, {}, {}, {}, "diverged", []), x)
 
 

@@ -91,8 +91,8 @@ def test_units_do_not_matter(seed: int) -> None:
 def test_wrong_inputs() -> None:
     x = np.ones((4, 2))
     for draws, gradients, words in (
-        (x, x[:3], "one shape"),
-        (x[0], x[0], "one shape"),
+        (x, x[:3], "the same shape"),
+        (x[0], x[0], "the same shape"),
         (x[:1], x[:1], "two draws"),
     ):
         with pytest.raises(InvalidValueError, match=words):

@@ -250,11 +250,11 @@ def test_runs_that_cannot(tmp_path, gaussian):
     x, s = (part.astype(np.float32) for part in gaussian)
     refused(r"no gradients.*keep_gradients=True", make_run(x, None))
     refused("CountModel has none", make_run(x, None, "CountModel(counts=f)"))
-    refused("at least 10 draws a chain, got 9", make_run(x[:, :9], s[:, :9]))
+    refused("at least 10 draws per chain, got 9", make_run(x[:, :9], s[:, :9]))
     refused("a run, or a pair", x, error=InvalidTypeError)
     make_run(x, s).save(tmp_path / "run")
     loaded = sc.load(tmp_path / "run")
-    refused(r"degree 2 needs the positions.*model=", loaded, degree=2)
+    refused(r"degree 2 requires positions.*model=", loaded, degree=2)
     model = sc.Model(lambda x, datum: datum)
     np.testing.assert_allclose(zero_variance(loaded, degree=2, model=model).value, CENTRE, rtol=1e-4)
     log = sc.Model(lambda x, datum: datum, transforms=sc.transforms.positive)
@@ -273,7 +273,7 @@ def test_arguments(gaussian):
     refused("as many gradients as positions", (x, s[..., :2]), degree=2)
     assert zero_variance((x, s[..., :2])).num_features == 2, "some gradients do for degree 1"
     large = np.broadcast_to(x[..., :1], (2, 500, MOST_FEATURES + 1))
-    refused("2,001 features; zero_variance takes at most 2,000", (large, large))
+    refused("2,001 features; zero_variance allows at most 2,000", (large, large))
 
 
 def test_functions(gaussian):
@@ -285,9 +285,7 @@ def test_functions(gaussian):
     refused("must return real numbers.*complex64", gaussian, lambda x: x + 1j)
     late = x.copy()
     late[1, 77] = 1e30
-    refused(
-        r"`g` makes of them, must be finite; at chain 1, draw 77", (late, s), lambda x: jnp.exp(x[0] * 1e-20)
-    )
+    refused(r"values of `g`, must be finite; at chain 1, draw 77", (late, s), lambda x: jnp.exp(x[0] * 1e-20))
     bad = s.copy()
     bad[0, 3, 1] = np.nan
     refused("gradients must be finite; at chain 0, draw 3", (x, bad))

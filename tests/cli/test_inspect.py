@@ -50,7 +50,7 @@ def test_diagnose_with_a_file_or_a_model(place, say, asked, monkeypatch, tmp_pat
         assert run.num_draws and isinstance(model, sc.Model) and set(data) == {"x", "y"}
     for words in (("--model", "mine:model"), ("--data", place.rows)):
         status, _, err = say("diagnose", place.run, *words)
-        assert status == 2 and "go together" in err
+        assert status == 2 and "require each other" in err
     status, _, err = say("diagnose", place.run, "--config", place.config, "--data", place.rows)
     assert status == 2 and "not both" in err
 

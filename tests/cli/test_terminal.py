@@ -129,7 +129,7 @@ def interrupt(terminal):
 
 def test_demo(terminals):
     root, started = terminals
-    assert "scirocco: interrupted; nothing of the demonstration was kept." in interrupt(started["demo"])
+    assert "scirocco: interrupted; nothing was saved." in interrupt(started["demo"])
     assert not list(root.glob("demo/*"))
 
 
@@ -143,7 +143,7 @@ def test_reproduce(terminals):
 def test_watch_leaves_the_run_alone(terminals):
     root, started = terminals
     shown = interrupt(started["watch"])
-    assert "no longer watching" in shown and "the run goes on" in shown
+    assert "no longer watching" in shown and "the run continues" in shown
     assert sc.load(root / "run").status == "running"
 
 
@@ -166,6 +166,6 @@ def test_sample_keeps_its_draws_and_goes_on(terminals):
 def test_fits_can_be_gone_on_with(command, terminals):
     root, started = terminals
     shown = interrupt(started[command])
-    assert "give the same command again with --resume" in shown
+    assert "repeat the command with --resume" in shown
     run = sc.load(root / {"topics fit": "topics", "cluster fit": "clusters"}[command])
     assert run.status == "interrupted"

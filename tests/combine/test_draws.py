@@ -134,7 +134,7 @@ dependent = [part @ np.array([[1.0, 1.0], [0.0, 0.0]]) for part in GOOD]
         ([GOOD[0], GOOD[1][:1]], InvalidValueError, "subposterior 1 must have at least 2 draws, got 1"),
         (constant, InvalidValueError, r"`params\[1\]` is the same in all draws of subposterior 1"),
         (dependent, InvalidValueError, "depend on each other linearly"),
-        ([np.zeros((5, 0))] * 2, InvalidValueError, "hold no numbers"),
+        ([np.zeros((5, 0))] * 2, InvalidValueError, "contain no numbers"),
     ],
 )  # fmt: skip
 def test_bad_subposteriors(method, given, error, words):

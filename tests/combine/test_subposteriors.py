@@ -303,7 +303,7 @@ def test_ctrl_c_keeps_what_there_is_and_begins_no_other_shard(tmp_path, plain, m
         ({"num_shards": 0}, InvalidValueError, "`num_shards` must be at least 1"),
         ({"num_shards": 2.0}, InvalidTypeError, "must be a whole number"),
         ({"num_shards": 61}, InvalidValueError, "num_shards=61 is more than the 60 rows"),
-        ({"params": None}, InvalidValueError, "`params` is needed"),
+        ({"params": None}, InvalidValueError, "`params` is required"),
         ({"seed": -1}, InvalidValueError, "`seed` must be at least 0"),
         ({"num_samples": 0}, InvalidValueError, "`num_samples` must be at least 1"),
         ({"resume": True}, InvalidValueError, "`resume` requires `store`"),

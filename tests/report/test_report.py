@@ -77,7 +77,7 @@ def test_the_numbers_are_those_of_the_summary(stored):
 def test_a_run_without_origin_says_what_could_not_be_judged(stored):
     said = Page(report.html(stored[0])).sections["diagnosis"]
     assert "R-hat" in said and "drift between halves" in said
-    assert "What could not be judged" in said and "pass model=... and data=..." in said
+    assert "What could not be checked" in said and "pass model=... and data=..." in said
 
 
 def test_a_diagnosis_that_is_given_is_shown(stored):
@@ -151,7 +151,7 @@ def test_a_large_leaf_is_never_read_as_a_whole(seed):
 
 def test_a_long_run_is_thinned(seed):
     page = Page(report.html(made_run({"x": noise(seed, 2, 60_000)})))
-    assert "One draw of 3 was looked at" in page.sections["all"]
+    assert "Only one draw in 3 is included" in page.sections["all"]
 
 
 def test_large_runs_make_small_reports(seed):
@@ -164,7 +164,7 @@ def test_large_runs_make_small_reports(seed):
     assert "w[12345]" in [row[0] for row in page.rows["parameters"]]
     assert f"of {30_000:,} parameters" in page.sections["all"]
     long = report.html(made_run({"x": noise(seed, 4, 5_000, 6)}))
-    assert len(long.encode()) < 500_000 and "the least and the greatest" in Page(long).sections["traces"]
+    assert len(long.encode()) < 500_000 and "The smallest and the largest" in Page(long).sections["traces"]
 
 
 # -- step sizes and gradient noise ------------------------------------------------------------------------------------
@@ -201,9 +201,9 @@ def test_the_search_for_a_step_size_is_drawn(seed):
     said = curves_of(seed, 0.1, preparation={"tuning": tuning})
     for words in (
         "3 settings",
-        "4,000 steps a round",
+        "4,000 steps per round",
         "Chosen: step size 0.1",
-        "1 left the finite numbers",
+        "1 diverged (NaN or inf)",
         "round 2",
     ):
         assert words in said

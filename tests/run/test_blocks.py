@@ -111,9 +111,9 @@ REST = {"a": ONE, "b": ONE}
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: sc.Blocks({}), InvalidTypeError, "needs a dict of samplers"),
-        (lambda: sc.Blocks({"a": sc.SGLD()}), InvalidValueError, "leaves numbers open"),
-        (lambda: sc.Blocks({"a": 0.1}), InvalidTypeError, "needs a sampler such as"),
+        (lambda: sc.Blocks({}), InvalidTypeError, "requires a dict of samplers"),
+        (lambda: sc.Blocks({"a": sc.SGLD()}), InvalidValueError, "has missing hyper-parameters"),
+        (lambda: sc.Blocks({"a": 0.1}), InvalidTypeError, "requires a sampler such as"),
         (lambda: sc.Blocks({"a": ONE, ("a", "b"): ONE}), InvalidValueError, "`a` in two blocks"),
         (lambda: sc.Blocks({"a": sc.SCIRCV(0.1)}), InvalidTypeError, "use sc.SCIR"),
         (lambda: sc.Gibbs(3), InvalidTypeError, "must be a function"),

@@ -170,7 +170,7 @@ def test_grids_are_tuned_on_workers(client):
     assert tried == {(size, step) for size in (20, 40) for step in (1e-4, 1e-3)}
     assert tuning.best == min(tuning.trials, key=lambda trial: (-trial.rounds, trial.ksd[-1]))
     assert tuning.estimator.batch_size == tuning.best.settings["batch_size"]
-    with pytest.raises(ValueError, match="nothing to share out"):
+    with pytest.raises(ValueError, match="nothing to divide"):
         sc.analysis.tune(sharding.GAUSSIAN, x, np.float32(0.0), client=client)
 
 

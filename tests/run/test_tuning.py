@@ -137,7 +137,7 @@ def test_a_quarter_goes_on_after_each_round(tuning):
 def test_what_was_tried_can_be_looked_at(tuning):
     curve = tuning.curve
     assert np.all(np.diff(curve["step_size"]) > 0) and len(curve["ksd"]) == 32
-    assert curve["ksd"][0] > 1.5 * np.nanmin(curve["ksd"])  # too small a step does not get about
+    assert curve["ksd"][0] > 1.5 * np.nanmin(curve["ksd"])  # too small a step does not explore
     text = repr(tuning)
     assert text.startswith("SGLD, preconditioned (laplace): step_size=") and "the best of 32 settings" in text
     assert "first guess" in text and "KSD, round 3" in text and "more" in text
@@ -302,7 +302,7 @@ def test_what_cannot_be_tuned_is_told(data, options, error, words):
 
 def test_models_that_cannot_be_judged_are_told():
     counts = sc.CountModel(0.5, lambda omega, z: jax.nn.one_hot(z, 2))
-    with pytest.raises(InvalidTypeError, match=r"CountModel has not\. sc\.SCIR"):
+    with pytest.raises(InvalidTypeError, match=r"CountModel does not have\. sc\.SCIR"):
         tune(counts, np.zeros(4, int), jnp.full(2, 0.5))
     with pytest.raises(InvalidTypeError, match=r"`model` must be a sc\.Model"):
         tune(log_likelihood, np.zeros(4), START)

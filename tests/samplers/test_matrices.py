@@ -109,7 +109,7 @@ def test_columns_and_rows_between_a_part_and_a_number():
 @pytest.mark.parametrize("value", [jnp.ones(2), jnp.ones((2, 3)), {"a": 1.0}])
 def test_what_is_no_matrix_is_refused(value):
     with pytest.raises(
-        InvalidValueError, match=r"M has shape .* is no matrix between parts of 3 and 3 numbers"
+        InvalidValueError, match=r"M has shape .* not a matrix between parts of 3 and 3 numbers"
     ):
         recognise(value, PART, PART, "M")
 

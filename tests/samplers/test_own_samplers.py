@@ -248,9 +248,9 @@ def test_models_without_a_density_have_no_value():
     model = sc.CountModel(0.5, lambda omega, z: jax.nn.one_hot(z, 3))
     with pytest.raises(sc.errors.InvalidTypeError, match="CountModel"):
         sc.sample(model, np.zeros(10, int), np.full(3, 1 / 3), sampler=Watching(STEP), num_samples=2)
-    with pytest.raises(sc.errors.InvalidTypeError, match="asks for more than an estimate"):
+    with pytest.raises(sc.errors.InvalidTypeError, match="requires more than an estimate"):
         sc.Blocks({"weights": Watching(STEP)})
-    with pytest.raises(sc.errors.InvalidTypeError, match="asks for more than an estimate"):
+    with pytest.raises(sc.errors.InvalidTypeError, match="requires more than an estimate"):
         sc.Blocks({"weights": MALA(STEP)})
 
 

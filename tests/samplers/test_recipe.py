@@ -239,7 +239,7 @@ def test_what_is_no_recipe_is_refused_at_once(make, message):
         (sc.Recipe(0.1, diffusion=jnp.array([[1.0, 2.0], [2.0, 1.0]])), "smallest eigenvalue is -1"),
         (sc.Recipe(0.1, diffusion=jnp.array([[1.0, 2.0], [0.0, 1.0]])), r"D\[0,1\] - D\[1,0\] = 2"),
         (sc.Recipe(0.1, diffusion=1.0, curl=jnp.ones((2, 2))), r"Q\[0,0\] \+ Q\[0,0\] = 2"),
-        (sc.Recipe(0.1, diffusion=jnp.ones(3)), "is no matrix between parts"),
+        (sc.Recipe(0.1, diffusion=jnp.ones(3)), "not a matrix between parts"),
         (
             sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2, gamma=lambda z: -2 * z["position"]),
             "wrong sign",

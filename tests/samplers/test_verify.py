@@ -73,7 +73,7 @@ def test_right_recipes(name, seed):
     found = sc.verify_recipe(RIGHT[name], POINTS, seed=seed)
     assert found.ok, str(found)
     assert found.residual < 1e-4
-    assert "right recipe" in str(found)
+    assert "correct recipe" in str(found)
 
 
 WRONG = {
@@ -115,7 +115,7 @@ def test_parameters_of_any_structure():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((sc.SGLD(0.1), POINTS), InvalidTypeError, "takes a sc.Recipe"),
+        ((sc.SGLD(0.1), POINTS), InvalidTypeError, "requires a sc.Recipe"),
         ((RIGHT["SGLD"], []), InvalidTypeError, "list of points"),
         ((RIGHT["SGLD"], {"a": 1.0}), InvalidTypeError, "list of points"),
         ((RIGHT["SGLD"], [jnp.zeros(100)]), InvalidValueError, "100 numbers"),

@@ -366,7 +366,7 @@ def test_laws_at_the_ends():
         (lambda: Counts.hypergeometric(0.1, 5, 10, 12), InvalidValueError, "with replacement"),
         (lambda: Counts.hypergeometric(0.1, 5.0, 10, 2), InvalidTypeError, "Write 5"),
         (lambda: Counts.hypergeometric(0.0, 5, 10, 2), InvalidValueError, "concentration"),
-        (lambda: Counts.from_values([1.0, 2.0], [1.0]), InvalidValueError, "as long as"),
+        (lambda: Counts.from_values([1.0, 2.0], [1.0]), InvalidValueError, "the same length"),
         (lambda: Counts.from_values([0.0, 2.0], [0.5, 0.5]), InvalidValueError, "> 0"),
         (lambda: Counts.from_values([1.0, 2.0], [0.5, 0.6]), InvalidValueError, "Divide them"),
         (lambda: Counts.from_values("ab", [0.5, 0.6]), InvalidTypeError, "sequence of numbers"),

@@ -1,4 +1,4 @@
-"""The papers' figures, made again and judged: one folder an experiment.
+"""The papers' figures, reproduced, with checks of their claims: one folder per experiment.
 
 To add one, make a folder with a constant `EXPERIMENT` and a module `run` with `run(settings) -> Outcome`, and name it
 here. `scirocco reproduce` finds this package by its entry point.

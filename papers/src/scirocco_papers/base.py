@@ -1,4 +1,4 @@
-"""What an experiment is: it runs, judges the paper's sentences, draws a figure, and leaves a JSON file behind.
+"""The base of experiments: an experiment runs, checks the paper's claims, draws a figure, and writes a JSON file.
 
 An experiment is a folder: `__init__.py` has the constant `EXPERIMENT`, `run.py` a function `run(settings) -> Outcome`.
 It never prints and never writes: that is done here, the same way for all.
@@ -32,9 +32,9 @@ class Claim:
     Attributes
     ----------
     paper
-        The sentence, in the paper's words as far as they can be judged.
+        The sentence, in the paper's words as far as they can be checked.
     here
-        The numbers it is judged by.
+        The numbers by which it is checked.
     rule
         When it counts as holding.
     holds
@@ -57,7 +57,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """For the table."""
+        """The verdict for the table."""
         if self.because:
             return "yes (not counted)" if self.holds else "no (not counted)"
         return "yes" if self.holds else "NO"
@@ -92,7 +92,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure of a paper that can be made again."""
+    """A figure of a paper that can be reproduced."""
 
     name: str
     title: str
@@ -101,9 +101,9 @@ class Experiment:
     run: Callable[[Settings], Outcome]
     seed: int = 0
     duration: str = ""
-    """Of a full and of a quick run, in words."""
+    """The duration of a full and of a quick run, as text."""
     needs: tuple[str, ...] = ()
-    """Packages besides the core ones, asked for before the work begins."""
+    """Packages in addition to the core ones, checked before the work starts."""
     cite: tuple[str, ...] = ()
     """Keys of the papers in the bibliography of `scirocco cite`."""
 

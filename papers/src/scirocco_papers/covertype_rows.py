@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 
 def log_likelihood(beta: Array, row: Rows) -> Any:
-    """Of one row, y in {0, 1}."""
+    """Log likelihood of one row, y in {0, 1}."""
     eta = row.x @ beta
     return row.y * eta - jnp.logaddexp(0.0, eta)
 
@@ -63,7 +63,7 @@ def split(data: datasets.Covertype, seed: int) -> tuple[Rows, Rows]:
 
 
 def first(train: Rows, share: float) -> Rows:
-    """Of the training rows, on the device."""
+    """The first `share` of the training rows, on the device."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[: round(share * len(leaf))]), train)
 
 
@@ -76,7 +76,7 @@ def common(train: Rows) -> Rows:
 def laplace(train: Rows) -> tuple[Any, Any]:
     """A point near the mode, by Newton's method, and L with L Lᵀ the inverse curvature there.
 
-    With a normal prior of the same variance, 2: beside so many rows the difference does not matter for a centre.
+    With a normal prior of the same variance, 2: with so many rows the difference does not matter for a centre.
     """
     found = newton(Table(np.asarray(train.x), np.asarray(train.y), 2, False), 2.0)
     return jnp.asarray(found.here.at, jnp.float32), jnp.asarray(found.factor, jnp.float32)

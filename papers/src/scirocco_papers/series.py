@@ -32,8 +32,8 @@ class Series:
     settings
         For each of them.
     all_of_them
-        Whether they were asked for as `all`: then one whose data or packages are not on this machine is left out, and
-        a summary is printed and written at the end. Asked for by its name, it is an error.
+        Whether they were requested as `all`: then one whose data or packages are not on this machine is left out, and
+        a summary is printed and written at the end. Requested by its name, it is an error.
     """
 
     def __init__(self, settings: Settings, all_of_them: bool):

@@ -1,4 +1,4 @@
-"""What draws are worth: distances to the right law, better estimates, diagnosis in words, tuning, scores, theory."""
+"""Analysis of draws: distances to the target, better estimates, diagnosis, tuning, scores, theory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Upper bounds of the Wasserstein distance between the law of SGLD or SGLD-CV and the posterior, and what they cost.
+r"""Upper bounds of the Wasserstein distance between SGLD or SGLD-CV and the posterior, and their cost.
 
 All for θ' = θ + ε ĝ + √(2ε) ξ and a log posterior that is m-strongly concave and M-smooth: its curvature lies between
 m and M everywhere. (Baker, Fearnhead, Fox & Nemeth 2019; thesis section 3.3 and appendix A.1; Dalalyan & Karagulyan
@@ -19,7 +19,7 @@ from scirocco.errors import InvalidValueError
 
 ALPHA = 7.0 * math.sqrt(2.0) / 6.0
 """α of the discretisation error αM√(ε³d) of one step (needs εM ≤ 2)."""
-_LARGEST = 1.0 - 1e-6  # of an open interval of step sizes: at its end nothing contracts
+_LARGEST = 1.0 - 1e-6  # share of an open interval of step sizes: at its end nothing contracts
 
 
 def sgld_cv_bound(
@@ -33,7 +33,7 @@ def sgld_cv_bound(
     start_distance: float | None = None,
     centre_distance: float = 0.0,
 ) -> float:
-    r"""Upper bound of W₂ between the law of SGLD-CV after K steps and the posterior (thesis Prop. 3.3.6).
+    r"""Upper bound of W₂ between the distribution of SGLD-CV after K steps and the posterior (thesis Prop. 3.3.6).
 
     .. math:: W_2(ν_K, π) ≤ (1 - A)^K W_2(ν_0, π) + \frac{C}{A} + \frac{B^2}{C + \sqrt{A} B}
 
@@ -43,24 +43,24 @@ def sgld_cv_bound(
     Parameters
     ----------
     step_size, num_steps, batch_size
-        ε, K and n. The bound holds for ε ≤ 2/(m + M) and ε < 2m/(2M²/n + m²); larger steps are refused.
+        ε, K and n. The bound holds for ε ≤ 2/(m + M) and ε < 2m/(2M²/n + m²); larger steps raise an error.
     strong_concavity
         m, a lower bound of the curvature of the negative log posterior.
     smoothness
         M = Σ_i L_i, with L_i the Lipschitz constant of the gradient of row i (and of the prior), where row i is drawn
-        with probability ∝ L_i. For rows drawn alike: N times the largest. The largest curvature of the sum is not
+        with probability ∝ L_i. For rows drawn uniformly: N times the largest. The largest curvature of the sum is not
         enough: the noise of a batch depends on its rows.
     dimension
         d.
     start_distance
-        W₂(ν₀, π). By default that of a chain that starts at the centre: at most √(c² + d/m).
+        W₂(ν₀, π). By default the bound √(c² + d/m) for a chain that starts at the centre.
     centre_distance
         c, the distance between the centre of the control variates and the posterior mean (root mean square).
 
     Returns
     -------
     float
-        In the parameters' units; times √m it is the accuracy ε₀ of `sgld_cv_settings`.
+        The bound in the parameters' units; times √m it is the accuracy ε₀ of `sgld_cv_settings`.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def sgld_bound(
     dimension: int,
     start_distance: float,
 ) -> float:
-    r"""Upper bound of W₂ between the law of plain SGLD after K steps and the posterior.
+    r"""Upper bound of W₂ between the distribution of plain SGLD after K steps and the posterior.
 
     Dalalyan & Karagulyan (2019), theorem 4: A = mε, B² = σ²ε²d and C = αM√(ε³d) in the form of `sgld_cv_bound`.
 
@@ -98,7 +98,7 @@ def sgld_bound(
     step_size, num_steps
         ε ≤ 2/(m + M), and K.
     noise_variance
-        σ²: the gradient estimate has errors of E|ξ|² ≤ σ²d everywhere. For n of N rows about N²/n times the variance
+        σ²: the error of the gradient estimate has E|ξ|² ≤ σ²d everywhere. For n of N rows about N²/n times the variance
         of one row's gradient: it grows like N² where SGLD-CV has N.
     strong_concavity, smoothness, dimension
         m; M, the largest curvature; d.
@@ -108,7 +108,7 @@ def sgld_bound(
     Returns
     -------
     float
-        In the parameters' units.
+        The bound in the parameters' units.
     """
     m, big, d = checked_constants(strong_concavity, smoothness, dimension)
     num_steps = _number_of_steps(num_steps)
@@ -121,7 +121,7 @@ def sgld_bound(
 
 
 class LangevinSettings(NamedTuple):
-    """What to run for a wanted accuracy."""
+    """Settings that guarantee an accuracy."""
 
     step_size: float
     num_steps: int
@@ -129,7 +129,7 @@ class LangevinSettings(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """Rows visited by one chain, the set-up not counted."""
+        """Rows visited by one chain, excluding the set-up."""
         return self.num_steps * self.batch_size
 
 
@@ -142,20 +142,20 @@ def sgld_cv_settings(
     start_distance: float | None = None,
     centre_distance: float = 0.0,
 ) -> LangevinSettings:
-    r"""Step size, steps and batch size that make √m W₂ ≤ ε₀ certain for SGLD-CV (thesis Thm 3.3.7).
+    r"""Step size, steps and batch size that guarantee √m W₂ ≤ ε₀ for SGLD-CV (thesis Thm 3.3.7).
 
     .. math::
         n ≥ \frac{64 R^2}{ε_0^2} mε (mc^2 + d), \quad
         mε = \min\left\{\frac{n}{2R^2 + n}, \frac{ε_0^2}{64 R^2 α^2 d}\right\}, \quad
         K ≥ \frac{1}{mε} \log \frac{4 m W_2^2(ν_0, π)}{ε_0^2}
 
-    The theorem prints max for min: its proof needs both bounds of ε, so with max the wanted distance can be missed.
+    The theorem prints max for min: its proof needs both bounds of ε, so with max the accuracy may not be reached.
     β, which stands for mε in the bound of n, must then be no smaller than mε: the second term is.
 
     Parameters
     ----------
     accuracy
-        ε₀ > 0, wanted of √m W₂.
+        ε₀ > 0, the required bound of √m W₂.
     strong_concavity, smoothness, dimension, start_distance, centre_distance
         As for `sgld_cv_bound`.
 
@@ -163,7 +163,7 @@ def sgld_cv_settings(
     -------
     LangevinSettings
         With the fields `step_size`, `num_steps`, `batch_size` and the property `cost`. They do not depend on N where
-        R, d, √m c and √m W₂(ν₀, π) do not. Sufficient, and by orders of magnitude more than chains need.
+        R, d, √m c and √m W₂(ν₀, π) do not. Sufficient, but orders of magnitude more than chains need.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def sgld_cv_settings(
     ratio, spread = big / m, squared_spread(m, d, centre_distance)
     start = checked_start(start_distance, spread)
     batch = math.ceil(_batch_from_step(ratio, d, accuracy) * m * spread)
-    # the last one is 2/(m + M), which only a very large accuracy asks for
+    # the last one is 2/(m + M), which matters only for a very large accuracy
     scaled = min(batch / (2.0 * ratio**2 + batch), _scaled_step(ratio, d, accuracy), 2.0 / (1.0 + ratio))
     return LangevinSettings(scaled / m, max(1, math.ceil(_length(m, start, accuracy) / scaled)), batch)
 
@@ -196,8 +196,8 @@ def sgld_cv_cost(
 
     .. math:: Kn ≤ \left[C_1 \log \frac{4 m W_2^2(ν_0, π)}{ε_0^2} + 1\right] \left[C_2 (mc^2 + d) + 1\right]
 
-    with C₁ = max{2R² + 1, 64R²α²d/ε₀²} and C₂ = 1/(α²d): the corollary with the slip of its theorem mended (it has
-    min in C₁). Logarithmic in the distance of the start, quadratic in that of the centre, and free of N.
+    with C₁ = max{2R² + 1, 64R²α²d/ε₀²} and C₂ = 1/(α²d): the corollary with the error of its theorem corrected (it has
+    min in C₁). Logarithmic in the distance of the start, quadratic in that of the centre, and independent of N.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def sgld_cv_cost(
     Returns
     -------
     float
-        K · n; the passes that find the centre are not counted.
+        K · n, excluding the passes that find the centre.
     """
     m, big, d = checked_constants(strong_concavity, smoothness, dimension)
     _checks.positive(accuracy, "accuracy")
@@ -227,19 +227,19 @@ def sgld_settings(
     row_variance: float,
     start_distance: float,
 ) -> LangevinSettings:
-    r"""Step size, steps and batch size that make √m W₂ ≤ ε₀ certain for plain SGLD, by `sgld_bound`.
+    r"""Step size, steps and batch size that guarantee √m W₂ ≤ ε₀ for plain SGLD, by `sgld_bound`.
 
     mε = min{ε₀²/(16 R²α²d), 2/(1 + R)}, n ≥ 16 ε d σ₁²/ε₀², K ≥ log(2√m W₂(ν₀, π)/ε₀)/(mε).
 
     Parameters
     ----------
     accuracy
-        ε₀ > 0, wanted of √m W₂.
+        ε₀ > 0, the required bound of √m W₂.
     strong_concavity, smoothness, dimension, start_distance
         As for `sgld_bound`.
     row_variance
         σ₁², the `noise_variance` of a batch of one row; n rows have σ₁²/n. About N² times the variance of one row's
-        gradient, so that n, and the cost with it, grow like N.
+        gradient, so that n and the cost grow like N.
 
     Returns
     -------
@@ -258,22 +258,22 @@ def sgld_settings(
 
 
 def _scaled_step(ratio: float, dimension: int, accuracy: float) -> float:
-    """The largest mε at which the step alone leaves √m W₂ ≤ ε₀/4."""
+    """The largest mε for which the step alone gives √m W₂ ≤ ε₀/4."""
     return accuracy**2 / (64.0 * ratio**2 * ALPHA**2 * dimension)
 
 
 def _batch_from_step(ratio: float, dimension: int, accuracy: float) -> float:
-    """C₂ = 64R²β/ε₀² with β the largest mε; all but α and d cancels."""
+    """C₂ = 64R²β/ε₀² with β the largest mε; everything except α and d cancels."""
     return 64.0 * ratio**2 * _scaled_step(ratio, dimension, accuracy) / accuracy**2
 
 
 def _length(m: float, start: float, accuracy: float) -> float:
-    """log(4m W₂²/ε₀²): mεK that halves the wanted distance; 0 for a start that is near enough."""
+    """log(4m W₂²/ε₀²): the mεK that reaches half of the accuracy; 0 for a start that is near enough."""
     return max(0.0, math.log(4.0 * m * start**2 / accuracy**2)) if start > 0 else 0.0
 
 
 def _solve(keep: float, noise: float, drift: float, start: float, num_steps: int) -> float:
-    """What x_{k+1}² ≤ (keep x_k + drift)² + noise² leaves of x after some steps (Dalalyan & Karagulyan, lemma 1)."""
+    """Bound of x after some steps of x_{k+1}² ≤ (keep x_k + drift)² + noise² (Dalalyan & Karagulyan, lemma 1)."""
     rate = 1.0 - keep
     below = drift + math.sqrt(rate) * noise
     return keep**num_steps * start + drift / rate + noise**2 / below
@@ -284,13 +284,13 @@ def _euler_error(smoothness: float, step_size: float, dimension: int) -> float:
 
 
 def squared_spread(m: float, dimension: int, centre_distance: float) -> float:
-    """E|θ - centre|² under the posterior is at most this (Durmus & Moulines 2019)."""
+    """Upper bound of E|θ - centre|² under the posterior (Durmus & Moulines 2019)."""
     _checks.positive(centre_distance, "centre_distance", allow_zero=True)
     return float(centre_distance) ** 2 + dimension / m
 
 
 def checked_start(start_distance: float | None, spread: float) -> float:
-    """W₂(ν₀, π), by default that of a start at the centre."""
+    """W₂(ν₀, π), by default for a start at the centre."""
     if start_distance is None:
         return math.sqrt(spread)
     _checks.positive(start_distance, "start_distance", allow_zero=True)
@@ -303,8 +303,8 @@ def checked_constants(strong_concavity: float, smoothness: float, dimension: int
     _checks.positive(smoothness, "smoothness")
     if smoothness < strong_concavity:
         raise InvalidValueError(
-            f"`smoothness` (the largest curvature) must be at least `strong_concavity` (the least one), got "
-            f"{smoothness:g} and {strong_concavity:g}. Exchange them?"
+            f"`smoothness` (the largest curvature) must be at least `strong_concavity` (the smallest), got "
+            f"{smoothness:g} and {strong_concavity:g}. Are they swapped?"
         )
     return float(strong_concavity), float(smoothness), _checks.positive_int(dimension, "dimension")
 
@@ -314,8 +314,8 @@ def _number_of_steps(num_steps: int) -> int:
 
 
 def _check_step(step_size: float, limit: float) -> None:
-    if step_size > limit * (1.0 + 1e-12):  # a step that was computed from the limit may be rounded up
+    if step_size > limit * (1.0 + 1e-12):  # a step computed from the limit may be rounded up
         raise InvalidValueError(
-            f"the bound holds for step sizes up to {limit:.4g} with these constants, got {step_size:g}. Take a smaller "
+            f"the bound holds for step sizes up to {limit:.4g} with these constants, got {step_size:g}. Use a smaller "
             "step."
         )

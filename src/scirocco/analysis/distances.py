@@ -1,4 +1,4 @@
-"""Distances between draws and a known law, and between two samples: Kolmogorov-Smirnov, Wasserstein."""
+"""Distances between draws and a known distribution, and between two samples: Kolmogorov-Smirnov, Wasserstein."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _BLOCK_BYTES = 1 << 26
 
 
 def ks_dirichlet(draws: npt.ArrayLike, concentration: npt.ArrayLike, *, each: bool = False) -> Any:
-    """Kolmogorov-Smirnov distance of draws to a Dirichlet law, averaged over Rosenblatt's components.
+    """Kolmogorov-Smirnov distance of draws to a Dirichlet distribution, averaged over Rosenblatt's components.
 
-    Under Dir(a) the share of component j in what the earlier ones leave, x_j = ω_j / (ω_j + ... + ω_K), is
+    Under Dir(a) the share of component j in the sum of the components from j on, x_j = ω_j / (ω_j + ... + ω_K), is
     Beta(a_j, a_(j+1) + ... + a_K), and the shares are independent. So u_j = F_j(x_j) is uniform for j < K, and
 
         d = 1/(K-1) Σ_{j<K} sup_u |F̂_j(u) - u|
 
     with the empirical distribution function F̂_j of the u_j. M independent exact draws give about 0.87/√M. The last
-    component follows from the others and has no distance of its own.
+    component is determined by the others and has no distance.
 
-    Draws are taken at face value: a component that underflowed to 0 has u = 0, and so has a component in a draw that
+    Draws are not corrected: a component that underflowed to 0 has u = 0, and so has a component in a draw that
     has 0 in it and in all later ones. Draws in single precision of concentrations below about 0.05 do that often enough
-    to be told from exact ones.
+    to be distinguished from exact ones.
 
     Parameters
     ----------
     draws
         Array (..., K) of points of the simplex; leading axes (chain, draw) are flattened.
     concentration
-        a, the K parameters of the law, all > 0.
+        a, the K parameters of the distribution, all > 0.
     each
         Return the K-1 distances instead of their mean.
 
@@ -62,7 +62,7 @@ def ks_dirichlet(draws: npt.ArrayLike, concentration: npt.ArrayLike, *, each: bo
     """
     concentration = _check_concentration(concentration)
     points = _check_draws(draws, len(concentration))
-    # Sums over the later components, not one minus the earlier: near the boundary the latter has no digit right.
+    # Sums over the later components, not one minus the earlier: near the boundary the latter has no correct digit.
     left = np.cumsum(points[:, ::-1], axis=1)[:, ::-1]
     weight = np.cumsum(concentration[::-1])[::-1]
     found = np.array(
@@ -75,9 +75,9 @@ def ks_dirichlet(draws: npt.ArrayLike, concentration: npt.ArrayLike, *, each: bo
 
 
 def _shares_cdf(own: np.ndarray, later: np.ndarray, a: float, b: float) -> np.ndarray:
-    """The Beta(a, b) distribution function at own/(own + later), from whichever of the two shares is the smaller.
+    """The Beta(a, b) distribution function at own/(own + later), computed from the smaller of the two shares.
 
-    With b = 0.1 a fortieth of the law has 1 - x below 1e-16: such an x is 1 in double precision, 1 - x is a number.
+    With b = 0.1, 1 - x is below 1e-16 with probability 1/40: such an x is 1 in double precision, but 1 - x is exact.
     """
     special = require("scipy.special", "ks_dirichlet")
     total = own + later
@@ -98,11 +98,11 @@ def _check_concentration(concentration: npt.ArrayLike) -> np.ndarray:
     found = _checks.numbers(concentration, "concentration")
     if found.ndim != 1 or len(found) < 2:
         raise InvalidValueError(
-            f"`concentration` must be the K >= 2 parameters of a Dirichlet law, got shape {found.shape}."
+            f"`concentration` must be the K >= 2 parameters of a Dirichlet distribution, got shape {found.shape}."
         )
     if not np.all(np.isfinite(found) & (found > 0)):
         raise InvalidValueError(
-            "`concentration` must be finite and > 0 in all components. Leave out components that are always 0."
+            "`concentration` must be finite and > 0 in all components. Omit components that are always 0."
         )
     return found
 
@@ -123,8 +123,8 @@ def _check_draws(draws: npt.ArrayLike, num_components: int) -> np.ndarray:
         first = int(np.argmax(wrong))
         raise InvalidValueError(
             f"`draws` must be on the simplex: {wrong.sum()} of {len(found)} are not finite, have a negative component "
-            f"or do not sum to 1; the first is number {first}, with the sum {sums[first]:g} and the least component "
-            f"{found[first].min():g}. Divide θ by its sum to have ω."
+            f"or do not sum to 1; the first is number {first}, with the sum {sums[first]:g} and the smallest component "
+            f"{found[first].min():g}. Divide θ by its sum to get ω."
         )
     return found
 
@@ -133,7 +133,7 @@ def _check_draws(draws: npt.ArrayLike, num_components: int) -> np.ndarray:
 
 
 def wasserstein(a: npt.ArrayLike, b: npt.ArrayLike, order: float = 1) -> float:
-    r"""Wasserstein distance of two samples of a number: exact, whatever their sizes.
+    r"""Exact Wasserstein distance of two univariate samples, also of different sizes.
 
     .. math:: W_p = \left(∫_0^1 |F_a^{-1}(u) - F_b^{-1}(u)|^p\,du\right)^{1/p}
 
@@ -147,7 +147,7 @@ def wasserstein(a: npt.ArrayLike, b: npt.ArrayLike, order: float = 1) -> float:
     Returns
     -------
     float
-        In the units of the numbers. Two samples of one law have a distance above 0, of the order of 1/√n.
+        The distance in the units of the numbers. Two samples of one distribution have a distance of order 1/√n.
 
     Examples
     --------
@@ -166,13 +166,13 @@ def wasserstein(a: npt.ArrayLike, b: npt.ArrayLike, order: float = 1) -> float:
 def sliced_wasserstein(
     a: npt.ArrayLike, b: npt.ArrayLike, *, order: float = 2, num_projections: int = 200, seed: int = 0
 ) -> float:
-    r"""Sliced Wasserstein distance of two samples: the mean over directions of that of their projections.
+    r"""Sliced Wasserstein distance of two samples: the mean distance of their projections on random directions.
 
     .. math:: SW_p = \left(E_u W_p^p(u·a, u·b)\right)^{1/p}, \qquad u \text{ uniform on the sphere}
 
-    A shift by c costs |c|/√d at order 2 (the W₂ distance itself is |c|). It is 0 if and only if the laws are the same,
-    and, unlike W_p, needs no more draws in more dimensions. Coordinates count in their own units: divide by their
-    standard deviations first where those differ.
+    A shift by c gives |c|/√d at order 2 (the W₂ distance itself is |c|). It is 0 if and only if the distributions are
+    equal and, unlike W_p, does not need more draws in more dimensions. Coordinates count in their own units: divide
+    them by their standard deviations first if those differ.
 
     Parameters
     ----------
@@ -181,14 +181,14 @@ def sliced_wasserstein(
     order
         p ≥ 1.
     num_projections
-        Random directions; the error of the mean over them falls like one over its root.
+        Number of random directions; the error of the mean decreases like one over its square root.
     seed
-        Of the directions: the same ones for the same seed and dimension.
+        Random seed of the directions, which are the same for the same seed and dimension.
 
     Returns
     -------
     float
-        In the units of the draws.
+        The distance in the units of the draws.
 
     Notes
     -----
@@ -232,7 +232,7 @@ def _to_the_power(x: Array, y: Array, power: float) -> Array:
     n, m = len(x), len(y)
     if n == m:
         return np.asarray(np.mean(np.abs(x - y) ** power, axis=0))
-    # Both quantile functions are constant between the numbers i/n and j/m; whole numbers i m and j n have no rounding.
+    # Both quantile functions are constant between the numbers i/n and j/m; the integers i m and j n have no rounding.
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
     weights = np.diff(ends, prepend=0) / (n * m)
     return np.asarray(weights @ np.abs(x[(ends - 1) // m] - y[(ends - 1) // n]) ** power)
@@ -250,7 +250,7 @@ def _draws(values: npt.ArrayLike, name: str) -> Array:
     if found.ndim < 2 or not found.size:
         raise InvalidValueError(
             f"`{name}` must have the shape (..., dimension) and at least one draw, got {found.shape}. Use "
-            "`wasserstein` for draws of a number."
+            "`wasserstein` for univariate draws."
         )
     return found.reshape(-1, found.shape[-1])
 

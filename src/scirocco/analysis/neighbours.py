@@ -14,40 +14,40 @@ from scirocco.errors import InvalidValueError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _MANY_REPEATED = 0.1
-_FLAT = 1e-10  # of a correlation matrix: an eigenvalue below this is none
+_FLAT = 1e-10  # eigenvalues of a correlation matrix below this count as 0
 
 
 def kl_knn(a: npt.ArrayLike, b: npt.ArrayLike, *, k: int = 1, standardise: bool = True) -> float:
-    r"""Kullback-Leibler divergence KL(law of a ‖ law of b) from two samples, by nearest neighbours.
+    r"""Kullback-Leibler divergence KL(a ‖ b) between the distributions of two samples, by nearest neighbours.
 
     .. math:: \frac{d}{n} \sum_i \log \frac{ν_k(i)}{ρ_k(i)} + \log \frac{m}{n - 1}
 
     with ρ_k(i) the distance from draw i of a to its k-th neighbour among the other draws of a, and ν_k(i) that to its
     k-th neighbour in b. Consistent as both samples grow, for any k (Wang, Kulkarni & Verdú 2009). Two independent
-    samples of one law with m = n - 1 have mean 0 exactly.
+    samples of one distribution with m = n - 1 have mean 0 exactly.
 
-    A point that comes twice (the chains of Metropolis-Hastings repeat themselves) would have the density ∞. So
+    A repeated point (as in chains of Metropolis-Hastings) would have the density ∞. So
     neighbours at distance 0 do not count, and n and m are the numbers of distinct points; the mean is over all draws,
-    repeated ones included. That is right where repeating does not depend on the place, and a warning says when more
+    repeated ones included. That is right if repetition does not depend on the position; a warning says when more
     than a tenth of a sample is repeated. kl_knn(a, a) is 0.
 
     Parameters
     ----------
     a, b
-        Draws (..., dimension) of the two laws; leading axes (chain, draw) are flattened.
+        Draws (..., dimension) of the two distributions; leading axes (chain, draw) are flattened.
     k
-        The neighbour that counts: more gives less variance and more bias.
+        Which nearest neighbour to use: a larger k gives less variance and more bias.
     standardise
-        Map both samples by one linear map to unit covariance first: that leaves the divergence as it is, and lessens
-        the bias of long and narrow laws.
+        Map both samples to unit covariance by one linear map first: that does not change the divergence, and reduces
+        the bias for strongly correlated coordinates.
 
     Returns
     -------
     float
-        Below 0 by chance where the laws are alike. The standard deviation is about 2/√n where they are not far apart.
+        May be below 0 if the distributions are similar; then the standard deviation is about 2/√n.
         The bias falls slowly in many dimensions, like n^(-1/d): with n = 5,000, a shift by one standard deviation
-        (KL = 0.5) has the mean 0.50 in two dimensions, 0.45 in five and 0.40 in ten. Laws far apart seem nearer than
-        they are: no draw of b is where those of a are. Correlated draws count as fewer.
+        (KL = 0.5) has the mean 0.50 in two dimensions, 0.45 in five and 0.40 in ten. Distant samples seem nearer than
+        they are, as no draw of b is near those of a. Correlated draws count as fewer.
 
     References
     ----------
@@ -90,32 +90,32 @@ def _distinct(points: Array, name: str, k: int) -> tuple[Array, Array]:
     if repeated > _MANY_REPEATED:
         _checks.warn(
             f"{repeated:.0%} of the draws in `{name}` repeat others. kl_knn counts distinct points, which is right "
-            "only where repeating does not depend on the place; thin the chain until few are left."
+            "only if repetition does not depend on the position; thin the chain until few are left."
         )
     return found, counts
 
 
 def _in_both(x: Array, y: Array) -> Array:
-    """Which points of x are in y, too; both hold distinct points."""
+    """Which points of x are also in y; both contain distinct points."""
     _, place, counts = np.unique(np.concatenate([x, y]), axis=0, return_inverse=True, return_counts=True)
     return np.asarray(counts[place.reshape(-1)[: len(x)]] > 1)
 
 
 def _to_unit_covariance(x: Array, y: Array) -> tuple[Array, Array]:
-    """Both samples by the map that makes the mean of their covariances the unit matrix."""
+    """Transform both samples so that the mean of their covariances is the identity matrix."""
     covariance = 0.5 * (np.cov(x, rowvar=False) + np.cov(y, rowvar=False)).reshape(x.shape[1], x.shape[1])
     scale = np.sqrt(np.diag(covariance))
     constant = np.flatnonzero(scale == 0)
     if len(constant):
         raise InvalidValueError(
-            f"coordinate {constant[0]} is the same in all draws of `a` and in all draws of `b`: their laws have no "
-            "density. Leave it out."
+            f"coordinate {constant[0]} is the same in all draws of `a` and `b`: the distributions have no "
+            "density. Remove it."
         )
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
     if values[0] < _FLAT:
         raise InvalidValueError(
-            f"the {len(scale)} coordinates of `a` and `b` depend on each other linearly, so that their laws have no "
-            "density (or there are fewer draws than coordinates). Leave some out, e.g. the last one of a simplex."
+            f"the {len(scale)} coordinates of `a` and `b` are linearly dependent, so that the distributions have no "
+            "density (or there are fewer draws than coordinates). Remove some, e.g. the last one of a simplex."
         )
     middle = y.mean(axis=0)
     to_unit = vectors / np.sqrt(values)
@@ -126,7 +126,7 @@ def _points(values: npt.ArrayLike, name: str) -> Array:
     found = _checks.numbers(values, name)
     if found.ndim < 2 or not found.shape[-1]:
         raise InvalidValueError(
-            f"`{name}` must have the shape (..., dimension), got {found.shape}. Write {name}[..., None] where the "
+            f"`{name}` must have the shape (..., dimension), got {found.shape}. Use {name}[..., None] if the "
             "dimension is 1."
         )
     found = found.reshape(-1, found.shape[-1])

@@ -1,6 +1,6 @@
 """Scores of predictions: log loss, accuracy, Brier score, perplexity, calibration, log predictive density.
 
-Probabilities are those of class 1, (n,), with labels 0 and 1; or of all K classes, (n, K), with labels 0 ... K-1.
+Probabilities are of class 1, (n,), with labels 0 and 1; or of all K classes, (n, K), with labels 0 ... K-1.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from scirocco.types import Data, Params, PyTree, Rows
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SUM_TOLERANCE = 1e-4
-_DRAWS = 64  # at a time, side by side: with 1,024 rows some megabytes for a small model
+_DRAWS = 64  # draws per call: with 1,024 rows some megabytes for a small model
 
 
 class Bin(NamedTuple):
-    """Predictions of about the same probability."""
+    """Predictions with about the same probability."""
 
     predicted: float
-    """Their mean."""
+    """The mean of the predicted probabilities."""
     observed: float
-    """The share that came true."""
+    """The share of correct predictions."""
     count: int  # type: ignore[assignment]
     standard_error: float
-    """Of `observed`, if the predictions are right: √(p(1 - p)/count) at p = `predicted`."""
+    """Standard error of `observed` for calibrated predictions: √(p(1 - p)/count) at p = `predicted`."""
 
 
 class Calibration(NamedTuple):
-    """Predicted probabilities beside observed shares."""
+    """Predicted probabilities and observed shares."""
 
     table: tuple[Bin, ...]
-    """The bins that are not empty, by rising probability."""
+    """The bins that are not empty, by increasing probability."""
     error: float
     """The expected calibration error: |observed - predicted|, averaged over all predictions."""
 
 
 def log_loss(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Mean of -log p(label): the smaller the better.
+    """Mean of -log p(label); smaller is better.
 
     Probabilities are clipped to [e, 1 - e], e the machine epsilon of their type (2.2e-16; 1.2e-7 in single precision),
-    as scikit-learn does: a label that was held impossible costs 36 (or 16), not ∞.
+    as scikit-learn does: a label with predicted probability 0 costs 36 (or 16), not ∞.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def log_loss(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def accuracy(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Share of rows whose most probable class is the label; of classes that tie, the first counts.
+    """Share of rows whose most probable class is the label; in a tie the first class counts.
 
     Examples
     --------
@@ -95,14 +95,14 @@ def brier(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def perplexity(log_likelihoods: npt.ArrayLike, counts: npt.ArrayLike | None = None) -> float:
-    """exp(-Σ log likelihood / Σ counts): as unsure as among so many equally probable words.
+    """Perplexity, exp(-Σ log likelihood / Σ counts): as uncertain as a choice among so many equally probable words.
 
     Parameters
     ----------
     log_likelihoods
-        Of words, or of documents; any shape.
+        Log likelihoods of words or of documents; any shape.
     counts
-        Words in each; 1 when left out.
+        Words in each; 1 by default.
 
     Returns
     -------
@@ -131,22 +131,22 @@ def perplexity(log_likelihoods: npt.ArrayLike, counts: npt.ArrayLike | None = No
 
 
 def calibration(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 10) -> Calibration:
-    """Whether of the predictions of about p a share p comes true, in bins of equal width.
+    """Calibration: whether predictions of about p are correct with frequency p, in bins of equal width.
 
-    For K classes the prediction is that of the most probable class, and it comes true when that is the label.
+    For K classes the prediction is the most probable class, and it is correct if that is the label.
 
     Parameters
     ----------
     probabilities, labels
         (n,) with 0 and 1, or (n, K) with 0 ... K-1.
     bins
-        How many on [0, 1]; empty ones are left out. A probability at an edge belongs to the upper bin.
+        Number of bins on [0, 1]; empty ones are omitted. A probability at an edge belongs to the upper bin.
 
     Returns
     -------
     Calibration
-        With the fields `table`, a `Bin` each (`predicted`, `observed`, `count`, `standard_error`), and `error`. Even of
-        right predictions the error is above 0: it is about 0.8 of the mean standard error.
+        With the fields `table`, one `Bin` each (`predicted`, `observed`, `count`, `standard_error`), and `error`. Even
+        for calibrated predictions the error is above 0: it is about 0.8 of the mean standard error.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def _predictions(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[A
             "`probabilities` must have the shape (n,), of class 1, or (n, K), of all K >= 2 classes, got "
             f"{p.shape}. Average over the draws first."
         )
-    wrong = ~((p >= 0) & (p <= 1)).reshape(len(p), -1).all(axis=1)  # NaN, too
+    wrong = ~((p >= 0) & (p <= 1)).reshape(len(p), -1).all(axis=1)  # also NaN
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InvalidValueError(
@@ -207,7 +207,7 @@ def _predictions(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[A
 def _labels(labels: npt.ArrayLike, p: Array) -> Array:
     y, classes = _numbers(labels, "labels"), 2 if p.ndim == 1 else p.shape[1]
     if y.shape != (len(p),):
-        raise InvalidValueError(f"`labels` must have one number a row, shape ({len(p)},), got {y.shape}.")
+        raise InvalidValueError(f"`labels` must have one number per row, shape ({len(p)},), got {y.shape}.")
     whole = np.isin(y, np.arange(classes))
     if not whole.all():
         row = int(np.argmin(whole))
@@ -231,14 +231,14 @@ def _numbers(values: npt.ArrayLike, name: str) -> Array:
 
 
 class LogPredictive(NamedTuple):
-    """The log predictive density of the rows, and how sure it is."""
+    """The log predictive density of the rows, and its standard error."""
 
     value: float
     """The mean over the rows."""
     standard_error: float
-    """Of the mean, for rows drawn from a larger population; the draws are taken as they are. NaN for a single row."""
+    """Standard error of the mean, for rows drawn from a larger population and fixed draws. NaN for a single row."""
     each: Array | None = None
-    """One number a row, where asked for."""
+    """One number per row, if requested."""
 
 
 def log_predictive(
@@ -246,19 +246,19 @@ def log_predictive(
 ) -> LogPredictive:
     r"""Mean over rows of the log predictive density, log (1/K) Σ_k p(x | θ_k).
 
-    The average is over the probabilities, not over their logarithms: the score of the mixture of all K draws, those of
-    all chains together. The larger the better.
+    The average is over the probabilities, not over their logarithms: it is the score of the mixture of all K draws of
+    all chains. Larger is better.
 
     Parameters
     ----------
     model
-        Its log likelihood, normalising constants included, is log p(x | θ); the prior plays no part.
+        Its log likelihood, including normalising constants, is log p(x | θ); the prior is not used.
     draws
-        A run, or its draws: the structure of the parameters, leaves (chain, draw, ...), in the user's units.
+        The run, or its draws: the structure of the parameters, leaves (chain, draw, ...), in your units.
     data
-        Rows like those of the run, as arrays, a path or a source; best ones that the run has not seen.
+        Rows like those of the run, as arrays, a path or a source; preferably rows not used in the run.
     chunk
-        Rows at a time. Besides the draws themselves, memory holds chunk × 64 likelihoods and what they are made from.
+        Rows at a time. In addition to the draws, memory holds chunk × 64 likelihoods and their intermediate values.
     each
         Keep the value of every row.
 
@@ -278,7 +278,7 @@ def log_predictive(
     -1.1689
     """
     if not isinstance(model, Model):
-        raise InvalidTypeError(f"log_predictive needs a sc.Model with a log likelihood, got {model!r}.")
+        raise InvalidTypeError(f"log_predictive requires a sc.Model with a log likelihood, got {model!r}.")
     size = _checks.positive_int(chunk, "chunk")
     leaves, treedef = _flat_draws(draws)
     direct, source = _in_users_units(model), as_source(data)
@@ -290,14 +290,14 @@ def log_predictive(
         rows = _padded(source.read(first, stop), size)
         for params, count in _blocks(leaves, treedef):
             part = np.asarray(_log_sum(direct, params, rows, count), np.float64)
-            with np.errstate(invalid="ignore"):  # NaN is spoken of below
-                # in double precision: many draws add up to a large sum
+            with np.errstate(invalid="ignore"):  # NaN is reported below
+                # in double precision, as the sum of many draws is large
                 found[first:stop] = np.logaddexp(found[first:stop], part[: stop - first])
     found -= math.log(num_draws)
     if np.isnan(found).any():
         row = int(np.flatnonzero(np.isnan(found))[0])
         raise InvalidValueError(
-            f"the log likelihood of row {row} is NaN at one draw at least; look at the row, or at draws at the edge of "
+            f"the log likelihood of row {row} is NaN for at least one draw; check the row, and draws at the edge of "
             "their domain."
         )
     finite = num_rows > 1 and bool(np.isfinite(found).all())
@@ -314,17 +314,17 @@ def _log_sum(model: Model, params: Params, rows: Rows, count: np.int32) -> jax.A
 
 
 def _in_users_units(model: Model) -> Model:
-    """The likelihood alone, at parameters as users see them: no way to the real line and back for the draws."""
+    """The likelihood alone, as a function of constrained parameters, so that draws are not transformed twice."""
     if model.form == "total":
         return Model.from_total(model.log_likelihood)
     return Model(model.log_likelihood, vectorized=model.form == "rows")
 
 
 def _flat_draws(draws: Run | PyTree) -> tuple[list[Any], Any]:
-    """Leaves with one leading axis, all draws of all chains."""
+    """Leaves with one leading axis for all draws of all chains."""
     if isinstance(draws, Run):
         if draws.draws is None or not draws.num_draws:
-            raise InvalidValueError(f"the run holds no draws (status: {draws.status}).")
+            raise InvalidValueError(f"the run has no draws (status: {draws.status}).")
         draws = draws.draws
     leaves, treedef = jax.tree.flatten(draws)
     leaves = [leaf if _tree.is_array(leaf) else np.asarray(leaf) for leaf in leaves]
@@ -338,7 +338,7 @@ def _flat_draws(draws: Run | PyTree) -> tuple[list[Any], Any]:
 
 
 def _blocks(leaves: list[Any], treedef: PyTree) -> Iterator[tuple[Params, np.int32]]:
-    """The draws, `_DRAWS` at a time and always as many (the last ones repeated), with the number that count."""
+    """The draws in blocks of exactly `_DRAWS` (the last draw repeated), with the number that count."""
     total = len(leaves[0])
     size = min(_DRAWS, total)
     for first in range(0, total, size):
@@ -347,7 +347,7 @@ def _blocks(leaves: list[Any], treedef: PyTree) -> Iterator[tuple[Params, np.int
 
 
 def _padded(rows: Rows, size: int) -> Rows:
-    """As many rows for each call, so that one program serves all."""
+    """Pad to the same number of rows in each call, so that one compiled program is enough."""
     return jax.tree.map(lambda leaf: _filled(np.asarray(leaf), size), rows)
 
 

@@ -1,4 +1,4 @@
-r"""Kernel Stein discrepancy: how far draws are from a law of which only gradients of the log density are known."""
+r"""Kernel Stein discrepancy: how far draws are from a distribution, given only gradients of its log density."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from scirocco.errors import InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_BLOCK = 1024  # rows of a block: a few matrices of 8 MB
-_FOR_SCALE = 1000  # draws by which the scale is chosen
+_BLOCK = 1024  # rows per block: a few matrices of 8 MB
+_FOR_SCALE = 1000  # draws used to choose the scale
 
 
 class Stein(NamedTuple):
-    """A discrepancy and its parts."""
+    """A kernel Stein discrepancy and its parts."""
 
     value: float
     """√max(0, squared)."""
     squared: float
-    """The mean of the Stein kernel over pairs; below 0 it is 0 but for noise (unbiased form only)."""
+    """The mean of the Stein kernel over pairs; below 0 only by chance (unbiased form only)."""
     standard_error: float
-    """Of `squared`, from the spread of the row means, for independent draws of another law than the one asked about."""
+    """Standard error of `squared`, from the spread of the row means, for independent draws not from the target."""
     scale: float
-    """c of the kernel, in the coordinates that were used."""
+    """c of the kernel, in the coordinates used."""
 
 
 def ksd(
@@ -40,18 +40,18 @@ def ksd(
     unbiased: bool = True,
     standardise: bool = True,
 ) -> Stein:
-    r"""Kernel Stein discrepancy of draws to the law whose ∇ log density is `gradients`.
+    r"""Kernel Stein discrepancy of draws to the distribution whose ∇ log density is `gradients`.
 
     With s = ∇ log p and a kernel k(x, y), the Stein kernel
 
     .. math:: k_0(x, y) = s_x·s_y k + s_x·∇_y k + s_y·∇_x k + \operatorname{tr} ∇_x ∇_y k
 
-    has mean 0 under p in each argument, so that KSD² = E k₀(x, y) is 0 if and only if the draws' law is p. With the
+    has mean 0 under p in each argument, so that KSD² = E k₀(x, y) is 0 if and only if the draws come from p. With the
     kernel (c² + |x - y|²)^(-1/2), "imq", it is small only if the draws converge (Gorham & Mackey 2017).
 
-    Gradients may be estimates from minibatches: where the errors of different draws are independent of each other,
-    pairs of different draws have the right mean. So leave `unbiased` on; the mean over all pairs, i = j included, is
-    for exact gradients.
+    Gradients may be estimates from minibatches: if the errors of different draws are independent, pairs of different
+    draws have the right mean. So keep `unbiased=True`; the mean over all pairs, including i = j, is for exact
+    gradients.
 
     Parameters
     ----------
@@ -64,10 +64,10 @@ def ksd(
     scale
         c; by default the median distance of the draws.
     unbiased
-        Pairs of different draws only (a U-statistic); else all pairs (a V-statistic, never negative).
+        Use only pairs of different draws (a U-statistic); otherwise all pairs (a V-statistic, never negative).
     standardise
-        Divide every coordinate by its standard deviation first (and multiply gradients by it): then units of parameters
-        do not matter.
+        Divide every coordinate by its standard deviation first (and multiply gradients by it), so that the units of
+        parameters do not matter.
 
     Returns
     -------
@@ -129,11 +129,11 @@ def _pairs(draws: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[Array, Array
     x, s = _checks.numbers(draws, "draws"), _checks.numbers(gradients, "gradients")
     if x.ndim < 2 or x.shape != s.shape:
         raise InvalidValueError(
-            f"`draws` and `gradients` must have one shape (..., dimension), got {x.shape} and {s.shape}."
+            f"`draws` and `gradients` must have the same shape (..., dimension), got {x.shape} and {s.shape}."
         )
     x, s = x.reshape(-1, x.shape[-1]), s.reshape(-1, s.shape[-1])
     if len(x) < 2:
-        raise InvalidValueError(f"ksd needs two draws at least, got {len(x)}.")
+        raise InvalidValueError(f"ksd requires at least two draws, got {len(x)}.")
     for array, name in ((x, "draws"), (s, "gradients")):
         if not np.all(np.isfinite(array)):
             row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])

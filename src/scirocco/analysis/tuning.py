@@ -1,4 +1,4 @@
-"""`tune`: settings of a sampler chosen by trying many side by side."""
+"""`tune`: choose the settings of a sampler by trying many in parallel."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from scirocco.samplers.base import is_open
 from scirocco.types import Data, Key, Params
 
 _WITHOUT_ROWS = (ControlVariates, Minibatch, Stratified, Weighted)
-"""Estimators whose memory does not depend on the order of the rows: it serves every batch size."""
+"""Estimators whose memory does not depend on the order of the rows, so that it is valid for every batch size."""
 _LONGER = "longer"
-"""Times as many steps for a part of the grid, so that all settings look at as many rows."""
+"""The factor of steps for a part of the grid, so that all settings use the same number of rows."""
 
 
 def tune(
@@ -59,47 +59,47 @@ def tune(
     seed: int = 0,
     client: Any = None,
 ) -> Tuning:
-    r"""Choose step size, and whatever else is wanted, by trying many settings side by side.
+    r"""Choose the step size, and other settings if you like, by trying many settings in parallel.
 
-    Thirty-two settings run as one vectorised program on the same batches. After `num_steps` steps the best quarter goes
-    on, each with four times as many chains, then the best quarter of those (successive halving, Jamieson & Talwalkar
-    2016). They are judged by the kernel Stein discrepancy of their draws (as MAMBA: Coullon, South & Nemeth 2021),
-    which sees both errors at once: a step too large draws from the wrong law, one too small does not get about.
-    Gradients for it are control-variate estimates around the mode, whatever estimator is tuned.
+    Thirty-two settings run as one vectorised program on the same batches. After `num_steps` steps the best quarter
+    continues, each with four times as many chains, then the best quarter of those (successive halving, Jamieson &
+    Talwalkar 2016). They are compared by the kernel Stein discrepancy of their draws (as in MAMBA: Coullon, South &
+    Nemeth 2021), which measures both errors at once: a step too large gives a wrong distribution, one too small does
+    not explore it. Its gradients are control-variate estimates around the mode, whatever estimator is tuned.
 
     Parameters
     ----------
     model, data, params, estimator
         As for `sc.sample`. The search starts at the mode.
     sampler
-        `sc.SGLD()` by default; what it leaves open is chosen (step size; friction or diffusion of those with
-        momentum). Any other sampler can be tuned over values that are given.
+        `sc.SGLD()` by default; settings that are not given are chosen (step size; with momentum also friction or
+        diffusion). Any other sampler can be tuned over the values of `over`.
     over
         Values to try, by name of the sampler's fields, or `batch_size`: {"batch_size": [100, 500],
         "resample_every": [5, 20]}. All combinations are tried; smaller batches make more steps, so that every setting
-        looks at as many rows.
+        uses the same number of rows.
     preconditioner
-        "auto": `sc.Preconditioned` where curvatures differ more than five-fold, "laplace" up to 1,000 parameters and
+        "auto": `sc.Preconditioned` if curvatures differ by a factor above five, "laplace" up to 1,000 parameters and
         "diagonal" above; or one of its metrics; None: never.
     method
-        "halving"; "grid" (one round, nobody drops out); "curvature" (no search: the first guess from the largest
+        "halving"; "grid" (one round of all settings); "curvature" (no search: the initial guess from the largest
         curvature and the gradient noise).
     num_steps
-        Steps in a round.
+        Steps per round.
     seconds
-        No further round begins after so long; None: no limit. The same seed gives the same choice unless this cuts in.
+        No round starts after so long; None: no limit. The same seed gives the same choice unless this limit is reached.
     seed
-        Of everything random.
+        The random seed.
     client
-        A `distributed.Client`, or the address of a Dask scheduler: the values of the longest entry of `over` are shared
-        out among its workers. Each holds a race among its own, and the settings that reach the last round of theirs are
-        compared by their discrepancies, which are measured in the same way everywhere.
+        A `distributed.Client`, or the address of a Dask scheduler: the values of the longest entry of `over` are
+        divided among its workers. Each worker tunes over its own values, and the settings that reach its last round are
+        compared by their discrepancies, which are measured in the same way on all workers.
 
     Returns
     -------
     Tuning
-        `tuning.sampler` and `tuning.estimator` are ready for `sc.sample`; `tuning.trials` and `tuning.curve` show what
-        was tried. `sc.sample(..., sampler=sc.SGLD(step_size="auto"))` does the same on its way.
+        Pass `tuning.sampler` and `tuning.estimator` to `sc.sample`; `tuning.trials` and `tuning.curve` show what was
+        tried. `sc.sample(..., sampler=sc.SGLD(step_size="auto"))` does the same in its set-up.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def tune(
     inner = sampler.core
     if not is_open(inner.step_size) and not over and sizes is None:
         raise InvalidValueError(
-            f"there is nothing to choose: {type(inner).__name__} has a step size. Leave it out, or say what to try "
+            f"there is nothing to choose: {type(inner).__name__} has a step size. Omit it, or pass values to try "
             '(over={"step_size": [...]}).'
         )
     key = jax.random.key(seed)
@@ -188,8 +188,8 @@ def _check(model: object, preconditioner: str | None, method: str, seconds: floa
     if not isinstance(model, Model):
         if isinstance(model, Posterior) and model.drive == "counts":
             raise InvalidTypeError(
-                "tune judges by gradients of a log density, which a CountModel has not. sc.SCIR and sc.SCIRCV choose "
-                "their step size from the noise of the counts when it is left out."
+                "tune requires gradients of a log density, which a CountModel does not have. sc.SCIR and sc.SCIRCV "
+                "choose their step size from the noise of the counts if you omit it."
             )
         raise InvalidTypeError(f"`model` must be a sc.Model(log_likelihood, log_prior); got {model!r}.")
     _checks.choice(method, "method", METHODS)
@@ -201,7 +201,7 @@ def _check(model: object, preconditioner: str | None, method: str, seconds: floa
         _checks.positive(seconds, "seconds")
 
 
-# -- a grid of settings, shared out among the workers of a Dask cluster ----------------------------------------
+# -- a grid of settings, divided among the workers of a Dask cluster -------------------------------------------
 
 
 def _tune_on(
@@ -212,12 +212,12 @@ def _tune_on(
     over: Mapping[str, Sequence[Any]],
     shared: dict[str, Any],
 ) -> Tuning:
-    """`tune`, with the longest entry of `over` cut into a part for each worker."""
+    """`tune`, with the longest entry of `over` divided among the workers."""
     name = max(over, key=lambda n: len(over[n]), default=None)
     if name is None or len(over[name]) < 2:
         raise InvalidValueError(
-            "there is nothing to share out among workers: `over` names no setting with several values. Step sizes are "
-            "tried side by side in one program: leave `client` out."
+            "there is nothing to divide among workers: `over` has no setting with several values. Step sizes are "
+            "tried in parallel in one program: omit `client`."
         )
     on_host = _tree.on_host(params)
     with connected(client, "sc.analysis.tune") as link, family.folder_for(None) as folder:
@@ -244,19 +244,19 @@ def _race(
     shared: dict[str, Any],
     double: bool,
 ) -> Tuning:
-    """The race of one part, on a worker; between rounds it looks whether it is still wanted."""
+    """Tune over one part on a worker; between rounds it checks whether it was cancelled."""
     family.check_precision(double)
     steps = round(shared["num_steps"] * over.pop(_LONGER, 1.0))
     return tune(model, opened(rows), params, over=over, **shared | {"num_steps": steps})
 
 
 def _cut(values: list[Any], num_parts: int) -> list[list[Any]]:
-    """Parts that differ by at most one value."""
+    """Parts whose lengths differ by at most one."""
     return [list(part) for part in np.array_split(np.array(values, object), min(num_parts, len(values)))]
 
 
 def _best_of(races: list[Tuning]) -> Tuning:
-    """The race with the best winner, with the trials of all of them."""
+    """The best of several tunings, with the trials of all of them."""
     best = min(races, key=lambda found: _last(found.best))
     trials = [best.best, *(t for found in races for t in found.trials if t is not best.best)]
     trials[1:] = sorted(trials[1:], key=lambda t: (-t.rounds, _last(t)))

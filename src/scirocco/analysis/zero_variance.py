@@ -1,4 +1,4 @@
-r"""Zero-variance estimates: posterior expectations from draws and the gradients that the sampler had anyway."""
+r"""Zero-variance estimates: posterior expectations from the draws and gradients of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scirocco.types import Params, PyTree
 _FOLDS = 5
 _BLOCK_NUMBERS, _BLOCK_ROWS = 1 << 21, 4_096
 MOST_FEATURES = 2_000
-"""The largest regression: a dozen matrices of 32 MB."""
+"""The most features of a regression: a dozen matrices of 32 MB."""
 _SHOWN = 8
 _STRETCHES = 1_000
 
@@ -52,7 +52,7 @@ class ZeroVariance:
     num_draws, num_features
         Draws of all chains, and features.
     degree, ridge
-        Of the polynomials; and what was added to the correlations of the features (0: least squares).
+        The degree of the polynomials; and the ridge added to the correlations of the features (0: least squares).
     """
 
     plain: PyTree
@@ -100,17 +100,17 @@ def zero_variance(
 
     .. math:: \tilde g = g + a^\top z, \qquad a = -\operatorname{Var}(z)^{-1} \operatorname{Cov}(z, g),
 
-    whose variance is the part of g that no feature explains: nothing at all, where the posterior is Gaussian and g a
-    polynomial of that degree. (The paper and the thesis print a = +Var⁻¹ Cov, with which the standard deviation doubles
-    where it should vanish.) It costs nothing but the run's gradients: `sc.sample(..., keep_gradients=True)`.
+    whose variance is the part of g that no feature explains: zero if the posterior is Gaussian and g a polynomial of
+    that degree. (The paper and the thesis print a = +Var⁻¹ Cov, with which the standard deviation doubles where it
+    should vanish.) It needs only the run's gradients: `sc.sample(..., keep_gradients=True)`.
 
-    Gradients may be estimates from minibatches: their noise has mean 0, so features keep their mean, but explain less,
-    and plain minibatches of many data explain next to nothing. Use `sc.ControlVariates` (thesis, theorem 3.4.2).
+    Gradients may be estimates from minibatches: their noise has mean 0, so features keep their mean, but explain less;
+    with plain minibatches of large data, almost nothing. Use `sc.ControlVariates` (thesis, theorem 3.4.2).
 
-    The features have mean 0 under the posterior itself, not under the law that a sampler with steps of finite length
-    has. So the estimate also moves towards the true expectation where the draws are off: with degree 2 the variance
-    of a Gaussian is right although SGLD's draws are too wide. (Not with degree 1: the mean of s is 0 along any chain of
-    SGLD in equilibrium.)
+    The features have mean 0 under the posterior itself, not under the stationary distribution of a sampler with a
+    finite step size. So the estimate also corrects the bias of the draws: with degree 2 the variance of a Gaussian is
+    right although SGLD's draws are too wide. (Not with degree 1: the mean of s is 0 along any chain of SGLD in
+    equilibrium.)
 
     Parameters
     ----------
@@ -124,24 +124,23 @@ def zero_variance(
     degree
         1 or 2, of the polynomials. Degree 2 has d + d(d + 1)/2 features for d parameters.
     model
-        The run's model. Needed with degree 2 where the run does not know it, to find positions from draws.
+        The run's model. Needed with degree 2 if the run does not contain it, to find positions from draws.
     ridge
-        Added to the correlation matrix of the features; 0 is least squares. None: the smallest that predicts stretches
-        of the chains which the coefficients have not seen about as well as the best one; this is what helps when there
-        are more features than draws.
+        Added to the correlation matrix of the features; 0 is least squares. None: the smallest ridge that predicts
+        held-out segments of the chains about as well as the best one; this helps if there are more features than draws.
     block
-        Draws of each chain that are in memory at once.
+        Draws per chain that are in memory at once.
 
     Returns
     -------
     ZeroVariance
-        Estimates with and without, their errors, the factor between, coefficients; printed as a table.
+        Estimates with and without control variates, their errors, the reduction, coefficients; printed as a table.
 
     Notes
     -----
     Every fifth of the draws gets coefficients from the other four fifths. So `value` has no bias from fitted
-    coefficients, and `standard_error` (`sc.diagnostics.mcse` of means of stretches of the chains) is honest also with
-    many features: a useless feature can make it a little larger, never smaller. Errors speak of Monte Carlo noise only.
+    coefficients, and `standard_error` (`sc.diagnostics.mcse` of means of segments of the chains) is valid also with
+    many features: a useless feature can make it a little larger, never smaller. Errors are of Monte Carlo noise only.
 
     Two passes over the draws, O(draws · features²) time; memory grows with features², not with draws.
 
@@ -169,7 +168,7 @@ def zero_variance(
     count = num_features(source.dimension, degree)
     if count > MOST_FEATURES:
         raise InvalidValueError(
-            f"degree {degree} of {source.dimension:,} parameters has {count:,} features; zero_variance takes at most "
+            f"degree {degree} of {source.dimension:,} parameters has {count:,} features; zero_variance allows at most "
             f"{MOST_FEATURES:,}. Use degree=1, or the gradients of the parameters that matter for `g`: "
             "zero_variance((run.draws, {'name': run.gradients['name']}), g)."
         )
@@ -212,7 +211,7 @@ class _Reader:
         self.source, self.g, self._degree, self._block = source, g, degree, block
         self._edges = [round(k * source.num_draws / _FOLDS) for k in range(_FOLDS + 1)]
         self.centre = np.zeros(source.dimension)
-        if degree == 2:  # any point near the draws does: it keeps the features of degree 1 and 2 apart
+        if degree == 2:  # any point near the draws: it decorrelates the features of degree 1 and 2
             self.centre = self._read(self._parts().__next__()[1])[2].mean(axis=0)
 
     def _parts(self) -> Iterator[tuple[int, slice]]:
@@ -231,10 +230,10 @@ class _Reader:
         draws, gradients, positions = self._read(part)
         if positions is not None and positions.shape != gradients.shape:
             raise InvalidValueError(
-                f"degree 2 needs as many gradients as positions, got {gradients.shape[1]} and {positions.shape[1]}."
+                f"degree 2 requires as many gradients as positions, got {gradients.shape[1]} and {positions.shape[1]}."
             )
         outputs = self.g(draws)
-        self.source.refuse_infinite(outputs, part, "draws, and what `g` makes of them,")
+        self.source.refuse_infinite(outputs, part, "draws, and the values of `g`,")
         return features(gradients, None if positions is None else positions - self.centre), outputs
 
     def sums(self) -> list[Sums]:
@@ -249,7 +248,7 @@ class _Reader:
         return [sums for sums in folds if sums is not None]
 
     def averages(self, outside: list[Array]) -> tuple[Average, Average]:
-        """Of g, and of g + aᵀz with the coefficients from outside each fold."""
+        """Means of g, and of g + aᵀz with the coefficients from outside each fold."""
         chains, draws = self.source.num_chains, self.source.num_draws
         plain, value = (Average(chains, draws, self.g.size) for _ in range(2))
         for fold, part in self._parts():
@@ -260,7 +259,7 @@ class _Reader:
 
 
 class Average:
-    """The mean of a chain's values, and those of at most 1,000 stretches of it, from which its error follows."""
+    """The mean of a chain's values, and the means of at most 1,000 segments of it, which give its error."""
 
     def __init__(self, num_chains: int, num_draws: int, size: int):
         self._length = -(-num_draws // _STRETCHES)
@@ -268,7 +267,7 @@ class Average:
         self._sums = np.zeros((num_chains, -(-num_draws // self._length), size))
 
     def add(self, part: slice, values: Array) -> None:
-        """Rows (chain·draw, output) of these draws."""
+        """Add the rows (chain·draw, output) of these draws."""
         values = values.reshape(len(self._sums), -1, values.shape[1])
         stretch = np.arange(part.start, part.stop) // self._length
         starts = np.flatnonzero(np.diff(stretch, prepend=-1))
@@ -276,10 +275,10 @@ class Average:
 
     @property
     def mean(self) -> Array:
-        """Over all draws of all chains."""
+        """The mean over all draws of all chains."""
         return np.asarray(self._sums.sum(axis=(0, 1)) / (len(self._sums) * self._count))
 
     @property
     def error(self) -> Array:
-        """Of the mean; a last stretch that is shorter is left out."""
+        """The standard error of the mean; a shorter last segment is left out."""
         return mcse(self._sums[:, : self._count // self._length] / self._length)

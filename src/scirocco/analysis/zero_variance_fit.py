@@ -1,4 +1,4 @@
-"""What zero-variance estimates read (draws, gradients, a function of the draws) and the regression that they fit."""
+"""The inputs of zero-variance estimates (draws, gradients, a function of the draws) and their regression."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _FEWEST = 10
 
 RIDGES = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-_FLOOR = (
-    1e-10  # smaller eigenvalues are rounding: of features that are sums of others float32 leaves about 1e-14
-)
+_FLOOR = 1e-10  # smaller eigenvalues are rounding: for linearly dependent features float32 gives about 1e-14
 _AS_GOOD, _ROUNDING = 1.01, 1e-10
 
 
 class Source(NamedTuple):
-    """Draws and gradients, leaves (chain, draw, ...), in memory or on the disk."""
+    """Draws and gradients, leaves (chain, draw, ...), in memory or on disk."""
 
     draws: PyTree
     gradients: PyTree
@@ -70,7 +68,7 @@ class Source(NamedTuple):
         return found
 
     def refuse_infinite(self, values: Array, part: slice, what: str) -> None:
-        """Say which draw is the first that is not finite."""
+        """Raise an error that names the first draw that is not finite."""
         bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(bad):
             chain, draw = divmod(int(bad[0]), part.stop - part.start)
@@ -91,15 +89,15 @@ def _rows(leaf: Array, part: slice) -> Array:
 
 @partial(jax.jit, static_argnums=0)
 def _many(function: Callable[[PyTree], PyTree], draws: PyTree) -> PyTree:
-    """For each row; JAX keeps the program for each function and shape."""
+    """Apply a function to each row; JAX caches the program for each function and shape."""
     return jax.vmap(function)(draws)
 
 
-# -- what is given -------------------------------------------------------------------------------------------
+# -- the inputs ---------------------------------------------------------------------------------------------
 
 
 def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | None) -> Source:
-    """The draws and gradients of a run, or of a pair; refuses what has none."""
+    """The draws and gradients of a run, or of a pair; raises an error if there are none."""
     if model is not None and not isinstance(model, Posterior):
         raise InvalidTypeError(f"`model` must be the sc.Model of the run, got {model!r}.")
     if isinstance(run, tuple) and not _tree.is_named_tuple(run) and len(run) == 2:
@@ -111,13 +109,13 @@ def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | 
         )
     else:
         raise InvalidTypeError(
-            f"zero_variance needs a run, or a pair (draws, gradients); got {type(run).__name__}."
+            f"zero_variance requires a run, or a pair (draws, gradients); got {type(run).__name__}."
         )
     _check_shapes(source)
     if source.num_draws < _FEWEST:
         raise InvalidValueError(
-            f"zero_variance needs at least {_FEWEST} draws a chain, got {source.num_draws} (leaves are (chain, draw, "
-            "...))."
+            f"zero_variance requires at least {_FEWEST} draws per chain, got {source.num_draws} (leaves are "
+            "(chain, draw, ...))."
         )
     return source
 
@@ -128,14 +126,16 @@ def _temperature(run: Run) -> float:
     inner = sampler.get("inner") or sampler
     temperature = inner.get("temperature", 1.0)
     if not temperature:
-        raise InvalidValueError("zero_variance needs draws of a law: at temperature 0 there is none.")
+        raise InvalidValueError(
+            "zero_variance requires draws of a distribution: at temperature 0 there is none."
+        )
     return float(temperature)
 
 
 def _refuse_bare(run: Run) -> None:
     if run.draws is None or not run.num_draws:
         raise InvalidValueError(
-            "the run holds no draws: zero_variance needs them and their gradients. Sample with keep_draws=True and "
+            "the run has no draws: zero_variance requires them and their gradients. Sample with keep_draws=True and "
             "keep_gradients=True."
         )
     if run.gradients is not None:
@@ -144,23 +144,23 @@ def _refuse_bare(run: Run) -> None:
     if written.startswith("CountModel") or isinstance(run.configuration.get("sampler"), str):
         kind = written.partition("(")[0] or "this model"
         raise InvalidValueError(
-            f"zero_variance needs gradients of a log density, and {kind} has none: it works with runs of sc.Model."
+            f"zero_variance requires gradients of a log density, and {kind} has none: use it with runs of sc.Model."
         )
     raise InvalidValueError(
-        "the run holds no gradients, which zero_variance is made of. Sample again with sc.sample(..., "
+        "the run has no gradients, which zero_variance requires. Sample again with sc.sample(..., "
         "keep_gradients=True)."
     )
 
 
 def _unconstrain(run: Run, model: Posterior | None) -> Callable[[Params], Params]:
-    """Where a position is not the draw itself, only the model knows the way back."""
+    """The map from draws to positions; if they differ, it requires the model."""
     if model is None and run.origin is not None:
         model = run.origin.model
     if model is None and run.configuration.get("transformed") is False:
         return lambda draw: draw
     if model is None:
         raise InvalidValueError(
-            "degree 2 needs the positions on the real line, and the model of this run transforms its parameters: pass "
+            "degree 2 requires positions on the real line, and the model of this run transforms its parameters: pass "
             "model=..., the model of the run, or use degree=1."
         )
     unconstrain: Callable[[Params], Params] = model.unconstrain
@@ -175,7 +175,7 @@ def _check_shapes(source: Source) -> None:
     shapes = {tuple(leaf.shape[:2]) for leaf in jax.tree.leaves((source.draws, source.gradients))}
     if len(shapes) > 1:
         raise InvalidValueError(
-            f"draws and gradients must have the same chains and draws, got leaves that begin with {sorted(shapes)}."
+            f"draws and gradients must have the same chains and draws, got leading shapes {sorted(shapes)}."
         )
 
 
@@ -183,7 +183,7 @@ def _check_shapes(source: Source) -> None:
 
 
 class Function:
-    """g for many draws, as a matrix, and the way back to g's own structure."""
+    """g for many draws, as a matrix, and the conversion back to g's own structure."""
 
     def __init__(self, g: Callable[[Params], PyTree] | None, draws: PyTree):
         draw = jax.tree.map(one, draws)
@@ -192,7 +192,7 @@ class Function:
         self.size = _tree.size(self._spec)
 
     def __call__(self, draws: PyTree) -> Array:
-        """(row, output)."""
+        """The values of g as a matrix (row, output)."""
         return _tree.matrix(draws if self._g is None else _many(self._g, draws))
 
     def build(self, values: Array) -> PyTree:
@@ -226,7 +226,7 @@ def _hashable(g: Callable[[Params], PyTree]) -> Callable[[Params], PyTree]:
 def _shape_of(g: Callable[[Params], PyTree], draw: PyTree) -> PyTree:
     try:
         spec = jax.eval_shape(g, draw)
-    except Exception as error:  # whatever the user's function raises
+    except Exception as error:  # anything that the user's function raises
         reason = str(error).strip().partition("\n")[0][:200].rstrip(".")
         raise InvalidValueError(
             f"`g` cannot be traced with the parameters of ONE draw ({type(error).__name__}: {reason}). It must be "
@@ -279,7 +279,7 @@ def uncentred(coefficients: Array, centre: Array) -> Array:
 
 
 class Sums(NamedTuple):
-    """Of features z and outputs g, about a point near their means."""
+    """Moments of features z and outputs g, about a point near their means."""
 
     num: float
     """Rows."""
@@ -288,11 +288,11 @@ class Sums(NamedTuple):
     zz: Array
     zg: Array
     gg: Array
-    """Of each output alone."""
+    """Second moments of each output alone."""
 
     @classmethod
     def of(cls, z: Array, g: Array) -> Sums:
-        """Of these rows."""
+        """The moments of these rows."""
         return cls(float(len(z)), z.sum(axis=0), g.sum(axis=0), z.T @ z, z.T @ g, (g * g).sum(axis=0))
 
     def plus(self, other: Sums, sign: float = 1.0) -> Sums:
@@ -316,12 +316,12 @@ class Sums(NamedTuple):
 
     @property
     def means(self) -> tuple[Array, Array]:
-        """Of z and of g."""
+        """The means of z and of g."""
         return self.z / self.num, self.g / self.num
 
 
 class Regression:
-    """Of g on standardised z, for any ridge."""
+    """Regression of g on standardised z, for any ridge."""
 
     def __init__(self, sums: Sums):
         self._means = sums.means
@@ -354,7 +354,7 @@ class Fit(NamedTuple):
 
 
 def fit(folds: list[Sums], ridge: float | None) -> Fit:
-    """Choose the smallest ridge that predicts the folds left out about as well as the best one does."""
+    """Choose the smallest ridge that predicts the held-out folds about as well as the best one."""
     total = folds[0]
     for fold in folds[1:]:
         total = total.plus(fold)

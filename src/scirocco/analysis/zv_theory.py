@@ -14,14 +14,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Reduction(NamedTuple):
-    """What the best linear combination of the gradients takes off the variance of g."""
+    """The variance of g that the best linear combination of the gradients removes."""
 
     exact: float
     """R = cᵀV⁻¹c, with exact gradients."""
     noisy: float
     """R̂ = cᵀ(V + V_ξ)⁻¹c, with estimates of them."""
     bound: float
-    """R / (1 + λ_max(V⁻¹V_ξ)) ≤ R̂; equal where the noise has the shape of V."""
+    """R / (1 + λ_max(V⁻¹V_ξ)) ≤ R̂; equal if V_ξ is proportional to V."""
 
 
 def zv_reduction(
@@ -30,13 +30,13 @@ def zv_reduction(
     r"""Variance of g(θ) that degree-1 zero-variance control variates remove, with exact and with noisy gradients.
 
     With z the gradient (or half of it: the factor cancels) and a = -Var(z)⁻¹ Cov(z, g), Var(g + aᵀz) is
-    Var(g) - cᵀ Var(z)⁻¹ c. The error ξ of an estimate has mean 0 whatever θ is, so it adds V_ξ to Var(z) and leaves
-    c = Cov(z, g) as it is.
+    Var(g) - cᵀ Var(z)⁻¹ c. The error ξ of an estimate has mean 0 for every θ, so it adds V_ξ to Var(z) and does not
+    change c = Cov(z, g).
 
     Parameters
     ----------
     gradient_covariance
-        V (d, d), of the exact gradient over the posterior: E[∇f ∇fᵀ]. A number where d = 1.
+        V (d, d), of the exact gradient over the posterior: E[∇f ∇fᵀ]. A number if d = 1.
     noise_covariance
         V_ξ (d, d), of the errors of the estimates, averaged over the posterior.
     covariance
@@ -49,7 +49,7 @@ def zv_reduction(
 
     Examples
     --------
-    The mean of a normal law with precision 4: V = 4 and c = 1 (up to sign) remove all of its variance 1/4; noise as
+    The mean of N(·, 1/4), with precision 4: V = 4 and c = 1 (up to sign) remove all of its variance 1/4; noise as
     large as the gradient itself halves that.
 
     >>> from scirocco.analysis.zv_theory import zv_reduction
@@ -66,7 +66,7 @@ def zv_reduction(
         root = np.linalg.cholesky(v)
     except np.linalg.LinAlgError as error:
         raise InvalidValueError(
-            "`gradient_covariance` must be positive definite; leave out parameters that the density does not depend on."
+            "`gradient_covariance` must be positive definite; remove parameters that the density does not depend on."
         ) from error
     half = np.linalg.solve(root, c)
     inner = np.linalg.solve(root, np.linalg.solve(root, noise).T)
@@ -84,8 +84,8 @@ def zv_reduction_bound(reduction: float, noise: float, row_gradient: float, num_
 
     Its proof divides E[aᵀξ]² by E[aᵀ∇f]² and needs the latter from below; lemma A.2.2 bounds it from above. For data
     x_i = ±2 with x_i ~ N(θ, 1), where R = Var(θ), the bound promises about R/(1 + N/n) for batches of n, and the truth
-    is R/(1 + 4N/n). Use `zv_reduction(...).bound`, which holds. What the thesis concludes stays true: with noise of
-    order N², the reduction falls like n/N, with that of SGLD-CV (order N) it does not fall.
+    is R/(1 + 4N/n). Use `zv_reduction(...).bound`, which holds. The thesis' conclusion stays true: with noise of
+    order N² the reduction decreases like n/N, with that of SGLD-CV (order N) it does not decrease.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The command line. No logic of its own: it turns words into calls, and errors into one line and an exit status.
+"""The command line: it turns arguments into calls, and errors into one line and an exit status.
 
-Exit status: 0 all is well; 1 a claim or a check does not hold, or a run that was watched ended badly; 2 the command
-cannot be carried out; 130 Ctrl-C; 141 whoever read the output has gone.
+Exit status: 0 success; 1 a claim or a check failed, or a watched run ended badly; 2 the command failed; 130 Ctrl-C;
+141 the reader of the output closed the pipe.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def _print_version(wanted: bool) -> None:
 def _options(
     show_version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and stop."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Options of the program itself."""
+    """Options that come before a command."""
 
 
 app.command()(demo)
@@ -68,7 +68,7 @@ app.command()(cite)
 
 @app.command()
 def version(as_json: Annotated[bool, JSON] = False) -> None:
-    """The version of scirocco; with --json also those of the packages it stands on.
+    """Show the version of scirocco; with --json also the versions of its dependencies.
 
     Example: scirocco version
     """
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         _exit.leave_unheard()
     except OSError as error:
-        if error.errno is None:  # not the operating system's: a bug, which is not hidden
+        if error.errno is None:  # not from the operating system: a bug
             raise
         _exit.fail(_exit.of_file(error))
     except _exit.Interrupted as stop:
@@ -102,12 +102,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, _exit.Abort):
         _exit.leave("interrupted.", own_process=arguments is None)
     else:
-        _interrupt.guard()  # the interpreter takes its time to go
+        _interrupt.guard()  # shutting down the interpreter takes a while
         sys.exit(status or 0)
 
 
 def _warner(usual: Callable[..., None]) -> Callable[..., None]:
-    """Our own warnings as one line on stderr, without the line of code that no user of a command wants to see."""
+    """Print our own warnings as one line on stderr, without the line of source code."""
 
     def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
         if issubclass(category, SciroccoWarning):

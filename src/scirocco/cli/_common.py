@@ -1,4 +1,4 @@
-"""What several commands share: Typer (or one line that says how to get it), options, JSON, files whole or absent."""
+"""Shared by the commands: Typer (or one line on how to install it), options, JSON output, atomic file writes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ else:
         print(f"scirocco: {missing}", file=sys.stderr)
         sys.exit(2)
 
-OUT = typer.Option("--out", metavar="DIR", help="Folder for results; made when it is missing.")
-JSON = typer.Option("--json", help="For programs.")
-RESUME = typer.Option("--resume", help="Go on with the run in RUN, if there is one; same options.")
+OUT = typer.Option("--out", metavar="DIR", help="Folder for results; created if it does not exist.")
+JSON = typer.Option("--json", help="Print JSON.")
+RESUME = typer.Option("--resume", help="Resume the run in RUN, if there is one; pass the same options.")
 OVERWRITE = typer.Option("--overwrite", help="Delete the run in RUN first.")
 RUN = typer.Argument(help="The folder of a stored run.", metavar="RUN", show_default=False)
 VOCABULARY = typer.Option(
-    "--vocabulary", metavar="FILE", help="The words, one a line, in the order of their ids."
+    "--vocabulary", metavar="FILE", help="The words, one per line, in the order of their ids."
 )
 INTERVAL = typer.Option("--interval", min=0.01, max=0.999, help="Probability inside the credible intervals.")
-STEPS = typer.Option("--steps", min=1, help="Length: batches.")
-SECONDS = typer.Option("--seconds", help="Length: wall time.")
-DRAWS = typer.Option("--draws", min=1, help="Posterior draws to keep of each chain.")
-THREADS = typer.Option("--threads", min=1, help="Default: all cores.")
+STEPS = typer.Option("--steps", min=1, help="Length of the run in batches.")
+SECONDS = typer.Option("--seconds", help="Length of the run in seconds of wall time.")
+DRAWS = typer.Option("--draws", min=1, help="Posterior draws to keep per chain.")
+THREADS = typer.Option("--threads", min=1, help="Number of threads; all cores by default.")
 REPLACE = typer.Option("--overwrite", help="Replace FILE.")
 
 
 class Length(NamedTuple):
-    """Of a fit: at most one of them."""
+    """The length of a fit: at most one of them."""
 
     num_steps: int | None = None
     num_epochs: float | None = None
@@ -49,18 +49,18 @@ class Length(NamedTuple):
 
 
 def check_fit(out: Path | None, length: Length, resume: bool, overwrite: bool) -> None:
-    """Refuse before anything is read what cannot work."""
+    """Reject options that cannot work, before any data are read."""
     from scirocco.store import holds_run, refuse_unless_free
 
     if resume and overwrite:
-        raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
+        raise InvalidValueError("give --resume (continue) or --overwrite (start again), not both.")
     if sum(value is not None for value in length) > 1:
         raise InvalidValueError("give one of --steps, --epochs and --seconds.")
     if out is None or (resume and holds_run(out)):
         return
     if holds_run(out) and not overwrite:
         raise InvalidValueError(
-            f"{out} holds a run already. Add --resume to go on with it or --overwrite to delete it, or choose another "
+            f"{out} already contains a run. Add --resume to continue it or --overwrite to delete it, or choose another "
             "folder."
         )
     refuse_unless_free(out, overwrite)
@@ -74,8 +74,8 @@ def interrupted_early(out: Path) -> bool:
 
 
 def how_to_resume(out: Path) -> str:
-    """What to say of a fit that was interrupted."""
-    return f"Interrupted. To go on with {out}, give the same command again with --resume."
+    """The message after a fit was interrupted."""
+    return f"Interrupted. To resume {out}, repeat the command with --resume."
 
 
 def drawn_so_far(num_chains: int, num_draws: int, status: str) -> str:
@@ -87,19 +87,19 @@ def drawn_so_far(num_chains: int, num_draws: int, status: str) -> str:
 
 
 def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:
-    """Refuse a file that cannot be written, before any work is done."""
+    """Reject a file that cannot be written, before any work is done."""
     if path.suffix not in endings:
         raise InvalidValueError(f"--out {path} must end in {' or '.join(endings)}.")
     if path.exists() and not overwrite:
         raise InvalidValueError(
-            f"{path} exists already. Add --overwrite to replace it, or choose another name."
+            f"{path} already exists. Add --overwrite to replace it, or choose another name."
         )
     if not path.parent.is_dir():
-        raise InvalidValueError(f"there is no folder {path.parent} for {path.name}: make it first.")
+        raise InvalidValueError(f"there is no folder {path.parent} for {path.name}: create it first.")
 
 
 def print_json(value: object) -> None:
-    """Plain values; numbers that JSON does not know (NaN, infinity) become null."""
+    """Print values as JSON; NaN and infinity become null."""
     import json
 
     print(json.dumps(to_json(value, digits=None), indent=2, ensure_ascii=False, allow_nan=False))
@@ -107,7 +107,7 @@ def print_json(value: object) -> None:
 
 @contextmanager
 def drafted(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` when all is written; Ctrl-C leaves what was there."""
+    """A temporary name, renamed to `path` when everything is written; after Ctrl-C the old file is unchanged."""
     draft = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     from scirocco.store import files
 
@@ -119,7 +119,7 @@ def drafted(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A text file, whole or not at all."""
+    """Write a text file atomically."""
     with drafted(path) as draft:
         draft.write_text(text, "utf-8")
 

@@ -1,4 +1,4 @@
-"""How a command ends: one line and an exit status for a mistake and for Ctrl-C, never a stack trace."""
+"""How a command ends: one line and an exit status for an error and for Ctrl-C, never a stack trace."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from scirocco.cli._common import typer
 
 WRONG = 2
 STATUSES = (
-    "Exit status: 0 all is well; 1 a claim or a check does not hold (`reproduce`, `diagnose`), or a run that was "
-    "watched ended badly; 2 the command cannot be carried out (wrong usage, a missing or damaged file, a chain that "
-    "left the finite numbers); 130 Ctrl-C, after which every committed draw is still there; 141 whoever read the "
-    "output has gone."
+    "Exit status: 0 success; 1 a claim or a check failed (`reproduce`, `diagnose`), or a watched run ended badly; "
+    "2 the command failed (wrong usage, a missing or damaged file, a chain that diverged to NaN or inf); 130 Ctrl-C "
+    "(every committed draw is kept); 141 the reader of the output closed the pipe."
 )
 
-UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's own, wherever this typer has it from
+UsageError: type[Exception] = typer.BadParameter.__bases__[
+    0
+]  # click's, wherever this version of typer imports it from
 Abort: type[BaseException] = typer.Abort
 _NO_SUCH = re.compile(r"No such (option|command):? ['\"]?([^'\"\s]+?)['\"]?(\.|\s|$)")
 _AGAIN_SECONDS, _SOON = 2.0, 0.1
 
 
 class Interrupted(BaseException):
-    """Ctrl-C, with what the user should know; not a KeyboardInterrupt, which a run takes as the wish to end early."""
+    """Ctrl-C, with a message for the user; not a KeyboardInterrupt, which makes a run end early."""
 
 
 class Group(typer.core.TyperGroup):
-    """Commands that Ctrl-C ends with one line; Typer would make it an exit without a word."""
+    """Commands that end with one line on Ctrl-C; Typer would exit silently."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -51,10 +52,10 @@ class Group(typer.core.TyperGroup):
 
 
 class _Pressed:
-    """Ctrl-C while a command is at work.
+    """Ctrl-C while a command is running.
 
-    An exception alone would get lost when the signal comes during a garbage collection: JAX is told of each, and what
-    is raised in its callback is dropped. An import may make an ImportError of it. So it is remembered, and raised
+    An exception alone would be lost if the signal comes during a garbage collection, because exceptions in JAX's
+    garbage collection callback are dropped; an import may turn it into an ImportError. So it is remembered and raised
     again until the command has ended.
     """
 
@@ -70,7 +71,7 @@ class _Pressed:
         raise Interrupted(self.words)
 
     def dropped(self, what: sys.UnraisableHookArgs) -> None:
-        """Instead of the stack trace that Python prints of an exception that it drops: soon again."""
+        """Raise a dropped exception again soon, instead of printing Python's stack trace."""
         if isinstance(what.exc_value, Interrupted):
             self._remind(_SOON)
         else:
@@ -83,13 +84,13 @@ class _Pressed:
         self._again.start()
 
     def heard(self) -> None:
-        """No more reminders."""
+        """Cancel the reminder."""
         if self._again is not None:
             self._again.cancel()
 
 
 def _press() -> None:
-    """Ctrl-C from another thread; where that exists in a way that also ends a sleep."""
+    """Send Ctrl-C from another thread; on POSIX in a way that also ends a sleep."""
     if os.name == "posix":
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     else:
@@ -98,9 +99,9 @@ def _press() -> None:
 
 @contextlib.contextmanager
 def ending_at_once(words: str) -> Iterator[None]:
-    """Ctrl-C ends everything, also where it would only end the first of several runs and let the rest go on.
+    """Ctrl-C ends the whole command, also where it would only end the first of several runs.
 
-    Where it is ignored (a command that a script has put into the background), it stays so.
+    Where it is ignored (a command that a script runs in the background), it stays ignored.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
@@ -125,7 +126,7 @@ def ending_at_once(words: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_with_its_draws() -> Iterator[None]:
-    """Ctrl-C is left to the run, which keeps its draws and ends."""
+    """The run itself handles Ctrl-C: it keeps its draws and ends."""
     before = signal.getsignal(signal.SIGINT)
     if not isinstance(before, _Pressed):
         yield
@@ -138,29 +139,29 @@ def ending_with_its_draws() -> Iterator[None]:
 
 
 def fail(message: str, status: int = WRONG) -> None:
-    """One line on stderr, and the exit."""
+    """Print one line on stderr and exit."""
     print(f"scirocco: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(status)
 
 
 def leave(message: str, own_process: bool) -> None:
-    """The same for Ctrl-C; everything that was committed is on the disk.
+    """The same for Ctrl-C; everything that was committed is on disk.
 
-    A computation may still run in a thread of XLA, and would crash the interpreter as it is taken down: where the
-    process is ours, it ends without that.
+    A computation may still run in a thread of XLA and would crash the interpreter during shutdown: in our own process
+    we exit without that shutdown.
     """
     try:
         fail(message, INTERRUPTED)
     finally:
         if own_process:
-            with contextlib.suppress(OSError):  # whoever read it is gone
+            with contextlib.suppress(OSError):  # the reader has closed the pipe
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(INTERRUPTED)
 
 
 def let_broken_pipes_be_known() -> None:
-    """Of a pipe whose reader has gone, rich makes exit status 1, which here means something else."""
+    """Raise BrokenPipeError when the reader has closed the pipe; rich would exit with status 1, which is taken."""
     from rich.console import Console
 
     def on_broken_pipe(self: Console) -> None:
@@ -170,13 +171,13 @@ def let_broken_pipes_be_known() -> None:
 
 
 def leave_unheard() -> None:
-    """Whoever read the output has gone (`scirocco runs | head -1`): as other programs do, without a word."""
+    """Exit silently, as other programs do, when the reader has closed the pipe (`scirocco runs | head -1`)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(128 + 13)
 
 
 def mistake(error: Any) -> str:
-    """A usage error in words: what is wrong, what was probably meant, where the help is."""
+    """The message of a usage error: what is wrong, what was probably meant, where the help is."""
     context = error.ctx
     path = context.command_path if context is not None else "scirocco"
     message = _suggesting(error, context) or error.format_message().rstrip(".") + "."
@@ -203,6 +204,6 @@ def suggestion(word: str, known: list[str]) -> str:
 
 
 def of_file(error: OSError) -> str:
-    """An operating system's complaint: the file, and what is the matter with it."""
+    """The message of an error from the operating system: the file and the reason."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}."

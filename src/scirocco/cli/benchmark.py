@@ -1,4 +1,4 @@
-"""`scirocco bench`: how many steps a second this machine makes, and what holds them up."""
+"""`scirocco bench`: the steps per second of this machine, and what limits them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _REPEATS = 3
 
 
 class Line(NamedTuple):
-    """One method: its speed, and the shares of a step that this machine's own speeds explain."""
+    """One method: its speed, and the shares of a step that the machine's measured speeds explain."""
 
     method: str
     batch_size: int
     steps_per_second: float
     rows_per_second: float
     overhead: float
-    """Share of a step that a step on one row takes as well: random numbers, bookkeeping of the loop."""
+    """Share of a step that a step on one row also takes: random numbers, bookkeeping of the loop."""
     memory: float
     """Share that reading the batch takes at the speed of a long sum."""
     arithmetic: float
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """What to blame; the rest are exp and log of each row, and moving rows."""
+        """The largest share; the rest are exp and log of each row, and moving rows."""
         shares = {
             "overhead": self.overhead,
             "memory": self.memory,
@@ -62,7 +62,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and steps, in a few seconds.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Steps a second of SGLD on this machine by batch size, with and without control variates, and what limits them.
+    """Measure SGLD's steps per second by batch size, with and without control variates, and what limits them.
 
     Logistic regression on simulated rows with 50 columns, one chain, float32; wall time, best of three. Comparisons
     with other libraries are in the folder `benchmarks` of the source code.
@@ -81,7 +81,7 @@ def bench(
 
 
 def measure_machine() -> Machine:
-    """How fast long sums and large matrix products are."""
+    """Measure the speed of long sums and of large matrix products."""
     import jax
     import jax.numpy as jnp
 
@@ -118,7 +118,7 @@ def measure(num_rows: int, num_steps: int, machine: Machine) -> list[Line]:
     lines = []
     for name, kind, passes in (("SGLD", Minibatch, 1), ("SGLD-CV", ControlVariates, 2)):
         for size in _BATCHES:
-            # as many rows for every size, within reason
+            # about the same number of rows for every size
             steps = max(num_steps // 20, min(num_steps, num_steps * 500 // size))
             second = 1.0 / _speed(data, kind(batch_size=size), steps)
             read, count = 4.0 * size * (_COLUMNS + 1), 4.0 * size * _COLUMNS * passes  # forward and backward
@@ -137,7 +137,7 @@ def measure(num_rows: int, num_steps: int, machine: Machine) -> list[Line]:
 
 
 def _speed(data: dict[str, np.ndarray], estimator: Estimator, num_steps: int) -> float:
-    """Steps a second, without the set-up and the first chunk, which compiles."""
+    """Steps per second, excluding the set-up and the first chunk, which compiles."""
     import jax.numpy as jnp
 
     from scirocco.model import Model
@@ -191,6 +191,6 @@ def _show(machine: Machine, lines: list[Line]) -> None:
     columns = ["method", "batch", "  steps/s", "  million\n  rows/s", *shares, "  limited by"]
     print_table("One chain, 50 columns", columns, rows, right=range(1, 7))
     print_wrapped(
-        "Shares of a step that a step on one row (overhead), reading the batch and its products would take on their "
-        "own; the rest are exp and log of each row, and moving rows. CV: control variates."
+        "Shares of a step that a step on one row (overhead), reading the batch and its products would each take on "
+        "their own; the rest are exp and log of each row, and moving rows. CV: control variates."
     )

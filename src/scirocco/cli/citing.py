@@ -1,4 +1,4 @@
-"""`scirocco cite`: which papers stand behind what was used."""
+"""`scirocco cite`: the papers to cite for a method, model or experiment."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def references() -> dict[str, Reference]:
 
 
 class Work(NamedTuple):
-    """What a name stands for, in words for a paper's methods section, and keys of the bibliography."""
+    """What a name refers to: a phrase for a paper's methods section, and keys of the bibliography."""
 
     kind: str
     sentence: str
     keys: tuple[str, ...]
 
 
-# kind -> name -> words for a methods section, keys of references.bib
+# kind -> name -> phrase for a methods section, keys of references.bib
 _TABLE = {
     "sampler": {
         "SGLD": ("stochastic gradient Langevin dynamics", "welling2011"),
@@ -118,16 +118,16 @@ WORKS = {
 
 
 def experiments() -> dict[str, Work]:
-    """Those of the papers' figures, where the package that makes them is installed."""
+    """The experiments of the papers; empty if the package `scirocco-papers` is not installed."""
     papers = find_papers()
     return {
-        name: Work("experiment", f"the experiment «{each.title}» ({each.figure})", each.cite)
+        name: Work("experiment", f'the experiment "{each.title}" ({each.figure})', each.cite)
         for name, each in ({} if papers is None else papers.ALL).items()
     }
 
 
 def find(name: str) -> tuple[str, Work]:
-    """The name as it is written here (capitals and `-`, `_` do not matter), and what it stands for."""
+    """Look up a name, ignoring case, `-`, `_` and `.`: its usual spelling, and what it refers to."""
     known = WORKS
     if _plain(name) not in map(_plain, WORKS):
         known = experiments() | WORKS
@@ -147,7 +147,7 @@ def _plain(name: str) -> str:
 
 
 def sentence(what: Work) -> str:
-    """For the methods section of a paper."""
+    """A sentence for the methods section of a paper."""
     known = references()
     cited = ", ".join(f"{known[key].short} \\cite{{{key}}}" for key in what.keys if key != "scirocco")
     tool = "scirocco \\cite{scirocco}"
@@ -161,10 +161,10 @@ def cite(
             help="Samplers, estimators, models, experiments.", metavar="SAMPLER...", show_default=False
         ),
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Show all names and stop.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="Show all names and exit.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """The papers to cite for what was used: a sentence for each, and BibTeX for all.
+    """Show the papers to cite: a sentence for each name, and BibTeX for all.
 
     Example: scirocco cite SGHMC ControlVariates
     """

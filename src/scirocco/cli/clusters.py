@@ -19,7 +19,7 @@ _BASES = ("auto", "multinomial", "gaussian")
 
 cluster_app = typer.Typer(
     no_args_is_help=True,
-    help="Clusters, as many as the data ask for: Dirichlet-process mixtures with a posterior.\n\n"
+    help="Dirichlet-process mixtures: clustering that infers the number of clusters.\n\n"
     "Example: scirocco cluster fit flowers.csv --out flowers-run",
 )
 
@@ -29,7 +29,9 @@ _DATA = typer.Argument(
     metavar="DATA",
     show_default=False,
 )
-_COLUMNS = typer.Option("--columns", metavar="NAMES", help="Of a table: age,income or 'x_*'. By default all.")
+_COLUMNS = typer.Option(
+    "--columns", metavar="NAMES", help="Columns of a table: age,income or 'x_*'. All by default."
+)
 
 
 @cluster_app.command("fit")
@@ -39,26 +41,28 @@ def cluster_fit(
         Path, typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
     ],
     base: Annotated[
-        str, typer.Option("--base", help="multinomial (counts), gaussian, or auto: by the kind of DATA.")
+        str, typer.Option("--base", help="multinomial (counts), gaussian, or auto: depends on DATA.")
     ] = "auto",
     columns: Annotated[str | None, _COLUMNS] = None,
     vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
     sampler: Annotated[
         str | None, typer.Option("--sampler", metavar="NAME", help="collapsed (default), gibbs, scir, ...")
     ] = None,
-    epochs: Annotated[float | None, typer.Option("--epochs", help="Length: passes over the rows.")] = None,
+    epochs: Annotated[
+        float | None, typer.Option("--epochs", help="Length of the run in passes over the rows.")
+    ] = None,
     steps: Annotated[int | None, _common.STEPS] = None,
     seconds: Annotated[float | None, _common.SECONDS] = None,
     chains: Annotated[int, typer.Option("--chains", min=1, help="Independent chains.")] = 1,
     draws: Annotated[int | None, _common.DRAWS] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a step.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the chains.")] = 0,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows per step.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the chains.")] = 0,
     threads: Annotated[int | None, _common.THREADS] = None,
     resume: Annotated[bool, _common.RESUME] = False,
     overwrite: Annotated[bool, _common.OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Find clusters; draws go to the folder RUN while it runs, so Ctrl-C or a crash loses nothing.
+    """Fit a mixture and store its draws in the folder RUN as it runs, so that they survive Ctrl-C or a crash.
 
     Example: scirocco cluster fit flowers.csv --columns 'petal_*' --out flowers-run
     """
@@ -80,14 +84,16 @@ def cluster_fit(
 def cluster_show(
     run: Annotated[Path, _RUN],
     most: Annotated[int, typer.Option("--clusters", min=1, help="Clusters to show, the largest first.")] = 20,
-    words: Annotated[int, typer.Option("--words", min=1, help="Categories or columns of each.")] = 8,
+    words: Annotated[
+        int, typer.Option("--words", min=1, help="Categories or columns to show per cluster.")
+    ] = 8,
     interval: Annotated[float, _common.INTERVAL] = 0.9,
     vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """The clusters of a run, the largest first: weights with credible intervals, and what is typical of each.
+    """Show the clusters of a run, largest first: weights with credible intervals, and what is typical of each.
 
-    Works while the run is being fitted.
+    You can use it while the run is being fitted.
 
     Example: scirocco cluster show flowers-run --json
     """
@@ -104,13 +110,16 @@ def cluster_predict(
     run: Annotated[Path, _RUN],
     data: Annotated[Path, _DATA],
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE.csv", help="A line for each row.", show_default=False)
+        Path,
+        typer.Option(
+            "--out", metavar="FILE.csv", help="File to write; one line per row.", show_default=False
+        ),
     ],
     columns: Annotated[str | None, _COLUMNS] = None,
     overwrite: Annotated[bool, _common.REPLACE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """The most probable cluster of every row, and its probability.
+    """Write the most probable cluster of every row, and its probability.
 
     Example: scirocco cluster predict flowers-run flowers.csv --out labels.csv
     """
@@ -132,7 +141,7 @@ def cluster_predict(
 
 
 class Wanted(NamedTuple):
-    """What to read, and as what."""
+    """What to read, and how."""
 
     path: Path
     columns: str | None
@@ -141,7 +150,7 @@ class Wanted(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A table or a matrix of counts; `names` are those of its columns."""
+    """A table or a matrix of counts; `names` are the names of its columns."""
 
     X: Any
     names: tuple[str, ...] | None
@@ -193,19 +202,19 @@ def _fit(
 
 
 def read(wanted: Wanted, names: tuple[str, ...] | None = None) -> Rows:
-    """A table (real numbers unless told otherwise) or a corpus (counts); `names` are the words of an earlier fit."""
+    """A table (real numbers by default) or a corpus (counts); `names` are the words of an earlier fit."""
     path = wanted.path.expanduser()
     if not path.exists():
         raise InvalidValueError(f"there is no file or folder {path}.")
     if _is_table(path):
         if wanted.vocabulary is not None:
             raise InvalidValueError(
-                "--vocabulary belongs to a corpus; the columns of a table have their own names."
+                "--vocabulary requires a corpus; the columns of a table have their own names."
             )
         X, found = _table(path, wanted.columns)
         return Rows(X, found, "gaussian" if wanted.base == "auto" else wanted.base)
     if wanted.columns is not None:
-        raise InvalidValueError(f"--columns belongs to a table, and {path} is a corpus.")
+        raise InvalidValueError(f"--columns requires a table, but {path} is a corpus.")
     return _corpus(path, wanted, names)
 
 
@@ -242,14 +251,16 @@ def _stacked(source: Any, columns: str | None) -> tuple[Any, tuple[str, ...]]:
     for name, values in arrays.items():
         if wanted is not None and name not in wanted:
             continue
-        part = np.array(values, np.float64).reshape(len(values), -1)  # a copy: the file may go
+        part = np.array(values, np.float64).reshape(len(values), -1)  # a copy, as the file may be deleted
         entry = source.header.arrays[name] if isinstance(rows, dict) else None
         own = entry.columns if entry is not None and entry.columns else None
         numbered = [f"{name}[{k}]" for k in range(part.shape[1])] if part.shape[1] > 1 else [name]
         parts.append(part)
         names += list(own) if own is not None and len(own) == part.shape[1] else numbered
     if not parts:
-        raise InvalidValueError(f"--columns {columns}: {source.path} holds the arrays {', '.join(arrays)}.")
+        raise InvalidValueError(
+            f"--columns {columns}: {source.path} contains the arrays {', '.join(arrays)}."
+        )
     return np.concatenate(parts, axis=1), tuple(names)
 
 
@@ -259,7 +270,7 @@ def _corpus(path: Path, wanted: Wanted, names: tuple[str, ...] | None) -> Rows:
     from scirocco.models.lda.texts import open_corpus
 
     if wanted.base == "gaussian":
-        raise InvalidValueError(f"{path} holds counts of words: they go with --base multinomial.")
+        raise InvalidValueError(f"{path} contains word counts, which require --base multinomial.")
     corpus = open_corpus(path, wanted.vocabulary if wanted.vocabulary is not None else names).corpus
     indptr, indices, counts = corpus.take_csr(np.arange(corpus.num_documents))
     shape = (corpus.num_documents, corpus.vocabulary_size)

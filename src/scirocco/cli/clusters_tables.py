@@ -1,4 +1,4 @@
-"""Clusters on the terminal and as JSON; and the names of their columns, kept inside the run, as draws have none."""
+"""Clusters on the terminal and as JSON; the names of their columns are stored with the run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from scirocco.models import DPMixture
 
 _FILE = Path("scirocco") / "columns.json"
-"""In the folder that is replaced with the run: beside the draws it would be a stranger there."""
+"""The file with the names, in the subfolder that is replaced together with the run."""
 _NUMBERS = 34
-"""Characters of a table that the columns before the words take."""
+"""Width in characters of the columns before the words."""
 
 
 class Opened(NamedTuple):
-    """A stored mixture, how far it is, and the names of its columns."""
+    """A stored mixture, its progress, and the names of its columns."""
 
     model: DPMixture
     names: tuple[str, ...] | None
@@ -37,9 +37,9 @@ class Typical(NamedTuple):
 
     name: str
     value: float
-    """Probability of the category; for real rows the mean."""
+    """The probability of the category; for real-valued rows the mean."""
     lift: float
-    """Over the probability in all clusters; for real rows the distance to the mean of all, in their deviations."""
+    """The ratio to the probability in all clusters; for real rows the distance to the overall mean, in its sd."""
 
 
 class Profile(NamedTuple):
@@ -78,7 +78,7 @@ def _names(path: Path, vocabulary: Path | None, count: int) -> tuple[str, ...] |
 
 
 def profiles(opened: Opened, num_typical: int = 6, interval: float = 0.9) -> list[Profile]:
-    """All clusters, the largest first."""
+    """All clusters, largest first."""
     model = opened.model
     values, lifts = _typical(model)
     out = []
@@ -102,7 +102,7 @@ def _name(opened: Opened, column: int) -> str:
 
 
 def _typical(model: DPMixture) -> tuple[np.ndarray, np.ndarray]:
-    """Values (cluster, column), and how far they are from those of all rows."""
+    """Values (cluster, column), and how far they are from those of all rows together."""
     weights = model.weights_[:, None] / model.weights_.sum()
     if not _real(model):
         share = (weights * model.components_).sum(axis=0)
@@ -128,16 +128,16 @@ def print_clusters(opened: Opened, shown: Sequence[Profile], total: int, interva
     ]
     some = f"{len(shown)} of {total} clusters" if len(shown) < total else f"{total} clusters"
     what = (
-        "mean (distance to that of all, in sd)"
+        "mean (distance to the overall mean, in sd)"
         if _real(opened.model)
-        else "probability in % (times that of all)"
+        else "probability in % (times the overall one)"
     )
     columns = ["cluster", "weight %", f"{100 * interval:g} % interval", what]
     title = f"{some}, {drawn_so_far(opened.num_chains, opened.num_draws, opened.status)}"
     print_table(title, columns, rows, right=(0, 1, 2))
     low, high = opened.model.num_clusters(interval)
     print(
-        f"clusters that have rows: {low} to {high} ({100 * interval:g} % interval); concentration "
+        f"clusters with rows: {low} to {high} ({100 * interval:g} % interval); concentration "
         f"{opened.model.concentration_:.2f}"
     )
 
@@ -166,7 +166,7 @@ def as_json(path: Path, opened: Opened, found: Sequence[Profile], interval: floa
 
 
 def keep_names(path: Path, names: Sequence[str] | None) -> None:
-    """Write them into a run, if there is one by now."""
+    """Write the names into a run, if it exists by now."""
     from scirocco.store import holds_run, open_stored
 
     if names is not None and holds_run(path):
@@ -175,7 +175,7 @@ def keep_names(path: Path, names: Sequence[str] | None) -> None:
 
 
 def kept_names(path: Path) -> tuple[str, ...] | None:
-    """Those of a run; None where there are none, or where they are of a run that this one has replaced."""
+    """The names stored with a run; None if there are none, or if they belong to an earlier run in this folder."""
     from scirocco.store import open_stored
 
     if not (path / _FILE).exists():
@@ -186,6 +186,6 @@ def kept_names(path: Path) -> tuple[str, ...] | None:
         of = content["of"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidValueError(
-            f"{path / _FILE} is damaged ({error}). Delete it: columns are then called by their numbers."
+            f"{path / _FILE} is damaged ({error}). Delete it: columns are then shown by their numbers."
         ) from error
     return names if of == open_stored(path).created_at else None

@@ -11,7 +11,7 @@ from scirocco.cli._common import JSON, print_json, typer
 from scirocco.errors import InvalidValueError
 
 data_app = typer.Typer(
-    no_args_is_help=True, help="Data folders: rows on disk, in an order that can be sampled from."
+    no_args_is_help=True, help="Data folders: shuffled rows on disk, ready to be sampled in batches."
 )
 
 
@@ -20,23 +20,23 @@ def data_convert(
     source: Annotated[
         Path, typer.Argument(help="Parquet, Arrow, Zarr, CSV, .npz or .npy.", metavar="SOURCE")
     ],
-    folder: Annotated[Path, typer.Argument(help="The data folder to make.", metavar="FOLDER")],
+    folder: Annotated[Path, typer.Argument(help="The data folder to create.", metavar="FOLDER")],
     array: Annotated[
         list[str] | None,
         typer.Option(
             "--array",
             metavar="NAME=COLUMNS",
-            help="An array from columns: x=age,income or 'x=feature_*'; may be repeated. By default every column.",
+            help="An array from columns: x=age,income or 'x=feature_*'; may be repeated. Every column by default.",
         ),
     ] = None,
-    shuffle: Annotated[bool, typer.Option(help="Put the rows into random order.")] = True,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order.")] = 0,
+    shuffle: Annotated[bool, typer.Option(help="Shuffle the rows.")] = True,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the shuffle.")] = 0,
     dtype: Annotated[str | None, typer.Option("--dtype", help="float64 keeps double precision.")] = None,
-    memory: Annotated[float, typer.Option("--memory", min=0.01, help="GiB to use.")] = 1.0,
+    memory: Annotated[float, typer.Option("--memory", min=0.01, help="Memory to use, in GiB.")] = 1.0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a data folder.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Make a data folder from a file, in one pass that also shuffles the rows.
+    """Convert a file to a data folder, and shuffle the rows in the same pass.
 
     Example: scirocco data convert flights.parquet flights --array 'x=delay_*' --array y=late
     """
@@ -74,7 +74,7 @@ def data_info(
     verify: Annotated[bool, typer.Option("--verify", help="Also compare all checksums.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Say what a data folder holds.
+    """Show the contents of a data folder.
 
     Example: scirocco data info flights --verify
     """
@@ -88,7 +88,7 @@ def data_info(
         return
     print(data.describe(source))
     if verify:
-        print("all checksums hold")
+        print("all checksums match")
 
 
 def _as_json(source: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def data_list(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """List the data sets of the papers, and say which are on this machine.
+    """List the data sets of the papers, and show which are on this machine.
 
     Example: scirocco data list --data ~/data
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scirocco.run import Run
 
 _CONFIG = typer.Option(
-    "--config", metavar="CONFIG.toml", help="The file it was started from: the full diagnosis."
+    "--config", metavar="CONFIG.toml", help="The run's configuration file, for the full diagnosis."
 )
 
 
@@ -23,7 +23,7 @@ def runs(
     path: Annotated[Path, typer.Argument(help="A folder with stored runs.", metavar="PATH")] = Path("."),
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """List stored runs: how far they are, at what step size, and the effective sample size so far.
+    """List stored runs: progress, step size, and effective sample size so far.
 
     Example: scirocco runs results
     """
@@ -60,15 +60,14 @@ def _run_row(run: dict[str, Any]) -> list[str]:
 
 def watch(
     path: Annotated[Path, RUN],
-    once: Annotated[bool, typer.Option("--once", help="Print where it stands, and stop.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks.")] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs; with --once.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the current state and exit.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between updates.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; requires --once.")] = False,
 ) -> None:
-    """Watch a run from its folder alone, from another shell or another machine: progress, scores, ESS, chains.
+    """Watch a run from another shell or machine: progress, scores, ESS, chains. Only its folder is needed.
 
     Ends when the run ends: exit status 0 if it is complete or was stopped by a callback, 1 if it diverged, was
-    interrupted or killed. Without a terminal it prints a line whenever there is something new. Ctrl-C leaves the run
-    alone.
+    interrupted or killed. Without a terminal it prints a line for each update. Ctrl-C does not affect the run.
 
     Example: scirocco watch run
     """
@@ -76,7 +75,7 @@ def watch(
 
     if as_json:
         if not once:
-            raise InvalidValueError("--json says where a run stands now: add --once.")
+            raise InvalidValueError("--json requires --once.")
         print_json(as_plain(read_state(path)))
         return
     status = follow(path, once=once, every=every)
@@ -90,18 +89,20 @@ def diagnose(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", metavar="MODULE:OBJECT", help="Or its model, beside --data: the full diagnosis."
+            "--model",
+            metavar="MODULE:OBJECT",
+            help="The run's model, for the full diagnosis; requires --data.",
         ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="PATH", help="The rows, beside --model.")
+        Path | None, typer.Option("--data", metavar="PATH", help="The run's data; requires --model.")
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Say in words whether a run can be trusted, and what to change to what value if not.
+    """Check whether a run can be trusted; if not, say what to change, and to which value.
 
-    From the draws alone, or with model and data also from curvature, gradient noise and Stein's identity. Exit status 1
-    when something is wrong.
+    Uses the draws alone; with the model and data also the curvature, the gradient noise and Stein's identity. Exit
+    status 1 when something is wrong.
 
     Example: scirocco diagnose run --config regression.toml
     """
@@ -122,20 +123,20 @@ def diagnose(
                 else "--model MODULE:OBJECT --data PATH"
             )
             again = f"scirocco diagnose {shlex.quote(str(path))} {how}"
-            print(f"\nMore, with model and data: {again}")
+            print(f"\nFull diagnosis, with model and data: {again}")
     if not found.ok:
         raise typer.Exit(1)
 
 
 def _diagnosis(run: Run, config: Path | None, model: str | None, data: Path | None) -> Diagnosis:
-    """From the draws alone, or with the model and the rows that a file or the user names."""
+    """Diagnose from the draws alone, or with the model and data from a file or from the options."""
     from scirocco import jobs
     from scirocco.analysis import diagnose as diagnosis_of
 
     if config is not None and (model is not None or data is not None):
         raise InvalidValueError("give --config, or --model and --data, not both.")
     if (model is None) != (data is None):
-        raise InvalidValueError("--model and --data go together: the full diagnosis needs both.")
+        raise InvalidValueError("--model and --data require each other: the full diagnosis needs both.")
     if config is not None:
         job: Any = jobs.read_job(config)
         return diagnosis_of(run, job.model, job.data)
@@ -149,7 +150,7 @@ def _of_chains(path: Path) -> bool:
 
 
 def _judged(run: Run) -> Run:
-    """A model with a loop of its own is judged by numbers that keep their meaning when its parts change places."""
+    """A model with its own loop is diagnosed by quantities that do not depend on the order of its components."""
     if run.kind == "sampled":
         return run
     from scirocco.report.subjects import view_of
@@ -174,17 +175,21 @@ def _diagnosis_as_json(found: Diagnosis, path: Path) -> dict[str, Any]:
 def report(
     path: Annotated[Path, RUN],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.html", help="By default RUN.html beside the run.")
+        Path | None, typer.Option("--out", metavar="FILE.html", help="RUN.html next to the run by default.")
     ] = None,
     config: Annotated[Path | None, _CONFIG] = None,
     documents: Annotated[
         Path | None,
-        typer.Option("--documents", metavar="CORPUS", help="For topics: how prevalent they are in these."),
+        typer.Option(
+            "--documents",
+            metavar="CORPUS",
+            help="For topics: documents in which to measure their prevalence.",
+        ),
     ] = None,
-    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Write one HTML file about a run that needs no network: what was run, diagnosis, plots, topics or clusters.
+    """Write a report on a run as one self-contained HTML file: settings, diagnosis, plots, topics or clusters.
 
     Example: scirocco report run --out run.html
     """
@@ -201,7 +206,7 @@ def report(
     if not path.exists():
         raise InvalidValueError(f"{path} does not exist.")
     if not _of_chains(path):
-        open_stored(path)  # a damaged one is told of before any work is done
+        open_stored(path)  # reports a damaged run before any work is done
     full = None if config is None else _diagnosis(load(path), config, None, None)
     names = None if _of_chains(path) else kept_names(path)
     corpus = None if documents is None else _corpus(path, documents)
@@ -217,7 +222,7 @@ def report(
 
 
 def _corpus(path: Path, documents: Path) -> Corpus:
-    """Documents in the words of a topic model's run."""
+    """Documents, read with the vocabulary of a topic model's run."""
     from scirocco.models.lda.summary import open_run
     from scirocco.models.lda.texts import open_corpus
 

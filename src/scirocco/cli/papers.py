@@ -1,4 +1,4 @@
-"""Commands that need nothing of the user: the demonstration, the papers' figures."""
+"""Commands that need no input: the demonstration, the papers' figures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from scirocco.cli._exit import ending_at_once
 from scirocco.errors import InvalidValueError, MissingExtraError
 
 MISSING = (
-    "the papers' figures are made by the package `scirocco-papers`, which is not installed. It lies beside scirocco in "
-    "the repository: run `pip install ./papers` in a checkout of it."
+    "the papers' figures require the package `scirocco-papers`, which is not installed. It is in the repository of "
+    "scirocco: run `pip install ./papers` in a checkout of it."
 )
 
 
 def find_papers() -> ModuleType | None:
-    """The package with the experiments: by its entry point, or by its name where it is on the path uninstalled."""
+    """The package with the experiments, found by its entry point or, if not installed, by its name on the path."""
     known = [point.value for point in importlib.metadata.entry_points(group="scirocco.papers")]
     for name in (*known, "scirocco_papers"):
         if importlib.util.find_spec(name) is not None:
@@ -32,42 +32,46 @@ def find_papers() -> ModuleType | None:
 
 def demo(
     out: Annotated[Path, OUT] = Path("results"),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the data and the chains.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the data and the chains.")] = 0,
 ) -> None:
-    """A logistic regression posterior on 100,000 rows in under a minute, checked against the exact mode.
+    """Sample a logistic regression on 100,000 rows in under a minute, and check it against the exact mode.
 
     Example: scirocco demo --out results
     """
     from scirocco.demo import run_demo
 
-    with ending_at_once("interrupted; nothing of the demonstration was kept."):
+    with ending_at_once("interrupted; nothing was saved."):
         run_demo(out, seed)
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Which experiment, or `all`.", metavar="NAME")] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Show the experiments and stop.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in a minute or so.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of an experiment, or `all`.", metavar="NAME")
+    ] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="Show the experiments and exit.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smaller version that takes about a minute.")
+    ] = False,
     data: Annotated[
         Path | None,
         typer.Option(
             "--data",
             metavar="DIR",
             envvar="SCIROCCO_DATA",
-            help="Folder with data sets, where they are needed.",
+            help="Folder with the data sets.",
         ),
     ] = None,
     out: Annotated[Path, OUT] = Path("results"),
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Instead of the experiment's own.")
+        int | None, typer.Option("--seed", min=0, help="Random seed, instead of the experiment's own.")
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Make a figure of the papers again, and judge what the papers say about it.
+    """Reproduce a figure of the papers, and check the papers' claims about it.
 
-    Writes NAME.json and NAME.png. Exit status 1 when a claim that should hold does not. Ctrl-C ends all of it; what was
-    finished before stays written. `all` leaves out, and says so, what needs data or packages that are not here, and
-    ends with a table of all.
+    Writes NAME.json and NAME.png. Exit status 1 when a claim that should hold does not. Ctrl-C ends the command;
+    finished experiments stay on disk. `all` skips, with a note, experiments whose data or packages are missing, and
+    ends with a table of all experiments.
 
     Example: scirocco reproduce gaussian-mixture --quick
     """
@@ -83,7 +87,7 @@ def reproduce(
         return
     if name is None:
         raise InvalidValueError(
-            "which experiment? Give a name or `all`; `scirocco reproduce --list` shows them."
+            "NAME is missing: give an experiment or `all`; `scirocco reproduce --list` shows them."
         )
     chosen = papers.find(name)
     settings = papers.Settings(quick, data, out, seed)
@@ -92,7 +96,7 @@ def reproduce(
         if sys.stdout.isatty() and not as_json:
             print(f"{experiment.title} ...", flush=True)
         with ending_at_once(
-            f"interrupted; {experiment.name} was not finished, and nothing of it was written."
+            f"interrupted; {experiment.name} was not finished, and nothing was written for it."
         ):
             made = row.add(experiment)
         if not as_json:

@@ -1,4 +1,4 @@
-"""Commands that draw: start a run from a file, go on with it."""
+"""Commands that sample: start a run from a file, resume it."""
 
 from __future__ import annotations
 
@@ -18,33 +18,40 @@ _MOST_SHOWN = 20
 
 def sample_config(
     config: Annotated[
-        Path | None, typer.Argument(help="A TOML file.", metavar="CONFIG.toml", show_default=False)
+        Path | None,
+        typer.Argument(help="Configuration file in TOML.", metavar="CONFIG.toml", show_default=False),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")] = False,
-    go_on: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Delete the run in the folder first.")
+    ] = False,
+    go_on: Annotated[bool, typer.Option("--resume", help="Resume the run in the folder.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run, instead of the file's.")
     ] = None,
     num_samples: Annotated[
-        int | None, typer.Option("--num-samples", min=1, help="Draws of each chain, instead of the file's.")
+        int | None, typer.Option("--num-samples", min=1, help="Draws per chain, instead of the file's.")
     ] = None,
     chains: Annotated[
-        int | None, typer.Option("--chains", min=1, help="Chains, instead of the file's.")
+        int | None, typer.Option("--chains", min=1, help="Number of chains, instead of the file's.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Instead of the file's.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Random seed, instead of the file's.")
+    ] = None,
     example: Annotated[
         str | None,
         typer.Option(
-            "--example", metavar="NAME", help="Print a file: logistic, linear, poisson, softmax or own."
+            "--example",
+            metavar="NAME",
+            help="Print an example file: logistic, linear, poisson, softmax or own.",
         ),
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Draw from a posterior that a file describes; the draws go to the folder that it names.
+    """Sample from a posterior described in a file, and store the draws in the folder that the file names.
 
     The file names the model (module:object, or logistic, linear, poisson, softmax), the data, the sampler and the
-    estimator; `scirocco sample --example logistic > job.toml` makes one to begin with. Ctrl-C ends the run and keeps
-    its draws.
+    estimator; `scirocco sample --example logistic > job.toml` writes an example. Ctrl-C ends the run and keeps its
+    draws.
 
     Example: scirocco sample regression.toml --chains 4
     """
@@ -55,10 +62,10 @@ def sample_config(
         return
     if config is None:
         raise InvalidValueError(
-            "which file? Give CONFIG.toml; `scirocco sample --example logistic > job.toml` makes one to begin with."
+            "CONFIG.toml is missing; `scirocco sample --example logistic > job.toml` writes an example."
         )
     if overwrite and go_on:
-        raise InvalidValueError("give --resume (go on) or --overwrite (begin anew), not both.")
+        raise InvalidValueError("give --resume (continue) or --overwrite (start again), not both.")
     given = {"num_samples": num_samples, "num_chains": chains, "seed": seed}
     changes = {name: value for name, value in given.items() if value is not None}
     job = jobs.read_job(config, changes, out)
@@ -71,15 +78,19 @@ def resume(
     path: Annotated[Path, RUN],
     num_samples: Annotated[
         int | None,
-        typer.Option("--num-samples", min=1, help="Draws in all; by default as asked for at first."),
+        typer.Option(
+            "--num-samples", min=1, help="Total draws per chain; by default as originally requested."
+        ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="CONFIG.toml", help="Instead of the file it was started from."),
+        typer.Option(
+            "--config", metavar="CONFIG.toml", help="Configuration file, instead of the original one."
+        ),
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Go on with a stored run that was started from a configuration file.
+    """Resume a stored run that was started from a configuration file.
 
     Example: scirocco resume run --num-samples 20000
     """
@@ -91,12 +102,12 @@ def resume(
 
 
 def _finish(run: Run, as_json: bool) -> None:
-    """Say what there is now; an interrupted run has a status of its own."""
+    """Print the result; an interrupted run has its own exit status."""
     interrupted = run.status == "interrupted"
     if as_json:
         print_json(_as_json(run))
     elif interrupted:
-        print(f"Interrupted. To go on: scirocco resume {shlex.quote(str(run.path))}")
+        print(f"Interrupted. To resume: scirocco resume {shlex.quote(str(run.path))}")
     else:
         print_wrapped(str(run))
         if run.draws is not None and run.configuration["dimension"] <= _MOST_SHOWN and run.num_draws >= 4:
@@ -109,7 +120,7 @@ def _finish(run: Run, as_json: bool) -> None:
 
 
 def _print_summary(run: Run) -> None:
-    """What is most looked at; `run.summary()` has more."""
+    """The main columns of `run.summary()`."""
     from scirocco._console import print_table
 
     rows = [
@@ -126,7 +137,7 @@ def _print_summary(run: Run) -> None:
 
 
 def _as_json(run: Run) -> dict[str, Any]:
-    """Where it is, how far it came, and every parameter where they are not many."""
+    """The folder, the progress, and every parameter if there are not too many."""
     out = {
         "path": str(run.path),
         "status": run.status,

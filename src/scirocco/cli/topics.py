@@ -19,7 +19,7 @@ topics_app = typer.Typer(invoke_without_command=True)
 
 _RUN = typer.Argument(help="The folder of a fitted topic model.", metavar="RUN", show_default=False)
 _CORPUS_HELP = (
-    "UCI docword, .mtx (both also .gz), sparse .npz, a data folder; or text: a document a line, or a file."
+    "UCI docword, .mtx (both also .gz), sparse .npz, a data folder; or text, one document per line or file."
 )
 
 
@@ -27,7 +27,7 @@ _CORPUS_HELP = (
 def topics(context: typer.Context) -> None:
     """Topic models with a posterior: every word of every topic has a credible interval.
 
-    Without a command: twenty topics in the docstrings of the installed scientific packages, in under a minute.
+    Without a command: fits twenty topics to the docstrings of the installed scientific packages, in under a minute.
 
     Example: scirocco topics
     """
@@ -40,23 +40,25 @@ def topics_fit_command(
     corpus: Annotated[
         Path | None,
         typer.Argument(
-            help=f"{_CORPUS_HELP} Left out: docstrings of the installed scientific packages.",
+            help=f"{_CORPUS_HELP} By default the docstrings of the installed scientific packages.",
             metavar="CORPUS",
             show_default=False,
         ),
     ] = None,
     num_topics: Annotated[
-        int | None, typer.Option("--topics", min=2, help="K; 100 by default, 20 without CORPUS.")
+        int | None,
+        typer.Option("--topics", min=2, help="Number of topics; 100 by default, 20 without CORPUS."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run; needed with CORPUS.")
+        Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run; required with CORPUS.")
     ] = None,
     vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
     min_documents: Annotated[
-        int, typer.Option("--min-documents", min=1, help="Words of a text: in so many documents at least.")
+        int,
+        typer.Option("--min-documents", min=1, help="For text: keep words in at least so many documents."),
     ] = 5,
     max_share: Annotated[
-        float, typer.Option("--max-share", help="Words of a text: in this share of documents at most.")
+        float, typer.Option("--max-share", help="For text: keep words in at most this share of documents.")
     ] = 0.5,
     alpha: Annotated[
         float | None, typer.Option("--alpha", help="Dirichlet parameter of topics in documents.")
@@ -70,19 +72,21 @@ def topics_fit_command(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", metavar="NAME", help="Of a paper: patterson2013, baker2018, barile2024."),
+        typer.Option(
+            "--preset", metavar="NAME", help="Settings of a paper: patterson2013, baker2018, barile2024."
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", min=1, help="Documents in a batch.")
+        int | None, typer.Option("--batch-size", min=1, help="Documents per batch.")
     ] = None,
     step_size: Annotated[
         float | None,
-        typer.Option("--step-size", help="Of a sampler without memory; by default it follows the corpus."),
+        typer.Option("--step-size", help="For samplers without memory; by default chosen from the corpus."),
     ] = None,
     epochs: Annotated[
         float | None,
         typer.Option(
-            "--epochs", help="Length: passes over the documents (enough for 50 million tokens, 20 to 200)."
+            "--epochs", help="Length of the run in passes (default: 20 to 200, enough for 50 million tokens)."
         ),
     ] = None,
     steps: Annotated[int | None, _common.STEPS] = None,
@@ -91,19 +95,21 @@ def topics_fit_command(
         int | None, typer.Option("--chains", min=1, help="Independent chains; with two, R-hat is shown.")
     ] = None,
     draws: Annotated[int | None, _common.DRAWS] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the chains and of what is held out.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Random seed of the chains and of the held-out documents.")
+    ] = 0,
     threads: Annotated[int | None, _common.THREADS] = None,
     held_out: Annotated[
         float | None,
         typer.Option(
-            "--held-out", help="Share of documents kept back to be scored by perplexity (0.01; 0 for none)."
+            "--held-out", help="Share of documents held out to compute perplexity (0.01; 0 for none)."
         ),
     ] = None,
     resume: Annotated[bool, _common.RESUME] = False,
     overwrite: Annotated[bool, _common.OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Fit a topic model; draws go to the folder RUN while it runs, so Ctrl-C or a crash loses nothing.
+    """Fit a topic model and store its draws in the folder RUN as it runs, so that they survive Ctrl-C or a crash.
 
     Example: scirocco topics fit docword.kos.txt.gz --topics 50 --chains 2 --out kos
     """
@@ -131,17 +137,17 @@ def topics_fit_command(
 @topics_app.command("show")
 def topics_show(
     run: Annotated[Path, _RUN],
-    words: Annotated[int, typer.Option("--words", min=1, help="Words of each topic.")] = 10,
+    words: Annotated[int, typer.Option("--words", min=1, help="Words to show per topic.")] = 10,
     topic: Annotated[
         list[int] | None, typer.Option("--topic", metavar="K", help="Only this topic; may be repeated.")
     ] = None,
     interval: Annotated[float, _common.INTERVAL] = 0.9,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """The topics of a run, the largest first: words, weights, credible intervals, and R-hat with several chains.
+    """Show the topics of a run, largest first: words, weights, credible intervals, and R-hat with several chains.
 
-    Works while the run is being fitted. R-hat is the largest over the words shown, after the topics of the chains have
-    been matched; near 1 the chains agree.
+    You can use it while the run is being fitted. R-hat is the largest over the words shown, after matching the topics
+    of the chains; near 1 the chains agree.
 
     Example: scirocco topics show kos --words 8
     """
@@ -167,19 +173,24 @@ def topics_transform(
     run: Annotated[Path, _RUN],
     corpus: Annotated[Path, typer.Argument(help=_CORPUS_HELP, metavar="CORPUS", show_default=False)],
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Ends in .npz or .csv.", show_default=False)
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="File to write; must end in .npz or .csv.", show_default=False
+        ),
     ],
     interval: Annotated[
         float | None,
-        typer.Option("--interval", min=0.01, max=0.999, help="Also bounds of credible intervals."),
+        typer.Option(
+            "--interval", min=0.01, max=0.999, help="Also write credible intervals with this probability."
+        ),
     ] = None,
     overwrite: Annotated[bool, _common.REPLACE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """The share of each topic in each document, as a table documents × topics.
+    """Write the share of each topic in each document, as a table documents × topics.
 
-    A .npz file holds `mean` (and `low`, `high`); a .csv file a line for each document, or with --interval one for each
-    document and topic. Text is read with the words of the run.
+    A .npz file contains `mean` (and `low`, `high`); a .csv file one line per document, or with --interval one per
+    document and topic. Text is read with the vocabulary of the run.
 
     Example: scirocco topics transform kos docword.kos.txt.gz --out shares.csv --interval 0.9
     """
@@ -235,18 +246,19 @@ def topics_compare(
     first: Annotated[Path, _RUN],
     second: Annotated[Path, _RUN],
     corpus: Annotated[
-        Path | None, typer.Option("--corpus", metavar="CORPUS", help="Documents to score both on.")
+        Path | None,
+        typer.Option("--corpus", metavar="CORPUS", help="Documents on which to compute both perplexities."),
     ] = None,
     limit: Annotated[
-        float, typer.Option("--limit", min=0.0, max=1.0, help="Topics further apart are no partners.")
+        float, typer.Option("--limit", min=0.0, max=1.0, help="Largest distance between matched topics.")
     ] = 0.5,
-    words: Annotated[int, typer.Option("--words", min=1, help="Words of each topic.")] = 4,
+    words: Annotated[int, typer.Option("--words", min=1, help="Words to show per topic.")] = 4,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Match the topics of two runs one to one, show how far apart they are, and which have no partner.
+    """Match the topics of two runs one to one; show their distances and the unmatched topics.
 
-    Distances are Hellinger's, from 0 (equal) to 1 (no word in common). Perplexity is that of hidden words given the
-    others of their documents; lower is better.
+    Distances are Hellinger distances, from 0 (equal) to 1 (disjoint words). Perplexity is that of hidden words given
+    the other words of their documents; lower is better.
 
     Example: scirocco topics compare kos kos-2 --corpus docword.kos.txt.gz
     """

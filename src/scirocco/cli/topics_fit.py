@@ -21,7 +21,7 @@ _MOST_SHOWN, _WORDS_SHOWN = 20, 6
 
 
 class Words(NamedTuple):
-    """Which words there are."""
+    """Options for the vocabulary."""
 
     vocabulary: Path | None = None
     min_documents: int = 5
@@ -29,7 +29,7 @@ class Words(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What was asked for. `options` are arguments of `sc.models.LDA`, only those that were given."""
+    """The options of the command. `options` has the arguments of `sc.models.LDA` that were given."""
 
     corpus: Path | None = None
     out: Path | None = None
@@ -44,7 +44,7 @@ class Request(NamedTuple):
     as_json: bool = False
 
     def say(self, words: str) -> None:
-        """To the reader; not among what a program reads."""
+        """Print a message; to stderr if stdout is JSON."""
         print(words, file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
 
@@ -66,19 +66,19 @@ def run(request: Request) -> None:
 
 
 def usual_epochs(num_tokens: int) -> int:
-    """Passes when nothing is said: small corpora need more of them, and can afford them."""
+    """The default number of passes: small corpora need more of them, and can afford them."""
     return min(max(round(_USUAL_TOKENS / num_tokens), _LEAST_EPOCHS), _MOST_EPOCHS)
 
 
 def _check(request: Request, model: LDA) -> None:
-    """Refuse before anything is read what cannot work."""
+    """Reject options that cannot work, before any data are read."""
     from scirocco.models.fits import check_length
     from scirocco.models.lda.settings import Size, resolve
 
     if request.corpus is not None and request.out is None:
-        raise InvalidValueError("where should the run go? Add --out RUN, the name of a folder to make.")
+        raise InvalidValueError("--out is missing: add --out RUN, the name of a new folder for the run.")
     if request.resume and request.out is None and not request.overwrite:
-        raise InvalidValueError("which run should be gone on with? Add --out RUN.")
+        raise InvalidValueError("--resume requires --out RUN, the folder of the run.")
     check_fit(request.out, request.length, request.resume, request.overwrite)
     check_length(*request.length, num_rows=1, batch_size=1)
     resolve(model.get_params(), Size(1, 1))
@@ -98,7 +98,7 @@ def _corpus(request: Request) -> Corpus:
 
     if request.corpus is None:
         if request.words.vocabulary is not None:
-            raise InvalidValueError("--vocabulary belongs to a CORPUS: name one.")
+            raise InvalidValueError("--vocabulary requires a CORPUS.")
         request.say("Reading the docstrings of the installed packages ...")
         return as_corpus(*embedded_corpus())
     words = request.words
@@ -151,10 +151,10 @@ def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, f
             )
     except KeyboardInterrupt:
         if not holds_run(folder):
-            request.say("A run by --seconds keeps nothing before its burn-in is over.")
+            request.say("A run with --seconds keeps nothing before its burn-in is over.")
         raise
     except InvalidValueError:
-        # interrupted in its burn-in, a run has no topics to show but can be gone on with
+        # a run interrupted in its burn-in has no topics to show, but it can be resumed
         if not interrupted_early(folder):
             raise
         _say_how_to_go_on(request, folder)

@@ -17,7 +17,7 @@ _AGREED = 1.1  # R-hat
 
 
 def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> None:
-    """A line or more for each topic."""
+    """Print one or more lines for each topic."""
     from scirocco._console import print_table
 
     with_share = any(topic.share is not None for topic in topics)
@@ -40,8 +40,8 @@ def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> 
     apart = sum(topic.rhat is not None and topic.rhat > _AGREED for topic in topics)
     if apart:
         advice = (
-            f"R-hat is above {_AGREED} in {apart} of these {len(topics)} topics: there the chains do not agree, and "
-            "intervals span what each of them found. Longer chains (--epochs) or fewer topics may help."
+            f"R-hat is above {_AGREED} in {apart} of these {len(topics)} topics: there the chains disagree, and "
+            "the intervals cover the results of all of them. Longer chains (--epochs) or fewer topics may help."
         )
         print_wrapped(advice)
 
@@ -59,7 +59,7 @@ def _rhat(value: float | None) -> str:
 
 
 def flow(items: Sequence[str], most: int, comma: str = ",") -> str:
-    """Items one after another, none broken over two lines (as a table would break them)."""
+    """Fill lines with items without breaking an item over two lines."""
     lines = [""]
     for number, item in enumerate(items):
         text = item + (comma if number + 1 < len(items) else "")
@@ -70,7 +70,7 @@ def flow(items: Sequence[str], most: int, comma: str = ",") -> str:
 
 
 def print_details(topics: Sequence[Topic], interval: float) -> None:
-    """A table for each topic, a line for each word."""
+    """Print a table for each topic, with a line for each word."""
     from scirocco._console import print_table
 
     for topic in topics:
@@ -111,7 +111,7 @@ def as_json(path: Path, opened: Opened, topics: Sequence[Topic], interval: float
 
 
 def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int) -> None:
-    """Matched topics, the nearest first, then those without a partner."""
+    """Print the matched topics, nearest first, then the unmatched ones."""
     from scirocco._console import print_table
 
     first, second = (model.top_words(num_words) for model in models)
@@ -129,11 +129,11 @@ def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[P
         print(title)
     for path, alone, words in zip(paths, (found.only_first, found.only_second), (first, second), strict=True):
         if alone:
-            print(f"\nwithout a partner in {path}: {len(alone)}")
+            print(f"\nunmatched topics of {path}: {len(alone)}")
             for number in alone:
                 print(f"  {number:>4}  {_list(words[number])}")
     if not found.only_first and not found.only_second:
-        print("every topic has a partner")
+        print("every topic is matched")
 
 
 def comparison_as_json(
@@ -154,7 +154,7 @@ def comparison_as_json(
 
 
 def _column(words: Sequence[object], most: int) -> str:
-    """Words in lines of a width, with a space on the left."""
+    """Words wrapped to a width, with a space on the left."""
     lines = flow([str(word) for word in words], most, "").split("\n")
     return "\n".join(f" {line}" for line in lines)
 

@@ -1,6 +1,6 @@
-"""`scirocco watch`: a live picture of a run in the terminal, or lines where there is none.
+"""`scirocco watch`: a live display of a run in the terminal, or lines where there is none.
 
-All of it comes from the run's folder: how far it is, its scores, its chains. Nothing is locked, nothing is written.
+Everything is read from the run's folder: progress, scores, chains. Nothing is locked, nothing is written.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _GOES_ON = ("running", NOT_BEGUN)
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _BAR, _WIDTH = 40, 50
 _ESS_SHARE = 0.1
-"""The share of the time that the effective sample size may take."""
+"""Largest share of the time spent on computing the effective sample size."""
 _CURVE = 400
-"""Points of a curve that are read from the disk at most."""
+"""The most points of a curve that are read from disk."""
 _COLOURS = {"running": "cyan", "complete": "green", "stopped": "green"}
 
 
@@ -40,7 +40,7 @@ _COLOURS = {"running": "cyan", "complete": "green", "stopped": "green"}
 
 
 class Part(NamedTuple):
-    """A run in a folder: the only one, or that of some chains or of a shard."""
+    """A run in a folder: the only one, or that of a group of chains or of a shard."""
 
     name: str
     status: str
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 class State(NamedTuple):
-    """All parts of what is watched."""
+    """The state of all parts of a run."""
 
     path: Path
     kind: str
@@ -66,23 +66,23 @@ class State(NamedTuple):
 
     @property
     def status(self) -> str:
-        """Running as long as a part is; else the worst that happened."""
+        """The status "running" while any part is; otherwise the worst status of the parts."""
         return worst([part.status for part in self.parts])
 
     @property
     def share(self) -> float:
-        """Of all steps, between 0 and 1."""
+        """The share of all steps that is done, between 0 and 1."""
         whole = max((part.num_steps for part in self.parts), default=0) * len(self.parts)
         return min(1.0, sum(part.step for part in self.parts) / whole) if whole else 0.0
 
     @property
     def mark(self) -> tuple[Any, ...]:
-        """What changes when there is something new."""
+        """A value that changes when there is something new."""
         return tuple((part.step, part.draws, part.status) for part in self.parts)
 
 
 def read_state(path: Path) -> State:
-    """Where a run, a folder of chains or a folder of subposteriors stands now."""
+    """The current state of a run, a folder of chains or a folder of subposteriors."""
     if not path.exists():
         raise InvalidValueError(f"{path} does not exist.")
     for family in (CHAINS, SHARDS):
@@ -94,7 +94,7 @@ def read_state(path: Path) -> State:
 
 
 def _part_or_none(path: Path) -> Part:
-    """A worker may not have begun, or be just beginning."""
+    """The state of a part whose worker may not have started yet."""
     if not holds_run(path):
         return Part(path.name, NOT_BEGUN)
     return _part(path)
@@ -120,7 +120,7 @@ def _part(path: Path) -> Part:
 
 
 def curves(state: State) -> dict[str, list[float]]:
-    """Scores of callbacks along the run (of the first part that has any); else the gradient norm at the draws."""
+    """Scores of callbacks along the run (of the first part with any); otherwise the gradient norm at the draws."""
     scored = next((part.scores for part in state.parts if part.scores), ())
     names = dict.fromkeys(name for _, values in scored for name in values)
     if names:
@@ -136,23 +136,23 @@ def curves(state: State) -> dict[str, list[float]]:
 
 
 def effective(state: State) -> float | None:
-    """The smallest effective sample size so far; None where it cannot be told (yet), or has no meaning."""
+    """The smallest effective sample size so far; None if it cannot be estimated (yet) or has no meaning."""
     try:
         if state.kind == "chains":
             found = [load(state.path)]
         else:
             found = [load(part.path) for part in state.parts if part.path is not None]
         if any(run.kind == OWN_LOOP for run in found):
-            return None  # parts of such models change places between draws
+            return None  # components of such models may be permuted between draws
         sizes = [smallest_ess(run) for run in found]
-    except SciroccoError:  # a chain that has not begun
+    except SciroccoError:  # a chain that has not started
         return None
     known = [size for size in sizes if size is not None]
     return min(known) if known and len(known) == len(sizes) else None
 
 
 def as_plain(state: State) -> dict[str, Any]:
-    """All of it for programs: the state, the last values of its curves, its parts."""
+    """The state, the last values of its curves and its parts, as JSON values."""
     parts = [
         {name: value for name, value in part._asdict().items() if name not in ("scores", "path")}
         for part in state.parts
@@ -172,7 +172,7 @@ def as_plain(state: State) -> dict[str, Any]:
 
 
 class Watch:
-    """Looks at a folder now and then, and keeps what is dear to compute."""
+    """Reads a folder from time to time, and caches what is expensive to compute."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -182,18 +182,18 @@ class Watch:
         self._next = 0.0
 
     def look(self) -> bool:
-        """Whether there is something new."""
+        """Read the folder; whether there is something new."""
         before = self.state.mark
         try:
             self.state = read_state(self.path)
-        # being written just now; what is really damaged stays so, and is told the second time
+        # it may be in the middle of a write; a damaged folder raises the second time
         except StoreError:
             time.sleep(0.2)
             self.state = read_state(self.path)
         return self.state.mark != before
 
     def ess(self) -> float | None:
-        """The smallest effective sample size, computed again when there are new draws, and not too often."""
+        """The smallest effective sample size, recomputed for new draws, but not too often."""
         now = time.monotonic()
         if self._seen != self.state.mark and (now >= self._next or self.state.status not in _GOES_ON):
             self._seen, self._ess = self.state.mark, effective(self.state)
@@ -203,12 +203,12 @@ class Watch:
 
 
 def follow(path: Path, *, once: bool, every: float) -> str:
-    """Show a run until it ends; its last status."""
+    """Show a run until it ends, and return its last status."""
     watch = Watch(path)
     if once:
         print("\n".join(frame(watch)))
         return watch.state.status
-    goes_on = "; the run goes on" if watch.state.status == "running" else ""
+    goes_on = "; the run continues" if watch.state.status == "running" else ""
     with ending_at_once(f"no longer watching {path}{goes_on}."):
         if sys.stdout.isatty() and importlib.util.find_spec("rich") is not None:
             _live(watch, every)
@@ -243,7 +243,7 @@ def _lines(watch: Watch, every: float) -> None:
 
 
 def line(watch: Watch) -> str:
-    """Where it stands, in one line."""
+    """The current state in one line."""
     state, ess = watch.state, watch.ess()
     parts = [f"{time.strftime('%H:%M:%S')} {_phase(state)} {_progress(state)}"]
     parts += [f"ESS {ess:,.0f}"] if ess is not None else []
@@ -252,7 +252,7 @@ def line(watch: Watch) -> str:
 
 
 def frame(watch: Watch) -> list[str]:
-    """Where it stands, as lines of a picture; the first is the title."""
+    """The current state as lines of a display; the first is the title."""
     state, ess = watch.state, watch.ess()
     method = next((part.method for part in state.parts if part.method), "")
     found = curves(state)
@@ -273,7 +273,7 @@ def frame(watch: Watch) -> list[str]:
 
 
 def _room(width: int, words: str, most: int) -> int:
-    """What a line of the terminal leaves for a picture between its name and its words."""
+    """The width left for a bar or curve between its name and its text."""
     return max(8, min(most, terminal_width() - width - len(words) - 4))
 
 
@@ -316,7 +316,7 @@ def _duration(seconds: float) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
-    """A curve in one line: means of equal parts where there are many; a blank for what is not finite.
+    """A curve in one line: means of equal parts if there are many values; a blank where a value is not finite.
 
     >>> sparkline([0.0, 1.0, 2.0, 3.0])
     '▁▃▆█'

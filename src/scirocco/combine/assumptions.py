@@ -1,4 +1,4 @@
-"""Moments and effective sizes of the subposteriors' draws, and whether what the methods assume of them holds."""
+"""Moments and effective sizes of the subposteriors' draws, and checks of the methods' assumptions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from scirocco.errors import InvalidValueError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _BY_CHANCE = 1e-6
-"""How often subposteriors that are alike may be said to lie apart."""
+"""The probability that consistent subposteriors are reported as inconsistent."""
 _SKEWED, _TWO_PEAKS, _HEAVY_TAILS = 0.5, -0.6, 1.5
 _STANDARD_ERRORS, _RARE, _FEWEST = 5.0, 3e-7, 16
-_FLAT = 1e-12  # of a correlation matrix: an eigenvalue below this is none
+_FLAT = 1e-12  # eigenvalues of a correlation matrix below this count as 0
 _LOOKED_AT = 64
 _DRAWS_A_COORDINATE = 10
 SILVERMAN = (4, 19, 67, 223, 768, 2_790, 10_700, 43_700, 187_000, 842_000)
-"""Draws for a relative mean square error of 0.1 at the centre of a normal law, in d = 1, 2, ... (Silverman 1986)."""
+"""Draws for a relative mean square error of 0.1 at the centre of a Gaussian, in d = 1, 2, ... (Silverman 1986)."""
 
 
 class Moments(NamedTuple):
-    """Of one sample."""
+    """Moments of one sample."""
 
     mean: Array
     covariance: Array
@@ -37,7 +37,7 @@ class Moments(NamedTuple):
 
 
 def moments(points: Array, names: list[str], owner: str, *, diagonal: bool = False) -> Moments:
-    """Mean, covariance and precision of draws (draw, coordinate); refuses a covariance that has no inverse."""
+    """Mean, covariance and precision of draws (draw, coordinate); rejects a singular covariance."""
     mean, variances = points.mean(axis=0), points.var(axis=0, ddof=1)
     # Draws that are equal have a variance of rounding errors.
     constant = np.flatnonzero(np.sqrt(variances) <= 1e-12 * np.abs(mean))
@@ -67,7 +67,7 @@ def moments(points: Array, names: list[str], owner: str, *, diagonal: bool = Fal
 
 
 def moments_of(shards: Shards, *, diagonal: bool = False) -> list[Moments]:
-    """For each subposterior."""
+    """One result for each subposterior."""
     return [
         moments(part, shards.names, f"subposterior {shard}", diagonal=diagonal)
         for shard, part in enumerate(shards.points)
@@ -83,7 +83,7 @@ def product(parts: list[Moments]) -> tuple[Array, Array]:
 
 
 def effective_draws(points: Array, num_chains: int) -> float:
-    """How many independent draws the mean is worth: the smallest over (at most 64 evenly spread) coordinates.
+    """The effective sample size of the mean: the smallest over (at most 64 evenly spread) coordinates.
 
     Never more than there are; all of them where chains are too short to tell.
     """
@@ -93,7 +93,7 @@ def effective_draws(points: Array, num_chains: int) -> float:
 
 
 def effective_of(shards: Shards) -> Array:
-    """For each subposterior."""
+    """One result for each subposterior."""
     pairs = zip(shards.points, shards.num_chains, strict=True)
     return np.array([effective_draws(part, chains) for part, chains in pairs])
 
@@ -107,8 +107,8 @@ def overlap(shards: Shards, parts: list[Moments], effective: Array) -> Finding:
     A shard of exchangeable rows has its likelihood's peak about N(true value, Σ_s) (Bernstein and von Mises), so that μ
     is to subposterior s what one more of its draws would be. Mean and covariance are known from n effective draws:
     m_s² is then at most Hotelling's d (n² - 1) / (n (n - d)) F_{d, n-d}, and beyond its 1 - 10⁻⁶/S quantile the
-    shards differ, or a chain has not found its law. With no more than 2d effective draws the coordinates are looked
-    at one by one.
+    shards differ, or a chain has not converged. With no more than 2d effective draws the coordinates are checked
+    one by one.
     """
     stats, d = require("scipy.stats", "sc.combine"), shards.dimension
     common, _ = product(parts)
@@ -131,8 +131,8 @@ def overlap(shards: Shards, parts: list[Moments], effective: Array) -> Finding:
     return Finding(
         numbers,
         f"subposterior {worst} lies apart{others}: its mean is {measured[worst]:.3g} of its standard deviations from "
-        f"the common one, and chance explains {limits[worst]:.3g}. The shards are not exchangeable (share the rows out "
-        "at random), or a chain has not found its law. What is combined from tails that do not overlap is not to be "
+        f"the common one, and chance explains {limits[worst]:.3g}. The shards are not exchangeable (divide the rows "
+        "at random), or a chain has not converged. What is combined from tails that do not overlap is not to be "
         "trusted.",
     )
 
@@ -144,12 +144,12 @@ def _is_full(part: Moments) -> bool:
 def gaussianity(shards: Shards, effective: Array) -> Finding:
     """How far the subposteriors are from Gaussian: skewness and kurtosis, as sizes, in the directions where they show.
 
-    Each subposterior is taken to mean 0 and covariance I. Looked at are the coordinates and, found from the first half
+    Each subposterior is taken to mean 0 and covariance I. Checked are the coordinates and, found from the first half
     of the draws, the eigenvectors of Σ |z|² z zᵀ, which point along separated peaks (Cardoso 1989); the other half is
     measured along them. The skewness of a direction is the root mean square over the subposteriors less what chance
     adds, the excess kurtosis their mean.
 
-    Limits: 0.5 for the skewness (a gamma law of shape 16); -0.6 for the kurtosis (equal peaks at ±1.1 of their standard
+    Limits: 0.5 for the skewness (Gamma(16)); -0.6 for the kurtosis (equal peaks at ±1.1 of their standard
     deviations; below ±1 they are one) and 1.5 (Student's t with 8 degrees of freedom). Sizes that few Gaussian draws
     reach by chance (once in three million) are not counted, and below 16 effective draws nothing is.
     """
@@ -170,7 +170,7 @@ def gaussianity(shards: Shards, effective: Array) -> Finding:
     low, high = int(np.argmin(peaks)), int(np.argmax(peaks))
     found = []
     if peaks[low] < _TWO_PEAKS and scores[low] < -_STANDARD_ERRORS:
-        found.append(f"excess kurtosis {peaks[low]:.2f} (two peaks, or a flat law)")
+        found.append(f"excess kurtosis {peaks[low]:.2f} (two peaks, or a flat distribution)")
     if peaks[high] > _HEAVY_TAILS and scores[high] > _STANDARD_ERRORS:
         found.append(f"excess kurtosis {peaks[high]:.2f} (heavy tails)")
     if sizes.max() > _SKEWED and np.max(np.sum(skewness**2 / by_chance, axis=0)) > limit:

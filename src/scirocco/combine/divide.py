@@ -47,7 +47,7 @@ def subposteriors(
     progress: bool = True,
     keep_gradients: bool = False,
 ) -> Subposteriors:
-    r"""Deal the rows out to S shards, and draw from the subposterior of each.
+    r"""Divide the rows among S shards, and sample from the subposterior of each.
 
     Subposterior s has the density p₀(u)^{1/S} Π_{i ∈ B_s} p(x_i | u), where B_s are the rows of the shard and p₀ is the
     prior density of the unconstrained position u, where samplers move (with the Jacobian of the model's transforms).
@@ -61,21 +61,21 @@ def subposteriors(
         As for `sc.sample`; or data that are in shards already: a list of paths of data folders or of `sc.data` sources
         (a list of arrays is one data set, as everywhere).
     num_shards
-        S; left out for data that are in shards already.
+        S; omit it for data that are already in shards.
     params
-        Where the chains of every shard start.
+        The starting point of the chains of every shard.
     sampler, estimator, num_samples, num_burnin, thin, num_chains, keep_gradients
         As for `sc.sample`, for each shard: `num_burnin` is 1,000 by default when the sampler is left out, 0 when you
         give one. What is chosen from the data (a step size, a mode) is chosen by each shard for itself.
     seed
-        The seeds of the shards and of the dealing follow from it.
+        Determines the seeds of the shards and of the division of the rows.
     store
-        A folder: the run of shard 3 is in `store/shard-003`. Left out, the draws are in memory in the end.
+        A folder: the run of shard 3 is in `store/shard-003`. By default the draws stay in memory.
     resume, overwrite
-        With `store`: go on with what is there (the same call again, also with more `num_samples`), or delete it.
+        With `store`: resume the runs in the folder (the same call, also with more `num_samples`), or delete them.
     shuffle
-        Deal the rows at random, so that the shards are alike; False: in stretches, which is right only for rows that
-        are in random order. Data folders that were shuffled when they were written are read in stretches.
+        Divide the rows at random, so that the shards are similar; False: in order, which is right only for rows that
+        are in random order. Data folders that were shuffled when they were written are read in order.
     client
         A `distributed.Client`, the address of a Dask scheduler, or a `scirocco.cluster.client(...)`: the shards are
         drawn by its workers. None: in this process, one after the other, with the same result. Workers and client must
@@ -91,12 +91,12 @@ def subposteriors(
     Raises
     ------
     DivergenceError
-        When a chain leaves the finite numbers; it names the shard. With `store` the other shards keep what they have.
+        If a chain diverges (NaN or inf); it names the shard. With `store` the other shards keep their draws.
 
     Notes
     -----
-    A run commits its draws every few seconds. When a worker dies, Dask gives its shard to another, which goes on from
-    the last commit; the draws are those of a run that was never disturbed, bit for bit (machines of one kind).
+    A run commits its draws every few seconds. When a worker dies, Dask gives its shard to another, which resumes from
+    the last commit; the draws are those of an uninterrupted run, bit for bit (machines of one kind).
 
     Examples
     --------
@@ -109,7 +109,7 @@ def subposteriors(
     Subposteriors(4 shards of 1,000 rows: 1 chains × 500 draws of 1 parameters)
     """
     if params is None:
-        raise InvalidValueError("`params` is needed: where the chains of every shard start.")
+        raise InvalidValueError("`params` is required: the starting point of the chains of every shard.")
     seed = _checks.positive_int(seed, "seed", minimum=0)
     family.check_switches(store, resume, overwrite)
     options: dict[str, Any] = {
@@ -189,7 +189,7 @@ def shard_seed(seed: int, number: int) -> int:
 def _page(
     model: Posterior, dealt: Dealt, options: dict[str, Any], seed: int, shuffle: bool
 ) -> dict[str, Any]:
-    """What a folder of subposteriors says of them: enough to refuse others."""
+    """The description of a folder of subposteriors, to reject a different call."""
     asked = {key: value for key, value in options.items() if key != "num_samples"}
     described = {key: records.describe(asked.pop(key)) for key in ("sampler", "estimator")}
     return {

@@ -25,13 +25,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Shards(NamedTuple):
-    """What there is to combine."""
+    """The draws to combine."""
 
     points: list[Array]
     """For each subposterior its draws (draw, coordinate), in float64 and on the real line; chains one after another."""
     num_chains: list[int]
     names: list[str]
-    """Of the coordinates."""
+    """The names of the coordinates."""
     restore: Callable[[Array], PyTree]
     """From such a matrix to draws as the user knows them."""
 
@@ -51,7 +51,7 @@ class Shards(NamedTuple):
 
 
 def read_shards(subposteriors: Subposteriors | Iterable[PyTree], model: Posterior | None = None) -> Shards:
-    """The draws of `sc.combine.subposteriors`, of runs or of trees; refuses what cannot be combined."""
+    """The draws of `sc.combine.subposteriors`, of runs or of trees; rejects what cannot be combined."""
     items, model = _items(subposteriors, model)
     chains = [item.num_chains if isinstance(item, Run) else 1 for item in items]
     trees = [_draws_of(item, shard) for shard, item in enumerate(items)]
@@ -61,7 +61,7 @@ def read_shards(subposteriors: Subposteriors | Iterable[PyTree], model: Posterio
         positions = [_to_real_line(model, tree, shard) for shard, tree in enumerate(trees)]
     points = [_tree.matrix(tree) for tree in positions]
     if not points[0].shape[1]:
-        raise InvalidValueError("the draws hold no numbers: there is nothing to combine.")
+        raise InvalidValueError("the draws contain no numbers: there is nothing to combine.")
     return Shards(points, chains, _coordinates(positions[0]), partial(_restore, trees[0], model))
 
 
@@ -220,7 +220,7 @@ def _restore(like: PyTree, model: Model | None, points: Array) -> PyTree:
 
 
 class Finding(NamedTuple):
-    """What a diagnostic saw."""
+    """The result of a diagnostic."""
 
     numbers: dict[str, Any]
     message: str | None = None

@@ -25,9 +25,9 @@ def consensus(
 
     .. math:: θ_i = \Big(\sum_s W_s\Big)^{-1} \sum_s W_s θ_{s,i}, \qquad W_s = \hatΣ_s^{-1}
 
-    Law: for Gaussian subposteriors N(μ_s, Σ_s) the average is N(Σ Σ_s Σ_s⁻¹ μ_s, Σ) with Σ = (Σ_s Σ_s⁻¹)⁻¹, which
-    is their product, exactly, but for the error of the estimated Σ̂_s. Nothing else is exact: the average of draws
-    from two peaks lies between them. Skewness and kurtosis are looked at, and said when they are large.
+    Result: for Gaussian subposteriors N(μ_s, Σ_s) the average is N(Σ Σ_s Σ_s⁻¹ μ_s, Σ) with Σ = (Σ_s Σ_s⁻¹)⁻¹, which
+    is exactly their product, except for the error of the estimated Σ̂_s. Nothing else is exact: the average of draws
+    from two peaks lies between them. Skewness and kurtosis are checked, with a warning if they are large.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def gaussian_product(
 
     .. math:: Σ = \Big(\sum_s \hatΣ_s^{-1}\Big)^{-1}, \quad μ = Σ \sum_s \hatΣ_s^{-1} \hatμ_s, \qquad θ_i ∼ N(μ, Σ)
 
-    Law: that Gaussian, whatever the subposteriors are; it is the posterior where they are Gaussian. μ and Σ are in
+    Result: that Gaussian, whatever the subposteriors are; it is the posterior if they are Gaussian. μ and Σ are in
     `diagnostics` ("mean", "covariance"), on the real line.
 
     Parameters
@@ -100,9 +100,9 @@ def gaussian_product(
     subposteriors, model
         As for `consensus`. One subposterior gives the Gaussian fitted to it.
     num_draws
-        As many as the shortest subposterior has when left out.
+        By default as many as the shortest subposterior has.
     seed
-        Of the draws.
+        Random seed of the draws.
 
     Returns
     -------

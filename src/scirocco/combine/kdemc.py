@@ -54,25 +54,25 @@ def kdemc(
         \prod_s \frac1{M_s} \sum_i N(θ | θ_{s,i}, h^2 I) ∝ \sum_t w_t\, N(θ | \barθ_t, h^2 I / S), \qquad
         w_t = \prod_s N(θ_{s,t_s} | \barθ_t, h^2 I), \quad \barθ_t = \frac1S \sum_s θ_{s,t_s}
 
-    Law: that mixture (in the limit of long chains). A Gaussian subposterior of unit variance gets the variance 1 + h²
+    Result: that mixture (as chains grow long). A Gaussian subposterior of unit variance gets the variance 1 + h²
     from its kernels, and so does the product, relative to its own. As h falls and draws abound it becomes the product
     itself, for subposteriors of any shape; draws must abound exponentially in the dimension, and a warning says when
     they do not.
 
-    Moves: "gibbs" draws t_s from its law given the others. Σ_s |x_s - x̄|² = Σ_{r≠s} |x_r - c|² + (1 - 1/S)|x_s - c|²
+    Moves: "gibbs" draws t_s given the others. Σ_s |x_s - x̄|² = Σ_{r≠s} |x_r - c|² + (1 - 1/S)|x_s - c|²
     with c the mean of the others' points, so that draw i of subposterior s has the probability
     ∝ exp(-(1 - 1/S)|θ_{s,i} - c|² / (2h²)). "independent" is the paper's move: a draw proposed at random, accepted
-    with min(1, w_t'/w_t). The law is the same; the second is much cheaper and nearly always rejected where h is small.
+    with min(1, w_t'/w_t). Same target; the second is much cheaper and nearly always rejected where h is small.
 
     Distances are measured in coordinates in which the mean covariance of the subposteriors is I. In the paper h falls
-    like i^(-1/(4+d)) for ever, so that every draw has another law; here it falls from 1 during the burn-in and stays.
+    like i^(-1/(4+d)) forever, so that every draw has another target; here it falls from 1 during the burn-in and stays.
 
     Parameters
     ----------
     subposteriors, model
         As for `consensus`. One subposterior gives its kernel density estimate.
     num_draws
-        As many as the shortest subposterior has when left out.
+        By default as many as the shortest subposterior has.
     bandwidth
         h, in standard deviations of a subposterior. Silverman's (4/((d + 2) n))^(1/(d+4)) when left out, n the
         smallest effective number of draws.
@@ -85,7 +85,7 @@ def kdemc(
     num_burnin
         Sweeps over all subposteriors that each chain makes first: 100, and 1000 with "independent", when left out.
     seed
-        Of all random numbers.
+        The random seed.
 
     Returns
     -------
@@ -243,7 +243,7 @@ class _Independent:
 
 
 class _Gibbs:
-    """A draw of one subposterior from its law given the others: probabilities ∝ exp(-(1 - 1/S)|x - c|²/(2h²)).
+    """A draw of one subposterior given the others: probabilities ∝ exp(-(1 - 1/S)|x - c|²/(2h²)).
 
     One matrix product gives -|x - c|²/2 = (c, 1, -|c|²/2)·(x, -|x|²/2, 1) for all chains and draws.
     """

@@ -38,7 +38,7 @@ def deal(data: Data, num_shards: int | None, seed: int, shuffle: bool) -> Dealt:
         _check_alike(sources)
         if num_shards not in (None, len(sources)):
             raise InvalidValueError(
-                f"`data` has {len(sources)} shards already, but num_shards={num_shards}: leave `num_shards` out."
+                f"`data` has {len(sources)} shards already, but num_shards={num_shards}: omit `num_shards`."
             )
         return Dealt(
             sources, [int(s.num_rows) for s in sources], [source.fingerprint() for source in sources]
@@ -147,7 +147,7 @@ class Shard(NamedTuple):
     """A source, or what `travel.opened` makes one of."""
     seed: int
     folder: str | None
-    """Of the run; None: it stays in memory."""
+    """The folder of the run; None: it stays in memory."""
 
 
 class Settings(NamedTuple):
@@ -191,12 +191,12 @@ def draw(shard: Shard, tell: Callable[[int], None], *, settings: Settings) -> Ru
 
 @dataclasses.dataclass(frozen=True)
 class Subposteriors:
-    """The runs of all shards: what `sc.combine.consensus` and its kin combine.
+    """The runs of all shards: the input of `sc.combine.consensus` and the other methods.
 
     Attributes
     ----------
     runs
-        One run a shard.
+        One run per shard.
     model
         The model of all data, as the user gave it; None when it is not known (`load` without a model).
     num_rows
@@ -265,7 +265,7 @@ def open_run(path: str, params: Params | None, number: int) -> Run:
         run = load_run(path)
     except (SciroccoError, OSError) as error:
         raise StoreError(
-            f"the run of shard {number} cannot be opened: {error} One that has not begun is begun by resume=True; "
+            f"the run of shard {number} cannot be opened: {error} Use resume=True to start one that has not started; "
             "one that a worker wrote must be on a disk that workers and client share."
         ) from error
     return as_params(run, params)

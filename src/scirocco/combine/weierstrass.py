@@ -45,19 +45,19 @@ def weierstrass(
     h is found for each merge so that the share `acceptance` is kept. Merged samples are merged again, until one is
     left; an odd one waits for the next level.
 
-    Law: for densities of any shape, θ → the normalised product f₁ f₂ as h → 0, since t₁ and t₂ are then the same point.
+    Result: for any densities, θ → the normalised product f₁ f₂ as h → 0, since t₁ and t₂ are then the same point.
     For Gaussians, Cov(θ, t₁ - t₂) = (P₁ + P₂)⁻¹ (P₁ Σ₁ - P₂ Σ₂) = 0: the average knows nothing of the difference by
     which it is kept, and every h gives the product N((P₁ + P₂)⁻¹ (P₁ μ₁ + P₂ μ₂), (P₁ + P₂)⁻¹). Acceptance 1 is
     `consensus` with pairs at random. So h smooths away only what is not Gaussian, and in many dimensions, where the
     share of near pairs falls like (1 + 1/h²)^(-d/2), a large h costs little: there is no density estimate to fail.
-    What it costs is said when the subposteriors are not Gaussian and h is above 1.
+    A warning says what it costs if the subposteriors are not Gaussian and h is above 1.
 
     Parameters
     ----------
     subposteriors, model
         As for `consensus`. One subposterior gives its draws back.
     num_draws
-        As many as the shortest subposterior has when left out.
+        By default as many as the shortest subposterior has.
     acceptance
         Share of the pairs that is kept, in (0, 1]. Smaller is nearer to the product, in time and in fresh pairs ∝ its
         inverse. Draws far from the others are used up: with S subposteriors only those within the posterior's width,
@@ -66,7 +66,7 @@ def weierstrass(
         "matrix", or "diagonal": variances only, in the average and in q; exact for Gaussians whose coordinates are
         independent.
     seed
-        Of all random numbers.
+        The random seed.
 
     Returns
     -------
@@ -183,7 +183,7 @@ def merge(
     *,
     diagonal: bool,
 ) -> Merge:
-    """Draws that stand for the product of the laws of `a` and `b`."""
+    """Draws from the product of the densities of `a` and `b`."""
     first = moments(a, names, "a merged sample", diagonal=diagonal)
     second = moments(b, names, "a merged sample", diagonal=diagonal)
     root = np.linalg.inv(np.linalg.cholesky(first.covariance + second.covariance)).T

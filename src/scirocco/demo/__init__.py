@@ -1,7 +1,7 @@
 """`scirocco demo`: a logistic regression posterior on 100,000 rows, and a check of every number against the exact mode.
 
-The data are made here from a seed. The posterior of so many rows is close to normal, so its mode and curvature, found
-by Newton's method in double precision, say what the sampler should find.
+The data are simulated from a seed. With so many rows the posterior is close to normal, so its mode and curvature, found
+by Newton's method in double precision, are the reference for the sampler.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ PRIOR_VARIANCE = 10.0
 
 
 def log_likelihood(params: Params, row: dict[str, Array]) -> Array:
-    """Bernoulli with logit xᵀβ: of ONE row."""
+    """Log likelihood of ONE row: Bernoulli with logit xᵀβ."""
     logit = row["x"] @ params["beta"]
     return row["y"] * logit - jnp.logaddexp(0.0, logit)
 
 
 def log_prior(params: Params) -> Array:
-    """N(0, 10) for every coefficient."""
+    """Log prior: N(0, 10) for every coefficient."""
     return -0.5 * jnp.sum(params["beta"] ** 2) / PRIOR_VARIANCE
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Simulated rows, the coefficients they were made with, and the exact mode with its normal approximation."""
+    """Simulated rows, their true coefficients, and the exact mode with its normal approximation."""
 
     data: dict[str, np.ndarray]
     truth: np.ndarray
@@ -61,7 +61,7 @@ class Problem:
 
 
 def make_problem(num_rows: int, seed: int) -> Problem:
-    """Correlated features, an intercept, and coefficients of many sizes (three of them 0)."""
+    """Simulate correlated features, an intercept, and coefficients of many sizes (three of them 0)."""
     rng = np.random.default_rng(seed)
     shared = rng.standard_normal((num_rows, 1))
     features = np.sqrt(0.7) * rng.standard_normal((num_rows, NUM_FEATURES - 1)) + np.sqrt(0.3) * shared
@@ -75,7 +75,7 @@ def make_problem(num_rows: int, seed: int) -> Problem:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo found."""
+    """The result of the demo."""
 
     problem: Problem
     run: Run
@@ -94,7 +94,7 @@ def run_demo(
     num_samples: int = NUM_SAMPLES,
     progress: bool = True,
 ) -> Demo:
-    """Make the data, sample, compare, draw; prints as it goes."""
+    """Simulate the data, sample, compare, plot; print the progress."""
     require("pandas", "`scirocco demo`")
     make_folder(out_dir)
     begin = time.perf_counter()
@@ -122,7 +122,7 @@ def run_demo(
 
 
 def compare(run: Run, problem: Problem) -> DataFrame:
-    """The summary with two columns more: how far the mean and the sd are from what the mode says."""
+    """The summary with two more columns: how far the mean and the sd are from the normal approximation."""
     table = run.summary(digits=None)
     table["offset"] = (table["mean"].to_numpy() - problem.mode) / problem.sd
     table["sd_ratio"] = table["sd"].to_numpy() / problem.sd
@@ -142,14 +142,14 @@ def _show(run: Run, table: DataFrame, problem: Problem) -> None:
     steps = run.num_chains * sum(run.timing[part]["steps"] for part in ("first_chunk", "sampling"))
     wall = sum(run.timing[part]["wall"] for part in ("first_chunk", "sampling"))
     print(
-        f"  {steps:,} steps of {BATCH_SIZE} rows in {wall:.1f} s (compiling included).\n"
+        f"  {steps:,} steps of {BATCH_SIZE} rows in {wall:.1f} s (including compilation).\n"
         f"  Step size {run.configuration['sampler']['step_size']:.3g}, chosen from the curvature. "
         f"The mode took {run.preparation['passes']:.1f} passes."
     )
 
 
 def _save(run: Run, problem: Problem, out_dir: Path) -> tuple[Path, Path | None]:
-    """The report and, with matplotlib, the figure; both are there when both are finished."""
+    """Write the report and, with matplotlib, the figure; both appear when both are finished."""
     with tempfile.TemporaryDirectory(prefix=".demo-", dir=out_dir) as name:
         drafts = Path(name)
         made = [report.write(run, drafts / "demo.html")]
@@ -165,7 +165,7 @@ def _save(run: Run, problem: Problem, out_dir: Path) -> tuple[Path, Path | None]
 
 def _say_what_next(page: Path, picture: Path | None, seconds: float) -> None:
     also = f", the figure in {picture}" if picture else ""
-    print(f"\n{seconds:.0f} s in all; the report is in {page}{also}")
+    print(f"\n{seconds:.0f} s in total; the report is in {page}{also}")
     print(f"Open it with: python -m webbrowser -t {page.resolve().as_uri()}")
     print("\nWhat to type next:")
     for command, purpose in (

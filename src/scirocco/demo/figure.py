@@ -24,7 +24,7 @@ _MAX_LAG = 40
 
 
 def draw(figure: Figure, draws: np.ndarray, problem: Problem) -> None:
-    """Left: intervals against the truth. Right: trace, autocorrelation and marginal of the slowest coefficient."""
+    """Plot intervals against the truth, and trace, autocorrelation and marginal of the slowest coefficient."""
     figure.set_size_inches(11.5, 6.2)
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.15, 1])[0]
     _draw_intervals(left.subplots(), draws, problem)
@@ -51,7 +51,7 @@ def draw(figure: Figure, draws: np.ndarray, problem: Problem) -> None:
 
 
 def _draw_intervals(axes: Axes, draws: np.ndarray, problem: Problem) -> None:
-    """Intervals are narrow next to the coefficients, so they are shown around the truth, in their own units."""
+    """Plot intervals relative to the truth, as they are narrow compared with the coefficients."""
     flat = draws.reshape(-1, draws.shape[-1]).astype(np.float64) - problem.truth
     rows = np.arange(flat.shape[1])[::-1]
     for (low, high), width, alpha in (((0.05, 0.95), 2.2, 0.55), ((0.25, 0.75), 5.5, 1.0)):
@@ -76,7 +76,7 @@ def _draw_intervals(axes: Axes, draws: np.ndarray, problem: Problem) -> None:
 
 
 def subscript(number: int) -> str:
-    """Digits below the line."""
+    """A number in subscript digits."""
     return "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(number))
 
 
@@ -86,9 +86,9 @@ def autocorrelation(chains: np.ndarray, num_lags: int = _MAX_LAG) -> np.ndarray:
 
 
 def save_figure(draw: Callable[[Figure], None], path: Path) -> None:
-    """Make an empty figure, let `draw` fill it, save it; works without a display and leaves pyplot alone.
+    """Create an empty figure, let `draw` fill it, save it; works without a display and does not use pyplot.
 
-    With 256 colours, of which figures like ours need a few: a third of the bytes for the same picture.
+    Saves 256 colours, which is enough for such figures and takes a third of the bytes.
     """
     matplotlib = require("matplotlib", "drawing a figure")
     figure_class = importlib.import_module("matplotlib.figure").Figure

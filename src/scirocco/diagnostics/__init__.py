@@ -1,7 +1,7 @@
-"""What draws of Markov chains are worth: effective sample sizes, R-hat, Monte Carlo errors, autocorrelations.
+"""Diagnostics of Markov chains: effective sample sizes, R-hat, Monte Carlo errors, autocorrelations.
 
-Every function takes draws as one array (chain, draw, ...), as the leaves of `run.draws` are, and looks at all numbers
-of a draw at once.
+Every function takes draws as one array (chain, draw, ...), like the leaves of `run.draws`, and handles all parameters
+at once.
 """
 
 from scirocco.diagnostics.measures import autocorrelation, ess, mcse, rhat

@@ -1,4 +1,4 @@
-"""Draws as columns: one for each number in a draw, with its name, from arrays in memory or on the disk."""
+"""Draws as columns: one named column for each number in a draw, from arrays in memory or on disk."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from scirocco.diagnostics.measures import Array, Places
 
 _READ = 4_000_000
-"""Numbers that are read at once."""
+"""The most numbers read at once."""
 _HELD = 1 << 25
-"""Numbers of a part of `parts`."""
+"""The most numbers in a part of `parts`."""
 
 
 class Leaf(Protocol):
-    """Draws (chain, draw, ...): an array, or one that is read from the disk where it is indexed."""
+    """Draws (chain, draw, ...): an array, or one that is read from disk when it is indexed."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -37,9 +37,9 @@ class Columns:
     leaves
         Draws (chain, draw, ...) by name, as `run.named_draws()` gives them.
     places
-        Which columns are here, in rising order, counted over all leaves; None: all of them.
+        The included columns, in increasing order, counted over all leaves; None: all of them.
     first, stride
-        The first draw that is here, and then one of every so many.
+        The first included draw, and the step between included draws.
     """
 
     leaves: Mapping[str, Leaf]
@@ -49,7 +49,7 @@ class Columns:
 
     @property
     def total(self) -> int:
-        """Columns in all; fewer may be here."""
+        """The total number of columns, included or not."""
         return sum(_size(leaf) for leaf in self.leaves.values())
 
     @property
@@ -59,7 +59,7 @@ class Columns:
 
     @property
     def num_draws(self) -> int:
-        """Draws of each chain that are here."""
+        """Included draws per chain."""
         return len(range(self.first, next(iter(self.leaves.values())).shape[1], self.stride))
 
     @cached_property
@@ -69,7 +69,7 @@ class Columns:
 
     @cached_property
     def values(self) -> Array:
-        """(chain, draw, column). A block of draws is read at a time, as leaves may be larger than memory."""
+        """Draws (chain, draw, column), read in blocks, as leaves may be larger than memory."""
         out = np.empty((self.num_chains, self.num_draws, self._count))
         start = 0
         for _, leaf, here in self._chosen():
@@ -78,7 +78,7 @@ class Columns:
         return out
 
     def parts(self) -> Iterator[Columns]:
-        """All columns that are here, so many at a time that memory holds their values."""
+        """The included columns, in parts that fit into memory."""
         number = max(1, _HELD // max(1, self.num_chains * self.num_draws))
         places = np.arange(self.total) if self.places is None else self.places
         for start in range(0, max(1, len(places)), number):
@@ -89,7 +89,7 @@ class Columns:
         return replace(self, places=places)
 
     def spread(self, most: int) -> Columns:
-        """So many columns at most, spread evenly over all."""
+        """At most so many columns, spread evenly over all."""
         return self.select(spread_evenly(self.total, most))
 
     def thinned(self, stride: int) -> Columns:
@@ -97,7 +97,7 @@ class Columns:
         return replace(self, stride=stride)
 
     def last(self, most: int) -> Columns:
-        """So many draws at most, the last ones."""
+        """At most so many draws, the last ones."""
         return replace(self, first=max(0, next(iter(self.leaves.values())).shape[1] - most))
 
     @property
@@ -105,7 +105,7 @@ class Columns:
         return self.total if self.places is None else len(self.places)
 
     def _chosen(self) -> Iterator[tuple[str, Leaf, Places]]:
-        """Of every leaf the columns that are here, counted within it."""
+        """The included columns of every leaf, counted within it."""
         start = 0
         for name, leaf in self.leaves.items():
             stop = start + _size(leaf)
@@ -125,7 +125,7 @@ def label(name: str, shape: tuple[int, ...], place: int) -> str:
 
 
 def spread_evenly(total: int, most: int) -> Places:
-    """Some of `total` places, all of them where there are no more than `most`."""
+    """At most `most` of `total` places, spread evenly."""
     return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.int64))
 
 

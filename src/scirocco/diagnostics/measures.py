@@ -23,32 +23,32 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 _FEWEST_DRAWS = 4
 _BLOCK = 1 << 18
-"""Numbers that are looked at together: few enough for the processor's cache, enough to be worth a call."""
+"""Numbers processed together: few enough for the processor's cache, enough to be worth a call."""
 _TAILS = (0.05, 0.95)
 
 
 def ess(values: npt.ArrayLike, method: str = "bulk") -> Array:
-    r"""Effective sample size: how many independent draws would be worth as much.
+    r"""Effective sample size: the number of independent draws with the same information.
 
     .. math:: \frac{S}{τ}, \qquad τ = -1 + 2 \sum_t ρ_t
 
-    with S draws in all and ρ the autocorrelation over all half-chains, to which differences between half-chains add.
-    The sum ends where two neighbours add up to less than 0, and pairs are kept from rising (Geyer 1992).
+    with S draws in total and ρ the autocorrelation over all half-chains, including differences between half-chains.
+    The sum ends where the sum of a pair is below 0, and sums of pairs are made non-increasing (Geyer 1992).
 
     Parameters
     ----------
     values
         Draws (chain, draw, ...).
     method
-        "bulk": of normal scores of the ranks, for the centre of the law; "tail": the smaller one of those for the 5 %
-        and the 95 % quantile; "mean": of the draws themselves, for their mean; "identity": the same with chains that
-        are not cut in half.
+        "bulk": of normal scores of the ranks, for the centre of the distribution; "tail": the smaller of those for the
+        5 % and the 95 % quantile; "mean": of the draws themselves, for their mean; "identity": the same without
+        splitting the chains.
 
     Returns
     -------
     numpy.ndarray
-        One number for each parameter, shape `values.shape[2:]`. NaN with fewer than 4 draws a chain and where a draw is
-        NaN; all S where a parameter never moves.
+        One number for each parameter, shape `values.shape[2:]`. NaN with fewer than 4 draws per chain and where a draw
+        is NaN; S where a parameter never moves.
 
     Examples
     --------
@@ -69,12 +69,12 @@ def ess(values: npt.ArrayLike, method: str = "bulk") -> Array:
 
 
 def rhat(values: npt.ArrayLike, method: str = "rank") -> Array:
-    r"""Whether chains agree: √(estimated variance / variance within half-chains), 1 where they do.
+    r"""R-hat: √(estimated variance / variance within half-chains), 1 where chains agree.
 
     .. math:: \hat R = \sqrt{\frac{n - 1}{n} + \frac{\operatorname{Var}(\text{means of half-chains})}{W}}
 
-    with n draws in a half-chain and W the mean of their variances. Above 1.01 more draws are needed, or the chains
-    are in different places.
+    with n draws in a half-chain and W the mean of their variances. Above 1.01 you need more draws, or the chains
+    are in different regions.
 
     Parameters
     ----------
@@ -82,12 +82,12 @@ def rhat(values: npt.ArrayLike, method: str = "rank") -> Array:
         Draws (chain, draw, ...).
     method
         "rank": the larger one of two, of normal scores of the ranks and of those of the distances from the median,
-        which sees differences of scales and laws without moments, too; "split": of the draws themselves.
+        which also detects different scales and handles infinite moments; "split": of the draws themselves.
 
     Returns
     -------
     numpy.ndarray
-        One number for each parameter, shape `values.shape[2:]`. NaN with one chain, with fewer than 4 draws a chain,
+        One number for each parameter, shape `values.shape[2:]`. NaN with one chain, with fewer than 4 draws per chain,
         where a draw is NaN and where a parameter never moves.
 
     Examples
@@ -117,8 +117,8 @@ def mcse(values: npt.ArrayLike) -> Array:
     Returns
     -------
     numpy.ndarray
-        One number for each parameter, shape `values.shape[2:]`. NaN with fewer than 4 draws a chain and where a draw is
-        NaN.
+        One number for each parameter, shape `values.shape[2:]`. NaN with fewer than 4 draws per chain and where a draw
+        is NaN.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def autocorrelation(values: npt.ArrayLike, num_lags: int | None = None) -> Array
     values
         Draws (chain, draw, ...).
     num_lags
-        How many lags; as many as draws when left out.
+        Number of lags; by default the number of draws.
 
     Returns
     -------
@@ -171,9 +171,9 @@ def autocorrelation(values: npt.ArrayLike, num_lags: int | None = None) -> Array
 
 
 def summarise(values: npt.ArrayLike, quantiles: Sequence[float]) -> dict[str, Array]:
-    """All numbers of a summary for draws (chain, draw, column), a value a column; `quantiles` has one row for each.
+    """All statistics of a summary of draws (chain, draw, column), one value per column; `quantiles` has a row for each.
 
-    Mean, sd and quantiles leave out draws that are NaN.
+    Mean, sd and quantiles ignore draws that are NaN.
     """
     given = _checked(values)
     chains, draws, size = given.shape
@@ -217,7 +217,7 @@ def _checked(values: npt.ArrayLike) -> npt.NDArray[np.generic]:
 
 
 def _blocks(given: npt.NDArray[np.generic]) -> Iterator[tuple[slice, Array]]:
-    """Some parameters after others: their places, and their draws (column, chain, draw)."""
+    """Blocks of parameters: their places, and their draws (column, chain, draw)."""
     flat = given.reshape(*given.shape[:2], -1)
     step = max(1, _BLOCK // (flat.shape[0] * flat.shape[1]))
     for first in range(0, flat.shape[2], step):
@@ -226,7 +226,7 @@ def _blocks(given: npt.NDArray[np.generic]) -> Iterator[tuple[slice, Array]]:
 
 
 def _each(values: npt.ArrayLike, measure: Callable[[Array], Array], fewest_chains: int = 1) -> Array:
-    """A number for each parameter, NaN where there is none to be had."""
+    """One number for each parameter, NaN where it cannot be computed."""
     given = _checked(values)
     chains, draws = given.shape[:2]
     out = np.full(math.prod(given.shape[2:]), np.nan)
@@ -244,7 +244,7 @@ def _each(values: npt.ArrayLike, measure: Callable[[Array], Array], fewest_chain
 
 
 class _Ranked:
-    """Draws of each column in order, those of all chains together: what ranks and quantiles are taken from."""
+    """Sorted draws of each column, all chains together, for ranks and quantiles."""
 
     def __init__(self, x: Array):
         flat = x.reshape(len(x), -1)
@@ -254,9 +254,9 @@ class _Ranked:
         self._sorted = np.take(x, self._places)
 
     def quantile(self, probability: float) -> Array:
-        """By linear interpolation (R's type 7), in the very arithmetic of SciPy's `mquantiles`.
+        """Quantiles by linear interpolation (R's type 7), with the arithmetic of SciPy's `mquantiles`.
 
-        A quantile that falls on a draw must not come out a rounding error below it: that draw would not count.
+        A quantile equal to a draw must not be a rounding error below it: that draw would not count.
         """
         size = self._sorted.shape[1]
         if size == 1:
@@ -273,17 +273,19 @@ class _Ranked:
         return self._in_place(places, _scores(ordered))
 
     def folded_scores(self) -> Array:
-        """Those of the distances from the median."""
+        """Normal scores of the ranks of the distances from the median."""
         places, ordered = self._of_halves()
         columns, size = ordered.shape
         median = 0.5 * (ordered[:, (size - 1) // 2] + ordered[:, size // 2])
         distances = np.abs(ordered - median[:, None])
-        order = np.argsort(distances, axis=1, kind="stable")  # falling, then rising: two runs that are merged
+        order = np.argsort(
+            distances, axis=1, kind="stable"
+        )  # decreasing, then increasing: two sorted runs to merge
         order += np.arange(columns)[:, None] * size
         return self._in_place(np.take(places, order), _scores(np.take(distances, order)))
 
     def _of_halves(self) -> tuple[Places, Array]:
-        """The order without the middle draws, which belong to no half of an odd number."""
+        """The order without the middle draws of chains of odd length, which belong to neither half."""
         draws = self.x.shape[2]
         if draws % 2 == 0:
             return self._places, self._sorted
@@ -299,11 +301,11 @@ class _Ranked:
 
 
 def _scores(ordered: Array) -> Array:
-    """Normal scores of the ranks of rows in order; equal numbers share the mean of their ranks."""
+    """Normal scores of the ranks of sorted rows; equal numbers share the mean of their ranks."""
     rows, size = ordered.shape
     table = _scores_of_ranks(size)
     out = np.tile(table[::2], (rows, 1))
-    same = np.zeros((rows, size + 1), bool)  # as the one before
+    same = np.zeros((rows, size + 1), bool)  # equal to the one before
     np.equal(ordered[:, 1:], ordered[:, :-1], out=same[:, 1:-1])
     if same.any():
         first = np.flatnonzero(same[:, 1:] & ~same[:, :-1])
@@ -316,7 +318,7 @@ def _scores(ordered: Array) -> Array:
 
 @lru_cache(maxsize=4)
 def _scores_of_ranks(size: int) -> Array:
-    """Normal scores of the ranks 1, 1.5, 2, ..., `size` (Blom 1958). SciPy's function takes its time to load."""
+    """Normal scores of the ranks 1, 1.5, 2, ..., `size` (Blom 1958). Importing SciPy's function is slow."""
     quantile = NormalDist().inv_cdf
     lower = np.array([quantile((twice / 2 - 0.375) / (size + 0.25)) for twice in range(2, size + 1)])
     return np.concatenate([lower, [0.0], -lower[::-1]])
@@ -360,7 +362,7 @@ def _split_rhat(halves: Array) -> Array:
 
 
 def _effective(x: Array) -> Array:
-    """Effective sample size of chains (column, chain, draw), which are half-chains but for "identity"."""
+    """Effective sample size of chains (column, chain, draw), which are half-chains except for "identity"."""
     columns, chains, length = x.shape
     means = x.mean(axis=2)
     spectrum, padded = _padded_fft(x - means[:, :, None])
@@ -392,12 +394,12 @@ def _never_moves(x: Array) -> npt.NDArray[np.bool_]:
 
 
 def _padded_fft(centred: Array) -> tuple[npt.NDArray[np.complex128], int]:
-    """Along the last axis, padded so that autocovariances do not wrap around; and the padded length."""
+    """The spectrum along the last axis, padded so that autocovariances do not wrap around; and the padded length."""
     length = _fast_length(2 * centred.shape[-1])
     return np.fft.rfft(centred, length, axis=-1), length
 
 
 def _fast_length(least: int) -> int:
-    """The smallest even number from `least` on that has no prime factors but 2, 3 and 5."""
+    """The smallest even number >= `least` with no prime factors except 2, 3 and 5."""
     odd = [3**i * 5**j for i in range(20) for j in range(14)]
     return min(number << max(1, math.ceil(math.log2(least / number))) for number in odd if number <= least)

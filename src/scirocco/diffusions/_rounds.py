@@ -5,11 +5,11 @@ Uniforms and normals are drawn by counter: entry number `index` of an array, use
 order and any grouping, and the outcome is the same; and because the generator is plain arithmetic, XLA fuses it with
 whatever uses the numbers, instead of writing them to memory first.
 
-A loop per entry (what `jax.random.gamma` does) runs as long as the unluckiest entry of the array, with all entries in
-tow. Here the first attempt is made for the whole array; the few entries that it leaves are packed together, and the
-further attempts are made for them alone. Packing is done within blocks of 128 entries, each with a fixed number of
-places, so that every shape is known to the compiler; should a block have more open entries than places, the rest is
-packed in another go. Every entry is sampled exactly, however many attempts it takes.
+A loop per entry (as in `jax.random.gamma`) runs for all entries as long as the slowest entry of the array needs. Here
+the first attempt is made for the whole array; the few rejected entries are packed together, and further attempts are
+made only for them. Packing is done within blocks of 128 entries, each with a fixed number of places, so that every
+shape is known to the compiler; if a block has more open entries than places, the rest is packed in another round. Every
+entry is sampled exactly, however many attempts it takes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _until_accepted(
 
 
 def _pack(done: Array, places: int) -> Array:
-    """Numbers of open entries, up to `places` of each block; places that stay empty hold the length of the array."""
+    """Indices of open entries, up to `places` of each block; empty places hold the length of the array."""
     size = done.size
     blocks = -(-size // BLOCK)
     open_entries = jnp.pad(~done, (0, blocks * BLOCK - size)).reshape(blocks, BLOCK)

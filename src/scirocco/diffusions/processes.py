@@ -1,7 +1,7 @@
 """Exact transitions of the Cox–Ingersoll–Ross and the Ornstein–Uhlenbeck process, for arrays of any shape.
 
-Powers of a CIR process have generalised gamma laws, a ratio of two a Beta law; the exponential of an Ornstein–Uhlenbeck
-process has a log-normal law.
+Powers of a CIR process have generalised gamma distributions, a ratio of two has a Beta distribution; the exponential of
+an Ornstein–Uhlenbeck process is log-normal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cir(
     *,
     log: bool = False,
 ) -> Array:
-    r"""An exact transition of dθ = (a - bθ) dt + √(2θ) dW over the time t; its stationary law is Gamma(a, rate b).
+    r"""An exact transition of dθ = (a - bθ) dt + √(2θ) dW over the time t; stationary distribution Gamma(a, rate b).
 
     .. math::
         s = (1 - e^{-bt})/b, \qquad N \sim \mathrm{Poisson}(θ e^{-bt}/s), \qquad θ' = s\,\mathrm{Gamma}(a + N, 1)
@@ -39,8 +39,8 @@ def cir(
     which is s/2 times a non-central χ² variable with 2a degrees of freedom and non-centrality 2θe^(-bt)/s. Where a ≥ ½
     no Poisson variable is needed: θ' = s [½(Z + √(2θe^(-bt)/s))² + Gamma(a - ½, 1)] with a standard normal Z.
 
-    There is no discretisation error, whatever t is. θ = 0 is legal and is left at once; nothing is clipped. The rate
-    may be 0 or negative (no stationary law then), and the transition is smooth in it. In the papers' notation
+    There is no discretisation error for any t. θ = 0 is allowed and is left at once; nothing is clipped. The rate may
+    be 0 or negative (without a stationary distribution), and the transition is smooth in it. In the papers' notation
     dθ = b(μ - θ)dt + σ√θ dW, with time measured in units of 2/σ²: a = 2bμ/σ², rate = 2b/σ².
 
     Parameters
@@ -48,7 +48,7 @@ def cir(
     key
         A JAX key.
     theta
-        θ ≥ 0; single or double precision decides the result's.
+        θ ≥ 0, in single or double precision, which is also that of the result.
     shape
         a > 0.
     time
@@ -58,8 +58,8 @@ def cir(
     log
         Take and return log θ. Very small shapes need it: θ may be far below the smallest floating-point number.
 
-    All four broadcast against each other. Illegal values (θ or a below 0, t ≤ 0, NaN) give NaN or infinity; so do times
-    and rates whose e^(-bt) is none of the precision's numbers (a rate of -90 over one unit of time, in single).
+    All four broadcast against each other. Invalid values (θ or a below 0, t ≤ 0, NaN) give NaN or infinity; so do times
+    and rates whose e^(-bt) overflows (a rate of -90 over one unit of time, in single precision).
 
     Examples
     --------
@@ -129,7 +129,7 @@ def _log_transition(key: Key, at: _Transition) -> Array:
     short = theta > 4.0 * at.span
     relative = at.shrink + added / jnp.where(short, theta, 1.0)
     near = at.start + jnp.log1p(jnp.where(short & (relative > -0.5), relative, 0.0))
-    # a sum can round to 0, and its logarithm would not be a number to go on with
+    # a sum can round to 0, and its logarithm would be -inf from then on
     tiny = jnp.finfo(theta.dtype).tiny
     far = jnp.log(jnp.maximum(theta + (theta * at.shrink + added), tiny))
     by_gamma = jnp.log(at.span) + drawn.gamma(log=True)
@@ -157,7 +157,7 @@ def generalised_gamma(
 ) -> Array:
     r"""An exact transition whose stationary density is ∝ x^(pa - 1) exp(-b x^p): x = θ^(1/p) for a CIR process θ.
 
-    p = 1 is the gamma law, p = 2 and b = ¼ the one behind the Langevin view of SCIR (supplement A.2), a = 1 Weibull's.
+    p = 1 is gamma, p = 2 and b = ¼ the distribution of the Langevin view of SCIR (supplement A.2), a = 1 Weibull.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def generalised_gamma(
 
 @partial(jax.jit, static_argnames="log")
 def beta_pair(key: Key, pair: ArrayLike, shapes: ArrayLike, time: ArrayLike, *, log: bool = False) -> Array:
-    r"""An exact transition of two CIR processes (θ₁, θ₂); x = θ₁ / (θ₁ + θ₂) then has the stationary law Beta(a₁, a₂).
+    r"""An exact transition of two CIR processes (θ₁, θ₂); x = θ₁ / (θ₁ + θ₂) is then Beta(a₁, a₂) in equilibrium.
 
     The pair is the state: x alone is not a Markov process with a known transition.
 
@@ -223,20 +223,20 @@ def ornstein_uhlenbeck(
     rate: ArrayLike = 1.0,
     variance: ArrayLike = 1.0,
 ) -> Array:
-    r"""An exact transition of dx = b(m - x) dt + √(2bv) dW over the time t; its stationary law is N(m, v).
+    r"""An exact transition of dx = b(m - x) dt + √(2bv) dW over the time t, with stationary distribution N(m, v).
 
     .. math::
         x' = m + (x - m) e^{-bt} + \sqrt{v (1 - e^{-2bt})}\,ξ
 
-    With a normal posterior N(m, v), an unbiased estimate of m from a minibatch in its place gives a sampler without
-    discretisation error, as SCIR is for gamma laws.
+    With a normal posterior N(m, v), replacing m by an unbiased estimate from a minibatch gives a sampler without
+    discretisation error, as SCIR does for gamma distributions.
 
     Parameters
     ----------
     key
         A JAX key.
     x
-        Where the process is.
+        The current value of the process.
     mean, variance
         m, and v > 0.
     time, rate
@@ -270,9 +270,9 @@ def log_normal(
     rate: ArrayLike = 1.0,
     variance: ArrayLike = 1.0,
 ) -> Array:
-    """An exact transition whose stationary law is log-normal: x = e^y, where y is Ornstein–Uhlenbeck with law N(m, v).
+    """An exact transition with log-normal stationary distribution: x = e^y, y Ornstein–Uhlenbeck with N(m, v).
 
-    (The process that the SCIR paper, section 3.3, calls geometric Brownian motion; that one has no stationary law.)
+    (The SCIR paper, section 3.3, calls it geometric Brownian motion, which has no stationary distribution.)
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Gamma and Poisson variables by whole arrays.
+"""Gamma and Poisson variables for whole arrays.
 
 Gamma variables of any shape by Marsaglia & Tsang (2000); Poisson variables by inversion for small means and transformed
 rejection (Hörmann 1993) for large ones.
@@ -31,12 +31,12 @@ def gamma(key: Key, shape: ArrayLike, *, log: bool = False) -> Array:
     Parameters
     ----------
     key
-        A JAX key; the numbers follow from it alone.
+        A JAX key, which determines the result.
     shape
         α > 0, any shape of array, single or double precision; below 0 the result is NaN.
     log
         Return the logarithms. Small shapes underflow otherwise: Gamma(10⁻³) is below the smallest single-precision
-        number nine times in ten. 0 then stands for what is too small.
+        number nine times in ten, and the result is 0.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _attempt_gamma(words: Array, index: Array, slot: Array, alpha: Array) -> tup
     first, second = uniforms(words, index, slot, alpha.dtype)
     d = jnp.where(alpha < 1.0, alpha + 1.0, alpha) - 1.0 / 3.0
     y = normal_quantile(first) / jnp.sqrt(9.0 * d)
-    inside = ~(y <= -1.0)  # written so that NaN is accepted, and goes through instead of going round for ever
+    inside = ~(y <= -1.0)  # written so that NaN is accepted and does not loop forever
     safe = jnp.where(inside, y, 0.0)
     # x²/2 + d - dv + d log v, with x² = 9dy² and v = (1 + y)³, free of cancellation for large d
     exponent = 3.0 * d * (jnp.log1p(safe) - safe + safe * safe * (0.5 - safe * (1.0 / 3.0)))
@@ -84,7 +84,7 @@ def with_boost(large: Array, alpha: Array, uniform: Array, log: bool) -> Array:
 
 
 def nan_unless(legal: Array, value: Array) -> Array:
-    """Illegal parameters give NaN, which the run's checks see, and not a number that looks like a draw."""
+    """Invalid parameters give NaN, which the run's checks detect, and not a number that looks like a draw."""
     return jnp.where(legal, value, jnp.nan)
 
 
@@ -134,8 +134,8 @@ def poisson_counts(words: Array, index: Array, mean: Array, uniform: Array) -> A
 def _invert(uniform: Array, mean: Array) -> Array:
     """The number of n with P(N > n) above the uniform.
 
-    Written out as far as the uniform can tell probabilities from 0: one fused kernel, no loop. Going down from P(N > 0)
-    keeps the small tail probabilities exact where the mean is small.
+    Unrolled as far as the uniform can distinguish probabilities from 0: one fused kernel, no loop. Going down from
+    P(N > 0) keeps the small tail probabilities exact where the mean is small.
     """
     terms = 48 if mean.dtype == jnp.float64 else 34
     probability = jnp.exp(-mean)

@@ -1,3 +1,3 @@
-"""Markup, tables and charts of reports as text. This room knows neither runs nor models."""
+"""Markup, tables and charts of reports as text. This package depends on neither runs nor models."""
 
 __all__: list[str] = []

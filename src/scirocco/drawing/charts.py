@@ -64,7 +64,7 @@ def sparks(names: Sequence[str], draws: ArrayLike, label: str, most_chains: int 
 
 
 def envelope(values: Array, num_bins: int) -> tuple[Array, Array]:
-    """A line through few points that shows every extreme: of each bin its least and its greatest value in order."""
+    """A line through few points that keeps every extreme: the smallest and largest value of each bin, in order."""
     length = len(values)
     if length <= 2 * num_bins:
         return np.arange(length, dtype=float), values
@@ -77,7 +77,7 @@ def envelope(values: Array, num_bins: int) -> tuple[Array, Array]:
 
 
 def scores(kept: Sequence[tuple[int, dict[str, float]]]) -> Html | None:
-    """What callbacks returned at some steps, a curve for each name; None where there is nothing."""
+    """The scores that callbacks returned, one curve for each name; None if there are none."""
     names = list(dict.fromkeys(name for _, found in kept for name in found))
     charts = []
     for name in names:

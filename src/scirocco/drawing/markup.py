@@ -1,4 +1,4 @@
-"""Markup that cannot be broken by what is put into it (text is escaped unless it is `Html`), sections, tables."""
+"""Safe markup (text is escaped unless it is `Html`), sections, tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _VOID = frozenset({"input", "meta", "link", "br", "hr"})
 
 
 class Html(str):
-    """Text that is markup already, and is not escaped again."""
+    """Text that is already markup, and is not escaped again."""
 
 
 def escape(content: object) -> Html:
@@ -20,7 +20,7 @@ def escape(content: object) -> Html:
 
 
 def join(parts: Iterable[object], between: str = "") -> Html:
-    """Pieces of text and markup, one after the other."""
+    """Concatenate pieces of text and markup."""
     return Html(between.join(escape(part) for part in parts))
 
 
@@ -43,7 +43,7 @@ def tag(element: str, /, *content: object, **attributes: object) -> Html:
 
 
 def number(value: SupportsFloat, digits: int = 4) -> str:
-    """As `run.summary()` rounds it; a dash for what is not known."""
+    """A number rounded as in `run.summary()`; a dash if it is not known."""
     value = float(value)
     if math.isnan(value):
         return "–"
@@ -51,7 +51,7 @@ def number(value: SupportsFloat, digits: int = 4) -> str:
 
 
 def count(value: SupportsFloat) -> str:
-    """A whole number; a dash for what is not known."""
+    """An integer; a dash if it is not known."""
     value = float(value)
     return f"{value:.0f}" if math.isfinite(value) else "–"
 
@@ -62,12 +62,12 @@ def paragraph(*content: object, class_: str | None = None) -> Html:
 
 
 def shorten(text: str, most: int) -> str:
-    """With an ellipsis in the middle, since names often differ at their end."""
+    """Shorten with an ellipsis in the middle, since names often differ at their end."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
 
 
 class Section(NamedTuple):
-    """A part of a report, with a place in its table of contents."""
+    """A section of a report, listed in its table of contents."""
 
     name: str
     """The id of the element."""
@@ -75,11 +75,11 @@ class Section(NamedTuple):
     content: Html
 
 
-# -- tables: they can be sorted and searched, and without a script are still tables -----------------------------------
+# -- tables, which can be sorted and searched with scripts, and read without -----------------------------------------
 
 
 def facts(rows: Iterable[tuple[str, object]], label: str) -> Html:
-    """Names on the left, what they are on the right."""
+    """A table with names on the left and values on the right."""
     body = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in rows]
     return tag("table", tag("tbody", *body), class_="facts", aria_label=label)
 
@@ -91,7 +91,7 @@ def sortable(
     label: str,
     texts: Sequence[int] = (0,),
 ) -> Html:
-    """The first column names a row; columns in `texts` are words, the others numbers. A click on a heading sorts."""
+    """A sortable table. The first column names a row; columns in `texts` are text, the others numbers."""
     kinds = [None if place in texts else "num" for place in range(len(columns))]
     head = [
         tag("th", tag("button", column, type="button"), scope="col", class_=kind)
@@ -117,7 +117,7 @@ def sortable(
 
 
 def search(name: str, prompt: str, what: str) -> Html:
-    """A box that keeps the rows (what="rows") or cards (what="cards") of an element that hold a text."""
+    """A search box that filters the rows (what="rows") or cards (what="cards") of an element by text."""
     status, box = f"{name}-status", f"{name}-search"
     found = tag(
         "input", type="search", id=box, autocomplete="off", **{f"data_{what}": name}, data_status=status
@@ -126,7 +126,7 @@ def search(name: str, prompt: str, what: str) -> Html:
 
 
 def choice(name: str, options: Sequence[tuple[str, str]]) -> Html:
-    """A choice of the order of cards: (what the cards say in data-..., "up" or "down"; words)."""
+    """A menu for the order of cards: (the name of their data-... attribute, "up" or "down"; label)."""
     items = [tag("option", words, value=value) for value, words in options]
     box = f"{name}-order"
     return tag("label", "Sort by", tag("select", *items, id=box, data_cards=name), for_=box)
@@ -137,7 +137,7 @@ def interval_cell(
 ) -> Html:
     """A bar from 0 to the mean with its interval, on an axis from 0 to `largest`.
 
-    With `around`, a wider thin line: a mark at the mean in place of the bar, as 0 has no meaning there.
+    With `around`, a wider thin line: a mark at the mean instead of the bar, as 0 has no meaning there.
     """
 
     def place(value: float) -> float:

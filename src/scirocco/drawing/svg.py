@@ -1,7 +1,7 @@
-"""Small charts as SVG, written by hand: axes, lines, bars, bands, intervals.
+"""Small charts as SVG, without a plotting library: axes, lines, bars, bands, intervals.
 
-Charts are 340 units wide, the width of a phone, so that their text is readable there; wider screens put several side
-by side. Colours are classes of the page's style sheet, which knows light and dark.
+Charts are 340 units wide, the width of a phone, so that their text is readable there; wider screens show several side
+by side. Colours are classes of the page's style sheet, which has a light and a dark mode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NUM_COLOURS = 8
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the numbers are on the paper."""
+    """The plot area, and the scales of its axes."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -37,11 +37,11 @@ class Frame:
     """Axes with a logarithmic scale: "x", "y" or "xy"."""
 
     def across(self, values: ArrayLike) -> Array:
-        """Horizontal places of values."""
+        """Horizontal positions of values."""
         return self.left + _shares(values, self.x, "x" in self.logs) * (WIDTH - self.left - self.right)
 
     def down(self, values: ArrayLike) -> Array:
-        """Vertical places of values."""
+        """Vertical positions of values."""
         low = self.height - self.bottom
         return low - _shares(values, self.y, "y" in self.logs) * (low - self.top)
 
@@ -58,7 +58,7 @@ def _shares(values: ArrayLike, ends: tuple[float, float], logarithmic: bool) -> 
 
 
 def log_extent(*values: ArrayLike, margin: float = 0.06) -> tuple[float, float]:
-    """Ends of a logarithmic axis that holds all finite values above 0."""
+    """Ends of a logarithmic axis that includes all finite values above 0."""
     flat = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in values])
     flat = flat[np.isfinite(flat) & (flat > 0)]
     if not flat.size:
@@ -69,9 +69,9 @@ def log_extent(*values: ArrayLike, margin: float = 0.06) -> tuple[float, float]:
 
 
 def extent(*values: ArrayLike, margin: float = 0.04) -> tuple[float, float]:
-    """Ends of an axis that holds all finite values."""
+    """Ends of an axis that includes all finite values."""
     flat = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in values])
-    flat = flat[np.abs(flat) < 1e300]  # finite, and so are sums and differences
+    flat = flat[np.abs(flat) < 1e300]  # so that sums and differences are finite too
     if not flat.size:
         return 0.0, 1.0
     low, high = float(flat.min()), float(flat.max())
@@ -100,7 +100,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def figure(frame: Frame, parts: Sequence[Html], label: str, caption: object = None) -> Html:
-    """A chart with what it shows in words, for those who do not see it."""
+    """A chart with a text description for screen readers."""
     box = f"0 0 {WIDTH} {frame.height}"
     drawn = tag("svg", *parts, viewBox=box, role="img", aria_label=label)
     words = label if caption is None else caption
@@ -170,12 +170,12 @@ def dots(frame: Frame, xs: ArrayLike, ys: ArrayLike, class_: str = "dot", radius
 
 
 def text(x: object, y: SupportsFloat, words: str, anchor: str) -> Html:
-    """Words at a place; `anchor` is start, middle or end."""
+    """Text at a position; `anchor` is start, middle or end."""
     return tag("text", words, x=x, y=short(y), text_anchor=anchor)
 
 
 def _tick(value: float, ends: tuple[float, float], logarithmic: bool = False) -> str:
-    """As many digits as tell neighbours apart."""
+    """Format a number with enough digits to distinguish it from its neighbours."""
     if logarithmic:
         return f"{value:.3g}"
     largest = max(abs(ends[0]), abs(ends[1]))
@@ -186,5 +186,5 @@ def _tick(value: float, ends: tuple[float, float], logarithmic: bool = False) ->
 
 
 def short(value: SupportsFloat) -> str:
-    """One decimal at most: a tenth of a pixel on a phone."""
+    """Format with at most one decimal: a tenth of a pixel on a phone."""
     return f"{float(value):.1f}".removesuffix(".0")

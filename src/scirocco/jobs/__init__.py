@@ -1,13 +1,13 @@
-"""A run from a file: what `scirocco sample CONFIG.toml` and `scirocco resume RUN` carry out.
+"""Runs from a configuration file: `scirocco sample CONFIG.toml` and `scirocco resume RUN`.
 
-    model = "regression:model"        # module:object, looked up beside this file first; or a name of `zoo`, see below
+    model = "regression:model"        # module:object, looked up next to this file first; or a name of `zoo`, see below
     params = "regression:start"       # where to start; or a table of numbers, params = {beta = [0.0, 0.0]}
     data = "rows"                     # a folder made by `scirocco data convert`, or an .npz or .npy file
-    store = "run"                     # where the draws go
+    store = "run"                     # folder for the draws
 
     [sampler]
     name = "SGLD"
-    step_size = 1e-5                  # left out: chosen from the curvature and the noise
+    step_size = 1e-5                  # default: chosen from the curvature and the noise
 
     [estimator]
     name = "ControlVariates"
@@ -17,7 +17,7 @@
     num_samples = 10_000
     num_chains = 4
 
-Or, with a model that is known by name (logistic, linear, poisson, softmax) and data with the arrays `x` and `y`:
+Or, with a built-in model (logistic, linear, poisson, softmax) and data with the arrays `x` and `y`:
 
     model = "logistic"                # with options: model = {name = "logistic", scale = 2.5, intercept = false}
     data = "rows"

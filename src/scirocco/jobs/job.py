@@ -1,4 +1,4 @@
-"""From a configuration file to a run, and on with it."""
+"""Start and resume runs from a configuration file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Job(NamedTuple):
     params: Params
     store: Path
     options: dict[str, Any]
-    """Of `sc.sample`: sampler, estimator and the rest."""
+    """Arguments of `sc.sample`: sampler, estimator and the rest."""
     notes: dict[str, str]
 
 
@@ -140,18 +140,18 @@ def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: b
 
 
 def resume_job(path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True) -> Run:
-    """Go on with a stored run that was started from a file."""
+    """Resume a stored run that was started from a file."""
     if SHARDS.is_at(path):
         raise InvalidValueError(
-            f"{path} holds subposteriors, a run for each shard: go on in Python, with the call of "
-            "sc.combine.subposteriors that began them."
+            f"{path} contains subposteriors, a run for each shard: resume them in Python, with the original call of "
+            "sc.combine.subposteriors."
         )
     written = origin(path)
     _refuse_others(path)
     if config is None and written is None:
         raise InvalidValueError(
-            f"the run in {path} was not started from a configuration file, and its model is code that a store does not "
-            f"hold. Go on in Python, sc.resume({str(path)!r}, model, data), or name a file with --config."
+            f"the run in {path} was not started from a configuration file, and a store does not contain the model. "
+            f"Resume it in Python, sc.resume({str(path)!r}, model, data), or give a file with --config."
         )
     job = read_job(config or Path(written or ""))
     return resume(
@@ -178,18 +178,18 @@ def _first(path: Path) -> Path:
 
 
 def _refuse_others(path: Path) -> None:
-    """Models with a loop of their own have a command of their own."""
+    """Reject models with their own sampling loop, which have their own command."""
     model = Record.from_json(open_stored(_first(path)).record).model
     command = {"LDA": "topics fit", "DPMixture": "cluster fit"}.get(model)
     if command is not None:
         raise InvalidValueError(
-            f"{path} holds a fitted {model}: go on with the command that began it, with --resume added: "
+            f"{path} contains a fitted {model}: repeat the original command with --resume: "
             f"scirocco {command} ... --out {path} --resume"
         )
 
 
 def find(name: object, here: Path) -> Any:
-    """The object that `module:object` names; modules beside the file come first."""
+    """The object that `module:object` names; modules next to the file come first."""
     module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not (module and colon and attribute):
         raise InvalidValueError(f"`{name}` must have the form module:object, e.g. regression:model.")
@@ -208,7 +208,7 @@ def find(name: object, here: Path) -> Any:
 
 
 def _imported(module: str, name: str) -> Any:
-    """The user's module; what goes wrong in it is the user's to mend, and is told in one line."""
+    """Import the user's module; an error in it is reported in one line."""
     try:
         return importlib.import_module(module)
     except (ImportError, SciroccoError):
@@ -251,7 +251,7 @@ def _params(written: object, here: Path) -> Params:
 def _make(written: object, rooms: tuple[ModuleType, ...], place: str) -> Any:
     """An object of the library by name and fields."""
     if not isinstance(written, dict) or "name" not in written:
-        raise InvalidValueError(f"{place} needs a `name`.")
+        raise InvalidValueError(f"{place} requires a `name`.")
     fields = {key: value for key, value in written.items() if key != "name"}
     named = {name: getattr(room, name) for room in rooms for name in room.__all__}
     known = [name for name, item in named.items() if isinstance(item, type)]

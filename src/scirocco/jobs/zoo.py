@@ -1,4 +1,4 @@
-"""Regressions by name, for rows {x, y}: the densities of `models.regression` and where to start; and example files.
+"""Regressions by name, for rows {x, y}: densities of `models.regression`, starting points, example configuration files.
 
 All coefficients are N(0, scale²), the intercept N(0, (10 scale)²). For more (other priors, standardised columns, labels
 that are words, predictions) see `sc.models`.
@@ -29,18 +29,18 @@ _LOOKED_AT = 100_000
 
 
 class Known(NamedTuple):
-    """A model and where to start."""
+    """A model and its starting point."""
 
     model: Model
     params: dict[str, Array]
 
 
 class Table(NamedTuple):
-    """What is known of the rows."""
+    """Facts about the rows."""
 
     num_columns: int
     y: np.ndarray
-    """Of the first rows."""
+    """The `y` of the first rows."""
 
 
 def logistic(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
@@ -88,7 +88,7 @@ def make(name: str, options: dict[str, Any], data: Data) -> Known:
 
 
 def options_of(name: str) -> list[str]:
-    """What a model of the zoo can be told."""
+    """The options of a built-in model."""
     return list(inspect.signature(ZOO[name]).parameters)[1:]
 
 
@@ -153,7 +153,7 @@ data = "rows"              # a data folder, or an .npz file with x and y
 store = "run"              # the folder for the draws
 """
 _OWN = """\
-# Your own model. Beside this file, in regression.py:
+# Your own model. Next to this file, in regression.py:
 #
 #   import jax.numpy as jnp
 #   import scirocco as sc
@@ -167,7 +167,7 @@ _OWN = """\
 #
 # The draws: scirocco sample THIS_FILE. Paths are relative to this file.
 
-model = "regression:model"    # module:object, beside this file or installed
+model = "regression:model"    # module:object, next to this file or installed
 params = "regression:start"   # where to start; or numbers: params = [0.0, 0.0]
 data = "rows"                 # a data folder, or an .npz or .npy file
 store = "run"                 # the folder for the draws
@@ -175,14 +175,14 @@ store = "run"                 # the folder for the draws
 _REST = """
 [sampler]                  # any sampler of the library; its arguments are keys
 name = "SGLD"
-# step_size = 1e-5         # left out: chosen from the curvature and the noise
+# step_size = 1e-5         # default: chosen from the curvature and the noise
 
 [estimator]                # any estimator of the library
 name = "ControlVariates"
-batch_size = 100           # rows in a step
+batch_size = 100           # rows per step
 
 [run]                      # any other argument of sc.sample
-num_samples = 2_000        # draws of each chain
+num_samples = 2_000        # draws per chain
 num_burnin = 500
 num_chains = 2
 thin = 5                   # steps from one draw to the next
@@ -199,7 +199,7 @@ EXAMPLES = (*_TITLES, "own")
 
 
 def example(name: str) -> str:
-    """A configuration file with every part explained, which works as soon as its rows are there."""
+    """A configuration file with every part explained, which works as soon as its data exist."""
     if name not in EXAMPLES:
         close = difflib.get_close_matches(name, EXAMPLES, 1)
         hint = f" Did you mean `{close[0]}`?" if close else ""

@@ -1,6 +1,6 @@
-"""Reports: one HTML file a run, which opens anywhere without a network.
+"""Reports: one self-contained HTML file per run, which opens in any browser without a network.
 
-A model brings what a report shows of it: `View` says what, and objects of your own may do the same.
+A model decides what its report shows, as a `View`; your own classes can do the same.
 """
 
 from scirocco.drawing.markup import Html, Section

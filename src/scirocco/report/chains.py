@@ -24,7 +24,7 @@ _MOST_LAGS = 200
 
 
 class Charted(NamedTuple):
-    """Draws of parameters, what is known of each, and which are worth a chart (place: why)."""
+    """Draws of parameters, the summary of each, and which are worth a chart (place: why)."""
 
     columns: Columns
     summary: dict[str, Array]
@@ -32,7 +32,7 @@ class Charted(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of the parameters."""
+        """Names of the parameters."""
         return self.columns.names
 
     @property
@@ -42,23 +42,23 @@ class Charted(NamedTuple):
 
     @property
     def cut(self) -> str:
-        """A sentence where not all parameters, or not all draws, are looked at."""
+        """A sentence that says if only some parameters, or only some draws, are included."""
         shown, total = len(self.columns.names), self.columns.total
         less = (
-            f" One draw of {self.columns.stride} was looked at, and ESS is of those."
+            f" Only one draw in {self.columns.stride} is included, also for ESS."
             if self.columns.stride > 1
             else ""
         )
         if shown == total:
             return less.strip()
         return (
-            f"{shown:,} of {total:,} parameters were looked at: the {shown // 2:,} or so with the largest means, and "
+            f"{shown:,} of {total:,} parameters are included: about {shown // 2:,} with the largest means, and "
             f"others spread evenly over all.{less}"
         )
 
 
 def look_at(named: Draws) -> Charted:
-    """Look at draws (chain, draw, ...), by name."""
+    """Summarise draws (chain, draw, ...), by name."""
     columns = gather(named)
     summary = summarise(columns)
     return Charted(columns, summary, choose(summary, _WORST, _LARGEST))
@@ -86,12 +86,12 @@ def _intervals(seen: Charted) -> Section:
     if size > _FOREST:
         words += f" The {_FOREST // 2} that mixed worst and the {_FOREST // 2} with the largest means."
     if len(charts) > 1:
-        words += " Parameters of different scales have axes of their own."
+        words += " Parameters of different scales have separate axes."
     return Section("intervals", "Posterior intervals", join([paragraph(words), _grid(charts)]))
 
 
 def _by_scale(places: list[int], summary: dict[str, Array]) -> list[list[int]]:
-    """Parameters that one axis can show: intervals of the widest must not hide those of the others."""
+    """Groups of parameters that can share an axis: wide intervals must not hide narrow ones."""
     reach = np.nan_to_num(np.maximum(np.abs(summary["low"]), np.abs(summary["high"])))
     groups: list[list[int]] = []
     for place in sorted(places, key=lambda k: -reach[k]):
@@ -113,11 +113,11 @@ def _traces(seen: Charted) -> Section:
             for k, chain in enumerate(column)
         ]
         charts.append(_chart(frame, [svg.axes(frame, "draw"), *lines], seen, place, "Trace of {}", why))
-    words = "Chains that have settled look alike and have no trend."
+    words = "Converged chains look similar and have no trend."
     if length > 2 * _BINS:
         words += (
-            f" Of every {length / _BINS:.3g} draws the least and the greatest are drawn, so that no extreme is lost, "
-            "and the space between them looks fuller than it is."
+            f" The smallest and the largest of every {length / _BINS:.3g} draws are shown, so that no extreme is lost; "
+            "the space between them looks fuller than it is."
         )
     return Section("traces", "Traces", join([paragraph(words, _others(values)), _key(shown), _grid(charts)]))
 
@@ -127,12 +127,12 @@ def _ranks(seen: Charted) -> Section:
     if values.shape[1] < _RANK_BINS:
         return Section("ranks", "Ranks", paragraph("There are too few draws for ranks."))
     parts = values[:_MOST_CHAINS]
-    words = "Ranks of the draws of each chain among all: flat where chains agree. "
+    words = "Ranks of the draws of each chain among all draws: flat where chains agree. "
     if len(values) == 1:
         half = values.shape[1] // 2
         parts = values[:, : 2 * half].reshape(2, half, -1)
-        words = "There is one chain: ranks of its first half and of its second among both, flat where they agree. "
-    words += "Grey: where bars of independent draws lie, 99 % of them; those of draws in a row stray further."
+        words = "There is one chain: ranks of its first half and second half among all draws, flat where they agree. "
+    words += "Grey: the range of 99 % of the bars for independent draws; autocorrelated draws vary more."
     charts = [_rank_chart(seen, parts[:, :, place], place, why) for place, why in seen.chosen.items()]
     note = _others(values)
     return Section("ranks", "Ranks", join([paragraph(words, note), _grid(charts)]))
@@ -172,7 +172,7 @@ def _lags(seen: Charted) -> Section:
         ]
         parts = [svg.axes(frame, "lag in draws"), svg.level(frame, 0.0), *lines]
         charts.append(_chart(frame, parts, seen, place, "Autocorrelation of {}", why))
-    words = "How long a chain remembers: the sooner 0 is reached, the more each draw is worth."
+    words = "The sooner the autocorrelation reaches 0, the larger the effective sample size."
     return Section("autocorrelation", "Autocorrelation", join([paragraph(words), _key(shown), _grid(charts)]))
 
 
@@ -196,7 +196,7 @@ def _table(seen: Charted) -> Section:
         row += [count(seen.summary[key][place]) for key in ("ess_bulk", "ess_tail")]
         rows.append([name, *row, number(seen.summary["r_hat"][place])])
     controls = tag("div", search("parameters", "Find a parameter", "rows"), class_="controls")
-    words = "A dash is what one chain, or few draws, cannot tell. A click on a heading sorts."
+    words = "A dash: cannot be estimated from one chain or few draws. Click a heading to sort."
     table = sortable("parameters", columns, rows, "All parameters")
     return Section("all", "All parameters", join([paragraph(words, " ", seen.cut), controls, table]))
 

@@ -1,4 +1,4 @@
-"""Which parameters a report looks at, their summary, and what the charts need of them."""
+"""The parameters that a report includes, their summary, and the numbers for the charts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from scirocco.diagnostics.measures import Array, Places
 MOST_PARAMETERS = 300
 _MOST_VALUES, _MOST_DRAWS = 4_000_000, 20_000
 _GLANCE = 100
-"""Draws by which the largest of very many parameters are found."""
+"""Number of draws used to find the largest of very many parameters."""
 PROBABILITY = 0.9
 
 
 def gather(named: Mapping[str, Leaf], most: int = MOST_PARAMETERS) -> Columns:
-    """All parameters; of very many the half that is largest, and the other half spread evenly over all."""
+    """All parameters; of very many, half are the largest ones and half are spread evenly over all."""
     columns = Columns(named)
     wanted = _wanted(columns, most)
     numbers, draws = columns.num_chains * columns.num_draws * len(wanted), columns.num_draws
@@ -35,7 +35,7 @@ def _wanted(columns: Columns, most: int) -> Places:
         stride = max(1, leaf.shape[1] // _GLANCE)
         size = math.prod(leaf.shape[2:])
         sums = np.zeros(size)
-        for draw in range(0, leaf.shape[1], stride):  # one after the other, as each may be large
+        for draw in range(0, leaf.shape[1], stride):  # one at a time, as each may be large
             sums += np.asarray(leaf[:, draw], np.float64).reshape(-1, size).sum(axis=0) if size else 0.0
         means.append(np.abs(sums))
     largest = np.argsort(-np.concatenate(means), kind="stable")[: most // 2]
@@ -43,9 +43,9 @@ def _wanted(columns: Columns, most: int) -> Places:
 
 
 def summarise(columns: Columns, probability: float = PROBABILITY) -> dict[str, Array]:
-    """The numbers of `run.summary()`, and a central half: a value a parameter.
+    """The numbers of `run.summary()` and the central 50 % interval, one value per parameter.
 
-    NaN where a draw is; diagnostics also where one is infinite.
+    NaN where a draw is NaN; diagnostics also where one is infinite.
     """
     tail = (1 - probability) / 2
     found = measures.summarise(columns.values, (tail, 0.25, 0.75, 1 - tail))
@@ -75,7 +75,7 @@ def choose(summary: dict[str, Array], worst: int, largest: int) -> dict[int, str
 def rank_counts(values: Array, num_bins: int) -> Array:
     """How many draws of each chain are in each part of the pooled ranks: (chain, bin).
 
-    Draws that are equal share their ranks evenly, so that whole numbers can be looked at too.
+    Equal draws share their ranks evenly, so that integers work too.
     """
     levels = np.unique(values)
     below = np.stack([np.searchsorted(np.sort(chain), levels, side="right") for chain in values])

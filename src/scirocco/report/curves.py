@@ -18,7 +18,7 @@ from scirocco.samplers.schedules import Schedule
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Size = float | str | Schedule
-"""A step size: a number, words, or a schedule that can be evaluated again."""
+"""A step size: a number, text, or a schedule that can be evaluated."""
 
 _MOST_CHAINS, _BINS = 8, 150
 _POINTS = 300
@@ -31,7 +31,7 @@ _SCHEDULES = {
 
 
 def section(run: Run) -> Section:
-    """Step sizes, what was tried for them, gradient noise, and statistics of every draw."""
+    """Step sizes, the search for them, gradient noise, and statistics of every draw."""
     tried = _search(run)
     charts, words = _sizes(run)
     noise, why = _gradient_noise(run)
@@ -46,7 +46,7 @@ def section(run: Run) -> Section:
 
 
 def _stats(run: Run) -> tuple[list[Html], list[str]]:
-    """Charts of what changes from draw to draw, words for what does not."""
+    """Charts of statistics that change between draws, a sentence for each that does not."""
     charts, words = [], []
     for name, values in run.stats.items():
         if len(values.shape) != 2 or not values.shape[1]:
@@ -95,7 +95,7 @@ def _sizes(run: Run) -> tuple[list[Html], list[str]]:
 
 
 def _step_sizes(sampler: object, of: str = "") -> Iterator[tuple[str, Size]]:
-    """Step sizes of a described sampler by name: numbers, words, or schedules that can be evaluated again."""
+    """Step sizes of a described sampler by name: numbers, text, or schedules that can be evaluated."""
     if not isinstance(sampler, dict):
         return
     if isinstance(sampler.get("inner"), dict):
@@ -106,7 +106,7 @@ def _step_sizes(sampler: object, of: str = "") -> Iterator[tuple[str, Size]]:
 
 
 def _blocks(blocks: object) -> Iterator[tuple[str, object]]:
-    """Samplers of the parts of the parameters, however they were written down."""
+    """Samplers of the blocks of parameters, in any of the stored formats."""
     if isinstance(blocks, dict):
         yield from ((str(name), block) for name, block in blocks.items())
     elif isinstance(blocks, (list, tuple)):
@@ -161,11 +161,11 @@ def _search(run: Run) -> Html | None:
     lost = sum(trial["ksd"][0] is None for trial in tried)
     rounds = max(len(trial["ksd"]) for trial in tried)
     words = (
-        f"{len(tried)} settings ran side by side, {tuning['num_steps']:,} steps a round, and the best went on; the "
-        f"kernel Stein discrepancy of their draws says how far these are from the posterior (lower is better). "
+        f"{len(tried)} settings ran in parallel, {tuning['num_steps']:,} steps per round, and the best continued; the "
+        f"kernel Stein discrepancy measures how far their draws are from the posterior (lower is better). "
         f"Chosen: {chosen.replace('_', ' ')}."
     )
-    words += f" {lost} left the finite numbers and are not drawn." if lost else ""
+    words += f" {lost} diverged (NaN or inf) and are not shown." if lost else ""
     return join([paragraph(words), _key(rounds), tag("div", _search_chart(tried, rounds), class_="charts")])
 
 
@@ -214,15 +214,15 @@ def _shown(value: object) -> str:
 
 
 def _gradient_noise(run: Run) -> tuple[Html | None, str]:
-    """A curve and what it shows; without a curve, one sentence that says why."""
+    """A curve and its description; without a curve, one sentence that says why."""
     if not isinstance(run.configuration.get("sampler"), dict):
-        return None, "There are no gradients: the model has a loop of its own."
+        return None, "There are no gradients: the model has its own sampling loop."
     try:
         found = noise_along(run)
     except SciroccoError as error:
-        return None, f"Not drawn: {error}"
+        return None, f"Not shown: {error}"
     if not np.isfinite(found.largest).all():
-        return None, "Not drawn: the gradients at some draws are not finite."
+        return None, "Not shown: the gradients at some draws are not finite."
     end = (float(found.steps[0]), float(max(found.steps[-1], found.steps[0] + 1)))
     top = max(float(found.largest.max()), 1e-12)
     frame = svg.Frame(end, (0.0, top * 1.1))
@@ -234,10 +234,10 @@ def _gradient_noise(run: Run) -> tuple[Html | None, str]:
             svg.dots(frame, found.steps, values),
         ]
     words = (
-        "What gradient noise adds to the variance in a step, as a share of what the sampler injects: the worst "
+        "The variance that gradient noise adds in a step, relative to the noise that the sampler injects: the worst "
         f"parameter (upper line, {number(found.largest[-1], 2)} at the end) and the median one (lower line, "
-        f"{number(found.median[-1], 2)}). Unless the sampler takes it into account (a thermostat, SGHMC with measured "
-        f"noise), variances are too large by about that share; above 0.2{', the dashed line,' if level else ''} it "
-        f"is worth a change. {found.how}"
+        f"{number(found.median[-1], 2)}). Unless the sampler corrects for it (a thermostat, SGHMC with measured "
+        f"noise), variances are too large by about this ratio; above 0.2{', the dashed line,' if level else ''} "
+        f"consider reducing it. {found.how}"
     )
     return svg.figure(frame, parts, "Gradient noise over injected noise"), words

@@ -1,4 +1,4 @@
-"""What was run (configuration, data, versions, time), and whether it can be trusted, in words."""
+"""What was run (configuration, data, versions, time), and the diagnosis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TITLES = {
     "data": "Fingerprint of the data",
     "dimension": "Parameters",
     "num_burnin": "Burn-in steps",
-    "thin": "Steps a draw",
+    "thin": "Steps per draw",
     "seed": "Seed",
     "backend": "Device",
 }
@@ -57,7 +57,7 @@ def _method(run: Run) -> str:
 
 def _draws(run: Run) -> str:
     asked = run.configuration.get("num_samples", run.num_draws)
-    short = "" if asked == run.num_draws else f" of {asked:,} asked for"
+    short = "" if asked == run.num_draws else f" of {asked:,} requested"
     chains = "1 chain" if run.num_chains == 1 else f"{run.num_chains} chains"
     return f"{chains} × {run.num_draws:,} draws{short}"
 
@@ -68,12 +68,12 @@ def _timing(timing: dict[str, Any]) -> Html:
     for phase, spent in timing.items():
         if isinstance(spent, dict) and "wall" in spent:
             made = spent.get("steps")
-            steps = "" if made is None else f", {made:,} step{'s' * (made != 1)} a chain"
+            steps = "" if made is None else f", {made:,} step{'s' * (made != 1)} per chain"
             rows.append(
                 (_words(phase), f"{spent['wall']:.3g} s ({spent.get('cpu', 0.0):.3g} s of CPU){steps}")
             )
     if not rows:
-        return paragraph("How long it took was not kept.", class_="note")
+        return paragraph("The run times were not stored.", class_="note")
     return join([tag("h3", "Time"), facts(rows, "Time")])
 
 
@@ -110,14 +110,14 @@ def _words(name: str) -> str:
 
 
 def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "") -> Section:
-    """From `sc.analysis.diagnose`; with `given` from an earlier one. `about` says what was looked at."""
+    """The result of `sc.analysis.diagnose`, or `given`, an earlier one. `about` says what was diagnosed."""
     found: Diagnosis | None = given
     parts = [paragraph(about)] if about else []
     if found is None:
         try:
             found = diagnose(run)
         except InvalidValueError as error:
-            parts.append(paragraph("Nothing could be judged.", class_="verdict bad"))
+            parts.append(paragraph("Nothing could be checked.", class_="verdict bad"))
             parts.append(paragraph(str(error)))
         except SciroccoError as error:
             parts.append(paragraph("The diagnosis failed.", class_="verdict bad"))
@@ -153,4 +153,4 @@ def _missing(found: Diagnosis) -> Html:
     if not found.missing:
         return Html()
     reasons = [tag("li", reason) for reason in found.missing]
-    return join([tag("h3", "What could not be judged"), tag("ul", *reasons)])
+    return join([tag("h3", "What could not be checked"), tag("ul", *reasons)])

@@ -12,7 +12,7 @@ from scirocco.run import Run, load
 
 
 def view_of(what: object, **options: Any) -> View:
-    """Ask it what it shows, and open what is on disk; `options` are for the model."""
+    """The `View` of a run or model, opened from disk if needed; `options` are for the model."""
     if isinstance(what, (str, os.PathLike)):
         what = load(what)
     if isinstance(what, Run):
@@ -21,20 +21,20 @@ def view_of(what: object, **options: Any) -> View:
             return View(what, f"Posterior draws by {method_of(what)}")
         try:
             model = models.load(what.path)
-        except InvalidValueError as error:  # a fit that has not ended
+        except InvalidValueError as error:  # a fit that has not finished
             return View(what, f"Posterior draws by {method_of(what)}", about=str(error))
         return model.report_view(what, **options)
     if isinstance(what, Reportable):
         return what.report_view(**options)
-    if hasattr(what, "run_") or hasattr(what, "get_params"):  # a class of a user's own
+    if hasattr(what, "run_") or hasattr(what, "get_params"):  # a user's own class
         return View(own_run(what), type(what).__name__)
     raise InvalidTypeError(
-        f"a report is about a run, a fitted model or the folder of a stored run; got {type(what).__name__}."
+        f"a report requires a run, a fitted model or the folder of a stored run; got {type(what).__name__}."
     )
 
 
 def method_of(run: Run) -> str:
-    """The sampler's name, as a reader wants it."""
+    """The sampler's name for readers."""
     sampler = run.configuration.get("sampler")
     if not isinstance(sampler, dict):
         return str(sampler)

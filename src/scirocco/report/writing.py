@@ -19,13 +19,13 @@ from scirocco.report.subjects import view_of
 from scirocco.store.files import writing
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""Told to the browser as well: it refuses every request."""
+"""A policy that makes the browser block every network request."""
 
 
 def html(
     what: object, *, documents: Any = None, names: Any = None, diagnosis: Diagnosis | None = None
 ) -> str:
-    """A report as one HTML document that needs no network: `write` describes the arguments."""
+    """A report as one self-contained HTML document; see `write` for the arguments."""
     given = {"documents": documents, "names": names}
     view = view_of(what, **{name: value for name, value in given.items() if value is not None})
     return str(_render(view.title, view.size or size_of(view.run), _sections(view, diagnosis)))
@@ -39,7 +39,7 @@ def write(
     names: Any = None,
     diagnosis: Diagnosis | None = None,
 ) -> Path:
-    """Write a report: one HTML file with all that it needs, which opens in any browser without a network.
+    """Write a report as one self-contained HTML file, which opens in any browser without a network.
 
     Parameters
     ----------
@@ -47,20 +47,19 @@ def write(
         A run (from `sc.sample`, `sc.load` or `sc.resume`), a fitted model of `sc.models`, or the folder of a stored
         run.
     path
-        Where to: a name that ends in .html, or a folder, in which it is called report.html. An older report is
-        replaced.
+        The file to write: a name that ends in .html, or a folder for report.html. An existing report is replaced.
     documents
-        For topics: documents over which their prevalence is measured.
+        For topics: documents in which their prevalence is measured.
     names
-        For clusters: what the columns of the data are called.
+        For clusters: the names of the columns of the data.
     diagnosis
-        From `sc.analysis.diagnose`, for a run that was loaded: with its model and data more can be judged. By default
-        it is made here, of what is known.
+        A result of `sc.analysis.diagnose`. Pass it for a run that was loaded: with its model and data, more can be
+        checked. By default the run is diagnosed here with what is available.
 
     Returns
     -------
     Path
-        Of the file.
+        The path of the file.
 
     Examples
     --------
@@ -80,7 +79,7 @@ def write(
 
 
 class Report:
-    """A report that a notebook shows as a page.
+    """A report that a notebook displays as a page.
 
     Attributes
     ----------
@@ -103,7 +102,7 @@ class Report:
 
 
 def show(what: object, path: str | os.PathLike[str] | None = None, **options: Any) -> Report:
-    """A report as an object that notebooks show; with `path` it is written as well. Options as for `write`."""
+    """A report that notebooks display; with `path` it is also written to a file. Options as for `write`."""
     target = None if path is None else _target(path)
     text = html(what, **options)
     if target is not None:
@@ -112,7 +111,7 @@ def show(what: object, path: str | os.PathLike[str] | None = None, **options: An
 
 
 def _sections(view: View, given: Diagnosis | None) -> list[Section]:
-    """What was run, the diagnosis, what only this model has to show, the draws, the curves."""
+    """The sections: what was run, diagnosis, sections of the model, draws, curves."""
     seen = chains.look_at(view.to_chart)
     found = [overview.what_was_run(view.run), overview.diagnosis(view.to_judge, given, view.about)]
     found += [*view.sections(seen), *chains.sections(seen), curves.section(view.run)]
@@ -130,28 +129,30 @@ def _target(path: str | os.PathLike[str]) -> Path:
     if target.suffix.lower() not in (".html", ".htm"):
         raise InvalidValueError(f"a report is an HTML file: `path` must end in .html, got {str(path)!r}.")
     if not target.parent.is_dir():
-        raise InvalidValueError(f"there is no folder {target.parent}: make it first, or give another `path`.")
+        raise InvalidValueError(
+            f"there is no folder {target.parent}: create it first, or give another `path`."
+        )
     return target
 
 
 def _replace(target: Path, text: str) -> None:
-    """All of it or nothing: a reader never sees half a page."""
+    """Write atomically: a reader never sees half a page."""
     with writing(str(target), sync=False, many_writers=True) as file:
-        file.write(text.encode("utf-8", "replace"))  # names of folders may be any bytes
+        file.write(text.encode("utf-8", "replace"))  # folder names may contain any bytes
 
 
 # -- the page around the sections: one file that makes no network requests --------------------------------------------
 
 
 def _render(title: str, subtitle: str, sections: Sequence[Section]) -> Html:
-    """A whole document."""
+    """The complete HTML document."""
     head = join(
         [
             tag("meta", charset="utf-8"),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-            tag("link", rel="icon", href="data:,"),  # else a browser asks the server for one
+            tag("link", rel="icon", href="data:,"),  # otherwise the browser requests one from the server
             tag("title", title),
             tag("style", _resource("style.css")),
         ]
@@ -164,7 +165,10 @@ def _render(title: str, subtitle: str, sections: Sequence[Section]) -> Html:
             tag("main", *map(_written, sections), id="report", tabindex="-1"),
             tag(
                 "footer",
-                tag("p", f"Written by scirocco {__version__}. The file is complete: it needs no network."),
+                tag(
+                    "p",
+                    f"Written by scirocco {__version__}. The file is self-contained and needs no network.",
+                ),
             ),
             tag("script", _resource("script.js")),
         ]

@@ -229,7 +229,7 @@ def _alone(parts: Parts, num_rows: int) -> Batching:
     """How the rows of one block would be drawn alone. Probabilities are traced here, and cannot be checked again."""
     if parts.estimator.is_uniform:
         return parts.estimator.batching(num_rows)
-    return dataclasses.replace(parts.batching, size=parts.estimator.batch_size)  # type: ignore[type-var, attr-defined]
+    return dataclasses.replace(parts.batching, size=parts.estimator.batch_size)  # type: ignore[type-var]
 
 
 def _share(batch: Batch, place: int, count: int, single: Batching) -> Batch:

@@ -1,6 +1,6 @@
-"""Samplers: moves of the position, given an estimate of the gradient. One file a family.
+"""Samplers: moves of the position, given an estimate of the gradient. Each file has one family.
 
-A sampler of your own is a `pytree_dataclass` that inherits from `Sampler`; see "Add a sampler" in the documentation.
+To write your own, inherit from `Sampler` as a `pytree_dataclass`; see "Add a sampler" in the documentation.
 """
 
 from scirocco._tree import pytree_dataclass, static

@@ -1,18 +1,18 @@
-"""What every sampler is: a move of the position, given an estimate of the gradient of the log posterior.
+"""The base of all samplers: a move of the position, given an estimate of the gradient of the log posterior.
 
 A sampler never sees data, batches or models. Its contract:
 
-`init(params, key)`             the state before the first step; `state.position` is where the next gradient is taken
-`noise(key, params)`            all that is random in one step and does not depend on the state; because it is apart,
-                                the noise of many steps is drawn ahead in one vectorised call
+`init(params, key)`             the state before the first step; the next gradient is computed at `state.position`
+`noise(key, params)`            everything random in a step that does not depend on the state; because it is separate,
+                                the noise of many steps is drawn in advance in one vectorised call
 `step(state, gradient, noise, number)`   the move: pure arithmetic
-`accept(...)`                   for samplers that look at the gradient where the move leads before they go there
+`accept(...)`                   for samplers that need the gradient at the proposal before they accept the move
 
-What a sampler needs and what is known of it are attributes of `Sampler`: the rest of the library asks those, and never
-for a class, so that a sampler is added in one file.
+The requirements and properties of a sampler are attributes of `Sampler`: the rest of the library uses those and never
+tests for a class, so that you can add a sampler in one file.
 
 Conventions: ε is the recipe's step size (drift ε·(...), noise variance 2εD); the gradient is that of the log posterior;
-`number` counts steps from 0; the law that is targeted is posterior^(1/temperature).
+`number` counts steps from 0; the target is posterior^(1/temperature).
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from scirocco.types import Array, Key, Params, PyTree
 
 
 class Reference(NamedTuple):
-    """A better estimate of the same sum, made now and then (`needs_reference`)."""
+    """A better estimate of the same sum, renewed from time to time (`needs_reference`)."""
 
     total: PyTree
     variance: PyTree
     """Variance of a single estimate, for each entry."""
     renewed: float | None = None
-    """Variance of a renewed reference, over that of a single estimate; None: it has none."""
+    """Variance of a renewed reference over that of a single estimate; None: not applicable."""
 
 
 class Gradient(NamedTuple):
-    """What a sampler is given at the current position."""
+    """The input of a sampler at the current position."""
 
     total: PyTree
     """Unbiased estimate of the gradient of the log posterior; of the counts' sum for samplers driven by counts."""
     noise: PyTree | None = None
-    """Its covariance, when the sampler asks for it (`noise_kind`)."""
+    """Its covariance, if the sampler requires it (`noise_kind`)."""
     curvature: PyTree | None = None
     """Unbiased estimate of the diagonal of the Hessian of the log posterior (`needs_curvature`)."""
     reference: Reference | None = None
     value: Array | None = None
     """Estimate of the log posterior there, from the same rows (`needs_value`); on the real line, up to a constant."""
     value_variance: Array | None = None
-    """Its variance, where the estimator knows it: 0 of `sc.Full`; of others where `noise_kind` is not "none"."""
+    """Its variance, if the estimator knows it: 0 for `sc.Full`; for others if `noise_kind` is not "none"."""
     auxiliary: PyTree | None = None
-    """The auxiliary draws of the rows of the batch that are behind `total`, leaves (row, ...) (`needs_auxiliary`)."""
+    """The auxiliary draws of the rows of the batch used for `total`, leaves (row, ...) (`needs_auxiliary`)."""
 
 
 class Scales(NamedTuple):
-    """Measured once before the run, for samplers that choose their own numbers."""
+    """Measurements before the run, for samplers that choose their own hyper-parameters."""
 
     largest_curvature: float
     """Largest eigenvalue of -∇² log posterior, by power iteration on a sample of rows."""
@@ -71,13 +71,13 @@ class Scales(NamedTuple):
     epoch: int
     """Steps in an epoch of batches without replacement, whose errors cancel; 1 when batches are independent."""
     factor: Any = None
-    """L, when all of the above is in the coordinates u of θ = θ₀ + L u (see `Preconditioned`); else None."""
+    """L, if all of the above is in the coordinates u of θ = θ₀ + L u (see `Preconditioned`); otherwise None."""
 
     def lasting_noise(self, relaxation: PyTree) -> PyTree:
-        """The variance that independent errors would need to have the same effect on a chain.
+        """The variance of independent errors with the same effect on a chain.
 
-        `relaxation` is the number of steps in which the chain forgets, for each parameter. A chain that is slow
-        compared with an epoch hardly feels errors that sum to zero over it.
+        `relaxation` is the relaxation time of the chain in steps, for each parameter. Errors that sum to zero over an
+        epoch hardly affect a chain that is slow compared with the epoch.
         """
         return jax.tree.map(
             lambda v, steps: v * reshuffling_factor(np.asarray(steps), self.epoch).astype(v.dtype),
@@ -87,7 +87,7 @@ class Scales(NamedTuple):
 
 
 def reshuffling_factor(relaxation: np.ndarray, epoch: int) -> np.ndarray:
-    """How much less errors count that sum to zero over every epoch, for a chain that forgets in `relaxation` steps.
+    """The factor for errors that sum to zero over every epoch, for a chain with relaxation time `relaxation` (steps).
 
     The stationary variance of x' = (1 - 1/relaxation) x + η with such errors η, averaged over the position in the
     epoch, divided by that with independent errors of the same variance.
@@ -108,7 +108,7 @@ def reshuffling_factor(relaxation: np.ndarray, epoch: int) -> np.ndarray:
 
 
 def reshuffling_spectrum(frequency: np.ndarray, epoch: int) -> np.ndarray:
-    """The power at `frequency` (radians a step) of errors that sum to zero over every epoch; 1 for independent ones.
+    """The power at `frequency` (radians per step) of errors that sum to zero over every epoch; 1 if independent.
 
     Errors of one epoch are exchangeable with covariance -V/(E-1): E/(E-1) (1 - |Σ_t e^(iωt)|²/E²).
     """
@@ -133,7 +133,7 @@ class Excess(NamedTuple):
 
 
 class Sampler(abc.ABC):
-    """Base of all samplers. Every concrete one is a frozen dataclass and a pytree of its hyper-parameters."""
+    """Base class of all samplers. Concrete samplers are frozen dataclasses and pytrees of their hyper-parameters."""
 
     step_size: Any
     temperature: Any = 1.0
@@ -153,7 +153,7 @@ class Sampler(abc.ABC):
     noise_kind: ClassVar[str] = "none"
     """Which gradient-noise covariance each step needs: none, scalar, diagonal or full."""
     metric: ClassVar[str] = "none"
-    """In which coordinates `resolve` wants its measurement: the parameters' own, or those of `Preconditioned`."""
+    """The coordinates of the measurement for `resolve`: the parameters' own, or those of `Preconditioned`."""
 
     @property
     def needs_curvature(self) -> bool:
@@ -162,27 +162,27 @@ class Sampler(abc.ABC):
 
     @property
     def has_one_scale(self) -> bool:
-        """Whether one step size serves all parameters as they are: not in other coordinates, nor where it is tuned."""
+        """Whether all parameters have one step size in their own units: neither preconditioned nor tuned."""
         return self.metric == "none" and not self.needs_tuning
 
     @property
     def starts_at_mode(self) -> bool:
-        """Whether chains begin at the posterior mode, which is searched for from the parameters that are given."""
+        """Whether chains start at the posterior mode, which is searched for from the given parameters."""
         return False
 
     @property
     def needs_scales(self) -> bool:
-        """Whether `resolve` wants a measurement of curvature and gradient noise before the run."""
+        """Whether `resolve` requires a measurement of curvature and gradient noise before the run."""
         return is_open(self.step_size)
 
     @property
     def needs_tuning(self) -> bool:
-        """Whether the step size is to be found by trying many (`step_size="auto"`)."""
+        """Whether the step size is chosen by trying many (`step_size="auto"`)."""
         return isinstance(self.step_size, str)
 
     @property
     def proposes(self) -> bool:
-        """Whether it may refuse a move (it has an `accept` of its own)."""
+        """Whether it may reject a move (it overrides `accept`)."""
         return type(self).accept is not Sampler.accept
 
     # -- what is known of it --------------------------------------------------------------------------------
@@ -190,27 +190,27 @@ class Sampler(abc.ABC):
     step_order: ClassVar[int] = 2
     """ε has the unit of the parameters to this power: 2 for Langevin dynamics, 1 with a momentum."""
     gradient_alone: ClassVar[bool] = False
-    """Whether a step depends on where it starts through the gradient alone: then it can move in other coordinates."""
+    """Whether a step depends on the position only through the gradient, so that it can move in other coordinates."""
     damping_field: ClassVar[str] = ""
-    """Name of the hyper-parameter that is its friction; "": it has none. Tuning varies it where it is left open."""
+    """Name of its friction hyper-parameter; "": it has none. Tuning varies it if it is not given."""
 
     @property
     def damping(self) -> Any:
-        """The value of that hyper-parameter; None: left open, or there is none."""
+        """The value of that hyper-parameter; None: not given, or there is none."""
         return getattr(self, self.damping_field) if self.damping_field else None
 
     absorbs_noise: ClassVar[bool] = False
-    """Whether gradient noise of unknown variance leaves its law as it is (thermostats)."""
+    """Whether gradient noise of unknown variance leaves its stationary distribution unchanged (thermostats)."""
     divergence_advice: ClassVar[str] = (
         "Its transitions are finite for finite counts: look whether `counts` returned NaN or infinite numbers."
     )
-    """What to do when a chain of a model without a density has diverged."""
+    """Advice when a chain of a model without a density has diverged."""
     factor: Any = None
     """L, for a sampler that moves u in θ = θ₀ + L u."""
 
     @property
     def core(self) -> Sampler:
-        """The sampler that makes the moves: itself, unless it changes the coordinates of another."""
+        """The sampler that makes the moves: itself, unless it wraps another in new coordinates."""
         return self
 
     def with_core(self, core: Any) -> Any:
@@ -218,23 +218,23 @@ class Sampler(abc.ABC):
         return core
 
     def largest_step(self, curvature: float) -> float:
-        """Beyond this ε the step alone would inflate a variance by a fifth: tuning tries none larger."""
+        """The largest ε that tuning tries: there the step alone inflates a variance by a fifth."""
         return 1.0 / (3.0 * curvature) if self.step_order == 2 else float(np.sqrt(0.6 / curvature))
 
     @property
     def has_noise_ratio(self) -> bool:
-        """Whether it knows its `noise_ratio`."""
+        """Whether it has a `noise_ratio`."""
         return type(self).noise_ratio is not Sampler.noise_ratio
 
     def noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree | None:
-        """Variance of what gradient noise adds in a step over that of what is injected, for each parameter.
+        """Variance that gradient noise adds in a step over the injected variance, for each parameter.
 
         None, the default: the injected noise is not known in closed form.
         """
         return None
 
     def excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess | None:
-        """What `sc.analysis.diagnose` says of step size and gradient noise; None, the default: no closed form is known.
+        """Inflation of variances by step size and gradient noise, for `sc.analysis.diagnose`; None: no closed form.
 
         `stiffness` is ε λ for `step_order` 2 and ε² λ for 1, with λ the largest curvature.
         """
@@ -243,18 +243,18 @@ class Sampler(abc.ABC):
     # -- before the run -------------------------------------------------------------------------------------
 
     def resolve(self, scales: Scales, params: Params) -> Sampler:
-        """The same sampler with every number that was left open filled in; by default the step size alone."""
+        """The same sampler with all missing hyper-parameters filled in; by default only the step size."""
         if not is_open(self.step_size):
             return self
         step = langevin_step(scales) if self.step_order == 2 else momentum_step(scales)
         return dataclasses.replace(self, step_size=step)  # type: ignore[type-var]
 
     def with_refresh(self, latent: bool, batch_size: int, num_rows: int) -> Sampler:
-        """With the steps between references filled in (`needs_reference`)."""
+        """The same sampler with the number of steps between references filled in (`needs_reference`)."""
         raise NotImplementedError(f"{type(self).__name__} needs no reference")
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Refuse hyper-parameters that do not fit the parameters or the length of the run (host side)."""
+        """Reject hyper-parameters that do not fit the parameters or the length of the run (host side)."""
         schedules.check_positive_along(self.step_size, num_steps)
         schedules.step_sizes(self.step_size, params, 0)
 
@@ -262,7 +262,7 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def init(self, params: Params, key: Key) -> Any:
-        """State before the first step."""
+        """The state before the first step."""
 
     def noise(self, key: Key, params: Params) -> PyTree:
         """The randomness of one step: standard normals like the parameters."""
@@ -270,20 +270,20 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
-        """One move; a proposal, for samplers that may refuse it."""
+        """One move; a proposal, for samplers that may reject it."""
 
     def accept(
         self, state: Any, gradient: Gradient, proposal: Any, there: Gradient, noise: PyTree, number: Array
     ) -> tuple[Any, Gradient]:
-        """The state after the step and the gradient at its position, given the gradient where the move leads.
+        """The state after the step and the gradient at its position, given the gradient at the proposal.
 
-        By default the move is made. A Metropolis step chooses between (`proposal`, `there`) and (`state`, `gradient`),
+        By default it is accepted. A Metropolis step chooses between (`proposal`, `there`) and (`state`, `gradient`),
         for example with `select`.
         """
         return proposal, there
 
     def stats(self, state: Any) -> dict[str, Array]:
-        """Scalars worth keeping with every draw."""
+        """Scalars to store with every draw."""
         return {}
 
     def sizes(self, params: Params, number: Array) -> PyTree:
@@ -297,7 +297,7 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
 
 
 def is_open(step_size: PyTree) -> bool:
-    """Whether a step size is still to be chosen: None (from curvature and noise), or "auto" (by trying)."""
+    """Whether a step size must be chosen: None (from curvature and noise), or "auto" (by trying many)."""
     return step_size is None or isinstance(step_size, str)
 
 
@@ -307,7 +307,7 @@ def coefficients(value: PyTree, params: Params, name: str) -> PyTree:
 
 
 MARGIN = 5.0
-"""Default friction, as a multiple of the least that the gradient noise needs."""
+"""Default friction, as a multiple of the smallest that the gradient noise allows."""
 
 
 def langevin_step(scales: Scales) -> float:
@@ -333,5 +333,5 @@ def momentum_step(scales: Scales) -> float:
 
 
 def largest(tree: PyTree) -> float:
-    """Largest entry of all leaves."""
+    """The largest entry of all leaves."""
     return max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(tree))

@@ -1,4 +1,4 @@
-"""A sampler of named blocks: each part of the parameters is moved by a sampler of its own, one after the other."""
+"""A sampler of named blocks: each block of parameters has its own sampler, and they move in turn."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Names = tuple[str, ...]
 
 @pytree_dataclass
 class Gibbs:
-    """A block that the user draws: its conditional given all other parameters, or any move that leaves it in place.
+    """A block with your own update: a draw from its conditional, or any move that leaves the conditional invariant.
 
     Parameters
     ----------
     update
-        `update(key, params)` -> the new value of the block, or `update(key, params, total)` where the model has
+        `update(key, params)` -> the new value of the block, or `update(key, params, total)` if the model has
         `sc.Statistics` for the block: `total` is then their (estimated) sum over all rows. `params` are all parameters
-        in the user's units; for a block of several names the new value is a dict of them.
+        in your units; for a block of several names the new value is a dict.
 
     Notes
     -----
-    An update whose statistics are exact (`sc.Full`), or that needs none, leaves the posterior exactly in place. With
-    minibatches the sum is an unbiased estimate with a variance of its own, which an exact draw passes on in full: where
-    that matters use `sc.SCIR` (its step size damps it) or a gradient.
+    An update whose statistics are exact (`sc.Full`), or that needs none, leaves the posterior exactly invariant. With
+    minibatches the sum is an unbiased estimate whose variance adds to that of the draw: if that matters, use `sc.SCIR`
+    (its step size damps it) or a gradient.
 
     Examples
     --------
@@ -56,24 +56,24 @@ class Gibbs:
 
     @property
     def takes_total(self) -> bool:
-        """Whether the update asks for the sum of statistics."""
+        """Whether the update takes the sum of statistics."""
         return required_arguments(self.update) >= 3
 
     @property
     def driven_by(self) -> str:
-        """The sum of statistics, or nothing."""
+        """The input of the update: the sum of statistics, or nothing."""
         return "statistics" if self.takes_total else ""
 
 
 def required_arguments(function: Callable[..., Any]) -> int:
-    """How many arguments without a default it takes by position."""
+    """The number of positional arguments without a default."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     found = inspect.signature(function).parameters.values()
     return sum(p.kind in kinds and p.default is p.empty for p in found)
 
 
 class BlocksState(NamedTuple):
-    """All parameters, and what the sampler of each block remembers."""
+    """All parameters, and the state of the sampler of each block."""
 
     position: Params
     inner: tuple[Any, ...]
@@ -81,28 +81,28 @@ class BlocksState(NamedTuple):
 
 @pytree_dataclass
 class Blocks(Sampler):
-    r"""Moves one block of the parameters after the other, each by its own sampler.
+    r"""Moves the blocks of the parameters in turn, each by its own sampler.
 
     .. math:: θ_b' ∼ K_b(θ_b, \hat g_b(θ_1', …, θ_{b-1}', θ_b, …, θ_B)), \qquad b = 1, …, B
 
-    Each K_b is a step of a gradient sampler, a transition of `sc.SCIR`, or an update of the user (`sc.Gibbs`), and each
-    leaves the conditional of its block given the others in place (up to its own step-size error): so the sweep leaves
-    the joint posterior in place. Blocks that read data read different rows: an estimate that had moved the block before
-    would be no unbiased one for the next.
+    Each K_b is a step of a gradient sampler, a transition of `sc.SCIR`, or your own update (`sc.Gibbs`), and each
+    leaves the conditional of its block given the others invariant (up to its own step-size error), so the sweep leaves
+    the joint posterior invariant. Blocks that use data use different rows: an estimate that has already moved one block
+    would be biased for the next.
 
-    Cost of a step (a sweep): the sum over blocks; a batch of the estimator's size for each block that reads data.
+    Cost of a step (a sweep): the sum over blocks; a batch of the estimator's size for each block that uses data.
 
     Parameters
     ----------
     samplers
-        A dict: the name of a parameter, or a tuple of names that move together, and its sampler. Every parameter must
+        A dict from the name of a parameter, or a tuple of names that move together, to a sampler. Every parameter must
         be in one block. Blocks are moved in the order given.
 
     Notes
     -----
-    With `sc.ControlVariates` the centre is where the chain starts, unless it is given; blocks whose counts or
-    statistics are drawn (they take a key) are estimated plainly. A step of `sample` or a `Kernel` is a whole sweep.
-    This is what the R package names as its wish: Gibbs steps beside stochastic gradients (thesis, 4.7).
+    With `sc.ControlVariates` the centre is the starting point of the chain, unless you give one; blocks whose counts or
+    statistics are random (they take a key) use plain minibatches. A step of `sample` or a `Kernel` is a whole sweep.
+    The R package lists this as future work: Gibbs steps together with stochastic gradients (thesis, 4.7).
 
     Examples
     --------
@@ -112,7 +112,7 @@ class Blocks(Sampler):
 
     driven_by: ClassVar[str] = "blocks"
     divergence_advice: ClassVar[str] = (
-        "Look at the block of that parameter: a step size that is too large (try a tenth), or a Gibbs update that "
+        "Check the block of that parameter: a step size that is too large (try a tenth), or a Gibbs update that "
         "returned NaN or a value outside its domain."
     )
 
@@ -127,7 +127,7 @@ class Blocks(Sampler):
         object.__setattr__(self, "names", tuple(tuple(names) for names in self.names))
         if not self.names or len(self.names) != len(self.samplers):
             raise InvalidTypeError(
-                "Blocks needs a dict of samplers by parameter, e.g. sc.Blocks({'means': sc.SGLD(1e-4)})."
+                "Blocks requires a dict of samplers by parameter, e.g. sc.Blocks({'means': sc.SGLD(1e-4)})."
             )
         for names, sampler in zip(self.names, self.samplers, strict=True):
             _check_block(names, sampler)
@@ -142,7 +142,7 @@ class Blocks(Sampler):
 
     @property
     def needs_scales(self) -> bool:
-        """Never: each block is given its step size."""
+        """False: each block has its own step size."""
         return False
 
     @property
@@ -152,12 +152,12 @@ class Blocks(Sampler):
 
     @property
     def reading(self) -> list[int]:
-        """The blocks that read data."""
+        """The blocks that use data."""
         return [index for index, sampler in enumerate(self.samplers) if sampler.driven_by]
 
     @property
     def updates(self) -> list[tuple[Names, Gibbs]]:
-        """The blocks that the user draws."""
+        """The blocks with an update of the user."""
         return [
             (names, one)
             for names, one in zip(self.names, self.samplers, strict=True)
@@ -173,14 +173,16 @@ class Blocks(Sampler):
         return _tree.put(position, self.names[index], part)
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Every parameter is in a block, and each block's sampler fits it."""
+        """Check that every parameter is in a block, and that each block's sampler fits it."""
         if not isinstance(params, dict):
-            raise InvalidTypeError(f"Blocks needs a dict of parameters by name, got {type(params).__name__}.")
+            raise InvalidTypeError(
+                f"Blocks requires a dict of parameters by name, got {type(params).__name__}."
+            )
         named = {name for names in self.names for name in names}
         if named != set(params):
             missing, unknown = sorted(set(params) - named), sorted(named - set(params))
             problem = (
-                f"has no sampler for {missing}" if missing else f"names {unknown}, which are no parameters"
+                f"has no sampler for {missing}" if missing else f"names {unknown}, which are not parameters"
             )
             raise InvalidValueError(f"Blocks {problem}. The parameters are {sorted(params)}.")
         for index, sampler in enumerate(self.samplers):
@@ -188,7 +190,7 @@ class Blocks(Sampler):
                 sampler.check_params(self.own(index, params), num_steps)
 
     def init(self, params: Params, key: Key) -> BlocksState:
-        """Each block's own."""
+        """The states of the blocks."""
         inner = [
             sampler.init(self.own(index, params), jax.random.fold_in(key, index))
             if isinstance(sampler, Sampler)
@@ -198,7 +200,7 @@ class Blocks(Sampler):
         return BlocksState(params, tuple(inner))
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """Each block's own; an update of the user gets the key itself."""
+        """The noise of each block; an update of the user gets the key itself."""
         keys = [jax.random.fold_in(key, index) for index in range(len(self.samplers))]
         return tuple(
             sampler.noise(own, self.own(index, params)) if isinstance(sampler, Sampler) else own
@@ -218,7 +220,7 @@ class Blocks(Sampler):
         number: Array,
         units: tuple[Callable[[Params], Params], Callable[[Params], Params]],
     ) -> BlocksState:
-        """Move one block; `units` lead from positions to the user's parameters and back."""
+        """Move one block; `units` convert positions to the user's parameters and back."""
         sampler, position = self.samplers[index], state.position
         if isinstance(sampler, Gibbs):
             return BlocksState(self._drawn(index, position, gradient, noise, units), state.inner)
@@ -252,7 +254,7 @@ class Blocks(Sampler):
         return ", ".join(f"`{name}`" for name in self.names[index])
 
     def stats(self, state: BlocksState) -> dict[str, Array]:
-        """Each block's, by its names."""
+        """The statistics of each block, by its names."""
         return {
             f"{name}_{'_'.join(names)}": value
             for names, sampler, inner in zip(self.names, self.samplers, state.inner, strict=True)
@@ -269,17 +271,17 @@ def _check_block(names: Any, sampler: Any) -> None:
         return
     if not isinstance(sampler, Sampler) or isinstance(sampler, Blocks):
         raise InvalidTypeError(
-            f"the block {label} needs a sampler such as sc.SGLD(1e-5) or sc.Gibbs(update); got {sampler!r}."
+            f"the block {label} requires a sampler such as sc.SGLD(1e-5) or sc.Gibbs(update); got {sampler!r}."
         )
     kind = type(sampler).__name__
     if sampler.needs_scales:
         raise InvalidValueError(
-            f"{kind} leaves numbers open that would be measured for one sampler alone; in the block {label} give its "
-            "step size, and where it has them friction and gradient noise (0.0: none is taken out)."
+            f"{kind} has missing hyper-parameters, which cannot be chosen in Blocks; in the block {label} give its "
+            "step size and, if it has them, friction and gradient noise (0.0: no correction)."
         )
     more = (sampler.needs_curvature, sampler.needs_reference, sampler.needs_value, sampler.needs_auxiliary)
     if any(more) or sampler.proposes:
         what = "sc.SCIR" if sampler.needs_reference else "a sampler without it"
         raise InvalidTypeError(
-            f"{kind} asks for more than an estimate at each step; use {what} in the block {label}."
+            f"{kind} requires more than an estimate at each step; use {what} in the block {label}."
         )

@@ -41,13 +41,13 @@ class SGHMC(MomentumSampler):
     .. math::
         r' = (1 - εC)\,r + ε\,\hat g(θ) + \sqrt{2εCT - ε^2 V}\,ξ, \qquad θ' = θ + ε r'
 
-    with ĝ an unbiased estimate of ∇ log posterior and V the variance of ĝ where it is known, else 0.
+    with ĝ an unbiased estimate of ∇ log posterior and V the variance of ĝ if it is known, otherwise 0.
 
     Targets posterior^(1/T). On a Gaussian with precision λ its exact stationary variance is
-    T/λ · 1/(1 - ε²λ/(2(2 - εC))) · (1 + εV/2CT) with V uncorrected: second order in ε, whatever the friction. (Moving
+    T/λ · 1/(1 - ε²λ/(2(2 - εC))) · (1 + εV/2CT) with V uncorrected: second order in ε, for any friction. (Moving
     the position with the OLD momentum, as several libraries do, is off by first order: 24 % where this is off by 1 %.)
 
-    Cost per step: one gradient estimate and one normal a parameter.
+    Cost per step: one gradient estimate and one normal per parameter.
 
     Parameters
     ----------
@@ -56,14 +56,13 @@ class SGHMC(MomentumSampler):
         "auto": by trying many.
     friction
         C > 0, in units of 1/ε; number or prefix tree. None (default): max(√λ, 5 εV/2) for each parameter, with V
-        measured near the mode and taken out of the injected noise (less what the blocks of an epoch cancel among
-        themselves). A friction given by the user is used as it is, with a warning when εV/2C says that the variance
-        will be inflated.
+        measured near the mode and subtracted from the injected noise (except noise that cancels over an epoch). A
+        friction that you give is used as it is, with a warning if εV/2C shows that the variance will be inflated.
     gradient_noise
-        V, to be taken out of the injected noise: a number or prefix tree. Normally left to the default.
+        V, to be subtracted from the injected noise: a number or prefix tree. Normally leave the default.
     resample_every
-        Draw fresh momenta every so many steps (R's L); None: never. The kick after a refresh is halved, as in leapfrog:
-        with a whole one the variance would be L/(L+1) of the right one at any step size.
+        Redraw the momenta every so many steps (R's L); None: never. The kick after a refresh is halved, as in leapfrog:
+        with a full kick the variance would be L/(L+1) of the right one at any step size.
     temperature
         T.
 
@@ -90,18 +89,18 @@ class SGHMC(MomentumSampler):
 
     @classmethod
     def from_r(cls, stepsize: PyTree, alpha: ArrayLike = 0.01, num_leapfrog: int = 5) -> SGHMC:
-        r"""The R package's form: ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν', ν ∼ N(0, η) afresh every L steps.
+        r"""The R package's form: ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν', ν ∼ N(0, η) redrawn every L steps.
 
-        It is this sampler with ε = √η, C = α/√η and r = ν/√η; keep every L-th draw to match. Two slips of R's code are
-        mended: it refreshes ν with half the variance, and follows the refresh with a whole kick where half a one is
-        right; at its defaults it ends with 0.43 of the posterior variance.
+        It is this sampler with ε = √η, C = α/√η and r = ν/√η; keep every L-th draw to match. Two errors of R's code are
+        corrected: it refreshes ν with half the variance, and follows the refresh with a full kick instead of half a
+        kick; at its defaults it gives 0.43 of the posterior variance.
         """
         eps = jax.tree.map(lambda eta: float(eta) ** 0.5, stepsize)
         return cls(eps, friction=jax.tree.map(lambda e: float(alpha) / e, eps), resample_every=num_leapfrog)
 
     @property
     def needs_scales(self) -> bool:
-        """To choose what was left open, and to warn when the friction is too small."""
+        """True: to choose missing hyper-parameters, and to warn if the friction is too small."""
         return is_open(self.step_size) or self.friction is None or self.gradient_noise is None
 
     def resolve(self, scales: Scales, params: Params) -> SGHMC:
@@ -125,16 +124,16 @@ class SGHMC(MomentumSampler):
         return 1.0 / left - 1.0 if left > 0 else float("inf")
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """εC must not exceed 1."""
+        """Check that εC does not exceed 1."""
         super().check_params(params, num_steps)
         check_damping("SGHMC", "friction", self.friction, self.sizes(params, jnp.array(0)), params)
 
     def init(self, params: Params, key: Key) -> HamiltonianState:
-        """Momentum from its stationary law N(0, T)."""
+        """Momentum from its stationary distribution N(0, T)."""
         return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """Normals for the friction, and more for fresh momenta when they are asked for."""
+        """Normals for the friction, and more for new momenta if they are resampled."""
         if self.resample_every is None:
             return _tree.normal_like(key, params), None
         kick, fresh = jax.random.split(key)
@@ -174,7 +173,7 @@ class SGHMC(MomentumSampler):
 
 @pytree_dataclass
 class BAOAB(MomentumSampler):
-    r"""Langevin dynamics with momentum by the BAOAB splitting (Leimkuhler & Matthews 2013), one gradient a step.
+    r"""Langevin dynamics with momentum by the BAOAB splitting (Leimkuhler & Matthews 2013), one gradient per step.
 
     .. math::
         r_1 = r + ε\,\hat g(θ), \quad θ_1 = θ + \tfrac ε2 r_1, \quad
@@ -207,7 +206,7 @@ class BAOAB(MomentumSampler):
 
     @property
     def needs_scales(self) -> bool:
-        """When something was left open."""
+        """Whether step size or friction is missing."""
         return is_open(self.step_size) or self.friction is None
 
     def resolve(self, scales: Scales, params: Params) -> BAOAB:
@@ -221,7 +220,7 @@ class BAOAB(MomentumSampler):
         return dataclasses.replace(self, step_size=step_size, friction=friction)
 
     def init(self, params: Params, key: Key) -> HamiltonianState:
-        """Momentum from its stationary law N(0, T)."""
+        """Momentum from its stationary distribution N(0, T)."""
         return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
 
     def step(

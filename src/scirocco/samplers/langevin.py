@@ -16,7 +16,7 @@ from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 
 class LangevinState(NamedTuple):
-    """The position is all that SGLD needs."""
+    """The state of SGLD: the position."""
 
     position: Params
 
@@ -32,7 +32,7 @@ class SGLD(Sampler):
     Targets posterior^(1/T) as ε → 0. On a Gaussian with precision λ and gradient-noise variance V its exact stationary
     variance is (2T + εV) / (λ (2 - ελ)): the step adds a factor 1/(1 - ελ/2), the minibatch a factor 1 + εV/2T.
 
-    Cost per step: one gradient estimate and one normal a parameter.
+    Cost per step: one gradient estimate and one normal per parameter.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ class SGLD(Sampler):
         return Excess(step, ratio, langevin_step(scales._replace(noise=noise)))
 
     def _ratio(self, scales: Scales, eps: PyTree) -> tuple[PyTree, PyTree]:
-        """The ratio, and the gradient noise less what cancels over an epoch before the chain feels it."""
+        """The ratio, and the gradient noise without the part that cancels over an epoch."""
         temperature = max(float(self.temperature), 1e-12)
         relaxation = jax.tree.map(lambda e, f: 1.0 / jnp.maximum(e * f, 1e-12), eps, scales.information)
         noise = scales.lasting_noise(relaxation)
         return jax.tree.map(lambda e, v: e * v / (2.0 * temperature), eps, noise), noise
 
     def init(self, params: Params, key: Key) -> LangevinState:
-        """The position alone."""
+        """The state with the position alone."""
         return LangevinState(params)
 
     def step(self, state: LangevinState, gradient: Gradient, noise: PyTree, number: Array) -> LangevinState:
@@ -125,7 +125,7 @@ class PSGLD(Sampler):
     where ḡ is the gradient estimate (over `gradient_scale`). Γ follows the current gradient's part of v',
     Γ_i = -T G_i² (1-α) ḡ_i (∂ḡ_i/∂θ_i) / √v'_i, with the curvature estimated on the same minibatch.
 
-    Targets posterior^(1/T) as ε → 0 with `correction=True`; without Γ (the original paper's usual choice) the law is
+    Targets posterior^(1/T) as ε → 0 with `correction=True`; without Γ (the original paper's usual choice) it is
     biased by O(1-α), which vanishes as α → 1. Cost per step: one gradient estimate, and with Γ one
     Hessian-vector product.
 
@@ -163,11 +163,11 @@ class PSGLD(Sampler):
 
     @property
     def needs_curvature(self) -> bool:
-        """Only Γ does."""
+        """Whether Γ is included: only Γ requires the curvature."""
         return self.correction
 
     def init(self, params: Params, key: Key) -> PreconditionedState:
-        """Squares start at one, which makes the first steps small rather than wild."""
+        """Squares start at one, which makes the first steps small."""
         return PreconditionedState(params, jax.tree.map(jnp.ones_like, params))
 
     def step(
@@ -211,7 +211,7 @@ class PSGLD(Sampler):
 
 
 def _safe_sqrt(v: Array) -> Array:
-    """√v away from 0; where v = 0 the gradient is 0 too, and any positive number gives Γ = 0."""
+    """√v, replaced by a positive number where v = 0: there the gradient is 0 too, so that Γ = 0."""
     return jnp.where(v > 0, jnp.sqrt(jnp.where(v > 0, v, 1.0)), 1.0)
 
 
@@ -231,27 +231,27 @@ class LeafScaledSGLD(Sampler):
         θ' = θ + ε_{leaf}\,\hat g + \sqrt{2 ε_{leaf} T}\,ξ
 
     with d the number of entries of the leaf and S_0 = 0. Leaves of very different scales (factors and biases, weights
-    of layers) then need one number.
+    of layers) then need only one number.
 
     S is a mean over all steps so far, so it changes by O(1/k) at step k, and the chain targets posterior^(1/T) as
-    ε → 0 once that has died away. After `freeze_after` steps S stays as it is: from then on it is SGLD with constant
-    step sizes, and has its exact law. Cost per step: that of SGLD and a sum of squares.
+    ε → 0 once that is negligible. After `freeze_after` steps S is constant: from then on it is SGLD with constant step
+    sizes, with the same stationary distribution. Cost per step: that of SGLD and a sum of squares.
 
     Parameters
     ----------
     step_size
-        ε: a number, a tree or a schedule, in the units of the parameters. Where gradients are mostly the posterior's
-        own, √S is about 1/sd, so ε must be well below the smallest posterior standard deviation, and a leaf forgets in
-        sd/ε steps: the condition number of a problem counts by its root. The thesis' h is 2ε.
+        ε: a number, a tree or a schedule, in the units of the parameters. If gradient noise is small, √S is about 1/sd,
+        so ε must be well below the smallest posterior standard deviation, and the relaxation time of a leaf is sd/ε
+        steps: it grows with the square root of the condition number. The thesis' h is 2ε.
     freeze_after
-        Steps after which S no longer changes; None: it goes on.
+        Steps after which S no longer changes; None: never.
     temperature
         T.
 
     Notes
     -----
-    Thesis, appendix A.3. What is printed there, S_k = (|ĝ|²/d - S_{k-1})/k, lacks the term S_{k-1} of a running mean:
-    it would tend to 0 like 1/k, and the steps would grow without bound. S is started by the first gradient: a start
+    Thesis, appendix A.3. Its formula, S_k = (|ĝ|²/d - S_{k-1})/k, lacks the term S_{k-1} of a running mean:
+    it would tend to 0 like 1/k, and the steps would grow without bound. S starts with the first gradient: a start
     far out in the tails makes the steps small for a while.
 
     Examples
@@ -280,13 +280,13 @@ class LeafScaledSGLD(Sampler):
         object.__setattr__(self, "temperature", _checks.as_float(self.temperature))
 
     def init(self, params: Params, key: Key) -> LeafScaledState:
-        """Nothing has been measured."""
+        """The state before any gradient: S = 0."""
         return LeafScaledState(params, jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), params))
 
     def step(
         self, state: LeafScaledState, gradient: Gradient, noise: PyTree, number: Array
     ) -> LeafScaledState:
-        """Measure, then one Euler step."""
+        """Update S, then one Euler step."""
         count = number + 1
         learning = True if self.freeze_after is None else count <= self.freeze_after
 

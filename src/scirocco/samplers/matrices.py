@@ -1,4 +1,4 @@
-"""Matrices over the parts of a state, each kept in its cheapest form.
+"""Matrices over the parts of a state, each stored in its cheapest form.
 
 A state z has parts: the position, perhaps a momentum, a thermostat, ... A matrix M(z) over it is a dict of blocks
 M[a, b]; a block between two parts is written as
@@ -10,7 +10,7 @@ a tree like b    a row             a is a single number
 `LowRank`        diag(d) + U Uᵀ    a = b
 a matrix         dense             over the flattened parts (`jax.flatten_util.ravel_pytree`)
 
-Multiplying costs what the form costs: O(dim) for all but the dense one.
+The cost of a product depends on the form: O(dim) for all except the dense one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
 
 def recognise(value: Any, a: PyTree, b: PyTree, place: str) -> Block:
-    """Which form a block has; refuses what fits none."""
+    """The form of a block; raises an error if it fits none."""
     value = jax.tree.map(_as_float, value)
     if isinstance(value, LowRank):
         return Block("low rank", value)
@@ -76,7 +76,7 @@ def recognise(value: Any, a: PyTree, b: PyTree, place: str) -> Block:
         return Block("dense", value)
     shapes = jax.tree.map(jnp.shape, value)
     raise InvalidValueError(
-        f"{place} has shape {shapes}, which is no matrix between parts of {_tree.size(a)} and {_tree.size(b)} numbers. "
+        f"{place} has shape {shapes}, not a matrix between parts of {_tree.size(a)} and {_tree.size(b)} numbers. "
         "Give a number (times the identity), a tree like the part (a diagonal), sc.LowRank, or a matrix over the "
         "flattened parts."
     )
@@ -108,7 +108,7 @@ def transpose(block: Block) -> Block:
 
 
 def to_dense(block: Block, a: PyTree, b: PyTree) -> Array:
-    """The block as a matrix; for checks and for small problems."""
+    """The block as a dense matrix, for checks and small problems."""
     size = _tree.size(b)
     flat, back = ravel_pytree(b)
     columns = jax.vmap(lambda e: ravel_pytree(multiply(block, back(e), a))[0])(
@@ -120,7 +120,7 @@ def to_dense(block: Block, a: PyTree, b: PyTree) -> Array:
 def divergence(
     function: Callable[[PyTree], Any], at: PyTree, form: str, like: PyTree, elementwise: bool
 ) -> PyTree:
-    """Σ_j ∂M_ij / ∂z_j for a block M(z) whose columns belong to the part `at` (the function sees that part alone).
+    """Σ_j ∂M_ij / ∂z_j for a block M(z) whose columns belong to the part `at` (a function of that part alone).
 
     `elementwise`: entry j of a diagonal depends on z_j alone, so that one derivative along (1, ..., 1) gives all;
     otherwise it takes one derivative for each number of the part.
@@ -163,7 +163,7 @@ def _own_derivatives(function: Callable[[PyTree], PyTree], at: PyTree, elementwi
 
 
 def _as_float(leaf: Any) -> Any:
-    """Whole numbers as floats: a variance that is kept as an integer would be cut off."""
+    """Integers as floats: a variance stored as an integer would be truncated."""
     if isinstance(leaf, (bool, int)):
         return float(leaf)
     if _tree.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -187,7 +187,7 @@ def _is_number(part: PyTree) -> bool:
 
 
 def _refill(number: Array, like: PyTree) -> PyTree:
-    """A tree that holds one number."""
+    """Whether a tree contains one number."""
     return jax.tree.map(lambda leaf: number.astype(leaf.dtype).reshape(leaf.shape), like)
 
 
@@ -196,7 +196,7 @@ def _total(tree: PyTree) -> Array:
     return sum(leaves[1:], leaves[0])
 
 
-# -- what users write, in one form ----------------------------------------------------------------------------
+# -- the user's arguments in one form --------------------------------------------------------------------------
 
 
 def normal_auxiliaries(written: Any, owner: str) -> tuple[tuple[str, Any], ...]:
@@ -220,7 +220,7 @@ def normal_auxiliaries(written: Any, owner: str) -> tuple[tuple[str, Any], ...]:
 
 
 def normal_matrix(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> Any:
-    """A function becomes data of its own kind; constants are looked at now."""
+    """Wrap a function as data; check constants now."""
     if isinstance(written, Varying) or written is None:
         return written
     if callable(written):
@@ -229,7 +229,7 @@ def normal_matrix(written: Any, name: str, parts: tuple[str, ...], pairs: bool) 
 
 
 def by_part(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> dict[Any, Any]:
-    """Blocks by part (or pair of parts); a bare block belongs to the position when there is nothing else."""
+    """Blocks by part (or pair of parts); a single block belongs to the position if there are no auxiliaries."""
     if written is None:
         return {}
     wanted = "pairs of parts" if pairs else "parts"
@@ -238,7 +238,7 @@ def by_part(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> dic
     if not by_part:
         if len(parts) > 1:
             raise InvalidValueError(
-                f"`{name}` must be a dict of blocks by {wanted} when there are auxiliaries; parts are {sorted(parts)}."
+                f"`{name}` must be a dict of blocks by {wanted} if there are auxiliaries; parts are {sorted(parts)}."
             )
         return {(POSITION, POSITION) if pairs else POSITION: written}
     for key in keys:
@@ -251,13 +251,13 @@ def by_part(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> dic
     return dict(written)
 
 
-# -- the noise that a recipe injects: N(0, 2εTD - ε²B̂), each block in its own form ----------------------------
+# -- the injected noise of a recipe: N(0, 2εTD - ε²B̂), each block in its own form ----------------------------
 
 
 def inject(
     recipe: Recipe, z: State, eps: Array, normals: PyTree, covariance: PyTree | None
 ) -> tuple[State, Array]:
-    """The random part of a step for each part that D drives, and how many variances had to be clipped at 0."""
+    """The random part of a step for each part that D drives, and the number of variances clipped at 0."""
     moves, clipped = {}, jnp.zeros((), jnp.int32)
     for part, block in recipe.diffusion_blocks(z).items():
         taken = None if covariance is None else _taken_out(recipe, z, part, covariance)
@@ -271,7 +271,7 @@ def inject(
 def _draw(
     block: Block, part: PyTree, scale: Array, square: Array, taken: Any, full: bool, normals: PyTree
 ) -> tuple[PyTree, Array]:
-    """`taken`: what is taken out, a tree like the part (a diagonal) or, when `full`, a matrix."""
+    """`taken`: the variance to subtract, a tree like the part (a diagonal) or, if `full`, a matrix."""
     form, value = block
     if form in ("scalar", "diagonal") and not full:
         level = jax.tree.map(lambda p: jnp.broadcast_to(value, p.shape), part) if form == "scalar" else value
@@ -312,7 +312,7 @@ def _taken_out(recipe: Recipe, z: State, part: str, covariance: PyTree) -> Any:
         return factor @ covariance @ factor.T
     if any(block.form not in ("scalar", "diagonal") for block in driving):
         raise InvalidValueError(
-            'correct_noise="diagonal" needs scalar or diagonal blocks between a part and the position; '
+            'correct_noise="diagonal" requires scalar or diagonal blocks between a part and the position; '
             'use correct_noise="full" with '
         )
     if not driving:

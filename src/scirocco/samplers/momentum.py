@@ -1,4 +1,4 @@
-"""What samplers with momentum share: checks, fresh momenta, default step size and friction, the warning about heat."""
+"""Shared by samplers with momentum: checks, new momenta, default step size and friction, warning on low friction."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class MomentumSampler(Sampler):
     gradient_alone = True
     step_order = 1
     exact_on_gaussians: ClassVar[bool] = False
-    """Whether the step alone leaves the variances of a Gaussian as they are (symmetric splittings)."""
+    """Whether the step alone leaves the variances of a Gaussian unchanged (symmetric splittings)."""
     gradient_noise: Any = None
-    """V, where it is taken out of the injected noise."""
+    """V, if it is subtracted from the injected noise."""
 
     def largest_step(self, curvature: float) -> float:
-        """Half of what is stable, where splittings are exact on Gaussians."""
+        """Half of the stability limit, for splittings that are exact on Gaussians."""
         return float(np.sqrt(2.0 / curvature)) if self.exact_on_gaussians else super().largest_step(curvature)
 
     def friction_like(self, params: Params) -> PyTree:
@@ -62,7 +62,7 @@ class MomentumSampler(Sampler):
         return 0.0
 
     def excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess:
-        """1 + εV/2CT from what of the gradient noise is not taken out or absorbed."""
+        """1 + εV/2CT from the part of the gradient noise that is not corrected for or absorbed."""
         friction = self.friction_like(params)
         noise = left = heating_noise(scales, eps, friction)
         if self.gradient_noise is not None:
@@ -92,7 +92,7 @@ def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
 
 
 def fresh_momentum(key: Key, params: Params, temperature: ArrayLike) -> PyTree:
-    """N(0, T) for each parameter."""
+    """A momentum from N(0, T) for each parameter."""
     root = jnp.sqrt(jnp.asarray(temperature))
     return jax.tree.map(lambda xi: root.astype(xi.dtype) * xi, _tree.normal_like(key, params))
 
@@ -119,16 +119,16 @@ def friction_for(scales: Scales, eps: PyTree) -> PyTree:
         limit = min(float(jnp.min(1.0 / jnp.sqrt(v))) for v in jax.tree.leaves(scales.noise))
         raise InvalidValueError(
             f"the step size of SGHMC is too large for the noise of the gradient estimate: it must be below {limit:.3g} "
-            "here. Lower it (or leave it out), take a larger batch, or use sc.ControlVariates."
+            "here. Lower it (or omit it), use a larger batch, or use sc.ControlVariates."
         )
     return friction
 
 
 def heating_noise(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
-    """The variance of independent errors that would heat a damped oscillator as much as the measured ones do.
+    """The variance of independent errors that inflate the variance of a damped oscillator as much as the measured ones.
 
-    Overdamped (C ≥ √λ), it averages over the steps in which it forgets, and errors that cancel over an epoch hardly
-    count. Underdamped, it answers to what the errors have at its own frequency ε√λ a step, however long it remembers.
+    Overdamped (C ≥ √λ), it averages over its relaxation time, and errors that cancel over an epoch hardly count.
+    Underdamped, it responds to the errors at its own frequency ε√λ per step, however long its relaxation time.
     """
     slow = scales.lasting_noise(relaxation_steps(scales, eps, friction))
 
@@ -140,7 +140,7 @@ def heating_noise(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
 
 
 def relaxation_steps(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
-    """Steps in which a damped oscillator forgets its position: C/(ελ) when overdamped, 2/(εC) when not."""
+    """Relaxation time of a damped oscillator's position in steps: C/(ελ) if overdamped, otherwise 2/(εC)."""
     return jax.tree.map(
         lambda e, c, f: jnp.maximum(c / (e * jnp.maximum(f, 1e-30)), 2.0 / (e * c)),
         eps,
@@ -152,7 +152,7 @@ def relaxation_steps(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
 def warn_of_inflation(
     owner: str, eps: PyTree, friction: PyTree, scales: Scales, temperature: ArrayLike
 ) -> None:
-    """Warn when the user's friction lets the gradient noise heat the chain by more than 5 %: factor 1 + εV/2CT."""
+    """Warn if gradient noise inflates variances by more than 5 % at the user's friction: factor 1 + εV/2CT."""
     friction = jax.tree.map(lambda c, f: jnp.broadcast_to(c, f.shape), friction, scales.information)
     noise = heating_noise(scales, eps, friction)
     excess = [
@@ -163,15 +163,15 @@ def warn_of_inflation(
     if worst > _TOLERATED_INFLATION:
         need = max(float(jnp.max(e * v / (2.0 * _TOLERATED_INFLATION))) for e, v in _leaves(eps, noise))
         _checks.warn(
-            f"the friction of {owner} is small against the noise of the gradient estimate: posterior variances will be "
-            f"inflated by about {100 * worst:.0f} %. Use friction >= {need:.3g}, leave `friction` out (it is then "
+            f"the friction of {owner} is too small for the noise of the gradient estimate: posterior variances will be "
+            f"inflated by about {100 * worst:.0f} %. Use friction >= {need:.3g}, omit `friction` (it is then "
             "set from the measured noise, and the noise is corrected for), or reduce the noise with "
             "sc.ControlVariates or a larger batch.",
         )
 
 
 def check_damping(owner: str, name: str, value: PyTree, eps: PyTree, params: Params) -> None:
-    """Refuse ε × friction > 1: the momentum would change sign at every step."""
+    """Reject ε × friction > 1: the momentum would change sign at every step."""
     spread = coefficients(value, params, name)
     worst = max(
         float(jnp.max(e * c)) for e, c in zip(jax.tree.leaves(eps), jax.tree.leaves(spread), strict=True)

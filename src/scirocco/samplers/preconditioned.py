@@ -1,4 +1,4 @@
-"""Any sampler in coordinates in which the posterior is round."""
+"""Any sampler in coordinates in which the posterior is isotropic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METRICS = ("laplace", "fisher", "diagonal")
 
 
 class WhitenedState(NamedTuple):
-    """θ = θ₀ + L u: where the chain is, where it started, and the inner sampler's state, whose position is u."""
+    """θ = θ₀ + L u: the position, the starting point, and the inner sampler's state, whose position is u."""
 
     position: Params
     start: Params
@@ -32,10 +32,10 @@ class Preconditioned(Sampler):
 
     .. math:: ĝ_u = Lᵀ ĝ(θ), \qquad u' = \text{inner step}(u, ĝ_u), \qquad θ' = θ + L (u' - u)
 
-    Targets what the inner sampler targets: a linear change of coordinates has a constant Jacobian. For SGLD it is
+    Has the target of the inner sampler: a linear change of coordinates has a constant Jacobian. For SGLD it is
     θ' = θ + ε LLᵀ ĝ + √(2ε) L ξ. Badly scaled or correlated posteriors, in which one step size is too large for one
-    direction and too small for another, become round: the inner step size has no unit, and about 0.1 suits any of them.
-    Where L is to be measured, chains begin at the mode.
+    direction and too small for another, become isotropic: the inner step size has no unit, and about 0.1 suits all.
+    If L is measured, chains start at the mode.
 
     Cost per step: two products of L with a vector, O(d²) (O(d) for `metric="diagonal"`).
 
@@ -44,8 +44,8 @@ class Preconditioned(Sampler):
     inner
         `sc.SGLD()`, `sc.SGHMC()`, `sc.BAOAB()`, `sc.SGNHT()` or `sc.BADODAB()`; step size and friction are those of u.
     metric
-        Where L comes from, once, before the run: "laplace" (the Hessian of the log posterior at the mode; where it is
-        hardly anything beside the gradients, as with absolute values, the same as "fisher"), "fisher"
+        How L is computed before the run: "laplace" (the Hessian of the log posterior at the mode; where it is
+        negligible compared with the gradients, as with absolute values, the same as "fisher"), "fisher"
         (the sum of outer products of the rows' gradients there, and the prior's curvature) or "diagonal" (of the
         latter: for many parameters).
     factor
@@ -93,12 +93,12 @@ class Preconditioned(Sampler):
 
     @property
     def step_size(self) -> Any:
-        """The inner sampler's."""
+        """Same as the inner sampler."""
         return self.inner.step_size
 
     @property
     def temperature(self) -> Any:
-        """The inner sampler's."""
+        """Same as the inner sampler."""
         return self.inner.temperature
 
     @property
@@ -107,41 +107,41 @@ class Preconditioned(Sampler):
         return self.inner
 
     def with_core(self, core: Any) -> Preconditioned:
-        """In the same coordinates."""
+        """Wrap another sampler in the same coordinates."""
         return _tree.rebuilt(self, inner=core)
 
     @property
     def needs_value(self) -> bool:  # type: ignore[override]
-        """The inner sampler's."""
+        """Same as the inner sampler."""
         return self.inner.needs_value
 
     @property
     def needs_auxiliary(self) -> bool:  # type: ignore[override]
-        """The inner sampler's."""
+        """Same as the inner sampler."""
         return self.inner.needs_auxiliary
 
     @property
     def step_order(self) -> int:  # type: ignore[override]
-        """The inner sampler's."""
+        """Same as the inner sampler."""
         return self.inner.step_order
 
     @property
     def starts_at_mode(self) -> bool:
-        """L is measured there, and the step that suits it may be too long on the way."""
+        """True if L is measured: at the mode, for which the step size is chosen."""
         return self.factor is None
 
     @property
     def needs_scales(self) -> bool:
-        """For L, and for what the inner sampler leaves open."""
+        """True for L, and for missing hyper-parameters of the inner sampler."""
         return self.factor is None or self.inner.needs_scales
 
     def resolve(self, scales: Scales, params: Params) -> Preconditioned:
-        """L as it was measured; the inner sampler with the scales of u."""
+        """Fill in the measured L, and the inner sampler's hyper-parameters in the scale of u."""
         factor = scales.factor if self.factor is None else self.factor
         return _tree.rebuilt(self, inner=self.inner.resolve(scales, params), factor=factor)
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """L must fit the parameters; the inner sampler checks its own."""
+        """Check that L fits the parameters, and the inner sampler's own checks."""
         if self.factor is not None and self.factor.shape[0] != _tree.size(params):
             raise InvalidValueError(
                 f"`factor` of Preconditioned is for {self.factor.shape[0]} parameters; there are {_tree.size(params)}."
@@ -153,7 +153,7 @@ class Preconditioned(Sampler):
         return WhitenedState(params, params, self.inner.init(_tree.zeros_like(params), key))
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """The inner sampler's."""
+        """Same as the inner sampler."""
         return self.inner.noise(key, params)
 
     def step(self, state: WhitenedState, gradient: Gradient, noise: PyTree, number: Array) -> WhitenedState:
@@ -164,7 +164,7 @@ class Preconditioned(Sampler):
         return WhitenedState(_tree.add(state.start, times(self.factor, inner.position)), state.start, inner)
 
     def stats(self, state: WhitenedState) -> dict[str, Array]:
-        """The inner sampler's."""
+        """Same as the inner sampler."""
         return self.inner.stats(state.inner)
 
 

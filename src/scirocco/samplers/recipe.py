@@ -28,11 +28,11 @@ from scirocco.samplers.verify import check_at_start
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 _SMALL = 64
-"""Up to this many numbers Γ of a diagonal is derived entry by entry; beyond, entries depend on their own number."""
+"""Up to this size, Γ of a diagonal is derived entry by entry; above, entry i must depend on number i alone."""
 
 
 class RecipeState(NamedTuple):
-    """Position, auxiliary variables, and how many variances had to be clipped in the last step."""
+    """Position, auxiliary variables, and the number of variances clipped in the last step."""
 
     position: Params
     auxiliaries: dict[str, PyTree]
@@ -49,20 +49,20 @@ class Recipe(Sampler):
         z' = z + ε\,[-(D + Q)\,∇\hat H + T\,Γ] + N(0,\; 2εTD - ε^2 \hat B), \qquad
         Γ_i = Σ_j ∂(D_{ij} + Q_{ij})/∂z_j
 
-    Γ is derived by automatic differentiation. The parts of z move one after the other, auxiliaries first, each with
-    what the others have become: for Hamiltonian choices that is the symplectic order (momentum first), an order of
-    magnitude more accurate than moving all at once, and for every choice it is first order.
+    Γ is derived by automatic differentiation. The parts of z move in turn, auxiliaries first, each with the current
+    values of the others: for Hamiltonian choices that is the symplectic order (momentum first), an order of magnitude
+    more accurate than moving all at once, and for every choice it is first order.
 
     Targets exp(-H/T) as ε → 0, for every D ⪰ 0 and skew Q (Ma, Chen & Fox 2015, theorem 1); every continuous Markov
-    process with that law is of this form (theorem 2). The paper's equations (6), (9), (14) and (17) print Γ with the
-    wrong sign; Algorithm 1 has it right, and so has this.
+    process with that stationary distribution is of this form (theorem 2). The paper's equations (6), (9), (14) and (17)
+    print Γ with the wrong sign; Algorithm 1 and this implementation have the right one.
 
     Parameters
     ----------
     step_size
         ε: a number or a schedule.
     diffusion
-        D: for each part its diagonal block, `{"momentum": C}` (parts that are left out have none); without auxiliaries
+        D: the diagonal block of each part, `{"momentum": C}` (other parts have none); without auxiliaries
         the block of the position alone. A block is a number (times the identity), a tree like the part (a diagonal),
         `sc.LowRank`, or a matrix over the flattened part. Constant, or a function of z = {"position": ..., ...}.
     curl
@@ -74,17 +74,17 @@ class Recipe(Sampler):
     hamiltonian
         K(z), the part of H that is not -log posterior. By default Σ ½ r² over the auxiliaries that start "normal".
     gamma
-        None: derived. A function of z that returns a dict of trees: yours, compared with the derived one before the
-        run. "naive": none at all, which has the wrong law wherever D or Q depend on z.
+        None: derived. A function of z that returns a dict of trees: your own, compared with the derived one before the
+        run. "naive": no Γ, which gives a wrong stationary distribution if D or Q depend on z.
     elementwise
         Whether entry i of a diagonal block depends on number i alone, which makes Γ cost one derivative instead of dim.
         None: not assumed up to 64 numbers; assumed (and checked at the start) beyond.
     correct_noise
-        "none", "diagonal" or "full": how the covariance V of the gradient estimate is taken out of the injected noise,
-        B̂ = (D+Q) V (D+Q)ᵀ. Where that would leave a negative variance it is clipped; `run.stats["clipped"]` counts.
+        "none", "diagonal" or "full": how the covariance V of the gradient estimate is subtracted from the injected
+        noise, B̂ = (D+Q) V (D+Q)ᵀ. Negative variances are clipped at 0; `run.stats["clipped"]` counts them.
     resample_every
-        Draw the auxiliaries that start "normal" afresh every so many steps L (Algorithm 1); None: never. The kick after
-        a refresh is halved, as in leapfrog: with a whole one the variance would be L/(L+1) of the right one without
+        Redraw the auxiliaries that start "normal" every so many steps L (Algorithm 1); None: never. The kick after a
+        refresh is halved, as in leapfrog: with a full kick the variance would be L/(L+1) of the right one without
         friction, at any step size.
     temperature
         T.
@@ -136,7 +136,7 @@ class Recipe(Sampler):
 
     @property
     def noise_kind(self) -> str:  # type: ignore[override]
-        """As `correct_noise` says."""
+        """Set by `correct_noise`."""
         return self.correct_noise
 
     @property
@@ -147,7 +147,7 @@ class Recipe(Sampler):
     # -- the state -------------------------------------------------------------------------------------------------
 
     def init(self, params: Params, key: Key) -> RecipeState:
-        """Auxiliaries at their start."""
+        """The state with auxiliaries at their start."""
         return RecipeState(params, self._fresh(params, key), jnp.zeros((), jnp.int32))
 
     def _fresh(self, params: Params, key: Key) -> dict[str, PyTree]:
@@ -165,7 +165,7 @@ class Recipe(Sampler):
         }
 
     def template(self, params: Params) -> State:
-        """A state with these parameters and auxiliaries at rest: for shapes."""
+        """A state with these parameters and constant auxiliaries, for shapes."""
         at_rest = {
             name: _tree.zeros_like(params) if start == "normal" else jnp.asarray(start, jnp.float32)
             for name, start in self.auxiliaries
@@ -173,7 +173,7 @@ class Recipe(Sampler):
         return {**at_rest, POSITION: params}
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """Normals for every part that D drives, and for fresh auxiliaries."""
+        """Normals for every part that D drives, and for resampled auxiliaries."""
         shapes = jax.eval_shape(lambda z: self._noise_like(z), self.template(params))
         if self.resample_every is None:
             return _normals(key, shapes), None
@@ -182,7 +182,7 @@ class Recipe(Sampler):
         return _normals(kick, shapes), _normals(fresh, again)
 
     def _noise_like(self, z: State) -> PyTree:
-        """What normals a step needs: like the part, and `rank` more for a low-rank block."""
+        """The normals of a step: like the part, and `rank` more for a low-rank block."""
 
         def one(part: str, block: Block) -> PyTree:
             rank = block.value.factor.shape[1] if block.form == "low rank" else None
@@ -251,7 +251,7 @@ class Recipe(Sampler):
         return {**at_rest, **{name: z[name] for name, start in self.auxiliaries if start == "normal"}}
 
     def drift(self, z: State, gradient: PyTree, part: str, share: ArrayLike | None = None) -> PyTree:
-        """-(D + Q) ∇H + T Γ, the rows of one part; of -Q ∇H + T Γ only a `share` where it is given."""
+        """-(D + Q) ∇H + T Γ, the rows of one part; with -Q ∇H + T Γ multiplied by `share` if it is given."""
         slopes = self.slopes(z, gradient)
         total = self._gamma_used(z, part)
         for (a, b), block in self.curl_blocks(z).items():
@@ -274,7 +274,7 @@ class Recipe(Sampler):
         return _tree.zeros_like(z[part]) if value is None else _tree.scale(self.temperature, value)
 
     def step(self, state: RecipeState, gradient: Gradient, noise: PyTree, number: Array) -> RecipeState:
-        """Auxiliaries first, then the position, each with what the others have become."""
+        """Move the auxiliaries first, then the position, each with the current values of the others."""
         kick, fresh = noise
         z: State = {**state.auxiliaries, POSITION: state.position}
         share = None
@@ -295,11 +295,11 @@ class Recipe(Sampler):
         return RecipeState(position, current, clipped)
 
     def stats(self, state: RecipeState) -> dict[str, Array]:
-        """How many variances were clipped, where noise is corrected for."""
+        """The number of clipped variances, if noise is corrected for."""
         return {} if self.correct_noise == "none" else {"clipped": state.clipped}
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Shapes of all blocks; Γ given against Γ derived; whether diagonals are elementwise where that is assumed."""
+        """Check the shapes of all blocks, a given Γ against the derived one, and that diagonals are elementwise."""
         schedules.check_positive_along(self.step_size, num_steps)
         check_at_start(self, self.template(params))
 

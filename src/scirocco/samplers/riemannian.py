@@ -1,4 +1,4 @@
-"""Samplers that are recipes: Riemannian Langevin and Hamiltonian dynamics, Fisher scoring, plain Hamiltonian ones."""
+"""Samplers built from recipes: Riemannian Langevin and Hamiltonian dynamics, Fisher scoring, Hamiltonian dynamics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def SGRLD(step_size: PyTree, inverse_metric: Callable[[Params], Any], **options:
 
     .. math:: θ' = θ + ε\,[G^{-1} \hat g + Γ] + \sqrt{2εG^{-1}}\,ξ, \qquad Γ_i = Σ_j ∂G^{-1}_{ij}/∂θ_j
 
-    Targets the posterior as ε → 0. Patterson & Teh's Γ holds for their metrics; this one is derived for yours.
+    Targets the posterior as ε → 0. Patterson & Teh's Γ is for their metrics; here it is derived for yours.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def SGRLD(step_size: PyTree, inverse_metric: Callable[[Params], Any], **options:
     inverse_metric
         `inverse_metric(params)`: G⁻¹ as a number, a tree like the parameters (a diagonal), `sc.LowRank` or a matrix.
     options
-        Of `sc.Recipe`: `temperature`, `correct_noise`, `elementwise`, `gamma`.
+        Options of `sc.Recipe`: `temperature`, `correct_noise`, `elementwise`, `gamma`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def SGRHMC(
     inverse_root
         `inverse_root(params)`: G^(-1/2), symmetric; a number, a tree like the parameters (a diagonal) or a matrix.
     resample_every
-        Draw the momentum afresh every so many steps; None: never.
+        Redraw the momentum every so many steps; None: never.
     """
     _need_function(inverse_root, "SGRHMC", "inverse_root")
 
@@ -97,10 +97,10 @@ def SGFS(step_size: PyTree, preconditioner: Any = 1.0, correct_noise: str = "ful
 
     .. math:: θ' = θ + ε D \hat g + N(0,\; 2εD - ε^2 D \hat V D)
 
-    with V̂ the covariance of ĝ, estimated from the rows of each batch. With D the inverse of the information the noise
-    of the minibatch takes the place of injected noise as the step grows. What is taken away is the variance of a single
-    batch, so batches have to be independent: `sc.Minibatch(n, sampling="with_replacement")`. Those of a shuffled pass
-    balance each other, and with large steps the draws would spread too little (a fifth in benchmarks/choosing.py).
+    with V̂ the covariance of ĝ, estimated from the rows of each batch. With D the inverse of the information, minibatch
+    noise replaces injected noise as the step size grows. The correction is for the variance of a single batch, so
+    batches must be independent: `sc.Minibatch(n, sampling="with_replacement")`. The errors of a shuffled pass cancel,
+    and with large steps the variance of the draws would be too small (a fifth in benchmarks/choosing.py).
 
     Parameters
     ----------
@@ -115,11 +115,11 @@ def SGFS(step_size: PyTree, preconditioner: Any = 1.0, correct_noise: str = "ful
 
 
 def HMCDynamics(step_size: PyTree, resample_every: int = 20, temperature: ArrayLike = 1.0) -> Recipe:
-    r"""Hamiltonian dynamics without friction: D = 0, Q = [[0, -I], [I, 0]], momenta drawn afresh every L steps.
+    r"""Hamiltonian dynamics without friction: D = 0, Q = [[0, -I], [I, 0]], momenta redrawn every L steps.
 
     .. math:: r' = r + ε\,\hat g(θ), \qquad θ' = θ + ε r'
 
-    For exact gradients (`sc.Full`, or control variates near the mode): gradient noise heats it without limit.
+    For exact gradients (`sc.Full`, or control variates near the mode): gradient noise raises its energy without limit.
 
     Parameters
     ----------
@@ -141,6 +141,6 @@ def HMCDynamics(step_size: PyTree, resample_every: int = 20, temperature: ArrayL
 def _need_function(value: Any, owner: str, name: str) -> None:
     if not callable(value):
         raise InvalidTypeError(
-            f"`{name}` of {owner} must be a function of the parameters, got {value!r}. A constant one needs no Γ: use "
+            f"`{name}` of {owner} must be a function of the parameters, got {value!r}. For a constant one use "
             "sc.Recipe(step_size, diffusion=...)."
         )

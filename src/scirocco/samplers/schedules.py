@@ -1,6 +1,6 @@
 """Step sizes that change with the step number.
 
-A schedule is a pytree: its numbers are data, so changing them compiles nothing new.
+A schedule is a pytree: its numbers are data, so changing them does not recompile.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 AUTOMATIC = "auto"
-"""In place of a step size: find one by trying many."""
+"""Instead of a step size: choose one by trying many."""
 
 
 class Schedule(abc.ABC):
@@ -130,14 +130,14 @@ def cyclical(start: ArrayLike, length: int, floor: ArrayLike = 0.0) -> Cyclical:
 
 
 def is_schedule(value: Any) -> bool:
-    """True for schedules and plain functions of the step number."""
+    """Whether this is a schedule or a plain function of the step number."""
     return isinstance(value, Schedule) or (callable(value) and not isinstance(value, type))
 
 
 def normalise(step_size: PyTree, owner: str, automatic: bool = False) -> PyTree:
     """Check the numbers in a step size (number, tree of numbers, schedule) and wrap plain functions.
 
-    `automatic`: whether it may be left open, too: None, or "auto".
+    `automatic`: whether None or "auto" is allowed too.
     """
     if step_size is None and automatic:
         return None
@@ -153,10 +153,10 @@ def normalise(step_size: PyTree, owner: str, automatic: bool = False) -> PyTree:
     if isinstance(step_size, str):
         if step_size == AUTOMATIC and automatic:
             return step_size
-        others = "" if automatic else f" {owner} has no automatic one."
+        others = "" if automatic else f" {owner} has no default."
         raise InvalidTypeError(
             f"`step_size` of {owner} must be a number, a dict of numbers or a schedule, got {step_size!r}.{others} "
-            'With step_size="auto" sc.SGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT and sc.BADODAB find theirs by trying many.'
+            'With step_size="auto" sc.SGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT and sc.BADODAB choose theirs by trying many.'
         )
     leaves, treedef = jax.tree.flatten(step_size, is_leaf=_is_whole)
     if not leaves or any(leaf is None for leaf in leaves):
@@ -184,8 +184,8 @@ def step_sizes(step_size: PyTree, params: Params, step: ArrayLike, name: str = "
 
 
 def check_positive_along(step_size: PyTree, num_steps: int) -> None:
-    """Refuse schedules that reach 0 or leave the finite numbers within the run (looked at in 1,000 places)."""
-    # one length: nothing new to compile
+    """Reject schedules that reach 0 or become NaN or inf within the run (checked at 1,000 steps)."""
+    # always the same length, to avoid recompilation
     probe = np.linspace(0, max(0, num_steps - 1), 1_000).astype(np.int32)
     for schedule in jax.tree.leaves(step_size, is_leaf=is_schedule):
         if not is_schedule(schedule):
@@ -200,7 +200,7 @@ def check_positive_along(step_size: PyTree, num_steps: int) -> None:
 
 
 def _evaluate(schedule: Schedule, probe: np.ndarray) -> np.ndarray:
-    """The schedule at these steps; what users' own functions get wrong is said in words."""
+    """The schedule at these steps; errors in users' own functions are explained."""
     try:
         values = np.asarray(jax.vmap(schedule)(jnp.asarray(probe)))
     except jax.errors.TracerBoolConversionError as error:

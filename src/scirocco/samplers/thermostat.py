@@ -25,7 +25,7 @@ THERMOSTATS = ("scalar", "leaf", "elementwise")
 
 
 class ThermostatState(NamedTuple):
-    """Position, momentum and the thermostat variables (one for all, one a leaf or one a parameter)."""
+    """Position, momentum and the thermostat variables (one for all, one per leaf or one per parameter)."""
 
     position: Params
     momentum: PyTree
@@ -33,7 +33,7 @@ class ThermostatState(NamedTuple):
 
 
 class _Thermostat(MomentumSampler):
-    """What the two thermostat samplers share: open numbers, initial state, the excess of kinetic energy."""
+    """Shared by the two thermostat samplers: defaults, initial state, the excess of kinetic energy."""
 
     step_size: Any
     diffusion: Any
@@ -44,17 +44,17 @@ class _Thermostat(MomentumSampler):
 
     @property
     def needs_scales(self) -> bool:
-        """When something was left open."""
+        """Whether step size or diffusion is missing."""
         return is_open(self.step_size) or self.diffusion is None
 
     def resolve(self, scales: Scales, params: Params) -> Sampler:
-        """Step as for SGHMC; A = √λ, near critical damping. Gradient noise is the thermostat's business."""
+        """Step as for SGHMC; A = √λ, near critical damping. The thermostat absorbs gradient noise."""
         step_size = momentum_step(scales) if is_open(self.step_size) else self.step_size
         diffusion = self.diffusion if self.diffusion is not None else scales.largest_curvature**0.5
         return dataclasses.replace(self, step_size=step_size, diffusion=diffusion)  # type: ignore[type-var]
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """εA must not exceed 1."""
+        """Check that εA does not exceed 1."""
         super().check_params(params, num_steps)
         check_damping(
             type(self).__name__, "diffusion", self.diffusion, self.sizes(params, jnp.array(0)), params
@@ -73,7 +73,7 @@ class _Thermostat(MomentumSampler):
         return ThermostatState(params, momentum, self._reduce(level))
 
     def _reduce(self, tree: PyTree) -> PyTree:
-        """Average over what one thermostat variable serves."""
+        """Average over the parameters of each thermostat variable."""
         if self.thermostat == "elementwise":
             return tree
         if self.thermostat == "leaf":
@@ -82,7 +82,7 @@ class _Thermostat(MomentumSampler):
         return sum(jnp.sum(leaf) for leaf in leaves) / sum(leaf.size for leaf in leaves)
 
     def _spread(self, thermostat: PyTree, params: Params) -> PyTree:
-        """The thermostat variable that serves each leaf."""
+        """The thermostat variable of each leaf."""
         return jax.tree.map(lambda _: thermostat, params) if self.thermostat == "scalar" else thermostat
 
     def _heat(self, momentum: PyTree, eps: PyTree) -> PyTree:
@@ -107,12 +107,12 @@ class SGNHT(_Thermostat):
         ζ' = ζ + ε\,(r'^\top r'/d - T)
 
     The thermostat ζ rises until the momentum has temperature T, so gradient noise of unknown (but constant) variance V
-    is absorbed: ζ settles near (A + εV/2)/T. Exactly, for every step size, E[r'ᵀr'/d] = T at equilibrium.
+    is absorbed: ζ converges to about (A + εV/2)/T. Exactly, for every step size, E[r'ᵀr'/d] = T at equilibrium.
 
     Targets posterior^(1/T) up to O(ε) when the gradient noise has the same variance in every coordinate that shares a
     thermostat (with `thermostat="elementwise"` every coordinate has its own): on a Gaussian of curvature λ,
-    Var θ = (T/λ)(1 - εζ/2). `BADODAB` is of second order at the same cost. ζ itself needs some (A + εV/2)/ε steps to
-    settle, which is long in raw units: `sc.Preconditioned` shortens it.
+    Var θ = (T/λ)(1 - εζ/2). `BADODAB` is of second order at the same cost. ζ needs about (A + εV/2)/ε steps to
+    converge, which is long in raw units: `sc.Preconditioned` shortens it.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class SGNHT(_Thermostat):
 
 @pytree_dataclass
 class BADODAB(_Thermostat):
-    r"""The thermostat by a symmetric splitting (Leimkuhler & Shang 2016), one gradient a step.
+    r"""The thermostat by a symmetric splitting (Leimkuhler & Shang 2016), one gradient per step.
 
     Kick ε (B), half drift (A), half thermostat (D), exact friction and noise (O), half thermostat (D), half drift (A):
 

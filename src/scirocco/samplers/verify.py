@@ -1,4 +1,4 @@
-"""Is it a recipe? D ⪰ 0, Q skew, Γ right, the target stationary; what is wrong is said in words."""
+"""Verification of recipes: D ⪰ 0, Q skew-symmetric, correct Γ, stationary target."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LARGEST = 64
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify_recipe` found.
+    """The result of `verify_recipe`.
 
     Attributes
     ----------
     problems
-        What is wrong, in words; empty for a right recipe.
+        Descriptions of the problems; empty for a correct recipe.
     residual
         The largest |∂_t p| of the Fokker–Planck equation at the target, relative to its terms: 0 up to rounding when
         the target is stationary.
@@ -42,13 +42,13 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def __str__(self) -> str:
         if self.ok:
-            return f"a right recipe: the target is stationary (residual {self.residual:.1e})"
-        return "not a right recipe:\n" + "\n".join(f"- {problem}" for problem in self.problems)
+            return f"a correct recipe: the target is stationary (residual {self.residual:.1e})"
+        return "not a correct recipe:\n" + "\n".join(f"- {problem}" for problem in self.problems)
 
 
 def verify_recipe(
@@ -62,26 +62,26 @@ def verify_recipe(
     Parameters
     ----------
     recipe
-        An `sc.Recipe`, or one of the samplers made of one (`sc.SGRLD`, `sc.SGRHMC`, ...).
+        An `sc.Recipe`, or a sampler built from one (`sc.SGRLD`, `sc.SGRHMC`, ...).
     at
-        Points (parameters) where to look; the auxiliaries are drawn at random. At most 64 numbers a state.
+        Points (parameters) at which to check; the auxiliaries are drawn at random. A state has at most 64 numbers.
     log_density
-        The log posterior to try. Any smooth one tells the same; by default -Σ (θ²/2 + 0.3 sin θ).
+        The log posterior to use. Any smooth one gives the same result; by default -Σ (θ²/2 + 0.3 sin θ).
     seed
-        Of the auxiliaries.
+        Random seed of the auxiliaries.
 
     Examples
     --------
     >>> import jax.numpy as jnp, scirocco as sc
     >>> points = [jnp.array([0.3, -1.0]), jnp.array([2.0, 0.5])]
     >>> print(sc.verify_recipe(sc.Recipe(0.1, diffusion=1.0, curl=jnp.array([[0.0, 1.0], [1.0, 0.0]])), points))
-    not a right recipe:
+    not a correct recipe:
     - Q is not skew-symmetric: Q[0,1] + Q[1,0] = 2.
     >>> sc.verify_recipe(sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2), points).ok
     True
     """
     if not hasattr(recipe, "diffusion_blocks"):
-        raise InvalidTypeError(f"verify_recipe takes a sc.Recipe, got {type(recipe).__name__}.")
+        raise InvalidTypeError(f"verify_recipe requires a sc.Recipe, got {type(recipe).__name__}.")
     if isinstance(at, (Mapping, str)) or not isinstance(at, Sequence) or not at:
         raise InvalidTypeError("`at` must be a list of points, each like the parameters.")
     problems: dict[str, None] = {}
@@ -92,8 +92,8 @@ def verify_recipe(
     ]
     if _tree.size(states[0]) > _LARGEST:
         raise InvalidValueError(
-            f"the state has {_tree.size(states[0])} numbers; verify_recipe forms matrices and looks at {_LARGEST} at "
-            "most. Try the recipe on smaller parameters."
+            f"the state has {_tree.size(states[0])} numbers; verify_recipe forms matrices and allows {_LARGEST} at "
+            "most. Verify the recipe with smaller parameters."
         )
     measure = jax.jit(_Flat(recipe, states[0], log_density or _try_density).measure)
     for z in states:
@@ -152,13 +152,13 @@ class _Flat:
         return rest - self.log_density(z[POSITION])
 
     def drift(self, vector: Array) -> Array:
-        """The recipe's own drift, all parts at once."""
+        """The recipe's own drift for all parts."""
         z = self.back(vector)
         gradient = jax.grad(self.log_density)(z[POSITION])
         return ravel_pytree({part: self.recipe.drift(z, gradient, part) for part in z})[0]
 
     def measure(self, vector: Array) -> _Measured:
-        """Everything that is looked at, at one state."""
+        """All quantities that are checked, at one state."""
         z = self.back(vector)
         used = ravel_pytree({p: self.recipe._gamma_used(z, p) for p in z})[0] / self.temperature
         slopes = jax.jacfwd(lambda v: sum(self.matrices(v)))(vector)
@@ -225,12 +225,12 @@ def _curl_problems(matrix: np.ndarray) -> list[str]:
 
 def _gamma_problem(used: np.ndarray, derived: np.ndarray, residual: float) -> str:
     size = np.abs(derived).max(initial=0.0)
-    share = f"the Fokker–Planck equation leaves {100 * residual:.2g} % of its terms"
+    share = f"the residual of the Fokker–Planck equation is {100 * residual:.2g} % of its terms"
     close = 1e-3 * max(size, 1e-30)
     if np.abs(used).max(initial=0.0) <= close:
         return (
             f"Γ is missing: D or Q depend on the state (Γ is up to {size:.4g}), so the target is not stationary; "
-            f"{share}. Leave `gamma` out and it is derived."
+            f"{share}. Omit `gamma`: it is then derived."
         )
     if np.abs(used + derived).max() <= close:
         return (
@@ -240,14 +240,14 @@ def _gamma_problem(used: np.ndarray, derived: np.ndarray, residual: float) -> st
     place = int(np.argmax(np.abs(used - derived)))
     if np.abs(used - derived)[place] > close:
         return f"Γ is wrong: entry {place} is {used[place]:.4g}, derived {derived[place]:.4g}; {share}."
-    return f"the target is not stationary: {share}. Does `hamiltonian` belong to these D and Q?"
+    return f"the target is not stationary: {share}. Does `hamiltonian` match D and Q?"
 
 
 # -- before a run ------------------------------------------------------------------------------------------------------
 
 
 def check_at_start(recipe: Recipe, z: State) -> None:
-    """What can be told at the starting point, for states of any size."""
+    """Checks at the starting point, for states of any size."""
     jax.eval_shape(lambda state: (recipe._noise_like(state), _values(recipe.curl_blocks(state))), z)
     for part, block in recipe.diffusion_blocks(z).items():
         if block.form in ("scalar", "diagonal"):
@@ -283,7 +283,7 @@ def _values(found: Mapping[Any, Any]) -> list[Any]:
 
 
 def _check_elementwise(recipe: Recipe, z: State) -> None:
-    """Where a diagonal is assumed to depend on its own numbers alone: two probes with random signs must agree."""
+    """Check the assumption that entry i of a diagonal depends on number i alone, with two random-sign probes."""
     if recipe.gamma is not None or not isinstance(recipe.diffusion, Varying):
         return
     for part, block in recipe.diffusion_blocks(z).items():
@@ -302,7 +302,7 @@ def _check_elementwise(recipe: Recipe, z: State) -> None:
         scale = jnp.maximum(jnp.max(jnp.abs(probes[0])), 1e-12)
         if float(jnp.max(jnp.abs(probes[0] - probes[1])) / scale) > 1e-3:
             raise InvalidValueError(
-                f"D of `{part}` is a diagonal whose entries depend on other numbers than their own, so that Γ needs a "
-                f"derivative for each of {_tree.size(z[part])} numbers. Pass elementwise=False to pay for that, or "
+                f"D of `{part}` is a diagonal whose entries depend on other numbers than their own, so Γ requires a "
+                f"derivative for each of {_tree.size(z[part])} numbers. Pass elementwise=False to accept that cost, or "
                 "give `gamma`."
             )

@@ -1,4 +1,4 @@
-"""From R's arguments, in either spelling, to scirocco's model, sampler and estimator, with checks in R's own words."""
+"""From R's arguments, in either spelling, to scirocco's model, sampler and estimator, with checks in R's terms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEFAULT_OPTIMIZER_STEPS = 10_000
 
 
 class Job(NamedTuple):
-    """All that a chain is made from."""
+    """Everything that defines a chain."""
 
     name: str
     """Which of the six functions."""
@@ -45,13 +45,13 @@ class Job(NamedTuple):
     sampler: Sampler
     estimator: Estimator
     inner: int
-    """Steps in one iteration (R's L)."""
+    """Steps per iteration (R's L)."""
     seed: int
     verbose: bool
 
 
 class Method(NamedTuple):
-    """What distinguishes the three dynamics: R's step-size constants turned into one of scirocco's samplers."""
+    """One of the three dynamics: converts R's step-size constants to one of scirocco's samplers."""
 
     sampler: Callable[[Params], Sampler]
     inner: int = 1
@@ -76,7 +76,7 @@ def compose(
     seed: int | None,
     descent: Descent | None = None,
 ) -> Job:
-    """Check everything that can be known before a chain starts. `descent` is None without control variates."""
+    """Check everything that can be checked before a chain starts. `descent` is None without control variates."""
     if not callable(logLik):
         raise InvalidTypeError(f"`logLik` must be a function (params, dataset), got {logLik!r}.")
     if logPrior is not None and not callable(logPrior):
@@ -101,7 +101,7 @@ def compose(
 
 
 def _named_arrays(value: object, name: str, example: str) -> dict[str, Any]:
-    """A dict whose lists have become arrays, as R's vectors are."""
+    """A dict with lists converted to arrays, like R's vectors."""
     if not isinstance(value, Mapping):
         raise InvalidTypeError(
             f"`{name}` must be a dict of arrays such as {example}, got a {type(value).__name__}."
@@ -146,9 +146,9 @@ def batch_size(minibatchSize: float, num_rows: int) -> int:
 
 
 def _check_sum(model: Model, params: Params, data: ArraySource) -> None:
-    """The log likelihood of some rows must be the sum of theirs one by one; a mean would go unnoticed otherwise.
+    """Check that the log likelihood of some rows is the sum over single rows; a mean would go unnoticed otherwise.
 
-    Whatever else is wrong with the function (shapes, infinities) is left to the checks of the run, which explain it.
+    Other errors of the function (shapes, infinities) are left to the checks of the run, which explain them.
     """
     rows = data.read(0, min(data.num_rows, _PROBE_ROWS))
     try:
@@ -178,7 +178,7 @@ def _jitted_both_ways(model: Model, params: Params, rows: Rows) -> tuple[Array, 
 
 
 def _start_and_near(params: Params) -> list[Params]:
-    """The start, where a sum may happen to equal a mean, and a point beside it."""
+    """The start, where a sum may happen to equal a mean, and a point next to it."""
     rng = np.random.default_rng(0)
     start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
     return [start, jax.tree.map(lambda p: p + 0.1 * rng.standard_normal(p.shape, np.float32), start)]
@@ -197,7 +197,7 @@ def _control_variates(size: int, descent: Descent) -> ControlVariates:
 
 @lru_cache(maxsize=64)
 def _gradient_descent(stepsize: float) -> Any:
-    """Optax makes new functions at each call; the same object again means nothing is compiled again."""
+    """A cached optimiser: Optax makes new functions at each call, which would be compiled again."""
     return require("optax", "`optStepsize`").sgd(stepsize)
 
 
@@ -206,7 +206,7 @@ def _seed(seed: int | None, verbose: bool) -> int:
         return _checks.positive_int(seed, "seed", minimum=0)
     seed = secrets.randbelow(2**31)
     if verbose:
-        print(f"seed={seed} (chosen at random; pass it to get this chain again)")
+        print(f"seed={seed} (chosen at random; pass it to reproduce this chain)")
     return seed
 
 
@@ -224,7 +224,7 @@ def langevin(stepsize: PerParameter) -> Method:
 
 
 def hamiltonian(stepsize: PerParameter, alpha: PerParameter | None, L: int) -> Method:
-    """L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' from a fresh ν: SGHMC with ε = √η and C = α/√η."""
+    """L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' from a new ν: SGHMC with ε = √η and C = α/√η."""
     inner = _checks.positive_int(L, "L")
 
     def make(params: Params) -> Sampler:
@@ -245,14 +245,14 @@ def thermostat(stepsize: PerParameter, a: PerParameter | None) -> Method:
 
 
 def _per_step(value: PerParameter | None, eps: dict[str, float], params: Params, name: str) -> PyTree | None:
-    """R's friction for one step as a rate: α/ε. None stays None: the sampler then chooses."""
+    """R's friction per step as a rate: α/ε. None stays None: the sampler then chooses."""
     if value is None:
         return None
     fractions = _per_parameter(value, params, name)
     worst = max(fractions.values())
     if worst > 1:
         raise InvalidValueError(
-            f"`{name}` must be at most 1, got {worst}: it is the part of the momentum that one step takes away "
+            f"`{name}` must be at most 1, got {worst}: it is the share of the momentum that one step removes "
             "(scirocco's friction × √stepsize)."
         )
     return {key: fraction / eps[key] for key, fraction in fractions.items()}
@@ -271,7 +271,7 @@ def _per_parameter(value: PerParameter, params: Params, name: str) -> dict[str, 
         if key not in params:
             hint = suggest(str(key), known)
             raise InvalidValueError(
-                f"`{name}` names `{key}`, which is no parameter.{hint} The parameters are {known}."
+                f"`{name}` names `{key}`, which is not a parameter.{hint} The parameters are {known}."
             )
     missing = [key for key in known if key not in value]
     if missing:
@@ -290,7 +290,7 @@ def snake_case(name: str) -> str:
 
 
 def both_spellings(function: Callable[..., T]) -> Callable[..., T]:
-    """Let keyword arguments be given in either spelling; refuse unknown ones with the nearest known one."""
+    """Accept keyword arguments in either spelling; reject unknown ones with the nearest known one."""
     names = list(inspect.signature(function).parameters)
     spellings = {spelling: name for name in names for spelling in (name, snake_case(name))}
 

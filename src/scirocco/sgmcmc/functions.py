@@ -1,7 +1,7 @@
 """R's six functions: a whole chain in one call. Their arguments are explained in `scirocco.sgmcmc`.
 
-Each is written once, as what it makes of its arguments; `whole_chain` draws from that, and `steps.step_by_step` makes
-R's set-up of it.
+Each function turns its arguments into a job; `whole_chain` samples from the job, and `steps.step_by_step` turns it into
+R's set-up.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def draw(job: Job, nIters: int) -> dict[str, np.ndarray]:
         )
     except DivergenceError as error:
         raise diverged(job, error.step, error.run) from error
-    if run.draws is None:  # interrupted before the first draw: there is nothing to hand back
+    if run.draws is None:  # interrupted before the first draw: there is nothing to return
         raise KeyboardInterrupt
     warn_of_distance(job, run.preparation)
     return {name: run.draws[name][0] for name in job.params}
@@ -80,8 +80,8 @@ def diverged(job: Job, step: int, run: Run | None = None) -> DivergenceError:
         else ""
     )
     return DivergenceError(
-        f"{job.name}: the chain left the finite numbers in iteration {step // job.inner + 1}. The stepsize is probably "
-        "too large: divide it by 10 (and once more if need be), standardise the data, or let scirocco choose: "
+        f"{job.name}: the chain diverged (NaN or inf) in iteration {step // job.inner + 1}. The stepsize is probably "
+        "too large: divide it by 10 (repeatedly if necessary), standardise the data, or let scirocco choose: "
         f"sc.sample(model, data, params, sampler=sc.{type(job.sampler).__name__}()).{kept}",
         run=run,
         step=step,
@@ -89,7 +89,7 @@ def diverged(job: Job, step: int, run: Run | None = None) -> DivergenceError:
 
 
 def warn_of_distance(job: Job, report: dict[str, Any]) -> None:
-    """Say when the user's gradient descent stopped far from the mode: control variates then reduce little noise."""
+    """Warn if the user's gradient descent stopped far from the mode: control variates then reduce little noise."""
     distance = report.get("distance_to_mode_in_sd", 0.0)
     if (
         isinstance(job.estimator, ControlVariates)
@@ -98,7 +98,7 @@ def warn_of_distance(job: Job, report: dict[str, Any]) -> None:
     ):
         _checks.warn(
             f"{job.name}: the optimisation stopped about {distance:.1f} posterior standard deviations from the mode, "
-            "so the control variates do little. Change `optStepsize`, raise `nItersOpt`, or leave `optStepsize` out."
+            "so the control variates help little. Change `optStepsize`, raise `nItersOpt`, or omit `optStepsize`."
         )
 
 
@@ -154,12 +154,12 @@ def sghmc(
     verbose: bool = True,
     seed: int | None = None,
 ) -> Job:
-    """Stochastic gradient Hamiltonian Monte Carlo: L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' an iteration.
+    """Stochastic gradient Hamiltonian Monte Carlo: L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' per iteration.
 
     The same chain as `sc.sample` with `sc.SGHMC.from_r(stepsize, alpha, L)` and `thin=L`. R's α = 0.01 is far too small
     for the gradient noise of most models: a warning then says by how much the variance will be too large, and
-    `alpha=None` sets it from the measured noise. The kick after a fresh momentum is halved, as in leapfrog; R's whole
-    kick would shrink the variance by about L/(L+1), whatever the step.
+    `alpha=None` sets it from the measured noise. The kick after a new momentum is halved, as in leapfrog; R's full kick
+    would shrink the variance by about L/(L+1), for any step size.
     The arguments are explained in `scirocco.sgmcmc`.
     """
     method = hamiltonian(stepsize, alpha, L)

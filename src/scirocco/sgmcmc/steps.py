@@ -1,4 +1,4 @@
-"""R's step-by-step use: set up, start a session, step, look. For chains that are too large to keep.
+"""R's step-by-step interface: set up, start a session, step, read. For chains that are too large to store.
 
 >>> import jax.numpy as jnp, numpy as np
 >>> from scirocco import sgmcmc
@@ -48,16 +48,16 @@ class Session:
 
 
 class Setup:
-    """What `sgld_setup` and its siblings return: R's sgmcmc object.
+    """The result of `sgld_setup` and the other set-up functions: R's sgmcmc object.
 
     Attributes
     ----------
     params
-        The current parameters (before `init_sess`: the starting ones), to be put into `logLik` or a test function.
+        The current parameters (before `init_sess`: the starting ones), for `logLik` or a test function.
     N, n
         Rows in the data set; rows per step.
     session
-        The session that was opened last; the one that is used when none is named.
+        The session that was opened last, which is the default.
     """
 
     def __init__(self, job: Job):
@@ -78,13 +78,13 @@ class Setup:
             if self.session is None
             else f"{int(self.session.state.number) // self.job.inner} iterations made"
         )
-        return f"Setup({self.job.name}: {self.n} of {self.N} rows a step, {steps})"
+        return f"Setup({self.job.name}: {self.n} of {self.N} rows per step, {steps})"
 
 
 def init_sess(sgmcmc: Setup, verbose: bool = True) -> Session:
-    """Start (or start again) the chain of a set-up; with control variates this finds the mode first.
+    """Start (or restart) the chain of a set-up; with control variates this finds the mode first.
 
-    The chain is the one that the function of the same name draws with that seed.
+    The chain is the same as that of the function of the same name with that seed.
     """
     setup = _check_setup(sgmcmc)
     key = jax.random.key(setup.job.seed)
@@ -123,7 +123,7 @@ def get_params(sgmcmc: Setup, sess: Session | None = None) -> dict[str, np.ndarr
 def _check_setup(sgmcmc: object) -> Setup:
     if not isinstance(sgmcmc, Setup):
         raise InvalidTypeError(
-            f"the first argument must be what sgld_setup (or a sibling) returned, got {sgmcmc!r}."
+            f"the first argument must be the result of sgld_setup (or another set-up function), got {sgmcmc!r}."
         )
     return sgmcmc
 
@@ -133,7 +133,7 @@ def _session(setup: Setup, sess: Session | None) -> Session:
     if session is None:
         raise InvalidValueError("there is no session yet: call sess = init_sess(...) with the set-up first.")
     if not isinstance(session, Session):
-        raise InvalidTypeError(f"`sess` must be what init_sess returned, got {sess!r}.")
+        raise InvalidTypeError(f"`sess` must be the result of init_sess, got {sess!r}.")
     if session.owner is not setup:
         raise InvalidValueError(
             f"`sess` belongs to another set-up ({session.owner!r}), not to this {setup!r}."

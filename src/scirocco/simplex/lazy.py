@@ -1,4 +1,4 @@
-"""SCIR on a large matrix at the cost of the columns that a minibatch touches: the others are advanced when needed."""
+"""SCIR on a large matrix at the cost of the columns in a minibatch: the others are advanced when needed."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _LAZY = 4  # the purpose, for the seed
 _SHORTEST = 1e-300
-_FEW_ENTRIES = 4096  # not worth waking a thread for
+_FEW_ENTRIES = 4096  # too few for several threads
 _FIELDS = ("theta", "ahead", "when", "span", "concentration", "excess", "now", "step", "seed")
 _PIECE = 4096  # columns, for sums that are not compiled
 
 
 class LazySCIR:
-    """A V × K matrix of exact CIR processes of which each step touches a few columns, and costs no more than those.
+    """A V × K matrix of exact CIR processes. Each step uses a few columns, and its cost depends only on those.
 
     Entry (w, k) follows dθ = (a - θ) dt + sqrt(2θ) dW. In a step of length h the touched columns have shapes a of their
     own, estimated from a minibatch; in all others a is the `concentration` β, as for a word that is absent from the
     batch. By the Markov property an untouched column may be advanced later, once, by all the time that has passed; so
-    may an entry of a touched column whose shape is β (a topic without a word of the batch). A column is a row of
-    the arrays: its K entries lie side by side.
+    may an entry of a touched column whose shape is β (a topic with no token in the batch). A column is a row of
+    the arrays: its K entries are contiguous.
 
-    What is exact: the law of the columns that are read, jointly over columns and times and with all that is computed
-    from them, as shapes may be. It is that of advancing the whole matrix in every step. What is not: the sums over
-    all columns, while columns are overdue. `row_sums` gives their conditional mean, so a sampler that normalises by it
-    is approximate. The variance of an overdue entry whose mean is m is 2θ(e - e²) + β(1 - e)² <= 2(1 - e) m, where
-    e = e^(-Δ) and Δ is the overdue time; so the relative standard deviation of a sum about what `row_sums` gives is
-    at most sqrt(2 / row sum). `row_sums_sd` gives it exactly.
+    Exact: the distribution of the columns that are read, jointly over columns and times and with everything computed
+    from them, as shapes may be. It is the same as when the whole matrix is advanced in every step. Not exact: the sums
+    over all columns while columns are overdue. `row_sums` gives their conditional mean, so a sampler that normalises by
+    it is approximate. The variance of an overdue entry whose mean is m is 2θ(e - e²) + β(1 - e)² <= 2(1 - e) m, where
+    e = e^(-Δ) and Δ is the overdue time; so the relative standard deviation of a sum about `row_sums` is at most
+    sqrt(2 / row sum). `row_sums_sd` gives it exactly.
 
-    The sums are kept in double. A step adds rounding errors of some 1e-16 of a sum, and e^(-h) of what was there before
-    remains: after any number of steps of length h less than about 1e-15 / h. `catch_up` computes them anew.
+    The sums are stored in double precision. A step adds rounding errors of about 1e-16 of a sum, and earlier errors
+    decay by e^(-h): after any number of steps of length h they are below about 1e-15 / h. `catch_up` recomputes them.
 
     Parameters
     ----------
@@ -48,16 +48,16 @@ class LazySCIR:
         V × K, >= 0, float32 or float64: the start, which is copied.
     seed
         A non-negative int, or a pair of ints below 2**64. A draw depends on it, on the number of the step, on the
-        column and its past; not on the order of columns, on who asks for a column first, or on the number of threads.
+        column and its past; not on the order of columns, on which column is read first, or on the number of threads.
     num_threads
         Default: all cores.
 
     Attributes
     ----------
     now
-        The time that has passed since the start.
+        The time since the start.
     step
-        How many times `advance` has been called.
+        The number of calls of `advance`.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class LazySCIR:
         self._theta = np.array(start, order="C")
         self._ahead = np.zeros(start.shape, np.uint8)
         self._when, self._span = np.zeros(start.shape[0]), np.zeros(start.shape[0])
-        rounded = np.asarray(base, self._theta.dtype)  # as shapes are, so that equal ones are recognised
+        rounded = np.asarray(base, self._theta.dtype)  # like the shapes, so that equal ones are recognised
         self._base = np.array(np.broadcast_to(rounded, start.shape[1:]), np.float64)
         self._seed = arguments.seed_words(seed, _LAZY)
         self._marks, self._calls = np.zeros(start.shape[0], np.int64), 0  # for _checked: named in which call
@@ -111,7 +111,7 @@ class LazySCIR:
         self._excess = self._sum_excess()
 
     def read(self, columns: ArrayLike) -> Array:
-        """Columns at the present time, n × K: overdue ones are drawn now, the others are returned as they are.
+        """Columns at the present time, n × K: overdue ones are drawn now, the others are returned unchanged.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class LazySCIR:
         return self._read(self._checked(columns))
 
     def advance(self, columns: ArrayLike, shapes: ArrayLike, time: float) -> None:
-        """The next stretch of time, in which these columns have their own shapes and all others the concentration.
+        """Advance the time; during this step these columns have their own shapes, all others the concentration.
 
         Columns that have not been read since they became overdue are brought to the present first. Entries whose shape
         is the concentration wait: shapes should be `concentration + counts`, so that no counts give it to the last bit.
@@ -136,9 +136,9 @@ class LazySCIR:
         columns
             n different numbers from 0 to V - 1; may be empty.
         shapes
-            n × K, or what broadcasts to it; > 0. Rounded to the type of the start, as the concentration is.
+            n × K, or an array that broadcasts to it; > 0. Rounded to the type of the start, like the concentration.
         time
-            Length of the stretch, > 0, in the unit of 1 / rate, which is 1.
+            Length of the step, > 0, in units of 1 / rate, which is 1.
         """
         chosen = self._checked(columns)
         _checks.positive(time, "time")
@@ -164,22 +164,22 @@ class LazySCIR:
         self.step += 1
 
     def catch_up(self) -> Array:
-        """The whole matrix at the present time, V × K, as a copy; the sums are computed anew."""
+        """The whole matrix at the present time, V × K, as a copy; the sums are recomputed."""
         theta = self._read(np.arange(self._theta.shape[0]))
         self._excess = self._sum_excess()
         return theta
 
     def row_sums(self) -> Array:
-        """The sums over all columns, K numbers: their mean at the present time given what has been drawn.
+        """The sums over all columns, K numbers: their mean at the present time given all draws so far.
 
-        Σ_w β + (θ_w - β) e^(-Δ_w), where θ_w was drawn a time Δ_w ago; kept from step to step, so this costs nothing.
+        Σ_w β + (θ_w - β) e^(-Δ_w), where θ_w was drawn a time Δ_w ago; updated at each step, so this is free.
         """
         return self._theta.shape[0] * self._base + self._excess
 
     def row_sums_sd(self) -> Array:
-        """The standard deviations of the sums over all columns about `row_sums`, given what has been drawn.
+        """The standard deviations of the sums over all columns about `row_sums`, given all draws so far.
 
-        Computed when asked for, in V K operations. Entries are independent, and the variance of an overdue one
+        Computed on request, in V K operations. Entries are independent, and the variance of an overdue one
         is 2θ(e^(-Δ) - e^(-2Δ)) + β(1 - e^(-Δ))².
         """
         total = np.zeros_like(self._base)
@@ -192,7 +192,7 @@ class LazySCIR:
         return np.sqrt(total)
 
     def state(self, copy: bool = True) -> dict[str, Array]:
-        """All that the next step needs, as a dict of arrays: `LazySCIR.restore` goes on bit for bit.
+        """Everything that the next step needs, as a dict of arrays: `LazySCIR.restore` continues bit for bit.
 
         Without copies they are valid until the next call of any other method.
         """
@@ -203,14 +203,14 @@ class LazySCIR:
 
     @classmethod
     def restore(cls, state: dict[str, Array], *, num_threads: int | None = None) -> LazySCIR:
-        """An object that goes on where `state` was taken.
+        """An object that continues from `state`.
 
         Parameters
         ----------
         state
-            What `state()` returned.
+            The result of `state()`.
         num_threads
-            Default: all cores. Changes no draw.
+            Default: all cores. Does not change the draws.
 
         Returns
         -------
@@ -225,7 +225,7 @@ class LazySCIR:
         for name, like in wanted.items():
             if np.shape(state[name]) != like.shape:
                 raise InvalidValueError(
-                    f"`{name}` of `state` has shape {np.shape(state[name])}; `theta` asks for {like.shape}."
+                    f"`{name}` of `state` has shape {np.shape(state[name])}; `theta` requires {like.shape}."
                 )
         lazy._ahead = np.array(state["ahead"], np.uint8)
         lazy._when, lazy._span = np.array(state["when"], np.float64), np.array(state["span"], np.float64)
@@ -242,7 +242,7 @@ class LazySCIR:
         return out
 
     def _move(self, columns: Array, shapes: Array, time: float, out: Array) -> tuple[Array, Array]:
-        """One compiled pass; what the columns are expected to be above the concentration before, and are after it."""
+        """One compiled pass; the expected excess of the columns over the concentration before it, and after it."""
         size = self._theta.shape[1]
         width = max(64, 2048 // size)  # columns to a block; independent of threads, so that sums are too
         blocks = -(-columns.size // width)
@@ -261,7 +261,7 @@ class LazySCIR:
         return gone.sum(axis=0), came.sum(axis=0)
 
     def _checked(self, columns: ArrayLike) -> Array:
-        """`columns` as different whole numbers in range, in time proportional to how many they are."""
+        """`columns` as distinct integers in range, in time proportional to their number."""
         array = np.asarray(columns)
         if array.size == 0 and array.ndim == 1:
             return np.empty(0, np.int64)
@@ -271,18 +271,18 @@ class LazySCIR:
                 f"`columns` must be a list of whole numbers, got {array.dtype} of shape {array.shape}.{hint}"
             )
         chosen = np.array(array, np.int64)
-        if np.array_equal(chosen, self._last):  # read, then advance: the usual pair
+        if np.array_equal(chosen, self._last):  # the usual read followed by advance
             return chosen
         self._calls += 1
         position, repeated = _kernels().first_bad(chosen, self._marks, self._calls)
         if position >= 0:
             problem = (
-                "is given twice. Use np.unique, and add up what belongs to one column"
+                "is given twice. Use np.unique, and add up the values of a column"
                 if repeated
                 else f"is not one of 0 to {self._marks.size - 1}"
             )
             raise InvalidValueError(
-                f"`columns` must be different: {chosen[position]} at position {position} {problem}."
+                f"`columns` must be distinct: {chosen[position]} at position {position} {problem}."
             )
         self._last = chosen
         return chosen

@@ -1,6 +1,6 @@
-"""The stochastic Cox–Ingersoll–Ross sampler (Baker, Fearnhead, Fox & Nemeth 2018), and its rival by Euler steps.
+"""The stochastic Cox–Ingersoll–Ross sampler (Baker, Fearnhead, Fox & Nemeth 2018), and an alternative by Euler steps.
 
-The rival is stochastic gradient Riemannian Langevin dynamics on the simplex (Patterson & Teh 2013).
+The alternative is stochastic gradient Riemannian Langevin dynamics on the simplex (Patterson & Teh 2013).
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class SCIR(Sampler):
         θ' = \tfrac{1 - e^{-h}}{2} W, \quad W ∼ χ^2\!\left(2\hat a,\; 2θ \tfrac{e^{-h}}{1 - e^{-h}}\right), \qquad
         ω = θ / \textstyle\sum θ
 
-    There is no discretisation error: with exact counts (`sc.Full`) the law of ω after burn-in is Dirichlet(α + Σz) for
-    any step size. With minibatches the mean of θ is still exact, and its variance is a + tanh(h/2) Var(â). For latent
+    There is no discretisation error: with exact counts (`sc.Full`) ω after burn-in follows Dirichlet(α + Σz) for any
+    step size. With minibatches the mean of θ is still exact, and its variance is a + tanh(h/2) Var(â). For latent
     counts the target is the posterior of ω, as for SGLD, up to that noise. Cost per step: one estimate, one gamma
     variable (and for components below ½ one Poisson variable) for each entry of ω.
 
     Parameters
     ----------
     step_size
-        h, the time between two estimates, in units in which θ forgets like e^(-h); number, tree or schedule. It is the
-        paper's h (equation 3.3): the convention of `sc.SGLD` and that of the paper agree here. By default the noise of
-        the counts in plain batches is measured where the chain starts (one pass), and h chosen so that it adds at
-        most a tenth to the variance of any θ.
+        h, the time between two estimates, in units of the relaxation time of θ, whose autocorrelation is e^(-h);
+        number, tree or schedule. It is the paper's h (equation 3.3): the convention of `sc.SGLD` and that of the paper
+        agree here. By default the noise of the counts in plain batches is measured at the start (one pass), and h is
+        chosen so that it adds at most a tenth to the variance of any θ.
 
     Examples
     --------
@@ -75,11 +75,11 @@ class SCIR(Sampler):
         return dataclasses.replace(self, step_size=float(min(map(np.min, limits))))
 
     def init(self, params: Params, key: Key) -> GammaState:
-        """Where the model places them."""
+        """Start at the model's initial position."""
         return GammaState(params)
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """The key itself: how many random numbers a transition takes depends on the state."""
+        """The key itself: the number of random numbers in a transition depends on the state."""
         return key
 
     def step(self, state: GammaState, gradient: Gradient, noise: PyTree, number: Array) -> GammaState:
@@ -112,7 +112,7 @@ class SimplexSGRLD(Sampler):
         θ' = \left|\, θ + ε (\hat a - θ) + \sqrt{2 ε θ}\, ξ \,\right|, \qquad ω = θ / \textstyle\sum θ
 
     Targets Dirichlet(α + Σz) as ε → 0. Near the boundary the error of a step is as large as θ itself, and reflection
-    pushes it up: sparse components are badly biased unless ε is far below their size. Kept for comparison; prefer
+    pushes it up: sparse components are badly biased unless ε is far below their size. Provided for comparison; prefer
     `sc.SCIR`, which costs about the same. Cost per step: one estimate, one normal for each entry of ω.
 
     Parameters
@@ -137,7 +137,7 @@ class SimplexSGRLD(Sampler):
         object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "SimplexSGRLD"))
 
     def init(self, params: Params, key: Key) -> GammaState:
-        """Where the model places them."""
+        """Start at the model's initial position."""
         return GammaState(params)
 
     def step(self, state: GammaState, gradient: Gradient, noise: PyTree, number: Array) -> GammaState:

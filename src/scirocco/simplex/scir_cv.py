@@ -23,7 +23,7 @@ Numbers = Array | np.ndarray
 
 
 class ControlledState(NamedTuple):
-    """The gamma variables, and how many of them the control variate has steadied in the last step."""
+    """The gamma variables, and the share of them that used the control variate in the last step."""
 
     position: Params
     """log θ."""
@@ -33,7 +33,7 @@ class ControlledState(NamedTuple):
 
 @pytree_dataclass
 class SCIRCV(Sampler):
-    r"""SCIR whose rate follows the estimate, so that the mode stays where it is: little minibatch noise is left.
+    r"""SCIR whose rate depends on the estimate, so that the mode is fixed: little minibatch noise is left.
 
     With a the parameter of all the data, and \hat a its estimate from a minibatch,
 
@@ -41,21 +41,21 @@ class SCIRCV(Sampler):
         \hat b = (\hat a - 1)/(a - 1), \qquad
         dθ = (\hat a - \hat b θ)\,dt + \sqrt{2 θ}\,dW
 
-    is followed exactly, for the time h (parametrisation 2; rate b̂ in the papers' notation, equation 18) or h/b̂
+    is simulated exactly, for the time h (parametrisation 2; rate b̂ in the papers' notation, equation 18) or h/b̂
     (parametrisation 1, equation 7). Targets Gamma(a, 1) for each θ, hence Dirichlet(a) for ω = θ/Σθ, with a bias of
-    order Var(â)/(a - 1)². b̂ may be negative in parametrisation 2; where it is in 1, that component makes a step of 2.
+    order Var(â)/(a - 1)². b̂ may be negative in parametrisation 2; if it is in 1, that component makes a step of 2.
 
-    A component is left to plain SCIR where control would do harm: where a ≤ 1 (there is no mode to hold on to), and
-    where a component is so rare that most batches miss it. Then b̂ < 0 at most steps, θ grows by e^(-b̂h) at each, and
-    between two batches that have it there is time to grow beyond all bounds. With m = (a - 1)²/Var(â), about the number
-    of its rows in a batch, the second moment contracts if m (1 - e^(-2h/m)) > 2h/(a - 1); control is used where the
-    left side is at least twice the right.
+    A component uses plain SCIR if the control variate would do harm: if a ≤ 1 (there is no mode to fix), or if the
+    component is so rare that most batches miss it. Then b̂ < 0 at most steps, θ grows by e^(-b̂h) at each, and it can
+    grow without bound between two batches that include it. With m = (a - 1)²/Var(â), about the number of its rows in a
+    batch, the second moment contracts if m (1 - e^(-2h/m)) > 2h/(a - 1); the control variate is used if the left side
+    is at least twice the right.
 
-    The reference a is the exact sum over all rows at the start. For counts that depend on ω or are drawn (latent
-    variables) it is renewed every `refresh_every` steps, and in between θ moves about it: with drawn counts and
-    renewals from all rows that is a Gibbs sampler, whatever h is. A reference from fewer rows has an error of its own,
-    which stays for `refresh_every` steps: it adds like plain SCIR's with steps of `refresh_every` times h and batches
-    of `refresh_size`. Cost per step: as SCIR, and the renewals.
+    The reference a is the exact sum over all rows at the start. For counts that depend on ω or are random (latent
+    variables) it is renewed every `refresh_every` steps, and in between θ moves around it: with random counts and
+    renewals from all rows that is a Gibbs sampler, for any h. A reference from fewer rows has its own error, which
+    persists for `refresh_every` steps: it adds like that of plain SCIR with steps of `refresh_every` times h and
+    batches of `refresh_size`. Cost per step: as SCIR, plus the renewals.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ class SCIRCV(Sampler):
             _checks.positive_int(self.refresh_size, "refresh_size")
 
     def with_refresh(self, latent: bool, batch_size: int, num_rows: int) -> SCIRCV:
-        """With the default filled in: renewals cost as much as the batches do, and are for latent counts alone."""
+        """Fill in the default: renewals cost as much as the batches, and are only for latent counts."""
         every = max(_REFRESH_STEPS, -(-num_rows // batch_size))
         return dataclasses.replace(self, refresh_every=every if latent else 0)
 
     def resolve(self, scales: Reference, params: Params) -> SCIRCV:  # type: ignore[override]
-        """h with h Var(â)/(a - 1)² ≤ 1/10 where control is used, and SCIR's elsewhere and for the reference."""
+        """h with h Var(â)/(a - 1)² ≤ 1/10 where the control variate is used; SCIR's elsewhere and for the reference."""
         if self.step_size is not None:
             return self
         limits = []
@@ -122,11 +122,11 @@ class SCIRCV(Sampler):
         return dataclasses.replace(self, step_size=float(min(limits)))
 
     def init(self, params: Params, key: Key) -> ControlledState:
-        """Where the model places them."""
+        """Start at the model's initial position."""
         return ControlledState(params, jnp.zeros((), jnp.float32))
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """The key itself: how many random numbers a transition takes depends on the state."""
+        """The key itself: the number of random numbers in a transition depends on the state."""
         return key
 
     def step(
@@ -145,7 +145,7 @@ class SCIRCV(Sampler):
         return ControlledState(moved, jnp.asarray(share, jnp.float32))
 
     def stats(self, state: ControlledState) -> dict[str, Array]:
-        """The share of components that the control variate steadies."""
+        """The share of components that use the control variate."""
         return {"controlled": state.controlled}
 
 
@@ -164,10 +164,10 @@ def controlled(
 def control_is_stable(
     parametrization: int, reference: Numbers, variance: Numbers, step: Numbers | float, xp: Any = jnp
 ) -> Any:
-    """Whether a component's second moment contracts well under control, by a Poisson model of its count in a batch.
+    """Whether a component's second moment contracts well with control, by a Poisson model of its count in a batch.
 
     E[e^(-2b̂h)] < 1, with a margin: in parametrisation 2 b̂ is about its count over m, less 1/(a - 1); in 1 a step
-    shrinks θ by e^(-h) when the batch has the component, and lets it grow by e^(h/(a - 1)) when it has not. `xp` is the
+    shrinks θ by e^(-h) if the batch has the component, and lets it grow by e^(h/(a - 1)) if not. `xp` is the
     array module, for callers without JAX.
     """
     excess = xp.maximum(reference - 1.0, 1e-6)

@@ -1,4 +1,4 @@
-"""What the thesis says of the six samplers of figure 4.6.3, judged."""
+"""What the thesis says of the six samplers of figure 4.6.3, with checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scirocco_papers.base import Claim
 STANDARD = ("sgld", "sghmc", "sgnht")
 METHODS = (*STANDARD, *(f"{name}cv" for name in STANDARD))
 SHARE = 0.9
-"""Of the runs in which an average must beat every draw."""
+"""The share of the runs in which an average must beat every draw."""
 
 
 def judge(numbers: dict[str, Any], cut: bool) -> list[Claim]:
@@ -82,7 +82,7 @@ def _brier(found: dict[str, list[dict[str, Any]]], short: str) -> Claim:
 
 
 def notes(numbers: dict[str, Any]) -> list[str]:
-    """Findings beside the claims."""
+    """Findings in addition to the claims."""
     found = numbers["methods"]
 
     def mean(name: str, part: str, score: str) -> float:

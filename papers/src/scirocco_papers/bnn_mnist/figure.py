@@ -15,7 +15,7 @@ COLOURS = dict(zip(STANDARD, ("#7b3294", "#0072b2", "#d55e00"), strict=True))
 
 
 def draw(figure: Figure, numbers: dict[str, Any]) -> None:
-    """Left, middle: the log loss along the chains. Right: draws beside their average."""
+    """Left, middle: the log loss along the chains. Right: draws and their average."""
     figure.set_size_inches(13.0, 4.2)
     left, middle, right = figure.subplots(1, 3)
     found, every = numbers["methods"], numbers["every"]

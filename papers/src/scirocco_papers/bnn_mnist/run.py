@@ -48,7 +48,7 @@ from scirocco_papers.bnn_mnist.figure import draw
 NUM_TRAINING, HIDDEN, CLASSES, BATCH = 55_000, 100, 10, 500
 NUM_STEPS, SHORT, EVERY, NUM_SEEDS, FIRST_SEED = 10_000, 1_500, 50, 5, 1
 LEARNING_RATE = 0.03
-"""Of Adam, for the centre of the control variates: the best of 0.003, 0.01 and 0.03, judged as the step sizes are."""
+"""Step size of Adam for the control variates' centre: the best of 0.003, 0.01, 0.03, chosen like the step sizes."""
 STEP_SIZES = {
     "sgld": 3e-4,
     "sghmc": 1e-4,
@@ -78,7 +78,7 @@ class Seen(NamedTuple):
     losses: Any
     """One for each draw, in order."""
     mean: Any
-    """Of the probabilities."""
+    """The mean of the probabilities."""
     last: Any
     """The probabilities of the last draw."""
 

@@ -73,7 +73,7 @@ def score(params: Params, test: Ratings) -> Any:
 
 @jax.jit
 def scores(draws: PyTree, test: Ratings) -> Any:
-    """Of each draw."""
+    """The error of each draw."""
     return jax.lax.map(lambda params: score(params, test), draws)
 
 

@@ -1,4 +1,4 @@
-"""What the thesis says of matrix factorisation, judged."""
+"""What the thesis says of matrix factorisation, with checks."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _boxes(boxes: dict[str, list[dict[str, Any]]], quick: bool) -> Claim:
 
 
 def notes(numbers: dict[str, Any]) -> list[str]:
-    """Findings beside the claims."""
+    """Findings in addition to the claims."""
     sizes = sorted(numbers["noise"])
     near = ", ".join(f"{numbers['noise'][size]['SGLD-CV']:.2g}" for size in sizes)
     far = ", ".join(f"{numbers['noise'][size]['SGLD']:.2g}" for size in sizes)

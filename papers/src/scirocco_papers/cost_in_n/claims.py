@@ -16,7 +16,7 @@ METHODS = ("sgld", "sgld_cv")
 
 
 def slope(table: list[dict[str, Any]], values: list[float]) -> float:
-    """Of the logarithm of a value in the logarithm of N."""
+    """The slope of the logarithm of a value in the logarithm of N."""
     sizes = np.log([row["num_rows"] for row in table])
     return float(np.polyfit(sizes, np.log(values), 1)[0])
 

@@ -40,7 +40,7 @@ class Truth(NamedTuple):
     mean: np.ndarray[Any, np.dtype[Any]]
     sd: np.ndarray[Any, np.dtype[Any]]
     curvatures: np.ndarray[Any, np.dtype[Any]]
-    """Of the negative log posterior at the mode, in rising order."""
+    """Curvatures of the negative log posterior at the mode, in increasing order."""
     noise: float
     """E|ξ|² of the estimate from one row, averaged over the posterior; n rows have a 1/n of it."""
     noise_cv: float

@@ -1,18 +1,18 @@
 """Rows that SGLD and SGLD-CV visit for a fixed accuracy, as the number of observations grows (thesis section 3.3).
 
 A logistic regression whose posterior is known exactly at any size (`counted_logistic`). Many chains start at the mode,
-so that their law after K steps can be compared with the posterior, as in the thesis' theorem. The error of the law is
+so that their distribution after K steps can be compared with the posterior, as in the thesis' theorem. Its error is
 the largest over the parameters of
 
     √((mean - mean*)² + (sd - sd*)²) / sd*,
 
 the W₂ distance of normal laws with these moments in units of the posterior's sd; what chance has in it (3/2 over the
 number of chains, squared) is taken off. A setting (ε, n) reaches the accuracy when the second half of a long run has an
-error of at most `ACCURACY`; K is the first step at which the law has. The cost is K n, rows visited by one chain.
+error of at most `ACCURACY`; K is the first such step. The cost is K n, rows visited by one chain.
 
 For each ρ = ε λ_max in `RHOS` the smallest n on the grid N, N/√2, N/2, ... that reaches it is searched for; the
 cheapest of all counts. Batches are drawn as the library does by default. Not counted: the passes that find the mode and
-the gradient there, which SGLD-CV needs and which SGLD is given here for nothing.
+the gradient there, which SGLD-CV needs and which SGLD is given here at no cost.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _WIDE = 1_000  # rows of a batch up to which all chains go side by side
 
 
 class Trial(NamedTuple):
-    """A setting, and whether and when its law was near enough."""
+    """A setting, and whether and when its distribution was near enough."""
 
     step_size: float
     batch_size: int
     error: float
-    """Of the second half of the run."""
+    """The error of the second half of the run."""
     num_steps: int | None
     """K; None: the accuracy was not reached."""
 
@@ -70,7 +70,7 @@ def law_error(draws: np.ndarray[Any, np.dtype[Any]], truth: Truth, num_independe
 def first_time(
     draws: np.ndarray[Any, np.dtype[Any]], truth: Truth, accuracy: float
 ) -> tuple[float, int | None]:
-    """The error of the later half of draws (chain, time, 3), and the first time at which the law is near enough."""
+    """The error of the later half of draws (chain, time, 3), and the first time at which it is small enough."""
     num_chains, num_times = draws.shape[:2]
     # neighbours in time are nearly the same draw: no more independent ones than chains are assumed
     settled = law_error(draws[:, num_times // 2 :], truth, num_chains)

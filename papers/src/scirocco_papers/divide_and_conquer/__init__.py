@@ -1,4 +1,4 @@
-"""Stochastic gradients beside consensus, KDEMC and Weierstrass."""
+"""Stochastic gradients compared with consensus, KDEMC and Weierstrass."""
 
 from scirocco_papers.base import Experiment, run_of
 

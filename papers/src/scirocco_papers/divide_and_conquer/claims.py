@@ -1,6 +1,6 @@
-"""The thesis' sentences about its comparison with divide and conquer, judged: the plane, dimensions, and after all.
+"""Checks of the thesis' sentences about its comparison with divide and conquer: the plane, dimensions, and after all.
 
-«KL» is the median over the runs; for how the rules came about see `claims_plane`.
+"KL" is the median over the runs; for how the rules came about see `claims_plane`.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _by_moments(by_dimension: dict[int, Found]) -> str:
 
 
 def notes(numbers: Found) -> list[str]:
-    """Findings beside the claims."""
+    """Findings in addition to the claims."""
     of, by_dimension = numbers["problems"], numbers["gaussian"]
     most = max(by_dimension)
     every = [*of.items(), (f"d = {most}", by_dimension[most])]

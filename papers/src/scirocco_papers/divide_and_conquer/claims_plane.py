@@ -1,6 +1,6 @@
-"""The thesis' sentences about figures 2.4.1 to 2.4.3, judged. «KL» is the median over the runs.
+"""Checks of the thesis' sentences about figures 2.4.1 to 2.4.3. "KL" is the median over the runs.
 
-Rules were written before the first full run. Two methods count as alike when their KL differ by at most `CLOSE`.
+Rules were written before the first full run. Two methods count as equal when their KL differ by at most `CLOSE`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Found = dict[str, Any]
 
 
 def medians(found: Found, key: str = "kl") -> dict[str, float]:
-    """Of each method; ∞ where half of the runs diverged."""
+    """The median of each method; ∞ where half of the runs diverged."""
     return {name: float(np.median(each[key])) for name, each in found["methods"].items()}
 
 

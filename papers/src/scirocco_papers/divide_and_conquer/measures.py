@@ -1,4 +1,4 @@
-"""What is measured of draws in `divide-and-conquer` beside their divergence from the truth.
+"""What is measured of draws in `divide-and-conquer` in addition to their divergence from the truth.
 
 sides, valley (mixture)
     θ₁ is projected on the line through the two modes, scaled so that they are at ±1. `share`: of the draws on the side
@@ -27,7 +27,7 @@ def along(theta: Draws, truth: Draws) -> Draws:
 
 
 def share(places: Draws) -> Draws:
-    """Of the side with fewer draws, in each run (run, draw)."""
+    """The share of the side with fewer draws, in each run (run, draw)."""
     right = (places > 0).mean(axis=-1)
     return np.asarray(np.minimum(right, 1 - right))
 

@@ -1,8 +1,8 @@
-"""The methods of `divide-and-conquer`, each as «draws of several runs at one setting», and their tuning.
+"""The methods of `divide-and-conquer`, each as "draws of several runs at one setting", and their tuning.
 
 The stochastic gradient methods use batches of 50 rows drawn without replacement and start at the mode. An iteration of
-SGHMC is L = 3 steps, with the momentum drawn afresh before each iteration. Settings are tried on runs that are not
-judged, and the one with the smallest mean divergence from exact draws is used. Steps are in units of the inverse of the
+SGHMC is L = 3 steps, with the momentum redrawn before each iteration. Settings are tried on separate runs,
+and the one with the smallest mean divergence from exact draws is used. Steps are in units of the inverse of the
 largest curvature at the mode: ε for SGLD, ε² for SGHMC.
 """
 
@@ -77,7 +77,7 @@ class Runs(NamedTuple):
 
 
 def by_neighbours(truth: Draws, draws: Draws) -> float:
-    """KL(law of truth ‖ law of draws) from samples; ∞ for a run that diverged or stood still."""
+    """KL(law of truth ‖ law of draws) from samples; ∞ for a run that diverged or did not move."""
     for part in (truth, draws):
         if not np.all(np.isfinite(part)) or len(np.unique(part, axis=0)) < NEIGHBOUR + 2:
             return math.inf
@@ -100,7 +100,7 @@ def by_moments(mean: Draws, covariance: Draws, draws: Draws) -> float:
 def divergences(problem: Problem, draws: Draws, first: int, how: str = "") -> Draws:
     """KL(posterior ‖ approximation) for each run, by neighbours, from exact draws of its own (numbered from `first`).
 
-    With «joint»: of all coordinates; «back»: KL(approximation ‖ posterior); «moments»: by moments, for a normal law.
+    With "joint": of all coordinates; "back": KL(approximation ‖ posterior); "moments": by moments, if normal.
     """
     shown = problem.dimension if how == "joint" else problem.shown
 
@@ -166,7 +166,7 @@ def chains(
 def combined(name: str, shards: Draws, setting: Sequence[float], seed: int) -> Runs:
     """Combine each run's subposteriors (run, shard, draw, d).
 
-    «published»: KDEMC by one chain of the paper's moves; «diagonal»: consensus with diagonal weights.
+    "published": KDEMC by one chain of the paper's moves; "diagonal": consensus with diagonal weights.
     """
     num_draws = shards.shape[2]
     how: dict[str, Callable[[list[Draws], int], Any]] = {

@@ -1,4 +1,4 @@
-"""Thesis, figures 2.4.1 to 2.4.4: stochastic gradients beside divide-and-conquer MCMC, on four kinds of posteriors.
+"""Thesis, figures 2.4.1 to 2.4.4: stochastic gradients and divide-and-conquer MCMC, on four kinds of posteriors.
 
 A heavy-tailed, a bimodal, a warped and a normal posterior (see `problems`), 20 shards, batches of 50
 rows, ten runs on the same data. What is measured is KL(posterior ‖ approximation), by nearest neighbours, from 2,000
@@ -6,11 +6,11 @@ draws of each: every 50th iteration (10th for the normal law) of SGLD and SGHMC;
 subposteriors. A run of SGLD computes 5 million gradients of rows, one of SGHMC 15, one of all shards together 13 (161
 for the mixture). Exact draws, measured like a method, show what 0 looks like.
 
-Every method but consensus is tuned on runs of their own by the divergence that it is then judged by, as in the thesis.
+Every method except consensus is tuned on separate runs by the divergence that is then measured, as in the thesis.
 Only for the normal posterior it is tuned by the divergence of normal laws with the draws' moments: by neighbours,
 chains that explore too little are below 0 in many dimensions, and tuning would look for those.
 
-Of the mixture the divergence of θ₁ is measured, which the contours show; that of (θ₁, θ₂) is recorded beside it.
+Of the mixture the divergence of θ₁ is measured, which the contours show; that of (θ₁, θ₂) is recorded too.
 SGLD-CV is no method of that comparison: it shows what control variates, the default here, do in the same iterations.
 """
 
@@ -67,7 +67,7 @@ Found = dict[str, Any]
 
 
 def study(problem: Problem, plan: Plan, seed: int, names: Sequence[str]) -> tuple[Found, dict[str, Draws]]:
-    """Methods on one posterior: numbers of each, and the draws (run, draw, d); for the mixture «published» besides."""
+    """Methods on one posterior: numbers of each, and the draws (run, draw, d); for the mixture also "published"."""
     shards = subposterior_draws(problem, plan.num_trials + plan.num_runs, plan.num_draws, seed)
     runs = compare(problem, plan, seed, names, shards)
     draws = {name: found.draws for name, (_, found) in runs.items()}

@@ -1,4 +1,4 @@
-"""What the paper says of scores on msweb, judged."""
+"""Checks of the paper's claims about scores on msweb."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _at_most(values: np.ndarray, bar: float) -> str:
 
 
 def notes(numbers: Numbers) -> list[str]:
-    """Findings beside the claims."""
+    """Findings in addition to the claims."""
     curves = numbers["curves"]
     means = {name: float(ends(each).mean()) for name, each in curves.items()}
     states = {name: float(tail(each).mean()) for name, each in curves.items()}

@@ -1,4 +1,4 @@
-"""The thesis' sentences about figure 4.6.1, judged."""
+"""Checks of the thesis' sentences about figure 4.6.1."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Density:
 
     @classmethod
     def of(cls, draws: np.ndarray) -> Density:
-        """From draws (draw, 2), thinned to the same number for every sampler so that all are smoothed alike."""
+        """From draws (draw, 2), thinned to the same number for every sampler so that all are smoothed equally."""
         kept = draws[np.linspace(0, len(draws) - 1, _KERNELS).astype(int)]
         x, y = np.meshgrid(*_GRID)
         values = gaussian_kde(kept.T)(np.stack([x.ravel(), y.ravel()])).reshape(x.shape)

@@ -2,12 +2,12 @@
 
 x_i ~ ½ N(θ₁, I₂) + ½ N(θ₂, I₂), θ_j ~ N(0, 10 I₂), N = 1,000, batches of 100 rows drawn without replacement. Data and
 starting points are the paper's own (R's `set.seed(2)` and the authors' script). The text gives the centres (0, 0) and
-(0.1, 0.1); the script has (0, 0) and (0.5, 0.5), which fits the Stan draws stored beside it and is used here.
+(0.1, 0.1); the script has (0, 0) and (0.5, 0.5), which fits the Stan draws stored with it and is used here.
 
 Step sizes are the thesis': for SGLD its h is our 2ε; SGHMC and SGNHT run in R's form (α = a = 0.01, L = 5). 10,000
 iterations after a burn-in of as many (SGHMC a fifth, of 5 steps each); with control variates no burn-in, from a mode
 found by 10,000 steps of stochastic gradient descent with rate 5·10⁻⁵. The paper shows one chain of each; here a claim
-is judged on the mean over several chains. What is measured of a chain is said in `measures`.
+is checked on the mean over several chains. `measures` documents what is measured of a chain.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SAMPLERS: dict[str, Callable[[float], Sampler]] = {
 
 
 def log_likelihood(params: Params, x: Array) -> Any:
-    """Of one row."""
+    """Log likelihood of one row."""
     first, second = (-0.5 * jnp.sum((x - params[name]) ** 2) for name in ("theta1", "theta2"))
     return jnp.logaddexp(first, second)
 
@@ -158,7 +158,7 @@ def _facts(problem: Problem) -> dict[str, Any]:
 
 
 def _run_one(name: str, problem: Problem, num_chains: int, seed: int) -> tuple[Pair, dict[str, Any]]:
-    """All chains; at half the thesis' step, and again, as long as the chains leave the finite numbers."""
+    """All chains; at half the thesis' step, and again, as long as chains diverge (NaN or inf)."""
     h, facts = STEP_SIZES[name], {"thesis_h": STEP_SIZES[name]}
     while True:
         try:

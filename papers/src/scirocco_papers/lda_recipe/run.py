@@ -1,7 +1,7 @@
 """Ma, Chen & Fox (2015), figure 3: SGLD, SGHMC, SGRLD and SGRHMC for the topics of Wikipedia, in the expanded mean.
 
 As in the paper: 10,000 documents in batches of 50, three runs of each sampler, runtime per 100 documents. Its
-supplement with the settings is not at hand: K = 100, α = 0.01, β = 0.0001 and 50 sweeps over a batch (25 dropped) are
+supplement with the settings is not available: K = 100, α = 0.01, β = 0.0001 and 50 sweeps over a batch (25 dropped) are
 those of Patterson & Teh (2013), whom it follows, and the step sizes and frictions are the best of a small grid on other
 documents, one chain each.
 """

@@ -1,4 +1,4 @@
-"""What the papers say of perplexities on Wikipedia, judged."""
+"""What the papers say of perplexities on Wikipedia, with checks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _ours(baker: Numbers, barile: Numbers, ours: Numbers) -> Claim:
 
 
 def notes(numbers: Numbers) -> list[str]:
-    """Findings beside the claims."""
+    """Findings in addition to the claims."""
     baker = numbers["curves"][BAKER]
     own, fair = ends(baker["SGRLD"]).mean(), ends(baker["SGRLD, prior of SCIR"]).mean()
     scir, control = baker["SCIR"], baker["SCIR-CV, as SCIR"]

@@ -1,4 +1,4 @@
-"""What the thesis says of logistic regression on covertype, judged."""
+"""What the thesis says of logistic regression on covertype, with checks."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _six(six: dict[str, dict[str, Any]]) -> list[Claim]:
 
 
 def notes(numbers: dict[str, Any]) -> list[str]:
-    """Findings beside the claims."""
+    """Findings in addition to the claims."""
     limit, sgd = numbers["stability"], numbers["listed_ascent"]
     largest = max(limit)
     chosen = ", ".join(f"{name} {found['step']:g}" for name, found in numbers["six"].items())

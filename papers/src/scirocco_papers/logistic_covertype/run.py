@@ -60,7 +60,7 @@ def _summary(curve: by_size.Curve) -> dict[str, Any]:
 
 
 def stability(train: Rows, shares: list[float]) -> dict[int, dict[str, float]]:
-    """2/λ at the start, where every row has the curvature xxᵀ/4, beside SAGA's ε."""
+    """2/λ at the start, where every row has the curvature xxᵀ/4, and SAGA's ε."""
     found = {}
     for share in shares:
         x = first(train, share).x

@@ -102,7 +102,7 @@ class Six:
         self.centre = kernel.position(kernel.init(jax.random.key(seed), start))
 
     def run(self, name: str, stepsize: float, test: Rows, num_chains: int, seed: int) -> Chains:
-        """Log losses of the chains; infinite where one left the finite numbers."""
+        """Log losses of the chains; infinite where one diverged."""
         plain = name.removesuffix("cv")
         inner = LEAPFROG if plain == "sghmc" else 1
         iterations, controlled = self.num_iterations // inner, name != plain

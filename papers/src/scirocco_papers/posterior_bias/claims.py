@@ -1,4 +1,4 @@
-"""What the library promises of its samplers and estimators on covertype, judged."""
+"""Checks of what the library promises of its samplers and estimators on covertype."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _large(large: dict[str, Any], size: int) -> list[Claim]:
 
 
 def notes(numbers: dict[str, Any]) -> list[str]:
-    """Findings beside the claims."""
+    """Findings in addition to the claims."""
     truth = numbers["truth"]
     said = [
         f"N = {size:,}: {found['num_columns']} columns, condition {found['condition']:.3g}, NUTS has at least "

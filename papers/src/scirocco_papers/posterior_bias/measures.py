@@ -68,7 +68,7 @@ class Subset(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A run beside the truth; NaN where it diverged."""
+    """A run compared with the truth; NaN where it diverged."""
 
     mean_bias: float
     """Root mean square over the coefficients of the error of the mean, in posterior standard deviations."""

@@ -1,7 +1,7 @@
 """Ma, Chen & Fox (2015), figure 2 left: who hits two one-dimensional targets, and what leaving Γ out costs.
 
 Targets exp(-U) with U = θ²/2 (one peak) and U = θ⁴ - 2θ² (two peaks), exact gradients. The paper's metric is in a
-supplement that is not at hand. Here G⁻¹ = 1.5 √(U - min U + ½) for both targets: smooth, positive, and different in
+supplement that is not available. Here G⁻¹ = 1.5 √(U - min U + ½) for both targets: smooth, positive, and different in
 peaks, barrier and tails.
 
 Without Γ the law is known. With g = G^(-1/2) the naive force -g U' is the right one, -g V' + g', for V = U + log g: the

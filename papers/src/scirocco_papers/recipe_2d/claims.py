@@ -1,4 +1,4 @@
-"""The sentences of Ma, Chen & Fox (2015) about figure 2 right, judged."""
+"""Checks of the sentences of Ma, Chen & Fox (2015) about figure 2 right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from scirocco_papers.base import Claim
 
 LEVEL = 0.05
-"""The divergence at which settings are chosen and claims judged: that of 1,000 independent draws, (100 - 1)/2,000."""
+"""The divergence at which settings are chosen and claims checked: that of 1,000 independent draws, (100 - 1)/2,000."""
 LEVELS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02)
 
 Numbers = dict[str, Any]

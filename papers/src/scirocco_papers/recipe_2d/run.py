@@ -5,10 +5,10 @@ exp(-θ₁⁴/10) and a standard normal: 10 × 10 equally probable cells are kno
 measured for all that a chain has visited since its start at the mode, without burn-in; the mean over chains is shown
 against log₃(steps/100) + 1, as in the paper. A step of every sampler costs one (exact) gradient.
 
-The paper's settings are in a supplement that is not at hand. Each sampler gets the best of a grid, `grid`: the setting
+The paper's settings are in a supplement that is missing here. Each sampler gets the best of a grid, `grid`: the setting
 that needs the fewest steps to KL 0.05, which is what 1,000 independent draws have, in runs made for that alone. The
 metric is G⁻¹ = c (U + ½)^a, smooth and positive as U ≥ 0, with a = ¼ or ½ (½ with c = 1.5: that of `recipe-1d`). SGRLD
-has the metric but no momentum; it is not in the figure, but the paper's sentence about «either element» needs it.
+has the metric but no momentum; it is not in the figure, but the paper's sentence about "either element" needs it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Setting(NamedTuple):
 
     @property
     def words(self) -> str:
-        """For tables."""
+        """The settings for tables."""
         metric = f", G⁻¹ = {self.scale:g} (U + ½)^{self.power:g}" if self.power else ""
         friction = f", friction {self.friction:g}" if self.name == "SGHMC" else ""
         return f"ε = {self.step_size:.3g}{friction}{metric}"
@@ -135,7 +135,7 @@ def _advance(num_chains: int, recipe: Recipe, carry: Any, first: Any, last: Any,
 
 
 def curves(setting: Setting, num_chains: int, at: list[int], key: Key) -> np.ndarray:
-    """Divergence (chain, mark) of what each chain has visited; infinite once a chain leaves the finite numbers."""
+    """Divergence (chain, mark) of what each chain has visited; infinite once a chain diverges."""
     begin, steps = jax.random.split(key)
     own = recipe(setting)
     carry = (first_states(own, START, num_chains, begin), jnp.zeros((num_chains, SIDE**2), jnp.int32))

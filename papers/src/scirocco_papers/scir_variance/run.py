@@ -68,7 +68,7 @@ def printed_variance(name: str, num_steps: Any) -> np.ndarray:
 
 
 def whole_variance(name: str, num_steps: Any) -> np.ndarray:
-    """By the exact recursion."""
+    """The variance by the exact recursion."""
     process, parametrization = PROCESSES[name]
     return np.asarray(theory.moments(process, THETA0, COUNTS, STEP_SIZE, num_steps, parametrization).variance)
 
@@ -258,7 +258,7 @@ def _points(axes: Axes, marks: Any, values: np.ndarray, errors: np.ndarray, colo
 
 
 def _label_curves(axes: Axes, base: np.ndarray) -> None:
-    """Names beside the curves, where there is room."""
+    """Names next to the curves, where there is room."""
     for name, mark, text in (
         ("SCIR", 62, "SCIR"),
         ("SCIR-CV (i)", 62, "SCIR-CV (i)"),

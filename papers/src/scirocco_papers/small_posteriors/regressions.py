@@ -21,12 +21,12 @@ Parts = tuple[Model, dict[str, Any], dict[str, Any]]
 
 
 def log_normal_density(x: Array, mean: Any, sd: Any) -> Array:
-    """Of N(mean, sd²), up to a constant."""
+    """Log density of N(mean, sd²), up to a constant."""
     return -0.5 * ((x - mean) / sd) ** 2 - jnp.log(sd)
 
 
 def log_lognormal_density(x: Array, median: float, spread: float) -> Array:
-    """Of exp N(log median, spread²), up to a constant."""
+    """Log density of exp N(log median, spread²), up to a constant."""
     return -0.5 * (jnp.log(x / median) / spread) ** 2 - jnp.log(x)
 
 

@@ -32,7 +32,7 @@ MAX_R_HAT, MIN_ESS = 1.01, 2_500
 
 
 class Truth(NamedTuple):
-    """What is known of a posterior; trees like the parameters, in the user's units."""
+    """Reference values of a posterior; trees like the parameters, in the user's units."""
 
     means: Params
     sds: Params

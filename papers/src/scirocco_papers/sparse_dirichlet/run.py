@@ -3,7 +3,7 @@
 Dirichlet(800.1, 100.1, 100.1, 0.1, ..., 0.1) of 1,000 observations in ten categories; batches of 10, 1,000 draws after
 1,000 steps. Every sampler is run at all step sizes of the SCIR paper's table 1 and with five seeds.
 
-What the boxes show is also counted. Small values: how often component 5 is below the median of its law. Spread: the
+What the boxes show is also counted. Small values: how often component 5 is below its median. Spread: the
 standard deviations of the first three components over the exact ones at h = 0.5, where the CV paper compares, from
 longer chains, so that the ratios are known to about one per cent. SGRLD is shown at its best step size, because h = 0.5
 is far out of its range.
@@ -74,7 +74,7 @@ def _draws(method: str, step_size: float, seed: int) -> np.ndarray:
 
 
 def below_median(draws: np.ndarray) -> float:
-    """The share of draws in which component 5 is below the median of its law; a half of exact ones are."""
+    """The share of draws in which component 5 is below its exact median; a half of exact ones are."""
     a = dp.concentration(POSTERIOR)
     special = require("scipy.special", "sparse-dirichlet")
     return float(np.mean(draws[..., SMALL] < special.betaincinv(a[SMALL], a.sum() - a[SMALL], 0.5)))

@@ -38,7 +38,7 @@ class Measured(NamedTuple):
 
     @property
     def diverged(self) -> bool:
-        """Whether a chain left the finite numbers."""
+        """Whether a chain diverged (NaN or inf)."""
         return math.isnan(self.mean_error)
 
 
@@ -118,7 +118,7 @@ def estimator(posterior: SmallPosterior) -> ControlVariates:
 
 
 def quiet() -> Any:
-    """No word about columns of different scale: that is what these posteriors are for."""
+    """Silence the warning about columns of different scales: that is the purpose of these posteriors."""
     return warnings.catch_warnings(action="ignore", category=SciroccoWarning)
 
 

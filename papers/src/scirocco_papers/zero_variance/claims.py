@@ -1,4 +1,4 @@
-"""What the thesis says of zero-variance control variates, judged."""
+"""What the thesis says of zero-variance control variates, with checks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _judge_scaling(scaling: dict[int, dict[str, dict[str, Any]]], quick: bool) -
 
 
 def notes(numbers: dict[str, Any]) -> list[str]:
-    """Findings beside the claims."""
+    """Findings in addition to the claims."""
     scaling = numbers["scaling"]
     sizes = sorted(scaling)
     exact = ", ".join(f"{scaling[size][KINDS[0]]['reduction']:.0f}" for size in sizes)

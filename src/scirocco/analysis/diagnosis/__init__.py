@@ -1,4 +1,4 @@
-"""`diagnose`: whether a run is any good, and if not, what to change to what."""
+"""`diagnose`: whether a run can be trusted, and if not, what to change."""
 
 from scirocco.analysis.diagnosis.diagnose import diagnose
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding

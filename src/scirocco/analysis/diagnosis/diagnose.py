@@ -1,4 +1,4 @@
-"""One call that looks at a run from all sides."""
+"""`diagnose`: all checks of a run in one call."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ def diagnose(
     estimator: Estimator | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """Say in words whether a run can be trusted, with the numbers, and what to change to what value if not.
+    """Check whether a run can be trusted; if not, say what to change, and to which value.
 
-    Looked at: effective sample sizes (bulk, tail, per second, per gradient), R-hat, drift between halves, agreement
-    of the chains; step size × largest curvature (power iteration on Hessian-vector products), gradient noise against
-    injected noise, and by how much the two inflate variances (closed forms for SGLD, SGHMC, BAOAB, SGNHT, BADODAB);
+    The checks: effective sample sizes (bulk, tail, per second, per gradient), R-hat, drift between halves, agreement
+    of the chains; step size × largest curvature (power iteration on Hessian-vector products), gradient noise relative
+    to injected noise, and by how much the two inflate variances (closed forms for SGLD, SGHMC, BAOAB, SGNHT, BADODAB);
     Stein's identity and the kernel Stein discrepancy with gradients at the draws; how far the prior moves the
     posterior.
 
     Parameters
     ----------
     run
-        From `sc.sample`, `sc.resume` or `sc.load`.
+        A run from `sc.sample`, `sc.resume` or `sc.load`.
     model, data
-        For a run that was loaded: stores hold neither. Without them only the draws are judged.
+        Needed for a run that was loaded, as stores contain neither. Without them only the draws are checked.
     sampler, estimator
-        For a run that was saved with `run.save`, or with classes of your own; else they are known.
+        Needed for a run that was saved with `run.save` or uses your own classes; otherwise they are known.
     seed
-        Of the rows that are looked at.
+        Random seed of the rows that are used.
 
     Returns
     -------
     Diagnosis
-        Print it. `diagnosis.ok`, `diagnosis.names` and `diagnosis.measures` are for programs.
+        Print it to read it; `diagnosis.ok`, `diagnosis.names` and `diagnosis.measures` are for programs.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def diagnose(
         raise InvalidTypeError(f"`run` must be a run, from sc.sample or sc.load; got {type(run).__name__}.")
     if run.draws is None or run.num_draws < _FEW_DRAWS:
         raise InvalidValueError(
-            f"diagnose needs {_FEW_DRAWS} draws at least; this run ({run.status}) holds "
+            f"diagnose requires at least {_FEW_DRAWS} draws; this run ({run.status}) has "
             f"{0 if run.draws is None else run.num_draws}. Sample more, with keep_draws=True."
         )
     missing: list[str] = []
@@ -85,7 +85,7 @@ def diagnose(
     measures = _measure_chains(columns, num_steps, _seconds(run))
     if len(columns.names) < columns.total:
         missing.append(
-            f"effective sizes of all parameters: {len(columns.names)} of {columns.total:,} were looked at"
+            f"effective sizes of all parameters: {len(columns.names)} of {columns.total:,} were included"
         )
     origin = _origin(run, model, data, sampler, estimator, missing)
     found, about = None, _about(run, origin, num_steps)
@@ -101,7 +101,7 @@ def diagnose(
 def _look_closer(
     draws: Params, origin: Origin, measures: dict[str, Any], num_steps: int, seed: int
 ) -> theory.Theory | None:
-    """Add what model and data say."""
+    """Add the checks that need the model and the data."""
     probe = probing.make_probe(origin, draws, num_steps, seed)
     found = theory.predict(probe, origin.sampler)
     names = _position_names(probe.position)
@@ -128,7 +128,7 @@ def _look_closer(
 
 
 def _one_place(run: Run, measures: dict[str, Any]) -> Params:
-    """The draws; of one chain only where chains are in different places: between two modes there is nothing to see."""
+    """The draws; only those of one chain if chains disagree, as the point between two modes means nothing."""
     if measures.get("chain_spread", 0.0) < rules.APART:
         return run.draws
     return jax.tree.map(lambda leaf: leaf[:1], run.draws)
@@ -147,11 +147,11 @@ def _origin(
     estimator: Estimator | None,
     missing: list[str],
 ) -> Origin | None:
-    """What the run was made from: its own memory of it, or what the caller and the store know."""
+    """The model, data, sampler and estimator of the run: kept in memory, or from the caller and the store."""
     known = run.origin
     if known is None and (model is None or data is None):
         if run.kind == OWN_LOOP:
-            missing.append("curvature and gradients: the model has a loop of its own")
+            missing.append("curvature and gradients: the model has its own sampling loop")
         else:
             missing.append("curvature, gradient noise, Stein's identity, prior: pass model=... and data=...")
         return None
@@ -164,7 +164,9 @@ def _origin(
         missing.append("curvature and gradients: a CountModel has no log density")
         return None
     if float(known.sampler.temperature) == 0.0:
-        missing.append("curvature, noise, Stein's identity: at temperature 0 there is no law to draw from")
+        missing.append(
+            "curvature, noise, Stein's identity: at temperature 0 there is no distribution to sample"
+        )
         return None
     return known
 
@@ -175,7 +177,7 @@ def _part(record: Record | None, given: Sampler | Estimator | None, name: str) -
     written = getattr(record, name, None)
     if written is None:
         raise InvalidValueError(
-            f"this run does not hold its {name} (it was written by run.save): pass {name}=..., as it was in sc.sample."
+            f"this run does not contain its {name} (it was written by run.save): pass {name}=... as in sc.sample."
         )
     return encoding.decode(written, name)
 
@@ -198,7 +200,7 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
 
 
 def _remembers_nothing(estimator: Estimator, run: Run) -> bool:
-    """Whether estimates are made of a batch alone, so that control variates would make them less noisy."""
+    """Whether gradients are estimated from a batch alone, so that control variates would reduce their noise."""
     draw = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), run.draws)
     num_rows = run.configuration.get("num_rows", 0)
     memory = jax.eval_shape(lambda position: estimator.blank_memory(position, position, num_rows), draw)
@@ -211,11 +213,11 @@ def _seconds(run: Run) -> float | None:
     return float(sum(walls)) or None
 
 
-# -- what the draws alone say ----------------------------------------------------------------------------------
+# -- checks of the draws alone ---------------------------------------------------------------------------------
 
 
 def _measure_chains(columns: Columns, num_steps: int, seconds: float | None) -> dict[str, Any]:
-    """The numbers of `Diagnosis.measures` that need draws only."""
+    """The numbers of `Diagnosis.measures` that need only draws."""
     values = columns.values
     moving = values.reshape(-1, values.shape[2]).std(axis=0) > 0
     stuck = [n for n, m in zip(columns.names, moving, strict=True) if not m]
@@ -249,10 +251,10 @@ def _measure_chains(columns: Columns, num_steps: int, seconds: float | None) -> 
 
 
 def _drift(values: Array) -> tuple[Array, Array]:
-    """Mean of the second half less that of the first, in sds of the second halves.
+    """Mean of the second half minus that of the first, in sds of the second halves.
 
-    Averaged over chains without its sign (drift: also slow wandering has it), and with it (trend: only a way that all
-    chains go has it; wandering has about 2/√chains).
+    Averaged over chains without the sign (drift, which slow mixing also causes), and with the sign (trend, which is
+    large only if all chains move in one direction; slow mixing gives about 2/√chains).
     """
     half = values.shape[1] // 2
     first, second = values[:, :half], values[:, half:]

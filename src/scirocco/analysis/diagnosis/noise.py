@@ -1,4 +1,4 @@
-"""Gradient noise along a run: how much of what moves a chain comes from minibatches, step by step."""
+"""Gradient noise along a run, relative to the injected noise."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _CHAINS, _BATCHES = 4, 4
 _MOST_PARAMETERS = 2_000
 _LINEAR = 100
-"""Parameters up to which gradients are explained by the draws."""
+"""The most parameters for which gradients are regressed on the draws."""
 
 
 class NoiseCurve(NamedTuple):
-    """What gradient noise adds in a step over what is injected, at some places of a run."""
+    """Variance that gradient noise adds in a step over the injected variance, at some points of a run."""
 
     steps: Array
     median: Array
-    """Over the parameters."""
+    """The median over the parameters."""
     largest: Array
     how: str
-    """From what it was found, as a sentence."""
+    """How it was measured, as a sentence."""
 
 
 def noise_along(run: Run, num_points: int = 12, seed: int = 0) -> NoiseCurve:
-    """Gradient noise over injected noise along a run, from model and data or from gradients that were kept.
+    """Gradient noise over injected noise along a run, from model and data or from stored gradients.
 
     In a step a gradient estimate of variance V adds ε² V to the variance, and the sampler 2 ε T, with momentum 2 ε C T:
-    the ratio is ε V / 2 T, or ε V / 2 C T. Where batches are drawn without replacement, what cancels before the chain
-    feels it is left out.
+    the ratio is ε V / 2 T, or ε V / 2 C T. For batches drawn without replacement, noise that cancels within a pass is
+    left out.
 
     Parameters
     ----------
     run
-        A run of `sc.sample`; one that was loaded has no model, and must have kept its gradients.
+        A run from `sc.sample`. A loaded run has no model, so it must contain gradients.
     num_points
-        Places along the run.
+        Number of points along the run.
     seed
-        Of the batches that are drawn to measure it.
+        Random seed of the batches used to measure it.
 
     Raises
     ------
     InvalidValueError
-        Where it cannot be known; the message says why.
+        If it cannot be estimated; the message says why.
     """
     if run.origin is not None:
         return _from_model(run, run.origin, num_points, seed)
     if run.gradients is None:
         raise InvalidValueError(
-            "gradient noise needs the model and the data, which a stored run does not hold, or gradients "
+            "gradient noise requires the model and the data, which a stored run does not contain, or gradients "
             "(keep_gradients=True)."
         )
     return _from_gradients(run, num_points)
@@ -83,7 +83,7 @@ def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCu
     last = jax.tree.map(lambda leaf: leaf[-1], positions)
     if _tree.size(last) > _MOST_PARAMETERS:
         raise InvalidValueError(
-            f"gradient noise is looked at for {_MOST_PARAMETERS:,} parameters at most; there are {_tree.size(last):,}."
+            f"gradient noise is measured for at most {_MOST_PARAMETERS:,} parameters; there are {_tree.size(last):,}."
         )
     problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
     memory = _memory(origin, problem.table, last, key)
@@ -104,38 +104,38 @@ def _inner(sampler: Sampler) -> Any:
     inner = sampler.core
     if not inner.has_noise_ratio:
         raise InvalidValueError(
-            f"gradient noise cannot be compared with what {type(inner).__name__} injects: there is no closed form."
+            f"gradient noise cannot be compared with the noise of {type(inner).__name__}, which has no closed form."
         )
     return inner
 
 
 def _check(origin: Origin) -> None:
-    """Whether there is noise, and a law of it, to speak of."""
+    """Raise an error if there is no gradient noise, or its distribution is not known."""
     if not origin.model.has_density:
         raise InvalidValueError("there is no gradient noise: the model has counts, not a log density.")
     if origin.estimator.is_exact:
-        raise InvalidValueError("there is no gradient noise: every gradient is the exact one of all rows.")
+        raise InvalidValueError("there is no gradient noise: every gradient is exact (all rows).")
     if origin.estimator.learns:
         raise InvalidValueError(
-            f"gradient noise of {type(origin.estimator).__name__} depends on what it remembers along the run, which is "
-            "not kept."
+            f"gradient noise of {type(origin.estimator).__name__} depends on its memory along the run, which is "
+            "not stored."
         )
     if float(_inner(origin.sampler).temperature) == 0.0:
         raise InvalidValueError(
-            "at temperature 0 no noise is injected that gradient noise could be compared with."
+            "at temperature 0 no noise is injected, so gradient noise cannot be compared with it."
         )
 
 
 def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
     if origin.memory is not None:
         return origin.memory
-    # no need to look for the mode again
+    # no need to search for the mode again
     estimator = origin.estimator.around(origin.model.constrain(position))
     return estimator.prepare(origin.model, table, position, key).memory
 
 
 def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
-    """V is what a linear function of the draws leaves of the gradients, in stretches of the run."""
+    """V is the residual variance of the gradients regressed on the draws, in segments of the run."""
     sampler = _stored_sampler(run)
     _inner(sampler)
     x, g = (_flat(tree) for tree in (run.draws, run.gradients))
@@ -144,7 +144,7 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
     windows = min(num_points, x.shape[0] * x.shape[1] // needed, x.shape[1])
     if size > _LINEAR or windows < 1:
         raise InvalidValueError(
-            f"gradient noise from kept gradients needs {_LINEAR} parameters at most and {needed:,} draws at least."
+            f"gradient noise from stored gradients requires at most {_LINEAR} parameters and at least {needed:,} draws."
         )
     factor = sampler.factor
     if factor is not None:
@@ -156,8 +156,8 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
     noise = [_tree_like(_unexplained(*part), position) for part in parts]
     scales = Scales(0.0, noise[0], spread, 1, factor)
     how = (
-        "From the gradients that were kept: what a linear function of the draws does not explain of them. Where the "
-        "posterior is far from normal, that is more than the noise."
+        "Estimated from the stored gradients, as the residual of a linear regression on the draws. If the "
+        "posterior is far from normal, this is more than the noise."
     )
     return _curve(_steps(run, (edges[:-1] + edges[1:]) // 2), noise, scales, sampler, position, how)
 
@@ -165,12 +165,12 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
 def _stored_sampler(run: Run) -> Any:
     sampler = Record.from_json(Stored.open(run.path).record).sampler if run.path else None
     if sampler is None:
-        raise InvalidValueError("gradient noise needs the sampler, which this run does not hold.")
+        raise InvalidValueError("gradient noise requires the sampler, which this run does not contain.")
     return encoding.decode(sampler, "sampler")
 
 
 def _unexplained(x: Array, g: Array) -> Array:
-    """Variance for each parameter."""
+    """The variance for each parameter."""
     design = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)])
     left = g - design @ np.linalg.lstsq(design, g, rcond=None)[0]
     return np.asarray(np.sum(left**2, axis=0) / max(1, len(x) - design.shape[1]))
@@ -184,14 +184,14 @@ def _curve(
     for step, each in zip(steps, noise, strict=True):
         eps = schedules.step_sizes(inner.step_size, position, int(step))
         ratio = noise_ratios(scales._replace(noise=each), eps, sampler, position)
-        assert ratio is not None  # looked at before
+        assert ratio is not None  # checked before
         found.append(ratio)
     ratios = np.stack(found)
     return NoiseCurve(np.asarray(steps), np.median(ratios, axis=1), ratios.max(axis=1), how)
 
 
 def _steps(run: Run, places: Array) -> Array:
-    """Steps at which draws were made, burn-in included."""
+    """The step of each draw, burn-in included."""
     known = run.configuration
     steps: Array = known.get("num_burnin", 0) + (np.asarray(places) + 1) * known.get("thin", 1) - 1
     return steps

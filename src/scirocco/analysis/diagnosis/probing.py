@@ -1,4 +1,4 @@
-"""What model and data say about the draws: curvature, gradient noise, Stein's identity, the pull of the prior."""
+"""Checks with model and data: curvature, gradient noise, Stein's identity, the influence of the prior."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from scirocco.samplers import Scales, schedules
 from scirocco.types import Key, Params
 
 _DRAWS = 1_000
-"""Draws at which gradients are looked at."""
+"""Number of draws at which gradients are computed."""
 _BATCHES = 20
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Probe(NamedTuple):
-    """The run's problem again, and where the draws are."""
+    """The run's problem, reconstructed, and the location of the draws."""
 
     model: Model
     parts: Any
@@ -34,9 +34,9 @@ class Probe(NamedTuple):
     position: Params
     """Mean of the draws' second half, on the real line."""
     scales: Scales
-    """In the coordinates the sampler moves in, around that position."""
+    """Curvature and gradient noise in the sampler's coordinates, around that position."""
     eps: Any
-    """ε for each parameter, at half of the run."""
+    """ε for each parameter, halfway through the run."""
     draws: Params
     """Some draws on the real line, leaves (chain, draw, ...)."""
     judge: reward.Judge
@@ -54,7 +54,7 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     position = jax.tree.map(lambda leaf: leaf[:, leaf.shape[1] // 2 :].mean(axis=(0, 1)), some)
     memory = origin.memory
     if memory is None:
-        estimator = origin.estimator.around(model.constrain(position))  # no need to look for the mode again
+        estimator = origin.estimator.around(model.constrain(position))  # no need to search for the mode again
         memory = estimator.prepare(model, problem.table, position, key).memory
     sampler = origin.sampler
     scales = pilot.scales_at(
@@ -87,7 +87,7 @@ def stiffness(probe: Probe) -> float:
 
 
 class SteinChecks(NamedTuple):
-    """Stein's identity with the gradients at the draws."""
+    """The result of Stein's identity with the gradients at the draws."""
 
     inflation: float
     """tr(SΛ)/d - 1: by how much variances are too large, on average over directions."""
@@ -97,12 +97,12 @@ class SteinChecks(NamedTuple):
 
 
 def stein_checks(probe: Probe, shape: metric.Shape, temperature: float) -> SteinChecks:
-    r"""Whether the draws and the gradients at them belong together.
+    r"""Whether the draws and the gradients at them are consistent.
 
     For draws of the target, E[(x - m)ᵀ s] = -d with s = ∇ log π (Stein's identity for ½|x - m|²). For normal draws with
     covariance S and a normal target with precision Λ the left side is -tr(SΛ): its excess is the mean inflation of the
-    variances. Errors of s that are independent of x average out. The discrepancy is taken in coordinates in which the
-    posterior is round (`shape`), with a scale that does not depend on the draws.
+    variances. Errors of s that are independent of x average out. The discrepancy is computed in coordinates where the
+    posterior is isotropic (`shape`), with a scale that does not depend on the draws.
     """
     block = reward.block_of(probe.judge)
     gradients = _gradients(probe.model, block, probe.judge, probe.draws, probe.key)
@@ -128,7 +128,7 @@ _gradients = partial(jax.jit, static_argnums=(0, 1))(reward.gradients)
 
 
 def _batch_error(series: Array) -> float:
-    """Standard error of the mean of correlated numbers (chain, draw), by means of stretches."""
+    """Standard error of the mean of correlated numbers (chain, draw), by batch means."""
     chains, count = series.shape
     length = max(1, count // max(2, _BATCHES // chains))
     used = series[:, : count // length * length].reshape(-1, length)

@@ -1,4 +1,4 @@
-"""What a diagnosis says, and how it is read."""
+"""The result of a diagnosis, and how it is printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong, how it shows, and what to change."""
+    """A problem of the run, the evidence for it, and what to change."""
 
     name: str
     """One of `NAMES`."""
@@ -39,9 +39,9 @@ class Diagnosis:
     Attributes
     ----------
     findings
-        What is wrong; empty when all is well.
+        The problems; empty if there are none.
     measures
-        All numbers, by name. Those that could not be had are missing, and `missing` says why.
+        All numbers, by name. Those that could not be estimated are absent, and `missing` says why.
     """
 
     findings: list[Finding]
@@ -51,17 +51,17 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether no problem was found."""
         return not self.findings
 
     @property
     def names(self) -> list[str]:
-        """What was found, by name."""
+        """The names of the problems."""
         return [finding.name for finding in self.findings]
 
     @property
     def verdict(self) -> str:
-        """In one line."""
+        """The result in one line."""
         if self.findings:
             return "; ".join(finding.words for finding in self.findings)
         return "all well, as far as could be measured" if self.missing else "all well"
@@ -84,18 +84,18 @@ def _wrapped(lead: str, text: str) -> list[str]:
 LABELS = {
     "ess_bulk": ("effective draws, bulk (worst parameter)", "{:,.0f}"),
     "ess_tail": ("effective draws, tail (worst parameter)", "{:,.0f}"),
-    "ess_per_second": ("effective draws a second", "{:,.1f}"),
-    "ess_per_gradient": ("effective draws a gradient estimate", "{:.2g}"),
+    "ess_per_second": ("effective draws per second", "{:,.1f}"),
+    "ess_per_gradient": ("effective draws per gradient estimate", "{:.2g}"),
     "r_hat": ("R-hat (worst parameter; 1 when chains agree)", "{:.3f}"),
     "drift": ("drift between halves, in sds (worst parameter)", "{:.2f}"),
     "curvature": ("step size (with momentum: squared) × largest curvature", "{:.3g}"),
     "step_inflation": ("variance inflated by the step, at most", "{:.1%}"),
     "noise_ratio": ("gradient noise over injected noise (worst parameter)", "{:.3g}"),
     "noise_inflation": ("variance inflated by minibatch noise (worst parameter)", "{:.1%}"),
-    "stein_inflation": ("variance inflated, as the gradients see it (mean)", "{:.1%}"),
+    "stein_inflation": ("variance inflated, by Stein's identity (mean)", "{:.1%}"),
     "stein_inflation_error": ("  its standard error", "{:.1%}"),
     "ksd": ("kernel Stein discrepancy", "{:.3g}"),
-    "ksd_of_exact_draws": ("  of as many independent exact draws", "{:.3g}"),
+    "ksd_of_exact_draws": ("  of the same number of independent exact draws", "{:.3g}"),
     "condition": ("largest over smallest curvature of the posterior", "{:.2g}"),
     "prior_pull": ("how far the prior moves the posterior, in sds (worst parameter)", "{:.2f}"),
 }

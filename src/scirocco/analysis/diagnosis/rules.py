@@ -1,4 +1,4 @@
-"""From numbers to words: which fault explains them, and what to change to what."""
+"""Rules of the diagnosis: which problem explains the numbers, and what to change."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from scirocco.analysis.diagnosis.report import Finding
 from scirocco.analysis.diagnosis.theory import Theory
 
 TOLERATED = 0.2
-"""Relative excess of a variance above which something is said: a tenth of the standard deviation."""
+"""Relative excess of a variance above which it is reported: a tenth of the standard deviation."""
 _FEW = 400
-"""Effective draws below which a larger step is suggested, where one is possible."""
+"""Effective draws below which a larger step is suggested, if one is possible."""
 _TOO_FEW = 100
 _R_HAT = 1.05
 _LARGER = 4.0
-"""How much larger a step must be possible before the present one counts as too small."""
+"""The step size counts as too small if it could be this many times as large."""
 APART = 1.0
-"""Distance between chains, in sds within them, from which they may be in different places."""
+"""Distance between chains, in sds within them, above which they may be in different modes."""
 _UNDER_WAY = 2.5
-"""Trend, in sds, above which the chains are still on their way."""
+"""Trend, in sds, above which the chains have not converged yet."""
 _HARDLY_ANY = 20
 _PULL = 2.0
-"""Posterior sds by which the prior may move the posterior."""
+"""The prior may move the posterior by this many posterior sds."""
 FAR_OUT = 4.0
-"""Prior sds at which a posterior may lie. A prior that holds what the data would send to infinity has fewer."""
+"""A posterior may be this many prior sds out. A prior that bounds a parameter without a finite mode has fewer."""
 
 
 def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
-    """All that is wrong. `about`: facts of the run (`diverged`, `tuned`, `batch_size`, ...)."""
+    """All problems. `about`: facts about the run (`diverged`, `tuned`, `batch_size`, ...)."""
     if measures.get("stuck"):
         return [_stuck(measures["stuck"])]
     law = _law(measures, theory, about)
     mixing = _mixing(measures, theory, about, bool(law))
     if any(finding.name == "not converged" for finding in mixing) and measures["trend"] > _UNDER_WAY:
-        return mixing  # draws on their way say nothing about the law, nor about the prior
+        return mixing  # draws before convergence tell nothing about the target or the prior
     found = law + mixing
     pull = measures.get("prior_pull", 0.0)
     far_out = measures.get("prior_distance", 0.0)
@@ -45,8 +45,8 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
                 "prior and data disagree",
                 f"the prior and the data disagree about {place}: the prior's scale looks wrong",
                 f"The prior alone moves {place} by {pull:.1f} posterior standard deviations (one that suits the data "
-                f"moves it by less than one), and its draws lie {_far(far_out)} out in the prior.",
-                f"Look at the prior of {place}: its scale is much smaller than what the data say, or the log prior is "
+                f"moves it by less than one), and its draws are {_far(far_out)} out in the prior.",
+                f"Check the prior of {place}: its scale is much smaller than the data suggest, or the log prior is "
                 "multiplied by something (it must not be scaled by the number of rows or the batch). Widen it unless "
                 "it is meant to be that strong.",
             )
@@ -59,13 +59,13 @@ def _stuck(names: list[str]) -> Finding:
     return Finding(
         "step size too small",
         f"{shown} {'does' if len(names) == 1 else 'do'} not move at all: the step size is too small, or 0 in effect",
-        f"All draws of {len(names)} parameter{'s' * (len(names) > 1)} are equal to the last bit.",
-        'Use step_size="auto"; look at the step size given for that parameter, and whether the model uses it.',
+        f"All draws of {len(names)} parameter{'s' * (len(names) > 1)} are exactly equal.",
+        'Use step_size="auto"; check the step size of that parameter, and whether the model uses it.',
     )
 
 
 def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
-    """Faults of the law that is drawn from, at equilibrium."""
+    """Problems of the stationary distribution."""
     if about["diverged"]:
         change = (
             "" if theory is None else f" Use step_size={theory.suggested:.2g} (now {theory.step_size:.2g})."
@@ -73,9 +73,9 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
         return [
             Finding(
                 "step size too large",
-                "the step size is too large: the chain left the finite numbers",
-                f"The run ended as diverged after {about['num_draws']:,} draws a chain.",
-                f'Lower the step size.{change} Or let it be found: step_size="auto".',
+                "the step size is too large: the chain diverged (NaN or inf)",
+                f"The run ended as diverged after {about['num_draws']:,} draws per chain.",
+                f'Lower the step size.{change} Or use step_size="auto".',
             )
         ]
     if theory is None:
@@ -89,7 +89,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
                 f"the step size is too large: variances in the stiffest direction are inflated {size}",
                 f"{_product(theory)} = {theory.stiffness:.2g} (the limit of stability is "
                 f"{'4' if theory.friction is not None else '2'}).{seen}",
-                f"Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}{_or_auto(about)}.",
+                f"Use step_size={theory.suggested:.2g} instead of {theory.step_size:.2g}{_or_auto(about)}.",
             )
         ]
     if theory.noise <= TOLERATED:
@@ -110,7 +110,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
         Finding(
             "minibatch noise dominates",
             f"minibatch noise dominates: {inflated}{_remedy(about)}",
-            f"In a step the gradient noise adds {theory.noise_ratio:.2g} times the variance that is injected "
+            f"In a step the gradient noise adds {theory.noise_ratio:.2g} times the injected variance "
             f"({place}); the step alone would add {theory.step:.1%}.{seen}",
             _quieter(theory, about),
         )
@@ -118,7 +118,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
 
 
 def _law_without_theory(measures: dict[str, Any]) -> list[Finding]:
-    """What only Stein's identity sees: samplers without closed forms, posteriors far from normal."""
+    """Problems that only Stein's identity detects: samplers without closed forms, posteriors far from normal."""
     excess, error = measures.get("stein_inflation", 0.0), measures.get("stein_inflation_error", math.inf)
     mixed = measures.get("ess_bulk", 0.0) >= _TOO_FEW and measures.get("r_hat", 1.0) <= _R_HAT
     if not mixed or abs(excess) <= TOLERATED or not abs(excess) > 5 * error:
@@ -127,8 +127,8 @@ def _law_without_theory(measures: dict[str, Any]) -> list[Finding]:
     return [
         Finding(
             "variances do not fit",
-            f"variances are too {way} by about {abs(excess):.0%}: the draws do not fit the gradients at them",
-            f"Stein's identity with the gradients at the draws finds {excess:+.1%} ± {error:.1%}; curvature and noise "
+            f"variances are too {way} by about {abs(excess):.0%}: the draws are inconsistent with the gradients",
+            f"Stein's identity with the gradients at the draws gives {excess:+.1%} ± {error:.1%}; curvature and noise "
             "at the mean of the draws do not explain it.",
             "Halve the step size and see whether the difference halves; if not, the sampler's noise correction or its "
             'preconditioner is wrong for this posterior: try sc.SGLD(step_size="auto") with sc.ControlVariates.',
@@ -139,7 +139,7 @@ def _law_without_theory(measures: dict[str, Any]) -> list[Finding]:
 def _mixing(
     measures: dict[str, Any], theory: Theory | None, about: dict[str, Any], law_is_wrong: bool
 ) -> list[Finding]:
-    """Faults of the way the chains get about; one of three."""
+    """Problems of mixing; one of three."""
     if "ess_bulk" not in measures:
         return []
     ess, r_hat = measures["ess_bulk"], measures.get("r_hat", 1.0)
@@ -153,10 +153,10 @@ def _mixing(
         return [
             Finding(
                 "chains disagree",
-                "the chains disagree: each stays in a place of its own",
-                f"Means of chains lie {spread:.1f} standard deviations apart, while each chain drifts by {drift:.2f} "
+                "the chains disagree: each stays in a different region",
+                f"Means of chains are {spread:.1f} standard deviations apart, while each chain drifts by {drift:.2f} "
                 f"(R-hat {r_hat:.2f} for {measures['r_hat_parameter']}).",
-                "The posterior has several modes, or the model is not identified (labels that can be swapped, signs "
+                "The posterior has several modes, or the model is not identified (labels that can be swapped or signs "
                 "that can be flipped): fix the labels with a prior or sc.transforms.ordered, start the chains at "
                 "different points and compare the log densities, and do not pool these chains.",
             )
@@ -169,8 +169,8 @@ def _mixing(
                     "step size too small",
                     f"the step size is too small: it could be {factor:,.0f} times as large",
                     f"{_product(theory)} = {theory.stiffness:.2g} and gradient noise {theory.noise_ratio:.2g} of the "
-                    f"injected, where 0.1 does no harm; {facts}.",
-                    f"Use step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}{_or_auto(about)}.",
+                    f"injected, while 0.1 is harmless; {facts}.",
+                    f"Use step_size={theory.suggested:.2g} instead of {theory.step_size:.2g}{_or_auto(about)}.",
                 )
             ]
     if not bad:
@@ -179,10 +179,10 @@ def _mixing(
         return [
             Finding(
                 "not converged",
-                "not converged: data and prior leave a direction of the parameters without curvature",
-                f"{facts[0].upper()}{facts[1:]}. At the mean of the draws the log posterior is flat, or bends the "
+                "not converged: the posterior has no curvature in some direction of the parameters",
+                f"{facts[0].upper()}{facts[1:]}. At the mean of the draws the log posterior is flat, or curves the "
                 "wrong way, along some combination of parameters.",
-                "Give a prior to every parameter that the data do not determine, or drop what is redundant (a column "
+                "Give a prior to every parameter that the data do not determine, or remove redundant ones (a column "
                 "that is the sum of others, labels of all classes); centre columns that hardly vary.",
             )
         ]
@@ -203,9 +203,7 @@ def _mixing(
         near = "" if about["centred"] else ", or start at the mode (sc.ControlVariates does)"
         advice = f"Use num_burnin={2 * about['num_steps']:,} or more{near}."
         if stiff:
-            advice += (
-                f' Curvatures differ by a factor {condition:.2g}: the way is shorter with step_size="auto".'
-            )
+            advice += f' Curvatures differ by a factor {condition:.2g}: step_size="auto" converges faster.'
     elif slow:
         advice = f'Use step_size="auto" or sc.Preconditioned(...), then {_times(ess)} as many draws.'
     else:
@@ -213,7 +211,7 @@ def _mixing(
     return [
         Finding(
             "not converged",
-            "not converged: the chains have not forgotten where they started"
+            "not converged: the chains still depend on their starting points"
             if under_way
             else "not converged: too few effective draws",
             f"{facts[0].upper()}{facts[1:]}.{shape}",
@@ -238,7 +236,7 @@ def _seen(measures: dict[str, Any]) -> str:
     if "stein_inflation" not in measures:
         return ""
     excess, error = measures["stein_inflation"], measures["stein_inflation_error"]
-    return f" Stein's identity with the gradients at the draws finds {excess:.0%} ± {error:.0%} on average."
+    return f" Stein's identity with the gradients at the draws gives {excess:.0%} ± {error:.0%} on average."
 
 
 def _product(theory: Theory) -> str:
@@ -252,23 +250,23 @@ def _remedy(about: dict[str, Any]) -> str:
 
 
 def _damped(theory: Theory, about: dict[str, Any]) -> str:
-    """Friction and step size that go together: their product must stay below 1."""
+    """Advice on friction and step size, whose product must stay below 1."""
     assert theory.friction_needed is not None
-    left_out = "leave `friction` out (it is then set from the measured noise, which is corrected for)"
+    left_out = "omit `friction` (it is then set from the measured noise, which is corrected for)"
     if theory.friction_needed * theory.step_size <= 0.5:
         return f"Use friction={theory.friction_needed:.2g}, or {left_out}{_less_noise(about)}."
-    smaller = f"step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}"
+    smaller = f"step_size={theory.suggested:.2g} instead of {theory.step_size:.2g}"
     return f"Use {smaller} and {left_out}{_less_noise(about)}."
 
 
 def _less_noise(about: dict[str, Any]) -> str:
     if _remedy(about):
         return f", or reduce the noise with estimator=sc.ControlVariates({about['batch_size']})"
-    return ", or take larger batches"
+    return ", or use larger batches"
 
 
 def _quieter(theory: Theory, about: dict[str, Any]) -> str:
-    smaller = f"step_size={theory.suggested:.2g} in place of {theory.step_size:.2g}"
+    smaller = f"step_size={theory.suggested:.2g} instead of {theory.step_size:.2g}"
     if _remedy(about):
         return f"Use estimator=sc.ControlVariates({about['batch_size']}), or {smaller}."
     needed = math.ceil((about["batch_size"] or 1) * theory.noise / 0.05)

@@ -1,4 +1,4 @@
-"""By how much step size and gradient noise inflate variances, as the sampler's closed forms say."""
+"""By how much step size and gradient noise inflate variances, from the sampler's closed forms."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from scirocco.types import Params, PyTree
 
 
 class Theory(NamedTuple):
-    """What the closed forms say of this run."""
+    """The results of the closed forms for a run."""
 
     stiffness: float
     """ε λ for SGLD, ε² λ for samplers with momentum."""
     step: float
     """Relative excess of the variance in the stiffest direction, from the step alone; inf: unstable."""
     noise_ratio: float
-    """Variance of what gradient noise adds in a step over that of what is injected, largest over parameters."""
+    """Variance that gradient noise adds in a step over the injected variance, largest over parameters."""
     noise: float
     """Relative excess of the variance from gradient noise, largest over parameters."""
     place: int
-    """Number of the parameter with that excess."""
+    """Index of the parameter with that excess."""
     step_size: float
-    """ε now (the largest)."""
+    """The current ε (the largest)."""
     suggested: float
     """ε at which step and noise each inflate variances by about 5 % (1 % for samplers with momentum)."""
     friction: float | None
@@ -36,7 +36,7 @@ class Theory(NamedTuple):
 
 
 def predict(probe: Probe, sampler: Sampler) -> Theory | None:
-    """What the sampler's closed forms say; None for those that have none."""
+    """The results of the sampler's closed forms; None for samplers without them."""
     core = sampler.core
     ratios = core.noise_ratio(probe.scales, probe.eps, probe.position)
     if ratios is None:
@@ -63,7 +63,7 @@ def predict(probe: Probe, sampler: Sampler) -> Theory | None:
 
 
 def noise_ratios(scales: Scales, eps: PyTree, sampler: Sampler, position: Params) -> np.ndarray | None:
-    """Variance of what gradient noise adds in a step over that of what is injected, for each parameter.
+    """Variance that gradient noise adds in a step over the injected variance, for each parameter.
 
     None for samplers whose injected noise is not known in closed form.
     """

@@ -1,8 +1,8 @@
 """Exact diffusions on NumPy arrays: compiled CPU kernels for loops on the host (needs the extra `compiled`).
 
-Inside a compiled JAX program, and on a GPU, use `scirocco.diffusions` itself. These functions have the same laws, run
-on all cores, and are several times faster than NumPy's generators; numba is imported, and the kernels are compiled
-(seconds, once: the result is kept on disk), when one of them is first called.
+Inside a compiled JAX program, and on a GPU, use `scirocco.diffusions` itself. These functions draw from the same
+distributions, run on all cores, and are several times faster than NumPy's generators. The first call imports numba and
+compiles the kernels (seconds, once: the result is cached on disk).
 """
 
 from scirocco.diffusions.host.draws import cir, gamma, poisson

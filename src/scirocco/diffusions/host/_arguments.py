@@ -1,4 +1,4 @@
-"""What the kernels are given: checked operands, one number or one flat array each, and two words of seed."""
+"""The arguments of the kernels: checked operands, one number or one flat array each, and two words of seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Operand(NamedTuple):
 
 
 def seed_words(seed: Seed, purpose: int) -> Words:
-    """Two words from a non-negative int below 2¹²⁸ or a pair of ints below 2⁶⁴; other numbers for another purpose."""
+    """Two words from a non-negative int below 2¹²⁸ or a pair of ints below 2⁶⁴; different for each purpose."""
     parts: list[Any] = [seed]
     if isinstance(seed, (tuple, list, np.ndarray)) and len(seed) == 2:
         parts = [*seed]
@@ -48,14 +48,14 @@ def as_real(value: ArrayLike, name: str) -> Array:
         array = array.astype(np.float64)
     if array.dtype not in (np.float32, np.float64):
         raise InvalidTypeError(
-            f"`{name}` must hold real numbers of type float32 or float64, got {array.dtype}. "
+            f"`{name}` must contain real numbers of type float32 or float64, got {array.dtype}. "
             f"Convert it: np.asarray({name}, np.float64)."
         )
     return array
 
 
 def check_sign(array: Array, name: str, *, sign: str) -> None:
-    """Every entry finite and `sign` ("> 0", ">= 0" or "" for any), or an error that names the first that is not."""
+    """Check that all entries are finite and `sign` ("> 0", ">= 0" or "" for any); name the first that is not."""
     if array.size == 0:
         return
     low, high = array.min(), array.max()  # both are NaN if any entry is: two fast passes instead of five
@@ -90,14 +90,14 @@ def operand(array: Array, shape: tuple[int, ...], dtype: DTypeLike, out: Array) 
         return Operand(np.empty(1, dtype), False, float(array.flat[0]))
     full = np.ascontiguousarray(np.broadcast_to(array, shape), dtype)
     shifted = np.may_share_memory(full, out) and full.ctypes.data != out.ctypes.data
-    # a read-only array would be another type to numba, and compiled again
+    # a read-only array would be another type for numba, and require another compilation
     if shifted or not full.flags.writeable:
         full = full.copy()
     return Operand(full.reshape(-1), True, 1.0)
 
 
 def output(out: Array | None, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """A new array, or `out` if it is fit to be written."""
+    """A new array, or `out` if it can be written to."""
     if out is None:
         return np.empty(shape, dtype)
     wanted = f"a writeable, C-contiguous NumPy array of shape {shape} and type {np.dtype(dtype)}"

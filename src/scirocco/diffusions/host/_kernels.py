@@ -38,7 +38,7 @@ def cir_blocks(
     first: int,
     last: int,
 ) -> None:
-    """Transitions of one process an entry; `varies` says of (theta, shape, time, rate) which are arrays."""
+    """Transitions of one process per entry; `varies` says which of (theta, shape, time, rate) are arrays."""
     theta_varies, shape_varies, time_varies, rate_varies = varies
     start, a, t, b = values
     ratio, scale = factors(t, b)
@@ -46,7 +46,7 @@ def cir_blocks(
     ratios, scales = np.empty(BLOCK), np.empty(BLOCK)
     for block in range(first, last):
         begin, length = block * BLOCK, min(BLOCK, out.size - block * BLOCK)
-        # Operands are made ready ahead of the draws, whose unpredictable branches would each wait for them.
+        # Operands are prepared before the draws, whose unpredictable branches would each wait for them.
         for i in range(length):
             starts[i] = float(theta[begin + i]) if theta_varies else start
             shapes[i] = float(shape[begin + i]) if shape_varies else a
@@ -118,13 +118,13 @@ def move_columns(
     first: int,
     last: int,
 ) -> None:
-    """Bring columns to the present with the shapes `base`; then, if a time is given, on by it where shapes are others.
+    """Advance columns to the present with the shapes `base`; then, if a time is given, by that time with `shapes`.
 
-    Entries whose shape is the base go on as they would have done untouched, so they are left behind once more, and the
-    others are ahead of them. `clock` is (number of the step, present time, time of the step or 0). A column has one
+    Entries whose shape is the base evolve as if they were not in the batch, so they stay overdue, and the others are
+    ahead of them. `clock` is (number of the step, present time, time of the step or 0). A column has one
     stream for either move, which follows from the seed, the step and the column. Blocks of `width` columns add to their
-    rows of `gone` and `came` what θ - base is expected to be now given what was drawn before, and to be after the
-    step given what is drawn then.
+    rows of `gone` and `came` the expectation of θ - base now given earlier draws, and after the step given the new
+    draws.
     """
     step, now, time = clock
     size = theta.shape[1]
@@ -133,7 +133,7 @@ def move_columns(
     for block in range(first, last):
         begin = block * width
         chosen = columns[begin : min(begin + width, columns.size)]
-        # Columns lie anywhere in memory: fetched in a loop without branches, they do not wait for each other.
+        # Columns are anywhere in memory: fetched in a loop without branches, they do not wait for each other.
         for j in range(chosen.size):
             w = uint64(chosen[j])  # unsigned: no test for a negative index
             late[j], lead[j] = now - when[w], span[w]
@@ -162,7 +162,7 @@ def move_columns(
 def _add_excess(
     total: Array, values: Array, marks: Array, base: Array, late: Array, lead: Array, count: int
 ) -> None:
-    """Add the sum over columns of what values - base are expected to be after the time that they are late."""
+    """Add the sum over columns of the expectation of values - base after their overdue time."""
     for j in range(count):
         behind, before = math.exp(-late[j]), math.exp(lead[j] - late[j])
         for k in range(base.size):

@@ -7,7 +7,7 @@ Every routine takes the words and returns the new ones before its value:
 
 The generator is xoroshiro128++ (Blackman & Vigna 2021), of which all bits are good, so one word gives the layer, the
 sign and the abscissa of a ziggurat (Marsaglia & Tsang 2000; 256 layers, 52 bits of abscissa). A stream is started by
-hashing a seed of 128 bits and a counter: what is drawn then depends on them alone, not on who draws it or when.
+hashing a seed of 128 bits and a counter: the draws then depend on them alone, not on which thread draws them or when.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ inlined = njit(nogil=True, error_model="numpy", forceinline=True)
 
 
 def cached(function: Callable[..., Any]) -> Any:
-    """Compiled once, and kept on disk for later processes.
+    """Compile once, and cache on disk for later processes.
 
-    Numba looks only at the file of the outermost function to see whether what it kept is out of date, and installed
-    files may all have one date. So the name under which it is kept holds a digest of everything in this folder.
+    Numba checks only the file of the outermost function to see whether its cache is out of date, and installed files
+    may all have the same date. So the name in the cache includes a digest of everything in this folder.
     """
     function.__qualname__ += f"_{_digest()}"
     return njit(nogil=True, cache=True, error_model="numpy")(function)
 
 
 def cached_for(file: str) -> Callable[[Callable[..., Any]], Any]:
-    """`cached` for the compiled code in the folder of `file`: the name holds a digest of that folder as well."""
+    """`cached` for the compiled code in the folder of `file`: the name includes a digest of that folder too."""
     digest = _digest(file)
 
     def keep(function: Callable[..., Any]) -> Any:
@@ -101,7 +101,7 @@ def _mix(word: uint64) -> uint64:
 
 @called
 def stream(seed0: uint64, seed1: uint64, counter: uint64) -> tuple[uint64, uint64]:
-    """The two words at which stream number `counter` of a seed begins.
+    """The two words at which stream number `counter` of a seed starts.
 
     For one seed the first words differ for all counters; over seeds the pair is as good as 128 random bits, so that
     two streams of a length L among n overlap with probability below n²L/2¹²⁷.

@@ -17,7 +17,7 @@ _lock = Lock()
 
 
 def _forget_pool() -> None:
-    """In a forked child the pool's threads are gone, and the lock may be held by one of them."""
+    """Reset the pool in a forked child: its threads do not exist there, and one of them may hold the lock."""
     global _pool, _lock
     _pool, _lock = None, Lock()
 
@@ -44,7 +44,7 @@ def _shared_pool() -> ThreadPoolExecutor:
 def run_blocks(work: Callable[[int, int], None], num_blocks: int, num_threads: int | None) -> None:
     """Call `work(first, last)` on ranges that cover all blocks; with one thread or one block, in the caller alone.
 
-    The caller works too, and does everything itself when the pool is busy with other callers: nobody waits in a queue.
+    The caller works too, and does everything itself if the pool is busy with other callers, instead of waiting.
     """
     threads = available_cores() if num_threads is None else _checks.positive_int(num_threads, "num_threads")
     threads = min(threads, num_blocks)

@@ -1,7 +1,7 @@
 """Gamma and Poisson numbers and transitions of Cox-Ingersoll-Ross processes, one at a time, for compiled code.
 
-Gamma numbers of any shape > 0 take one normal and one uniform, or two exponentials, a try. Poisson numbers are floats:
-inversion for small means, Hörmann's PTRS for large.
+Gamma numbers of any shape > 0 take one normal and one uniform, or two exponentials, per attempt. Poisson numbers are
+floats: inversion for small means, Hörmann's PTRS for large.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ONE_OVER_E = math.exp(-1.0)
 
 @inlined
 def gamma_below_one(s0: uint64, s1: uint64, shape: float) -> tuple[uint64, uint64, float]:
-    """Gamma(shape) for 0 < shape < 1, by Ahrens & Dieter's GS (1974) with one uniform and one exponential a try.
+    """Gamma(shape) for 0 < shape < 1, by Ahrens & Dieter's GS (1974) with one uniform and one exponential per attempt.
 
     The envelope is x^(a-1) on (0, 1) and e^(-x) beyond. There x = u^(1/a) is exp(-E/a), here it is 1 + E: the smallest
     numbers are as fine as the largest, and a ziggurat makes E. What is left of the uniform number that chose the part
@@ -62,7 +62,7 @@ def gamma_from_one(s0: uint64, s1: uint64, shape: float) -> tuple[uint64, uint64
 
 @inlined
 def gamma(s0: uint64, s1: uint64, shape: float) -> tuple[uint64, uint64, float]:
-    """Gamma(shape) of scale 1, shape > 0; what underflows is 0."""
+    """Gamma(shape) of scale 1, shape > 0; underflow gives 0."""
     if shape < 1.0:
         return gamma_below_one(s0, s1, shape)
     return gamma_from_one(s0, s1, shape)
@@ -156,9 +156,9 @@ def factors(time: float, rate: float) -> tuple[float, float]:
 def transition(
     s0: uint64, s1: uint64, theta: float, shape: float, ratio: float, scale: float
 ) -> tuple[uint64, uint64, float]:
-    """The process after the time of `ratio, scale = factors(time, rate)`, begun at `theta`.
+    """The process after the time of `ratio, scale = factors(time, rate)`, started at `theta`.
 
-    N ~ Poisson(λ), λ = theta * ratio, then scale * Gamma(shape + N). For shape >= ½ the same law as
+    N ~ Poisson(λ), λ = theta * ratio, then scale * Gamma(shape + N). For shape >= ½ the same distribution as
     scale * (½ (Z + sqrt(2λ))² + Gamma(shape - ½)), which needs no Poisson number.
     """
     mean = theta * ratio

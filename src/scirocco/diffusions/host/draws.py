@@ -1,4 +1,4 @@
-"""Exact CIR transitions, gamma and Poisson numbers on NumPy arrays, compiled for the CPU and shared among threads."""
+"""Exact CIR transitions, gamma and Poisson numbers on NumPy arrays, compiled for the CPU and multi-threaded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scirocco.diffusions.host._arguments import Array, Seed
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
-_CIR, _GAMMA, _POISSON = 1, 2, 3  # the same seed gives unrelated numbers to different functions
-_FEW_BLOCKS = 4  # not worth waking a thread for: about 0.1 ms of work
+_CIR, _GAMMA, _POISSON = 1, 2, 3  # different functions get unrelated numbers from the same seed
+_FEW_BLOCKS = 4  # too few for several threads: about 0.1 ms of work
 _LARGEST_MEAN = 1e15
 _LARGEST_GROWTH = 700.0  # exp of it is still a double
 _SHORTEST = 1e-300  # so is one over it
@@ -33,8 +33,8 @@ def cir(
 ) -> Array:
     """Exact transitions of independent Cox-Ingersoll-Ross processes, on the CPU.
 
-    The process dθ = (a - bθ) dt + sqrt(2θ) dW has the stationary law Gamma(shape a, rate b) for b > 0. Given θ now, its
-    value a time t later is drawn without discretisation:
+    The process dθ = (a - bθ) dt + sqrt(2θ) dW has the stationary distribution Gamma(shape a, rate b) for b > 0. Given
+    the current θ, its value a time t later is drawn without discretisation:
 
         s = (1 - e^(-bt)) / b,    N ~ Poisson(θ e^(-bt) / s),    θ' = s Gamma(a + N),
 
@@ -46,18 +46,18 @@ def cir(
     ----------
     seed
         A non-negative int, or a pair of ints below 2**64. The result depends on it and on the arguments, not on the
-        number of threads. Use another one for every call: (seed of the chain, number of the step), say.
+        number of threads. Use a different one for every call, for example (seed of the chain, number of the step).
     theta
-        Present values, >= 0; float32 or float64. The result is of the same type; the arithmetic is in double.
+        Current values, >= 0; float32 or float64. The result is of the same type; the arithmetic is in double.
     shape
-        a > 0, a pure number. Broadcasts against the others; arrays are rounded to the type of `theta`, single numbers
+        a > 0, without a unit. Broadcasts against the others; arrays are rounded to the type of `theta`, single numbers
         are not, and are not expanded either.
     time
-        t > 0, in the unit of 1 / rate.
+        t > 0, in units of 1 / rate.
     rate
-        b, any finite number: 0 and negative ones too (then there is no stationary law).
+        b, any finite number, including 0 and negative ones (then there is no stationary distribution).
     out
-        Where to write; may be `theta` itself.
+        Array to write to; may be `theta` itself.
     num_threads
         Default: all cores.
 
@@ -107,7 +107,7 @@ def gamma(
 ) -> Array:
     """Independent gamma numbers of scale 1, on the CPU.
 
-    Density x^(a-1) e^(-x) / Γ(a), for every a > 0; what underflows is 0.
+    Density x^(a-1) e^(-x) / Γ(a), for every a > 0; underflow gives 0.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def gamma(
     shape
         a > 0. For many numbers of one shape use np.broadcast_to(a, (n,)), which takes no memory.
     out
-        Where to write, instead of a new array.
+        Array to write to, instead of a new one.
     num_threads
         Default: all cores.
     dtype
@@ -169,7 +169,7 @@ def poisson(
     mean
         λ >= 0. For many numbers of one mean use np.broadcast_to(λ, (n,)), which takes no memory.
     out
-        Where to write (int64), instead of a new array.
+        Array to write to (int64), instead of a new one.
     num_threads
         Default: all cores.
 
@@ -216,12 +216,12 @@ def _run(work: Callable[[int, int], None], result: Array, num_threads: int | Non
 
 
 def _check_extremes(time: Array, rate: Array) -> None:
-    """Refuse what no double can hold: a negative rate makes the process grow like e^(-bt)."""
+    """Reject values that overflow: a negative rate makes the process grow like e^(-bt)."""
     if rate.size == 0 or time.size == 0:
         return
     if time.min() < _SHORTEST:
         raise InvalidValueError(
-            f"`time` must be at least {_SHORTEST:g}, got {time.min()}. Nothing moves in less."
+            f"`time` must be at least {_SHORTEST:g}, got {time.min()}: nothing moves in a shorter time."
         )
     if rate.min() >= 0:
         return
@@ -232,5 +232,5 @@ def _check_extremes(time: Array, rate: Array) -> None:
     if growth > _LARGEST_GROWTH:
         raise InvalidValueError(
             f"`rate` * `time` must be at least {-_LARGEST_GROWTH:g}, got {-growth:g}: the process grows like "
-            "exp(-rate * time). Take a shorter time."
+            "exp(-rate * time). Use a shorter time."
         )

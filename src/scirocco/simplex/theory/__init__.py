@@ -1,7 +1,7 @@
-"""The laws of the samplers on the simplex as functions: one component, independent batches, double precision.
+"""Exact moments and distributions of the samplers on the simplex: one component, independent batches, float64.
 
-`moments` and `stationary` say what mean and variance a chain has, `mgf` gives its whole law, `papers` has the papers'
-own formulas. The samplers are tested against these, and a step size may be chosen by them before anything is run.
+`moments` and `stationary` give the mean and variance of a chain, `mgf` its whole distribution, `papers` the papers' own
+formulas. The samplers are tested against these, and you can use them to choose a step size before a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The law of a minibatch estimate of one component: which values â takes, and how often.
+"""The distribution of a minibatch estimate of one component: the values of â and their probabilities.
 
     â = α + (N/n) Σ_{i in S} z_i,   a = E[â] = α + Σ_i z_i
 
@@ -20,16 +20,16 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """A finite law of the estimate â of one component.
+    """A finite distribution of the estimate â of one component.
 
-    Made by `hypergeometric`, `binomial`, `exact` or `from_values`.
+    Create it with `hypergeometric`, `binomial`, `exact` or `from_values`.
 
     Attributes
     ----------
     values
-        The values of â, all > 0; a shape of the gamma law, so without a unit.
+        The values of â, all > 0; a shape of the gamma distribution, so without a unit.
     probabilities
-        How probable they are; they sum to one.
+        Their probabilities, which sum to one.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Counts:
         concentration
             α, the prior's parameter of this component, > 0.
         count
-            How many of the rows are in this category.
+            Number of rows in this category.
         num_rows
             N, rows of the data.
         batch_size
@@ -103,14 +103,14 @@ class Counts:
 
     @classmethod
     def from_values(cls, values: ArrayLike, probabilities: ArrayLike) -> Counts:
-        """Any finite law.
+        """Any finite distribution.
 
         Parameters
         ----------
         values
             The values of â, all finite and > 0.
         probabilities
-            As many, >= 0, with the sum 1.
+            The same number, >= 0, with the sum 1.
 
         Examples
         --------
@@ -120,10 +120,12 @@ class Counts:
         points, weights = _vector(values, "values"), _vector(probabilities, "probabilities")
         if points.shape != weights.shape:
             raise InvalidValueError(
-                f"`values` and `probabilities` must be as long as each other, got {points.size} and {weights.size}."
+                f"`values` and `probabilities` must have the same length, got {points.size} and {weights.size}."
             )
         if not np.all(np.isfinite(points) & (points > 0)):
-            raise InvalidValueError("`values` must be finite and > 0: each is the shape of a gamma law.")
+            raise InvalidValueError(
+                "`values` must be finite and > 0: each is the shape of a gamma distribution."
+            )
         if not np.all(weights >= 0) or abs(weights.sum() - 1) > 1e-6:
             raise InvalidValueError(
                 f"`probabilities` must be >= 0 and sum to 1, the sum is {weights.sum():g}. Divide them by their sum."
@@ -183,7 +185,7 @@ def variance_of_estimate(count: ArrayLike, num_rows: int, batch_size: int, repla
     Parameters
     ----------
     count
-        How many of the rows are in the category; an array gives an array.
+        Number of rows in the category; an array gives an array.
     num_rows
         N, rows of the data.
     batch_size

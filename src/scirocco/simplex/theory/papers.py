@@ -1,17 +1,17 @@
-"""What the papers print, beside which `moments` and `conditional_variance` are to be read.
+"""The formulas that the papers print, to compare with `moments` and `conditional_variance`.
 
-Baker et al. (2018) is the SCIR paper, Barile & Nemeth the SCIR-CV paper; numbers of equations are those of the latter.
-All of it is for one step size. The derivations were gone through again; what came out:
+Baker et al. (2018) is the SCIR paper, Barile & Nemeth the SCIR-CV paper; equation numbers are those of the latter.
+All formulas are for one step size. We checked the derivations; the results:
 
 - the mean and variance of SCIR (26) are exact;
 - the means (8) and (20) of SCIR-CV are exact;
 - the variances (9) and (21) are E[Var(θ_M | batches)]. The term Var(E[θ_M | batches]) is left out. For (i) it is small.
   For (ii) it is large before the chain is stationary, if θ₀ is far from a: in the paper's own example 26.9 is printed
   for M = 5, where the variance is 45.8;
-- as E[Var(θ_M | batches)] both are right for every M >= 0, with the constants C₁, C₂, C₃ as they are proved. In
+- as E[Var(θ_M | batches)] both are right for every M >= 0, with the constants C₁, C₂, C₃ as proved. In
   our copy of (21) the first denominator of C₃ begins with e^(-t) M(2t), where the proof has e^(-t) M(t) - e^(-2t) M(2t)
   and only that agrees with the recursion; it is what `scir_cv_2` has;
-- (8) and (9) assume b̂ > 0, which â < 1 < a violates; the sampler goes on with (ii) then, the formula does not.
+- (8) and (9) assume b̂ > 0, which â < 1 < a violates; the sampler then uses (ii), the formula does not.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def scir(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) 
 
 
 def scir_cv_1(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
-    """(8) and (9) for parametrisation (i): the mean, and E[Var(θ_M | batches)] under the name of the variance.
+    """(8) and (9) for parametrisation (i): the mean, and E[Var(θ_M | batches)] called the variance.
 
     (8)  θ₀e^(-Mh) + (1 - e^(-Mh)) (a-1) E[â/(â-1)]
     (9)  2(a-1) E[1/(â-1)] {θ₀C₁ + C₃(a-1) E[â/(â-1)]} + C₂(a-1)² E[â/(â-1)²]
@@ -88,7 +88,7 @@ def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_s
     (10)  E[θ_M] + (1 - e^(-Mh)) σ²(a)
     (11)  Var[θ_M] + {Var[θ_M] + (1 - e^(-Mh))² + C₂} σ²(a) + 2C₃ σ⁴(a)
 
-    The expansion was checked and is right to the order that it claims; E[θ_M] and Var[θ_M] are the exact process's.
+    We checked the expansion: it is right to the stated order; E[θ_M] and Var[θ_M] are those of the exact process.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_s
 
 
 def scir_cv_2(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
-    """(20) and (21) for parametrisation (ii): the mean, and E[Var(θ_M | batches)] under the name of the variance.
+    """(20) and (21) for parametrisation (ii): the mean, and E[Var(θ_M | batches)] called the variance.
 
     With q₁ = E[e^(-hb̂)], q₂ = E[e^(-2hb̂)], written as e^(-t) M(t) and e^(-2t) M(2t) in the paper, t = -h/(a-1):
 
@@ -151,14 +151,14 @@ def scir_cv_2(theta0: float, counts: Counts, step_size: float, num_steps: ArrayL
 
 
 def stationary_bias(counts: Counts, step_size: float, parametrization: int = 2) -> float:
-    """The mean in the limit less a, to first order in σ²(a): as printed after (12) for (i) and after (21) for (ii).
+    """The mean in the limit minus a, to first order in σ²(a): as printed after (12) for (i) and after (21) for (ii).
 
-    (i) σ²(a);  (ii) σ²(a) (1 - e^(-h)(1 + h)) / (1 - e^(-h)(1 + h²σ²(a)/2)). Both were checked and are right.
+    (i) σ²(a);  (ii) σ²(a) (1 - e^(-h)(1 + h)) / (1 - e^(-h)(1 + h²σ²(a)/2)). We checked both: they are right.
 
     Parameters
     ----------
     counts
-        The law of the estimate â, a > 1.
+        The distribution of the estimate â, a > 1.
     step_size
         h, one number; (i) does not depend on it.
     parametrization
@@ -206,7 +206,7 @@ def _setting(
 def _interior(counts: Counts) -> float:
     if counts.mean <= 1:
         raise InvalidValueError(
-            f"the papers' formulas for SCIR-CV need a > 1, got {counts.mean:g}: below there is no mode to expand "
+            f"the papers' formulas for SCIR-CV require a > 1, got {counts.mean:g}: below there is no mode to expand "
             "about, and the sampler is plain SCIR."
         )
     return counts.mean

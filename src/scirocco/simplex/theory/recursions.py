@@ -5,8 +5,8 @@ With decay e and gain g of a step (`transition`), c = âg, and θ independent of
     m' = E[e] m + E[c]
     V' = E[e²] V + E[2eg] m + E[âg²] + Var(em + c)
 
-The last term is what the minibatch does to the mean. Without it the recursion gives E[Var(θ | batches)] only, which is
-what the papers print as the variance of SCIR-CV.
+The last term is the effect of the minibatch on the mean. Without it the recursion gives only E[Var(θ | batches)], which
+the papers print as the variance of SCIR-CV.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class _Step(NamedTuple):
             )
 
     def within(self, mean: float) -> float:
-        """What a step adds to E[Var(θ | batches)]."""
+        """The term that a step adds to E[Var(θ | batches)]."""
         return self.slope * mean + self.noise
 
     def between(self, mean: float) -> float:
-        """Var(em + c): what a step adds to Var(E[θ | batches])."""
+        """Var(em + c), the term that a step adds to Var(E[θ | batches])."""
         return self.variance_of_decay * mean * mean + 2 * self.covariance * mean + self.variance_of_push
 
 
@@ -78,28 +78,28 @@ def moments(
 
     The exact CIR process has E[θ_M] = θ₀e^(-T) + a(1 - e^(-T)) and Var[θ_M] = 2θ₀(e^(-T) - e^(-2T)) + a(1 - e^(-T))²,
     T = Mh; it tends to Gamma(a, 1). SCIR has the same mean, and (1 - e^(-2T)) tanh(h/2) Var(â) more variance. For
-    SCIR-CV the recursions at the head of this module are run: a <= 1 is plain SCIR, b̂ <= 0 in (i) is a step of (ii),
-    b̂ = 0 is the limit. (`sc.SCIRCV` also leaves rare components to plain SCIR; here control is always used.)
+    SCIR-CV uses the recursions at the top of this module: a <= 1 is plain SCIR, b̂ <= 0 in (i) is a step of (ii),
+    b̂ = 0 is the limit. (`sc.SCIRCV` also uses plain SCIR for rare components; here control is always used.)
 
     Parameters
     ----------
     process
         "exact", "scir" or "scir_cv".
     theta0
-        θ₀ >= 0, where the chain starts.
+        θ₀ >= 0, the start of the chain.
     counts
-        The law of the estimate â of this component.
+        The distribution of the estimate â of this component.
     step_size
         h, in the time of the process (its relaxation time is one); or an array, an entry for each step.
     num_steps
         M >= 0, a number or an array of numbers.
     parametrization
-        Of SCIR-CV: 1 (b = 1, σ² = 2/b̂) or 2 (b = b̂, σ² = 2). The other processes have one only.
+        For SCIR-CV: 1 (b = 1, σ² = 2/b̂) or 2 (b = b̂, σ² = 2). The other processes have only one.
 
     Returns
     -------
     Moments
-        `mean` and `variance`; infinite where they grow past the largest float.
+        `mean` and `variance`; infinite if they exceed the largest float.
 
     Examples
     --------
@@ -128,10 +128,10 @@ def conditional_variance(
     num_steps: ArrayLike,
     parametrization: int = 2,
 ) -> Any:
-    """E[Var(θ_M | batches)]: the part of the variance that is left when the batches are known.
+    """E[Var(θ_M | batches)]: the part of the variance that remains given the batches.
 
-    Var[θ_M] = E[Var(θ_M | batches)] + Var(E[θ_M | batches]). What the SCIR-CV paper gives as the variance, its
-    equations (9) and (21), is the first term; here it is by recursion, for schedules and for b̂ <= 0, too. For SCIR it
+    Var[θ_M] = E[Var(θ_M | batches)] + Var(E[θ_M | batches]). The variance in the SCIR-CV paper, its
+    equations (9) and (21), is the first term; here it is by recursion, also for schedules and for b̂ <= 0. For SCIR it
     is the variance of the exact process.
 
     Parameters
@@ -158,10 +158,10 @@ def stationary(process: str, counts: Counts, step_size: float, parametrization: 
     """Mean and variance in the limit of many steps of one size.
 
     m = E[c] / (1 - E[e]),  V = (E[2eg] m + E[âg²] + Var(em + c)) / (1 - E[e²]), where the target Gamma(a, 1) has a and
-    a. SCIR-CV has no mean in the limit if E[e] >= 1 and no variance if E[e²] >= 1; the answer is then infinite. That
-    happens to categories that most batches do not have: b̂ < 0 in most steps, and θ grows in those. Under (ii) the few
-    steps with a large b̂ bring it back (E[log e] = -h), from far away; under (i) they shrink it by e^(-h) only, and
-    θ may run off. Plain SCIR always has both moments, and is the better choice where its variance is the smaller.
+    a. SCIR-CV has no mean in the limit if E[e] >= 1 and no variance if E[e²] >= 1; the result is then infinite. That
+    happens for categories that most batches lack: b̂ < 0 in most steps, and θ grows in those. Under (ii) the few steps
+    with a large b̂ bring it back (E[log e] = -h), from far away; under (i) they shrink it by e^(-h) only, and θ may
+    diverge. Plain SCIR always has both moments, and is the better choice if its variance is smaller.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _inherited(times: Times) -> np.ndarray:
 
 
 def _recursion(theta0: float, counts: Counts, times: Times, parametrization: int) -> tuple[np.ndarray, ...]:
-    """Mean, variance and E[Var(θ | batches)] at the wanted numbers of steps."""
+    """Mean, variance and E[Var(θ | batches)] after the given numbers of steps."""
     fixed = _Step.of(counts, times.sizes, parametrization) if isinstance(times.sizes, float) else None
     mean, variance, within = theta0, 0.0, 0.0
     rows = [(mean, variance, within)]
@@ -242,12 +242,12 @@ def _recursion(theta0: float, counts: Counts, times: Times, parametrization: int
             mean = step.decay * mean + step.push
             rows.append((mean, variance, within))
     found = np.array(rows)
-    found[np.isnan(found)] = np.inf  # all that was put in is finite: NaN is what is left of an overflow
+    found[np.isnan(found)] = np.inf  # all inputs are finite: NaN comes from an overflow
     return tuple(
         found[times.numbers].T if times.numbers.ndim < 2 else np.moveaxis(found[times.numbers], -1, 0)
     )
 
 
 def _plain(*arrays: Any) -> tuple[Any, ...]:
-    """Floats instead of arrays without axes."""
+    """Convert arrays without axes to floats."""
     return tuple(array if np.ndim(array) else float(array) for array in arrays)

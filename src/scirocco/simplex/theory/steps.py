@@ -1,6 +1,6 @@
 """One step of the exact CIR process, of SCIR and of SCIR-CV, and moment generating functions after M of them.
 
-A step with shape â is, for all of them, the same law with another decay and gain:
+A step with shape â has, for all of them, the same distribution with different decay and gain:
 
     θ' | θ, â  ~  (g/2) χ²(2â, 2θe/g),   E = eθ + âg,   Var = 2egθ + âg²,
     E[exp(sθ')] = (1 - sg)^(-â) exp(θ se/(1 - sg))   for s < 1/g
@@ -44,14 +44,14 @@ class Transition(NamedTuple):
 
 
 def rates(shapes: ArrayLike, mean: float) -> np.ndarray:
-    """b̂ = (â-1)/(a-1); one where a <= 1, for there is no mode inside and SCIR-CV is SCIR.
+    """b̂ = (â-1)/(a-1); one if a <= 1, as there is no mode inside and SCIR-CV is SCIR.
 
     Parameters
     ----------
     shapes
         â, an array.
     mean
-        a, the parameter that the full data give.
+        a, the parameter of the full data.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def rates(shapes: ArrayLike, mean: float) -> np.ndarray:
 
 
 def transition(rate: ArrayLike, step_size: ArrayLike, parametrization: int = 2) -> Transition:
-    """Decay and gain of a step of SCIR-CV; with rate 1 those of SCIR and of the exact process.
+    """Decay and gain of a step of SCIR-CV; with rate 1 also of SCIR and of the exact process.
 
     Parametrisation (i) has no process for b̂ <= 0: such a step is one of (ii). At b̂ = 0 the gain of (ii) is h.
 
@@ -94,11 +94,11 @@ def transition(rate: ArrayLike, step_size: ArrayLike, parametrization: int = 2) 
 
 
 def check_process(process: str, counts: Counts, theta0: float) -> float:
-    """Check what most functions here begin with; θ₀ as a float."""
+    """Check the common arguments; θ₀ as a float."""
     choice(process, "process", PROCESSES)
     if not isinstance(counts, Counts):
         raise InvalidTypeError(
-            f"`counts` must be a law of the estimate such as Counts.hypergeometric(...), got {counts!r}."
+            f"`counts` must be a distribution of the estimate such as Counts.hypergeometric(...), got {counts!r}."
         )
     positive(theta0, "theta0", allow_zero=True)
     return float(theta0)
@@ -106,12 +106,12 @@ def check_process(process: str, counts: Counts, theta0: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """After which steps an answer is wanted, and how long the steps are."""
+    """The requested numbers of steps, and the step sizes."""
 
     numbers: np.ndarray
     """Numbers of steps, any shape."""
     sizes: float | np.ndarray
-    """One size for all steps, or as many as there are steps."""
+    """One size for all steps, or one for each step."""
 
     @classmethod
     def of(cls, step_size: ArrayLike, num_steps: ArrayLike) -> Times:
@@ -136,7 +136,7 @@ class Times:
 
     @property
     def elapsed(self) -> np.ndarray:
-        """Time of the process after the wanted numbers of steps."""
+        """Time of the process after the requested numbers of steps."""
         if isinstance(self.sizes, float):
             return self.numbers * self.sizes
         return np.concatenate([[0.0], np.cumsum(self.sizes)])[self.numbers]
@@ -169,9 +169,9 @@ def mgf(
     s
         Real or complex, a number or an array, its real part below 1/(1 - e^(-Mh)).
     theta0
-        θ₀ >= 0, where the chain starts.
+        θ₀ >= 0, the start of the chain.
     counts
-        The law of the estimate â of this component.
+        The distribution of the estimate â of this component.
     step_size
         h, in the time of the process; or an array, an entry for each step.
     num_steps
@@ -217,7 +217,7 @@ def conditional_mgf(
     s
         Real or complex, a number or an array, its real part below the pole 1/G_M.
     theta0
-        θ₀ >= 0, where the chain starts.
+        θ₀ >= 0, the start of the chain.
     shapes
         â_1, ..., â_M, all > 0.
     rates
