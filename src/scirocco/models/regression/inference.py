@@ -30,7 +30,7 @@ THIN = {"normal": 10, "laplace": 10, "horseshoe": 100}
 _BATCH = 500
 _CHUNK = 16_384
 _NOISE, _SHORTER = 0.01, 0.5
-"""Largest ε²V, and how much shorter steps with minibatches are. The mean of the noise is subtracted from the injected one,
+"""Largest ε²V, and how much shorter steps with minibatches are. The mean noise is subtracted from the injected noise,
 but it grows with the distance from the centre. On covertype with all rows, ε²V = 0.1 left deviations up to 11 % too
 large, 0.006 left them within 1 %."""
 
