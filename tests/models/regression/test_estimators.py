@@ -216,7 +216,7 @@ def test_bad_data_are_refused(rows):
         LogisticRegression().fit(X, y[:-1])
     with pytest.raises(InvalidValueError, match="Unknown label type: continuous"):
         LogisticRegression().fit(X, X[:, 0])
-    with pytest.raises(InvalidTypeError, match=r"^y holds 'no' in row 0: targets must be numbers"):
+    with pytest.raises(InvalidTypeError, match=r"^y contains 'no' in row 0: targets must be numbers"):
         LinearRegression().fit(X, np.array(["no"] * 120))
     with (
         pytest.warns(SciroccoWarning, match="standardise=True"),
