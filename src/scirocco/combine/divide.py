@@ -137,7 +137,7 @@ def subposteriors(
 def _burnin(
     given: int | None, model: Posterior, sampler: Sampler | None, resumed: str | os.PathLike[str] | None
 ) -> int:
-    """By the rule of `sc.sample`; runs that are resumed keep theirs."""
+    """The burn-in that `sc.sample` would use; resumed runs keep theirs."""
     if given is not None:
         return _checks.positive_int(given, "num_burnin", minimum=0)
     if resumed is not None and SHARDS.is_at(resumed):

@@ -82,7 +82,7 @@ class Preconditioned(Sampler):
             )
         if self.inner.proposes:
             raise InvalidTypeError(
-                f"{type(self.inner).__name__} may refuse a move, which it judges in the parameters' own coordinates: "
+                f"{type(self.inner).__name__} may reject a move, which it checks in the parameters' own coordinates: "
                 "give it a step size for each parameter in place of Preconditioned."
             )
         _checks.choice(self.metric, "metric", METRICS)

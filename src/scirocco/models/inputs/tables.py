@@ -334,7 +334,7 @@ class Units(NamedTuple):
     def of(cls, x: np.ndarray, standardise: bool, centre: bool) -> Units:
         """Of a table with an intercept or without; the user's own where nothing is to be changed.
 
-        With an intercept columns are always centred. Its prior then speaks of a row in the middle of the table; at
+        With an intercept columns are always centred. Its prior then refers to a row in the middle of the table; at
         x = 0, which may be far away (a year), it would pull slopes to 0.
         """
         mean, deviation = np.zeros(x.shape[1]), np.ones(x.shape[1])
@@ -352,7 +352,7 @@ class Units(NamedTuple):
         return not self.mean.any() and bool(np.all(self.deviation == 1.0))
 
     def written(self) -> dict[str, list[float]]:
-        """For a file."""
+        """JSON representation for a file."""
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 
     def apply(self, x: np.ndarray) -> np.ndarray:
