@@ -89,7 +89,7 @@ def test_a_fit_shows_its_perplexity(tmp_path, seed):
     model.fit(counts[:40], num_epochs=8, validation=counts[40:], progress=False, store=tmp_path / "fit")
     from_model, from_store = Page(report.html(model)), Page(report.html(tmp_path / "fit"))
     assert from_model.sections["perplexity"] == from_store.sections["perplexity"]
-    assert "held out" in from_model.sections["perplexity"]
+    assert "held-out" in from_model.sections["perplexity"]
     assert "Shares of the tokens" in from_store.sections["prevalence"]
     assert "three topics" in from_model.sections["map"]
     bit_by_bit = sc.models.LDA(2, num_samples=4).partial_fit(counts)
