@@ -89,8 +89,12 @@ OF_COUNTS = ESTIMATORS | {
     "Stratified": sc.Stratified(counting.BATCH, counting.categories()),
 }
 REFUSED = {
-    "Blocks": ({"SVRG", "SAGA", "Stratified"}, InvalidTypeError, "cannot serve sc.Blocks"),
-    "SCIRCV": ({"Weighted", "ControlVariates", "SVRG", "SAGA"}, InvalidValueError, "SCIRCV brings its own"),
+    "Blocks": ({"SVRG", "SAGA", "Stratified"}, InvalidTypeError, "sc.Blocks does not support"),
+    "SCIRCV": (
+        {"Weighted", "ControlVariates", "SVRG", "SAGA"},
+        InvalidValueError,
+        "SCIRCV has its own control variate",
+    ),
 }
 """Sampler: the estimators it refuses, and how."""
 INTERNAL = {Referenced}

@@ -68,7 +68,9 @@ def test_store_and_resume(tmp_path, given):
 def test_encoding_of_a_class_that_is_not_defined():
     written = encoding.encode(ScaledSGLD(STEP))
     assert encoding.decode(written, "sampler") == ScaledSGLD(STEP)
-    with pytest.raises(sc.errors.InvalidTypeError, match=r"pass sampler=\.\.\. to sc\.resume"):
+    with pytest.raises(
+        sc.errors.InvalidTypeError, match=r"pass sampler=\.\.\. \(the original\) to sc\.resume"
+    ):
         encoding.decode(written | {"module": "elsewhere"}, "sampler")
 
 

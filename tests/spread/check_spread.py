@@ -235,8 +235,8 @@ def check_refusals():
     strata = np.arange(NUM_ROWS) % 3
     for arguments, words in (
         ((sc.Minibatch(50), ROWS), "multiple of 4, such as 48 or 52"),
-        ((sc.SAGA(48), ROWS), "SAGA needs all rows on one device"),
-        ((sc.Stratified(48, strata), ROWS), "Stratified needs all rows on one device"),
+        ((sc.SAGA(48), ROWS), "SAGA requires all rows on one device"),
+        ((sc.Stratified(48, strata), ROWS), "Stratified requires all rows on one device"),
         ((sc.Minibatch(48), "rows"), "must be a jax.sharding.Mesh"),
         ((sc.Minibatch(48), 4), "must be a jax.sharding.Mesh"),
     ):

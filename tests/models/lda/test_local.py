@@ -295,7 +295,7 @@ def test_bad_input():
     ):
         with pytest.raises(InvalidValueError):
             local.from_counts(indptr, words, counts)
-    with pytest.raises(InvalidValueError, match="fall"):
+    with pytest.raises(InvalidValueError, match="must not decrease"):
         local.from_counts([0, 2, 1, 2], [0, 1], [1, 1])
     with pytest.raises(InvalidValueError, match="documents"):
         local.from_counts([0, 1], [0], [1], documents=[-1])

@@ -88,7 +88,7 @@ def test_a_run_in_its_burn_in(tmp_path):
         )
     with pytest.raises(InvalidValueError, match="has no draws yet: it is in its burn-in"):
         open_run(tmp_path / "run")
-    with pytest.raises(SciroccoError, match="is not a run"):
+    with pytest.raises(SciroccoError, match="is not a scirocco run"):
         open_run(tmp_path)
 
 

@@ -135,7 +135,7 @@ def gamma_law(pair: tuple[float, float], name: str, who: str) -> tuple[float, fl
         shape, rate = pair
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(
-            f"`{name}` of {who} must be the pair (shape, rate) of a Gamma law, got {pair!r}."
+            f"`{name}` of {who} must be a pair (shape, rate) of a Gamma distribution, got {pair!r}."
         ) from error
     for value in (shape, rate):
         _checks.positive(value, name, who)
