@@ -3,7 +3,8 @@
 usage: check_words.py [PATH ...]           Markdown pages; docstrings and strings of Python files; exits 1 on a finding
        check_words.py --report PATH ...    the same as a work list, with a count of each phrase; always exits 0
 
-Without a path the pages of the repository and the package are checked. `ALLOWED` has the exceptions, as exact lines of text.
+Without a path the pages of the repository and the package are checked. `ALLOWED` has the exceptions, as exact lines of
+text.
 """
 
 from __future__ import annotations
