@@ -198,7 +198,7 @@ X = np.random.default_rng(0).normal(size=(20, 2))
         ({"covariance": "known", "scale": -1.0}, X, InvalidValueError, "`scale`"),
         ({"covariance": "known", "scale": [1.0, 1.0, 1.0]}, X, InvalidValueError, "2 columns"),
         ({"scale_prior": (-1.0, 1.0)}, X, InvalidValueError, "`scale_prior` .* > 0"),
-        ({"scale_prior": 1.0}, X, InvalidTypeError, r"the pair \(shape, rate\)"),
+        ({"scale_prior": 1.0}, X, InvalidTypeError, r"a pair \(shape, rate\)"),
         ({"num_components": 1}, X[:1], InvalidValueError, "one sample"),
         ({"prior_scale": "wide"}, X, InvalidTypeError, "prior_scale"),
         ({"num_components": 30}, X, InvalidValueError, "at least as many rows"),
