@@ -12,6 +12,7 @@ import pytest
 import scirocco as sc
 from law import laws
 from scirocco.data.batching import Blocks
+from scirocco.samplers import linear
 
 pytestmark = pytest.mark.law
 
@@ -174,6 +175,31 @@ def test_baoab(seed, estimator):
     assert_law(run.draws, mean, variance)
     if isinstance(estimator, sc.Full):
         assert variance == pytest.approx(1 / precision)  # BAOAB is exact on Gaussians at any step
+
+
+def test_heat_that_is_known_is_taken_out(seed):
+    """The noise of the gradients would inflate the variance; with as much less injected it is that of the posterior."""
+    estimator = sc.Minibatch(laws.BATCH, "with_replacement")
+    x, _, precision = laws.gaussian_problem(seed)
+    noise = laws.gradient_noise(x, "with_replacement")
+    setting = 0.01, 30.0
+    heating = precision * laws.baoab_variance(*setting, precision, noise) - 1
+    run, _, mean, precision = run_chains(seed, sc.BAOAB(*setting, heating=heating), estimator)
+    assert 0.1 < heating < 0.9
+    assert_law(run.draws, mean, 1 / precision)
+
+
+@pytest.mark.parametrize("setting", [(0.2, 1.0), (0.8, 2.0), (1.5, 0.5)], ids=str)
+def test_what_is_foreseen_is_the_law(setting):
+    found = linear.predict(*map(np.array, setting))
+    assert 1 + found.gain == pytest.approx(laws.baoab_variance(*setting, 1.0, 1.0))
+
+
+def test_the_foreseen_time_is_that_of_the_autocorrelation():
+    """Overdamped with a short step it is Langevin dynamics with step ε²/2 · 2/(εC) = ε/C: 2C/ε steps for a draw."""
+    assert linear.predict(np.array(0.1), np.array(5.0)).time == pytest.approx(2 * 5 / 0.1, rel=0.05)
+    assert linear.best(1.0, 0.0).time < linear.best(1.0, 1.0).time < linear.best(1.0, 10.0).time
+    assert linear.best(1.0, 10.0).gain * 10.0 <= linear.MOST_HEATING
 
 
 def test_psgld_with_a_frozen_preconditioner(seed):

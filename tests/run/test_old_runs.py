@@ -74,11 +74,14 @@ def test_an_old_run_opens_and_is_resumed(old):
     run = sc.resume(path, MODEL, rows(), num_samples=80, progress=False)
     jax.tree.map(lambda new, was: np.testing.assert_array_equal(new[:, :40], was), run.draws, before)
     assert run.draws["beta"].shape == (2, 80, 3)
+    method = METHODS[name]
+    if name == "whitened":  # numbers that were left open are those that the old version chose
+        method = method | {"sampler": run.origin.sampler}
     whole = sc.sample(
         MODEL,
         rows(),
         START,
-        **METHODS[name],
+        **method,
         num_samples=80,
         num_burnin=5,
         num_chains=2,

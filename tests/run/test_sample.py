@@ -180,8 +180,10 @@ def test_defaults_choose_everything():
     assert run.preparation["largest_curvature"] > 0
     assert run.preparation["distance_to_mode_in_sd"] < 0.25
     assert run.preparation["chosen"] == (
-        "BAOAB in coordinates scaled at the mode, Full (all 64 rows at every step), 1000 burn-in steps"
+        "BAOAB in coordinates scaled at the mode, Full (all 64 rows at every step), 1000 burn-in steps, "
+        f"one draw every {run.configuration['thin']} steps"
     )
+    assert 1 < run.configuration["thin"] < 6
 
 
 def test_defaults_of_many_rows():
@@ -189,9 +191,18 @@ def test_defaults_of_many_rows():
     data = helpers.make_data(num_rows=3_000)
     run = sc.sample(helpers.MODEL, data, helpers.make_params(), num_samples=50, num_burnin=0, progress=False)
     assert run.configuration["estimator"]["name"] == "ControlVariates"
-    assert run.configuration["estimator"]["batch_size"] == 500
+    size = run.configuration["estimator"]["batch_size"]
+    assert 32 <= size < 500, "few rows do where control variates leave hardly any noise"
     assert run.configuration["num_burnin"] == 0
-    assert run.preparation["chosen"].endswith("ControlVariates of 500 rows")
+    assert f"ControlVariates of {size} rows, one draw every" in run.preparation["chosen"]
+    assert run.preparation["variance_from_noise"] < 0.15
+
+
+def test_thinning_that_is_given_stays():
+    run = sc.sample(
+        helpers.MODEL, helpers.make_data(), helpers.make_params(), num_samples=20, thin=1, progress=False
+    )
+    assert run.configuration["thin"] == 1 and "one draw" not in run.preparation["chosen"]
 
 
 def test_defaults_of_a_likelihood_that_draws():

@@ -21,8 +21,8 @@ from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratifie
 from scirocco.estimators.base import Prepared
 from scirocco.model import Model, Posterior
 from scirocco.run import family, setup
+from scirocco.run.defaults import default_estimator
 from scirocco.run.loop import Start
-from scirocco.run.sampling import default_estimator
 from scirocco.run.tuning import (
     METHODS,
     METRICS,

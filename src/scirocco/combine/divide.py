@@ -18,10 +18,10 @@ from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import Run, family, records
+from scirocco.run.defaults import default_burnin
 from scirocco.run.family import SHARDS
 from scirocco.run.loading import in_memory
 from scirocco.run.progress import SharedBar
-from scirocco.run.sampling import default_burnin
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Params
 

@@ -84,7 +84,8 @@ def recomposed(request: Request, record: Record) -> tuple[setup.Problem, setup.R
     scheme, table = problem.parts.scheme, problem.table
     memory = scheme.blank_memory(problem.model, problem.parts, position, 1, table.row_spec)
     sampler, report = problem.parts.sampler, dict(record.report)
-    return problem, setup.Ready(sampler, Start(position, memory, None), report, resumed=True)
+    ready = setup.Ready(sampler, problem.parts.estimator, Start(position, memory, None), report, resumed=True)
+    return problem, ready
 
 
 def _refuse_another_spread(record: Record, devices: Devices | None, path: str) -> None:

@@ -75,6 +75,8 @@ def sample_on(client: Any, request: Request) -> Run:
                 task = partial(set_up, shared=shared)
                 ready = run_tasks(task, [rows], client=link, names=["the set-up"])[0]
                 shared = shared._replace(request=plain._replace(ready=ready))
+                if {"sampler", "thin"} <= request.left_out and ready.thin:
+                    plan = plan._replace(thin=ready.thin)
             whole = Whole(
                 *(folder, plan.num_chains, plan.num_samples, plan.num_steps, request.params),
                 *(request.store is not None, request.progress),
@@ -91,8 +93,11 @@ def _as_begun(request: Request, first: str) -> Request:
     names = {"sampler", "estimator"} & request.left_out
     parts = {name: matching.stored_part(record, None, name) for name in names}
     plan = request.plan
+    _, num_burnin, thin = record.lengths
     if "num_burnin" in request.left_out:
-        plan = plan._replace(num_burnin=record.num_burnin)
+        plan = plan._replace(num_burnin=num_burnin)
+    if "thin" in request.left_out:
+        plan = plan._replace(thin=thin)
     return request._replace(plan=plan, **parts)
 
 
@@ -103,7 +108,7 @@ def _rows(source: RowSource, link: Any, place: str) -> Any:
 def set_up(rows: Any, tell: Callable[[int], None], *, shared: Shared) -> Ready:
     """The work before the first step, on a worker: find the mode, choose a step size."""
     family.check_precision(shared.double)
-    _, ready = prepared(shared.request._replace(source=opened(rows)))
+    _, _, ready = prepared(shared.request._replace(source=opened(rows)))
     return ready._replace(start=_tree.on_host(ready.start))
 
 
@@ -187,7 +192,7 @@ def _page(request: Request) -> dict[str, Any]:
 def _with_origin(run: Run, request: Request, ready: Ready | None) -> Run:
     if ready is None:
         return run
-    origin = Origin(request.model, request.source, ready.sampler, request.estimator, None)
+    origin = Origin(request.model, request.source, ready.sampler, ready.estimator, None)
     return dataclasses.replace(run, origin=origin)
 
 

@@ -89,6 +89,11 @@ class Bar:
                 self._task, completed=done, description=phase, rate=_per_second(rate), score=shown
             )
 
+    def expect(self, total: int) -> None:
+        """Correct the number of steps of the run."""
+        if self._progress is not None and self._seconds is None:
+            self._progress.update(self._task, total=total)
+
     def say(self, line: str) -> None:
         """Print a line above the bar."""
         if self._progress is not None and line:

@@ -16,7 +16,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
 from scirocco.model import Model, Posterior
-from scirocco.run import family, matching, pilot, records, setup
+from scirocco.run import defaults, family, matching, pilot, records, setup
 from scirocco.run.chains import make_chains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
@@ -51,8 +51,6 @@ class Request(NamedTuple):
     devices: Devices | None = None
     left_out: frozenset[str] = frozenset()
     """Arguments that the user omitted: chosen here, or taken from the stored run."""
-    chosen: str = ""
-    """What was chosen, in one line; empty when the user gave sampler and estimator."""
     ready: Ready | None = None
     """The results of a set-up in another process."""
 
@@ -96,29 +94,40 @@ def stored_request(
     )
 
 
-def prepared(request: Request) -> tuple[Problem, Ready]:
-    """The results of the set-up, unless another process made it."""
-    plan, ready = request.plan, request.ready
-    sampler = request.sampler if ready is None else ready.sampler
-    problem = setup.compose(
-        request.model, request.source, sampler, request.estimator, plan.seed, request.devices
+def prepared(request: Request) -> tuple[Request, Problem, Ready]:
+    """The set-up, unless it was made elsewhere; and the request with what was chosen for it."""
+    plan, ready, left_out = request.plan, request.ready, request.left_out
+    parts = (request.sampler, request.estimator) if ready is None else (ready.sampler, ready.estimator)
+    problem = setup.compose(request.model, request.source, *parts, plan.seed, request.devices)
+    if ready is None:
+        free_batch = {"sampler", "estimator"} <= left_out and not request.estimator.is_exact
+        problem, ready = setup.prepare(
+            problem,
+            request.params,
+            num_steps=plan.num_steps,
+            num_chains=plan.num_chains,
+            key=plan.key,
+            free_batch=free_batch and request.devices is None and request.estimator.keeps_one_sum,
+        )
+    if "thin" in left_out and "sampler" in left_out and ready.thin:
+        plan = plan._replace(thin=ready.thin)
+    if "estimator" in left_out:
+        request = request._replace(estimator=ready.estimator)
+    words = defaults.in_words(
+        request.sampler, ready.estimator, plan.num_burnin, plan.thin, request.source.num_rows, left_out
     )
-    if ready is not None:
-        return problem, ready
-    problem, ready = setup.prepare(
-        problem, request.params, num_steps=plan.num_steps, num_chains=plan.num_chains, key=plan.key
-    )
-    chosen = {"chosen": request.chosen} if request.chosen else {}
-    return problem, ready._replace(report=chosen | ready.report)
+    report = {"chosen": words} | ready.report if words else ready.report
+    return request._replace(plan=plan), problem, ready._replace(report=report)
 
 
 def _start(request: Request) -> Run:
-    clock, plan, path = Clock(), request.plan, request.store
-    bar = Bar(plan.num_steps, request.progress and request.writes)
-    sink: Sink = MemorySink()
+    clock, path, sink = Clock(), request.store, cast(Sink, MemorySink())
+    bar = Bar(request.plan.num_steps, request.progress and request.writes)
     try:
-        bar.say(request.chosen)
-        problem, ready = prepared(request)
+        request, problem, ready = prepared(request)
+        plan = request.plan
+        bar.say(ready.report.get("chosen", ""))
+        bar.expect(plan.num_steps)
         chains = make_chains(problem, ready.start, plan, request.devices)
         setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
         record = Record(configuration=records.configuration(problem, ready, plan, request.devices))

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from scirocco import _checks
-from scirocco.data import ArraySource, Devices, as_devices, as_source
+from scirocco.data import as_devices, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
+from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
 from scirocco.run import family, setup
+from scirocco.run.defaults import default_burnin, default_estimator, default_sampler, drive_of
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
-from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.on_cluster import resume_on, sample_on
 from scirocco.run.progress import Callback
 from scirocco.run.request import Request, carry_out, stored_request
 from scirocco.run.result import Run
 from scirocco.run.session import Plan
-from scirocco.samplers import BAOAB, Preconditioned, Sampler
-from scirocco.simplex import SCIR
+from scirocco.samplers import Sampler
 from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
-
-_DEFAULT_BATCH = 500
-_DEFAULT_BURNIN = 1_000
 
 
 def sample(
@@ -43,7 +38,7 @@ def sample(
     estimator: Estimator | None = None,
     num_samples: int = 10_000,
     num_burnin: int | None = None,
-    thin: int = 1,
+    thin: int | None = None,
     num_chains: int = 1,
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
@@ -85,7 +80,7 @@ def sample(
         for count models and likelihoods that take a key. The choice is in `run.preparation["chosen"]`.
     num_samples, num_burnin, thin
         Draws kept in each chain; steps made before the first draw (by default 1,000 when you omit the sampler, else
-        0); steps per kept draw.
+        0); steps per kept draw (by default as many as make draws nearly independent when you omit the sampler, else 1).
     num_chains
         Independent chains.
     seed
@@ -148,16 +143,23 @@ def sample(
         setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     if estimator is not None:
         setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
-    given = {"sampler": sampler, "estimator": estimator, "num_burnin": num_burnin}
+    given = {"sampler": sampler, "estimator": estimator, "num_burnin": num_burnin, "thin": thin}
     left_out = frozenset(name for name, value in given.items() if value is None)
     num_burnin = default_burnin(model, sampler) if num_burnin is None else num_burnin
     plan = _checked_plan(
-        num_samples, num_burnin, thin, num_chains, seed, keep_gradients, keep_draws, reducers, chain_method
+        num_samples,
+        num_burnin,
+        1 if thin is None else thin,
+        num_chains,
+        seed,
+        keep_gradients,
+        keep_draws,
+        reducers,
+        chain_method,
     )
     if estimator is None:
-        exact = sampler is None and _drive(model) == "gradient" and not model.takes_key and _few_rows(source)
-        estimator = Full() if exact else default_estimator(model, source, devices)
-    sampler = _default_sampler(model, params) if sampler is None else sampler
+        estimator = default_estimator(model, source, devices, exact_if_few=sampler is None)
+    sampler = default_sampler(model, params) if sampler is None else sampler
     _check_keeping(model, sampler, keep_gradients)
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
@@ -177,7 +179,6 @@ def sample(
         progress,
         devices,
         left_out=left_out,
-        chosen=_in_words(sampler, estimator, plan.num_burnin, source, left_out),
     )
     return sample_on(client, request) if chains_apart else carry_out(request)
 
@@ -292,59 +293,12 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
         )
 
 
-def _drive(model: Any) -> str:
-    return getattr(model, "drive", "")
-
-
-def _few_rows(source: Any) -> bool:
-    """Whether all rows at every step cost no more than control variates, which use each row of a batch twice."""
-    return isinstance(source, ArraySource) and source.num_rows <= 4 * _DEFAULT_BATCH
-
-
-def _default_sampler(model: Any, params: Any) -> Sampler:
-    if _drive(model) == "counts":
-        return SCIR()
-    size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
-    return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "diagonal")
-
-
-def _in_words(
-    sampler: Sampler, estimator: Estimator, num_burnin: int, source: Any, left_out: Set[str]
-) -> str:
-    """What was chosen for the user, and why; empty when nothing was."""
-    said = []
-    if "sampler" in left_out:
-        each = " one by one" if sampler.metric == "diagonal" else ""
-        where = f" in coordinates scaled{each} at the mode" if sampler.metric != "none" else ""
-        said.append(f"{type(sampler.core).__name__}{where}")
-    if "estimator" in left_out:
-        size = estimator.batching(source.num_rows).size
-        which = f" (all {size} rows at every step)" if estimator.is_exact else f" of {size} rows"
-        said.append(f"{type(estimator).__name__}{which}")
-    if said and "num_burnin" in left_out:
-        said.append(f"{num_burnin} burn-in steps")
-    return ", ".join(said)
-
-
-def default_burnin(model: Any, sampler: Sampler | None) -> int:
-    """Steps before the first draw where the user gives none: a sampler of the user's own starts where it is told to."""
-    return _DEFAULT_BURNIN if sampler is None and _drive(model) == "gradient" else 0
-
-
-def default_estimator(model: Any, source: Any, devices: Devices | None = None) -> Estimator:
-    """The estimator that `sc.sample` uses when none is given."""
-    places = 1 if devices is None else devices.num_row_places
-    size = max(places, min(_DEFAULT_BATCH, source.num_rows) // places * places)
-    drawn = _drive(model) != "gradient" or model.takes_key  # a random sum has no fixed reference
-    return Minibatch(size) if drawn else ControlVariates(size)
-
-
 def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool) -> None:
     if keep_gradients and sampler.driven_by == "blocks":
         raise InvalidValueError(
             "blocks are moved one after the other, so a draw has no single gradient to keep."
         )
-    if keep_gradients and _drive(model) == "counts":
+    if keep_gradients and drive_of(model) == "counts":
         raise InvalidValueError(
             "a CountModel has no gradients to keep: omit `keep_gradients`. Zero-variance and Stein methods require a "
             "log density (sc.Model)."

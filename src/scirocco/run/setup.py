@@ -25,12 +25,13 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, measure_counts
 from scirocco.model import Model, Posterior
-from scirocco.run import pilot
+from scirocco.run import defaults, pilot
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
 from scirocco.run.schemes import Scheme, Together
 from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
+from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
 
@@ -49,8 +50,12 @@ class Ready(NamedTuple):
 
     sampler: Sampler
     """With all automatic choices filled in."""
+    estimator: Estimator
+    """With all automatic choices filled in."""
     start: Start
     report: dict[str, Any]
+    thin: int | None = None
+    """Steps after which the sampler has forgotten where it was, where that can be foreseen."""
     resumed: bool = False
     """Whether `start` only has the right shapes, because the chains' states come from a store."""
 
@@ -165,11 +170,12 @@ def check_kind(value: Any, kind: type, name: str, example: str) -> None:
 
 
 def prepare(
-    problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key
+    problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key, free_batch: bool = False
 ) -> tuple[Problem, Ready]:
     """Check the start, prepare the estimator, and let the sampler fill in its automatic choices.
 
-    Returns the problem with the completed method, and the results of the set-up.
+    `free_batch`: the batch size is chosen, too. Returns the problem with the completed method, and the results of the
+    set-up.
     """
     params = check_params(params)
     if not problem.parts.sampler.needs_scales:
@@ -178,13 +184,13 @@ def prepare(
     report = dict(prepared.report)
     if isinstance(problem.table, Streamed):
         report["batches"] = problem.table.reason
-    start = Start(prepared.position, prepared.memory, prepared.gradient)
+    start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
     if parts.sampler.needs_scales:
         with _explained(problem, params):
-            sampler, start, found = _resolved(problem, parts, prepared, start, key)
-        sampler.check_params(prepared.position, num_steps)
-        parts, report = parts._replace(sampler=sampler), report | found
-    return problem._replace(parts=parts), Ready(parts.sampler, start, report)
+            parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free_batch)
+        parts.sampler.check_params(prepared.position, num_steps)
+        report |= found
+    return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator, start, report, thin)
 
 
 def prepare_estimator(
@@ -219,22 +225,34 @@ def _explained(problem: Problem, params: Params) -> Iterator[None]:
 
 
 def _resolved(
-    problem: Problem, parts: Parts, prepared: Prepared, start: Start, key: Key
-) -> tuple[Sampler, Start, dict[str, Any]]:
-    """The sampler with all automatic choices filled in, where it starts, and the results of the search."""
-    model, table = problem.model, problem.table
+    problem: Problem, parts: Parts, prepared: Prepared, start: Start, key: Key, free_batch: bool
+) -> tuple[Parts, Start, dict[str, Any], int | None]:
+    """The method with all automatic choices filled in, where it starts, what was found, and its thinning."""
+    model, table, position = problem.model, problem.table, prepared.position
     if not model.has_density:
-        shapes: Any = count_scales(model, table, prepared.position, parts.estimator, key)
-        return parts.sampler.resolve(shapes, prepared.position), start, {}
+        shapes: Any = count_scales(model, table, position, parts.estimator, key)
+        return parts._replace(sampler=parts.sampler.resolve(shapes, position)), start, {}, None
     density = cast(Model, model)
     if parts.sampler.needs_tuning:
         tuning, near_mode = tune_prepared([Arena(density, parts, table, start, {})], prepared, key)
         # settings were tried near the mode, and may be unstable on the way to it
         begin = start if prepared.near_mode else near_mode
-        return tuning.sampler, begin, {"tuning": tuning.record()}
+        return parts._replace(sampler=tuning.sampler), begin, {"tuning": tuning.record()}, None
     scales = pilot.measure(density, parts, table, prepared, key)
+    if free_batch and parts.resident:
+        estimator, scales = defaults.with_best_batch(
+            parts.sampler, parts.estimator, scales, table.num_rows, position
+        )
+        parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
     found = {"largest_curvature": scales.largest_curvature}
-    return parts.sampler.resolve(scales, prepared.position), start, found
+    setting = parts.sampler.foreseen(scales)
+    thin = None if setting is None else setting.forgets
+    if setting is not None:
+        found |= {
+            "steps_per_effective_draw": setting.time,
+            "variance_from_noise": setting.gain * largest(scales.noise),
+        }
+    return parts._replace(sampler=parts.sampler.resolve(scales, position)), start, found, thin
 
 
 def count_scales(

@@ -28,6 +28,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
+from scirocco.samplers.linear import Setting
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -248,6 +249,10 @@ class Sampler(abc.ABC):
             return self
         step = langevin_step(scales) if self.step_order == 2 else momentum_step(scales)
         return dataclasses.replace(self, step_size=step)  # type: ignore[type-var]
+
+    def foreseen(self, scales: Scales) -> Setting | None:
+        """What `resolve` would choose in round coordinates and where it leads; None, the default: not foreseen."""
+        return None
 
     def with_refresh(self, latent: bool, batch_size: int, num_rows: int) -> Sampler:
         """The same sampler with the number of steps between references filled in (`needs_reference`)."""

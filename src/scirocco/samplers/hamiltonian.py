@@ -11,8 +11,8 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
-from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Scales, coefficients, is_open, momentum_step
+from scirocco.samplers import linear, schedules
+from scirocco.samplers.base import Gradient, Scales, coefficients, is_open, largest, momentum_step
 from scirocco.samplers.momentum import (
     MomentumSampler,
     check_damping,
@@ -190,8 +190,14 @@ class BAOAB(MomentumSampler):
         ε: number, prefix tree or schedule, in units of θ; None: chosen at the start, "auto": by trying many.
     friction
         C > 0; None: max(√λ, 25 εV/2), so that the gradient noise inflates the variance by about 4 % at most.
+        Inside `sc.Preconditioned`, where λ is about 1 in all directions, an ε and a C that are both left out are those
+        with the most effective draws per step at which the noise would inflate the variance by at most 15 %.
     temperature
         T.
+    heating
+        The relative inflation of the variance by gradient noise, which is subtracted from the injected noise: number or
+        tree like the parameters. Chosen with step size and friction inside `sc.Preconditioned`, where it is known
+        (exactly on a Gaussian), else 0.
     """
 
     damping_field = "friction"
@@ -200,9 +206,13 @@ class BAOAB(MomentumSampler):
     step_size: Any = None
     friction: Any = None
     temperature: ArrayLike = 1.0
+    heating: Any = 0.0
 
     def __post_init__(self) -> None:
         check_momentum_fields(self, "BAOAB")
+        for leaf in jax.tree.leaves(self.heating):
+            if not getattr(leaf, "shape", ()):
+                _checks.positive(leaf, "heating", "BAOAB", allow_zero=True)
 
     @property
     def needs_scales(self) -> bool:
@@ -210,7 +220,15 @@ class BAOAB(MomentumSampler):
         return is_open(self.step_size) or self.friction is None
 
     def resolve(self, scales: Scales, params: Params) -> BAOAB:
-        """Fill in step size and friction."""
+        """Fill in step size and friction; in round coordinates together, with the heating that they bring."""
+        found = self.foreseen(scales)
+        if found is not None:
+            heating = jax.tree.map(
+                lambda v: jnp.minimum(found.gain * v, linear.MOST_HEATING).astype(v.dtype), scales.noise
+            )
+            return dataclasses.replace(
+                self, step_size=found.step_size, friction=found.friction, heating=heating
+            )
         step_size = momentum_step(scales) if is_open(self.step_size) else self.step_size
         friction = self.friction
         if friction is None:
@@ -218,6 +236,14 @@ class BAOAB(MomentumSampler):
             root = scales.largest_curvature**0.5
             friction = jax.tree.map(lambda v, e: jnp.maximum(root, 12.5 * e * v), scales.noise, eps)
         return dataclasses.replace(self, step_size=step_size, friction=friction)
+
+    def foreseen(self, scales: Scales) -> linear.Setting | None:
+        """The best step size and friction where all directions have curvature about 1."""
+        if scales.factor is None or self.step_size is not None or self.friction is not None:
+            return None
+        return linear.best(
+            scales.largest_curvature, largest(scales.noise) / max(float(self.temperature), 1e-12)
+        )
 
     def init(self, params: Params, key: Key) -> HamiltonianState:
         """Momentum from its stationary distribution N(0, T)."""
@@ -229,15 +255,19 @@ class BAOAB(MomentumSampler):
         """Kick, half drift, exact friction, half drift."""
         eps = self.sizes(state.position, number)
         friction = coefficients(self.friction, state.position, "friction")
+        heating = coefficients(self.heating, state.position, "heating")
 
-        def one(p: Array, r: Array, e: Array, c: ArrayLike, g: Array, xi: Array) -> tuple[Array, Array]:
+        def one(
+            p: Array, r: Array, e: Array, c: ArrayLike, h: ArrayLike, g: Array, xi: Array
+        ) -> tuple[Array, Array]:
             r = r + e * g
             p = p + 0.5 * e * r
-            r = jnp.exp(-e * c) * r + jnp.sqrt(-jnp.expm1(-2.0 * e * c) * self.temperature) * xi
+            share = jnp.maximum(1.0 - h, 0.0) * self.temperature
+            r = jnp.exp(-e * c) * r + jnp.sqrt(-jnp.expm1(-2.0 * e * c) * share) * xi
             return (p + 0.5 * e * r).astype(p.dtype), r.astype(p.dtype)
 
         return HamiltonianState(
-            *unzip(one, state.position, state.momentum, eps, friction, gradient.total, noise)
+            *unzip(one, state.position, state.momentum, eps, friction, heating, gradient.total, noise)
         )
 
     def stats(self, state: HamiltonianState) -> dict[str, Array]:

@@ -35,6 +35,8 @@ class MomentumSampler(Sampler):
     """Whether the step alone leaves the variances of a Gaussian unchanged (symmetric splittings)."""
     gradient_noise: Any = None
     """V, if it is subtracted from the injected noise."""
+    heating: Any = 0.0
+    """Relative inflation of the variance by gradient noise that is subtracted from the injected noise."""
 
     def largest_step(self, curvature: float) -> float:
         """Half of the stability limit, for splittings that are exact on Gaussians."""
@@ -74,7 +76,11 @@ class MomentumSampler(Sampler):
             lambda r, c: r * c / _TOLERATED_INFLATION, self._ratio(eps, noise, friction), friction
         )
         suggested = momentum_step(scales._replace(noise=noise))
-        return Excess(step, self._ratio(eps, left, friction), suggested, friction, needed)
+        heating = coefficients(self.heating, params, "heating")
+        excess = jax.tree.map(
+            lambda ratio, h: jnp.maximum(ratio - h, 0.0), self._ratio(eps, left, friction), heating
+        )
+        return Excess(step, excess, suggested, friction, needed)
 
 
 def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:

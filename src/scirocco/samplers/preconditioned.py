@@ -13,6 +13,7 @@ from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers.base import Gradient, Sampler, Scales
+from scirocco.samplers.linear import Setting
 from scirocco.types import Array, Key, Params, PyTree
 
 METRICS = ("laplace", "fisher", "diagonal")
@@ -139,6 +140,10 @@ class Preconditioned(Sampler):
         """Fill in the measured L, and the inner sampler's hyper-parameters in the scale of u."""
         factor = scales.factor if self.factor is None else self.factor
         return _tree.rebuilt(self, inner=self.inner.resolve(scales, params), factor=factor)
+
+    def foreseen(self, scales: Scales) -> Setting | None:
+        """The inner sampler's."""
+        return self.inner.foreseen(scales)
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """Check that L fits the parameters, and the inner sampler's own checks."""

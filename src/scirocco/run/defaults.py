@@ -1,0 +1,102 @@
+"""What `sc.sample` chooses when it is not told: sampler, estimator, batch size, thinning; and the line that says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Set
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _tree
+from scirocco.data import ArraySource, Devices
+from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
+from scirocco.model import Posterior
+from scirocco.run.metric import DENSE_LIMIT
+from scirocco.samplers import BAOAB, Preconditioned, Sampler, Scales
+from scirocco.simplex import SCIR
+from scirocco.types import Params
+
+NUM_BURNIN = 1_000
+_BATCH = 500
+_SIZES = (32, 48, 64, 100, 150, 200, 300, 400)
+"""Batch sizes to choose from, in addition to the one that the data were arranged for."""
+_AS_GOOD = 1.15
+"""The largest batch is chosen whose work is at most this many times the least."""
+
+
+def drive_of(model: Any) -> str:
+    """What drives a sampler of this model; "" for what is no model."""
+    return model.drive if isinstance(model, Posterior) else ""
+
+
+def default_burnin(model: Any, sampler: Sampler | None) -> int:
+    """Steps before the first draw if the user gives none; a sampler of the user's own starts where it is told to."""
+    return NUM_BURNIN if sampler is None and drive_of(model) == "gradient" else 0
+
+
+def default_sampler(model: Any, params: Params) -> Sampler:
+    """What `sc.sample` uses when none is given."""
+    if drive_of(model) == "counts":
+        return SCIR()
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+    return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "diagonal")
+
+
+def default_estimator(
+    model: Any, source: Any, devices: Devices | None = None, exact_if_few: bool = False
+) -> Estimator:
+    """What `sc.sample` uses when none is given; `exact_if_few`: all rows, where that costs no more."""
+    drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
+    if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= 4 * _BATCH:
+        return Full()  # control variates look at each row of a batch twice
+    places = 1 if devices is None else devices.num_row_places
+    size = max(places, min(_BATCH, source.num_rows) // places * places)
+    return Minibatch(size) if drawn else ControlVariates(size)
+
+
+def with_best_batch(
+    sampler: Sampler, estimator: Estimator, scales: Scales, num_rows: int, params: Params
+) -> tuple[Estimator, Scales]:
+    """The batch size with the least work for an effective draw, and the scales with its noise.
+
+    The work of a step is that of its rows, each used twice, and of what a step costs anyway: about as much as
+    4000/d + d/2 rows of d numbers. Fixed numbers, so that the same data give the same draws.
+    """
+    dimension = _tree.size(params)
+    anyway = 4_000 / dimension + dimension / 2
+    measured = estimator.batching(num_rows)
+
+    def scales_for(size: int) -> Scales:
+        batching = dataclasses.replace(estimator, batch_size=size).batching(num_rows)  # type: ignore[type-var]
+        factor = measured.size / size * batching.correction / max(measured.correction, 1e-12)
+        return scales._replace(noise=_tree.scale(factor, scales.noise), epoch=batching.epoch)
+
+    def work(size: int) -> float:
+        setting = sampler.foreseen(scales_for(size))
+        return (2 * size + anyway) * (1.0 if setting is None else setting.time)
+
+    costs = {size: work(size) for size in (*_SIZES, measured.size) if size <= measured.size}
+    best = max(size for size, cost in costs.items() if cost <= _AS_GOOD * min(costs.values()))
+    return dataclasses.replace(estimator, batch_size=best), scales_for(best)  # type: ignore[type-var]
+
+
+def in_words(
+    sampler: Sampler, estimator: Estimator, num_burnin: int, thin: int, num_rows: int, left_out: Set[str]
+) -> str:
+    """What was chosen for the user, in one line; empty when nothing was."""
+    said = []
+    if "sampler" in left_out:
+        each = " one by one" if sampler.metric == "diagonal" else ""
+        where = f" in coordinates scaled{each} at the mode" if sampler.metric != "none" else ""
+        said.append(f"{type(sampler.core).__name__}{where}")
+    if "estimator" in left_out:
+        size = estimator.batching(num_rows).size
+        which = f" (all {size} rows at every step)" if estimator.is_exact else f" of {size} rows"
+        said.append(f"{type(estimator).__name__}{which}")
+    if said and "num_burnin" in left_out:
+        said.append(f"{num_burnin} burn-in steps")
+    if said and "thin" in left_out and thin > 1:
+        said.append(f"one draw every {thin} steps")
+    return ", ".join(said)
