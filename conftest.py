@@ -234,11 +234,16 @@ def seed() -> int:
 
 @pytest.fixture(scope="module")
 def quick_compiler():
-    """Programs that make a few steps spend nearly all their time in the compiler: it is told to hurry."""
+    """Programs that make a few steps spend nearly all their time in the compiler: it is told to hurry.
+
+    Such programs round differently, so none is shared with tests that do without.
+    """
     before = jax.config.read("jax_disable_most_optimizations")
+    jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+    jax.clear_caches()
 
 
 @pytest.fixture(autouse=True, scope="module")
