@@ -113,6 +113,24 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator,
     same(sc.load(tmp_path / "run"), whole)
 
 
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
+def test_a_run_in_which_everything_was_chosen_is_resumed(streamed, tmp_path):
+    """Batch size and thinning are chosen in the set-up, after the data have been put in order."""
+    data = helpers.make_data(num_rows=3_000)
+    if streamed:
+        sc.data.write(tmp_path / "rows", data)
+        data = str(tmp_path / "rows")
+    arguments = helpers.MODEL, data, helpers.make_params()
+    options = {"num_samples": 12, "num_burnin": 5, "seed": 3, "progress": False}
+    whole = sc.sample(*arguments, **options)
+    part = sc.sample(*arguments, **options, store=tmp_path / "run", callbacks=[stop_at(12)])
+    assert part.status == "stopped"
+    again = sc.resume(tmp_path / "run", *arguments[:2], progress=False)
+    assert again.configuration["thin"] == whole.configuration["thin"] > 1
+    helpers.assert_equal(jax.tree.map(np.asarray, again.draws), whole.draws)
+
+
 @pytest.mark.parametrize(("keep", "method"), [(False, "threads"), (3, "vmap")])
 def test_what_is_kept_does_not_change_the_rest(keep, method, tmp_path):
     options = {"keep_draws": keep, "reducers": REDUCERS, "chain_method": method, "num_samples": 20}

@@ -239,7 +239,9 @@ def _resolved(
         begin = start if prepared.near_mode else near_mode
         return parts._replace(sampler=tuning.sampler), begin, {"tuning": tuning.record()}, None
     scales = pilot.measure(density, parts, table, prepared, key)
-    if free_batch and parts.resident:
+    if free_batch and isinstance(
+        table, Resident
+    ):  # streams are cut for the batch size that they were made for
         estimator, scales = defaults.with_best_batch(
             parts.sampler, parts.estimator, scales, table.num_rows, position
         )
