@@ -25,7 +25,8 @@ def slow_disk(pattern):
         if event in ("open", "import") and not found and re.search(pattern, str(arguments[0])):
             found.append(True)
             os.write(1, f"{AT_WORK}\n".encode())
-            time.sleep(PATIENCE)
+            for _ in range(20 * PATIENCE):  # a signal just before a sleep is heard after it
+                time.sleep(0.05)
 
     sys.addaudithook(hook)
 

@@ -198,7 +198,7 @@ def plain():
     return draw(sharding.rows(60))
 
 
-def test_burn_in_follows_the_rule_of_sample(tmp_path, quick_compiler):
+def test_burn_in_follows_the_rule_of_sample(tmp_path):
     """1,000 steps where the sampler is left out, none where it is given; runs that are resumed keep theirs."""
     x, options = sharding.rows(60, 0), {"num_samples": 5, "progress": False, "seed": 4}
     start = (sharding.SCALED, x, 2, sharding.START)
