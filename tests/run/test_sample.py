@@ -392,3 +392,12 @@ def test_groups_of_fixed_length_make_the_same_chain(chain_method, monkeypatch):
     for name in ("draws", "gradients"):
         for a, b in zip(*map(jax.tree.leaves, (getattr(expected, name), getattr(found, name))), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_the_estimator_that_was_chosen_is_named_without_its_wrapping():
+    """SCIRCV compares estimates with a reference, which wraps the estimator; users know the one inside."""
+    model = sc.CountModel(0.5, lambda omega, z: jax.nn.one_hot(z, 3))
+    run = sc.sample(
+        model, np.arange(60) % 3, np.full(3, 1 / 3), sampler=sc.SCIRCV(0.1), num_samples=2, progress=False
+    )
+    assert run.preparation["chosen"].startswith("Minibatch of 60 rows")

@@ -190,7 +190,7 @@ def prepare(
             parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free_batch)
         parts.sampler.check_params(prepared.position, num_steps)
         report |= found
-    return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator, start, report, thin)
+    return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator.core, start, report, thin)
 
 
 def prepare_estimator(
@@ -239,9 +239,7 @@ def _resolved(
         begin = start if prepared.near_mode else near_mode
         return parts._replace(sampler=tuning.sampler), begin, {"tuning": tuning.record()}, None
     scales = pilot.measure(density, parts, table, prepared, key)
-    if free_batch and isinstance(
-        table, Resident
-    ):  # streams are cut for the batch size that they were made for
+    if free_batch and isinstance(table, Resident):  # streams are cut for their batch size
         estimator, scales = defaults.with_best_batch(
             parts.sampler, parts.estimator, scales, table.num_rows, position
         )
