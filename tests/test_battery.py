@@ -78,6 +78,7 @@ SAMPLERS = (
     | RECIPES
     | {
         "LeafScaledSGLD": sc.LeafScaledSGLD(1e-3),
+        "NUTS": sc.NUTS(0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
         "Blocks": sc.Blocks({"bias": sc.SGLD(1e-3), "weights": sc.BAOAB(5e-3, friction=60.0)}),
     }
 )
@@ -89,6 +90,7 @@ OF_COUNTS = ESTIMATORS | {
     "Stratified": sc.Stratified(counting.BATCH, counting.categories()),
 }
 REFUSED = {
+    "NUTS": (set(ESTIMATORS) - {"Full"}, InvalidValueError, "requires exact gradients"),
     "Blocks": ({"SVRG", "SAGA", "Stratified"}, InvalidTypeError, "sc.Blocks does not support"),
     "SCIRCV": (
         {"Weighted", "ControlVariates", "SVRG", "SAGA"},

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BADODAB",
     "BAOAB",
+    "NUTS",
     "PSGLD",
     "SAGA",
     "SCIR",
@@ -79,6 +80,7 @@ __all__ = [
     "errors",
     "estimators",
     "from_numpyro",
+    "laplace",
     "load",
     "models",
     "reducers",

@@ -8,6 +8,7 @@ from types import ModuleType
 from scirocco.errors import MissingExtraError
 
 _EXTRA_OF = {
+    "blackjax": "exact",
     "numpyro": "numpyro",
     "matplotlib": "plot",
     "pyarrow": "formats",

@@ -11,10 +11,11 @@ from scirocco.estimators import (
     empirical_fisher,
 )
 from scirocco.model import BlockModel, CountModel, Model, Statistics
-from scirocco.run import Kernel, Run, load, resume, sample
+from scirocco.run import Kernel, Run, laplace, load, resume, sample
 from scirocco.samplers import (
     BADODAB,
     BAOAB,
+    NUTS,
     PSGLD,
     SGFS,
     SGHMC,
@@ -37,6 +38,7 @@ from scirocco.simplex import SCIR, SCIRCV, SimplexSGRLD
 __all__ = [
     "BADODAB",
     "BAOAB",
+    "NUTS",
     "PSGLD",
     "SAGA",
     "SCIR",
@@ -68,6 +70,7 @@ __all__ = [
     "Stratified",
     "Weighted",
     "empirical_fisher",
+    "laplace",
     "load",
     "resume",
     "sample",

@@ -32,6 +32,7 @@ class Purpose(enum.IntEnum):
     START = 0xFFFFFFFC
     REWARD_ROWS = 0xFFFFFFFB
     TUNING = 0xFFFFFFFA
+    ROUNDNESS = 0xFFFFFFF9
 
 
 class SeedPurpose(enum.IntEnum):
@@ -42,6 +43,8 @@ class SeedPurpose(enum.IntEnum):
     DEALT_ORDER = 0x5A4D
     SHARD_SEED = 0x5EED
     FOLDER_ORDER = 0xDA7A
+    PLACES = 0x97ACE
+    ROUNDNESS = 0x40D
 
 
 def key_for(key: Key, purpose: Purpose) -> Key:

@@ -198,7 +198,7 @@ def plain():
     return draw(sharding.rows(60))
 
 
-def test_burn_in_follows_the_rule_of_sample(tmp_path):
+def test_burn_in(tmp_path):
     """1,000 steps where the sampler is left out, none where it is given; runs that are resumed keep theirs."""
     x, options = sharding.rows(60, 0), {"num_samples": 5, "progress": False, "seed": 4}
     start = (sharding.SCALED, x, 2, sharding.START)
@@ -208,8 +208,7 @@ def test_burn_in_follows_the_rule_of_sample(tmp_path):
 
     assert burnin(subposteriors(*start, sampler=sc.SGLD(1e-3), **options)) == [0, 0]
     by_default = subposteriors(*start, **options)
-    whole = sc.sample(sharding.SCALED, x, sharding.START, **options)
-    assert burnin(by_default) == [whole.configuration["num_burnin"]] * 2 == [1_000] * 2
+    assert burnin(by_default) == [1_000] * 2
     first = subposteriors(*start, num_burnin=7, store=tmp_path / "parts", **options)
     again = subposteriors(*start, store=tmp_path / "parts", resume=True, **(options | {"num_samples": 9}))
     assert burnin(first) == burnin(again) == [7, 7] and again.runs[0].num_draws == 9

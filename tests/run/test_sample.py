@@ -15,7 +15,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoWarning
-from scirocco.run import chains, keeping, loop, session
+from scirocco.run import chains, defaults, keeping, loop, session
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -168,26 +168,41 @@ def test_runs_longer_than_the_buffers(method, monkeypatch):
 
 
 def test_defaults_choose_everything():
-    """Model, data, start: coordinates, step size, gradients and burn-in follow from them, and are told."""
+    """Few rows: exact trajectories over all of them; chains, coordinates, step size and burn-in are told."""
     run = sc.sample(helpers.MODEL, helpers.make_data(), helpers.make_params(), num_samples=50, progress=False)
     assert run.num_draws == 50
-    assert run.num_chains == 1
+    assert run.num_chains == 4
+    assert run.configuration["sampler"]["name"] == "NUTS"
+    assert run.configuration["sampler"]["step_size"] > 0
+    assert run.configuration["estimator"]["name"] == "Full"
+    assert run.configuration["num_burnin"] == 100
+    assert run.configuration["thin"] == 1
+    assert run.preparation["adaptation"]["steps"] > 300
+    assert run.preparation["chosen"] == "NUTS, Full (all 64 rows at every step), 100 burn-in steps"
+    assert not run.stats["diverging"].any()
+
+
+def test_defaults_without_blackjax(monkeypatch):
+    """Model, data, start: coordinates, step size, gradients and burn-in follow from them, and are told."""
+    monkeypatch.setattr(defaults, "affords_trajectories", lambda *_: False)
+    run = sc.sample(helpers.MODEL, helpers.make_data(), helpers.make_params(), num_samples=50, progress=False)
     assert run.configuration["sampler"]["name"] == "Preconditioned"
     assert run.configuration["sampler"]["inner"]["name"] == "BAOAB"
     assert run.configuration["sampler"]["inner"]["step_size"] > 0
     assert run.configuration["estimator"]["name"] == "Full"
-    assert run.configuration["num_burnin"] == 1_000
+    assert run.configuration["num_burnin"] == 250
     assert run.preparation["largest_curvature"] > 0
     assert run.preparation["distance_to_mode_in_sd"] < 0.25
     assert run.preparation["chosen"] == (
-        "BAOAB in coordinates scaled at the mode, Full (all 64 rows at every step), 1000 burn-in steps, "
+        "BAOAB in coordinates scaled at the mode, Full (all 64 rows at every step), 250 burn-in steps, "
         f"one draw every {run.configuration['thin']} steps"
     )
     assert 1 < run.configuration["thin"] < 6
 
 
-def test_defaults_of_many_rows():
+def test_defaults_of_many_rows(monkeypatch):
     """Too many rows for a pass at every step: control variates."""
+    monkeypatch.setattr(defaults, "affords_trajectories", lambda *_: False)
     data = helpers.make_data(num_rows=3_000)
     run = sc.sample(helpers.MODEL, data, helpers.make_params(), num_samples=50, num_burnin=0, progress=False)
     assert run.configuration["estimator"]["name"] == "ControlVariates"

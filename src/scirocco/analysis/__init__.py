@@ -29,11 +29,13 @@ from scirocco.analysis.stein import Stein, ksd
 from scirocco.analysis.tuning import tune
 from scirocco.analysis.zero_variance import ZeroVariance, zero_variance
 from scirocco.analysis.zv_theory import Reduction, zv_reduction, zv_reduction_bound
+from scirocco.run.certificate import Certificate, certify
 from scirocco.run.tuning import Trial, Tuning
 
 __all__ = [
     "Bin",
     "Calibration",
+    "Certificate",
     "Diagnosis",
     "Finding",
     "LangevinSettings",
@@ -47,6 +49,7 @@ __all__ = [
     "accuracy",
     "brier",
     "calibration",
+    "certify",
     "diagnose",
     "kl_knn",
     "ks_dirichlet",

@@ -129,7 +129,7 @@ def tune(
         }
         return _tune_on(client, model, source, params, over, shared)
     sampler = SGLD() if sampler is None else sampler
-    estimator = default_estimator(model, source) if estimator is None else estimator
+    estimator = default_estimator(model, source, sampler) if estimator is None else estimator
     sizes = over.pop("batch_size", None)
     inner = sampler.core
     if not is_open(inner.step_size) and not over and sizes is None:

@@ -61,6 +61,7 @@ _TABLE = {
             "stochastic gradient Langevin dynamics with a step size for each group of parameters",
             "welling2011 baker2018thesis",
         ),
+        "NUTS": ("the no-U-turn sampler on all rows", "hoffman2014"),
         "Preconditioned": ("a sampler moved in preconditioned coordinates", "ma2015 welling2011"),
         "SGFS": ("stochastic gradient Fisher scoring", "ahn2012"),
         "SGHMC": ("stochastic gradient Hamiltonian Monte Carlo", "chen2014"),

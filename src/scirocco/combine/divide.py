@@ -18,7 +18,7 @@ from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import Run, family, records
-from scirocco.run.defaults import default_burnin
+from scirocco.run.defaults import BURNIN, drive_of
 from scirocco.run.family import SHARDS
 from scirocco.run.loading import in_memory
 from scirocco.run.progress import SharedBar
@@ -142,7 +142,7 @@ def _burnin(
         return _checks.positive_int(given, "num_burnin", minimum=0)
     if resumed is not None and SHARDS.is_at(resumed):
         return int(SHARDS.read(os.fspath(resumed))["asked"]["num_burnin"])
-    return default_burnin(model, sampler)
+    return BURNIN if sampler is None and drive_of(model) == "gradient" else 0
 
 
 def _run(

@@ -1,7 +1,8 @@
 """Finding the posterior mode for control variates, without a learning rate from the user.
 
-1. Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once for all candidates, so six
-cost little more than one. The candidate with the best log posterior over its last batches wins.
+1. Few parameters: Newton's method on a sample of rows, with the whole Hessian. Where that ends far from a mode, or with
+many parameters: Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once for all
+candidates, so six cost little more than one. The candidate with the best log posterior over its last batches wins.
 2. Newton corrections (`newton`), each a pass over all rows.
 """
 
@@ -21,13 +22,15 @@ from scirocco._random import Purpose, key_for
 from scirocco.data.batching import Batch, Batching
 from scirocco.data.tables import Table
 from scirocco.errors import BadStartError, InvalidValueError
-from scirocco.estimators.newton import FAR, FEW_PARAMETERS, correct, descend, look
-from scirocco.types import Array, Data, Key, Params, PyTree
+from scirocco.estimators.newton import FAR, FEW_PARAMETERS, ascend_on_rows, correct, descend, look
+from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 _MIN_STEPS, _MAX_STEPS = 400, 1_000
 _BATCH = 500
 _HESSIAN_ROWS = 8_192
+_NEWTON_PARAMETERS = 200
+"""Maximum number of parameters for which Newton's method with the whole Hessian comes first."""
 
 
 class Mode(NamedTuple):
@@ -49,11 +52,24 @@ def find_mode(
     optimizer: Any = None,
     num_steps: int | None = None,
     polish: bool = True,
+    quiet: bool = False,
 ) -> Mode:
-    """A posterior mode near `position` (unconstrained coordinates)."""
-    climbed, rate, passes = approach_mode(model, table, position, key, optimizer, num_steps)
+    """A posterior mode near `position` (unconstrained coordinates); `quiet`: no warning if none is found."""
     rows = table.random_rows(_HESSIAN_ROWS, key_for(key, Purpose.MODE_ROWS))
+    near = None
+    if optimizer is None and num_steps is None and _tree.size(position) <= _NEWTON_PARAMETERS:
+        near = _newton_on(model, table, position, rows)
+    climbed, rate, passes = (
+        near[:3] if near else approach_mode(model, table, position, key, optimizer, num_steps)
+    )
     here = look(model, table, climbed)
+    if near is not None and table.num_rows <= _HESSIAN_ROWS:  # those were all rows
+        report: dict[str, Any] = {
+            "passes": passes + 1,
+            "log_density": float(here.log_density),
+            "distance_to_mode_in_sd": near[3],
+        }
+        return Mode(here.position, here.total, here.gradient, report)
     if not math.isfinite(float(here.log_density)):
         raise InvalidValueError(
             "the search for the posterior mode diverged (NaN or inf). Start closer to the mode, or give "
@@ -63,7 +79,7 @@ def find_mode(
     if polish and not distance <= FAR and _tree.size(position) <= FEW_PARAMETERS:
         here, distance, more = descend(model, table, here, rows)
         looks += more
-    if polish and not distance <= FAR:
+    if polish and not quiet and not distance <= FAR:
         _checks.warn(
             f"the search for the posterior mode stopped about {distance:.2g} posterior standard deviations away: "
             "draws may be far from the posterior. Start closer, or check that the posterior has a mode (problems are a "
@@ -76,6 +92,18 @@ def find_mode(
         "distance_to_mode_in_sd": distance,
     }
     return Mode(here.position, here.total, here.gradient, report)
+
+
+def _newton_on(
+    model: Any, table: Table, position: Params, rows: Rows
+) -> tuple[Params, float | None, float, float] | None:
+    """What `approach_mode` returns, and the distance, by Newton's method on these rows; None if that is far."""
+    found, distance, first, looks = ascend_on_rows(model, table.num_rows, position, rows)
+    if not math.isfinite(first):
+        raise BadStartError("the log density is not finite at the starting point.")
+    return (
+        (found, None, looks * min(1.0, _HESSIAN_ROWS / table.num_rows), distance) if distance <= FAR else None
+    )
 
 
 def approach_mode(

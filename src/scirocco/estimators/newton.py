@@ -195,6 +195,28 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
     return found.here.seen, distance, found.looks
 
 
+def ascend_on_rows(
+    model: Any, num_rows: int, position: Params, rows: Rows
+) -> tuple[Params, float, float, int]:
+    """The mode of the posterior given n rows, each counted N/n times; its distance; the first log density; looks."""
+    flat, unravel = ravel_pytree(position)
+
+    def curve(at: np.ndarray) -> Curve[Params]:
+        there = unravel(jnp.asarray(at, flat.dtype))
+        value, gradient = _on_rows(model, num_rows, there, rows)
+        slope = np.asarray(ravel_pytree(gradient)[0], np.float64)
+        return Curve(at, -float(value), -slope, partial(_hessian, model, num_rows, there, rows), there)
+
+    begin = curve(np.asarray(flat, np.float64))
+    found = ascend(begin, curve, most=_DESCENT_LOOKS, close=_CLOSE_ENOUGH, rounding=1e-7, least=1e-6)
+    return found.here.seen, found.distance, begin.value, found.looks + 1
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> tuple[Array, PyTree]:
+    return jax.value_and_grad(negative_log_posterior(model, num_rows, rows))(position)
+
+
 def inverse_root(precision: np.ndarray, least: float = _FLATTEST) -> np.ndarray:
     """L with LLᵀ = P⁻¹, by Cholesky; that of `whitening` where P is not positive definite."""
     root, scaled = _unit_diagonal(np.asarray(precision, np.float64))

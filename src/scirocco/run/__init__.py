@@ -1,6 +1,8 @@
 """The `sample` function and its parts: the compiled loop, chains, progress, results."""
 
+from scirocco.run.certificate import Certificate, certify
 from scirocco.run.kernel import Kernel
+from scirocco.run.laplace import Laplace, laplace
 from scirocco.run.listing import list_runs
 from scirocco.run.loading import load
 from scirocco.run.loop import Info, KernelState
@@ -8,4 +10,18 @@ from scirocco.run.progress import Report
 from scirocco.run.result import Run
 from scirocco.run.sampling import resume, sample
 
-__all__ = ["Info", "Kernel", "KernelState", "Report", "Run", "list_runs", "load", "resume", "sample"]
+__all__ = [
+    "Certificate",
+    "Info",
+    "Kernel",
+    "KernelState",
+    "Laplace",
+    "Report",
+    "Run",
+    "certify",
+    "laplace",
+    "list_runs",
+    "load",
+    "resume",
+    "sample",
+]

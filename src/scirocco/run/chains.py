@@ -27,6 +27,7 @@ from scirocco.run.over_devices import SpreadChains
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem
 from scirocco.run.streaming import StreamedParts, advance_streamed, start_streamed
+from scirocco.samplers import Gradient
 from scirocco.types import Array, Key, PyTree
 
 METHODS = ("auto", "threads", "vmap")
@@ -49,7 +50,7 @@ def resolve_method(method: str, streamed: bool) -> str:
 def make_chains(
     problem: Problem, start: Start, plan: Plan, devices: Devices | None = None, saved: Saved | None = None
 ) -> DeviceChains:
-    """Chains with keys `fold_in(key, chain)`, all started at the same point, or restored from a saved state."""
+    """Chains with keys `fold_in(key, chain)`, started where `start` says, or restored from a saved state."""
     method = resolve_method(plan.chain_method, problem.table.streamed)
     if devices is not None:
         return SpreadChains(problem, start, plan, devices, method == "vmap", saved)
@@ -111,6 +112,12 @@ class ThreadedChains(DeviceChains):
     def first_state(self) -> KernelState:
         """The state of the first chain."""
         return self.states[0]
+
+    @property
+    def current(self) -> tuple[PyTree, Gradient]:
+        """Positions and gradients of all chains."""
+        pairs = [(state.sampler.position, state.gradient) for state in self.states]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *pairs)
 
     def _one(self, num_steps: int, thin: int, chain: int) -> HostChunk:
         if self._streams:
@@ -218,6 +225,11 @@ class VectorizedChains(DeviceChains):
     def first_state(self) -> KernelState:
         """The state of the first chain."""
         return jax.tree.map(lambda leaf: leaf[0], self._numbered())
+
+    @property
+    def current(self) -> tuple[PyTree, Gradient]:
+        """Positions and gradients of all chains."""
+        return jax.tree.map(np.asarray, (self.states.sampler.position, self.states.gradient))
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:
         """One call for all chains."""

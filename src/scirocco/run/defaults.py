@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from collections.abc import Set
 from typing import Any
 
@@ -14,11 +15,20 @@ from scirocco.data import ArraySource, Devices
 from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
 from scirocco.model import Posterior
 from scirocco.run.metric import DENSE_LIMIT
-from scirocco.samplers import BAOAB, Preconditioned, Sampler, Scales
+from scirocco.samplers import BAOAB, NUTS, Preconditioned, Sampler, Scales
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 
-NUM_BURNIN = 1_000
+NUM_SAMPLES, NUM_CHAINS = 1_000, 4
+"""For a sampler that was left out: draws are then nearly independent. With a sampler of the user's own: as below."""
+_NUM_STEPS = 10_000
+BURNIN = 1_000
+_BURNIN_OF_TRAJECTORIES = 100
+"""After an adaptation of some 400 steps."""
+_FEW_NUMBERS, _MANY_NUMBERS = 200_000, 5_000_000
+"""Numbers in the data up to which trajectories over all rows are used: always, and for posteriors far from Gaussian."""
+FAR_FROM_GAUSSIAN = 0.3
+"""`pilot.roundness` above which a posterior counts as that: skewness of about 0.6."""
 _BATCH = 500
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
@@ -31,23 +41,52 @@ def drive_of(model: Any) -> str:
     return model.drive if isinstance(model, Posterior) else ""
 
 
-def default_burnin(model: Any, sampler: Sampler | None) -> int:
-    """Steps before the first draw if the user gives none; a sampler of the user's own starts where it is told to."""
-    return NUM_BURNIN if sampler is None and drive_of(model) == "gradient" else 0
+def default_lengths(sampler: Sampler | None, num_samples: Any, num_chains: Any) -> tuple[Any, Any]:
+    """Draws per chain and chains, where the user gives none."""
+    draws, chains = (NUM_SAMPLES, NUM_CHAINS) if sampler is None else (_NUM_STEPS, 1)
+    return draws if num_samples is None else num_samples, chains if num_chains is None else num_chains
 
 
-def default_sampler(model: Any, params: Params) -> Sampler:
+def default_burnin(sampler: Sampler, forgets: int | None) -> int:
+    """Steps before the first draw of a sampler that was left out; `forgets`: its thinning, if it is known."""
+    if sampler.needs_trajectory:
+        return _BURNIN_OF_TRAJECTORIES
+    if sampler.driven_by != "gradient":
+        return 0
+    return BURNIN if forgets is None else max(BURNIN // 4, 25 * forgets)
+
+
+def default_sampler(model: Any, source: Any, params: Params, devices: Devices | None) -> Sampler:
     """What `sc.sample` uses when none is given."""
     if drive_of(model) == "counts":
         return SCIR()
+    if affords_trajectories(model, source, params, devices, _FEW_NUMBERS):
+        return NUTS()
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
     return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "diagonal")
 
 
+def affords_trajectories(
+    model: Any, source: Any, params: Params, devices: Devices | None, numbers: int = _MANY_NUMBERS
+) -> bool:
+    """Whether `sc.NUTS` can be used, on data with at most so many numbers."""
+    return (
+        drive_of(model) == "gradient"
+        and not model.takes_key
+        and devices is None
+        and isinstance(source, ArraySource)
+        and sum(leaf.size for leaf in jax.tree.leaves(source.arrays)) <= numbers
+        and sum(np.size(leaf) for leaf in jax.tree.leaves(params)) <= DENSE_LIMIT
+        and importlib.util.find_spec("blackjax") is not None
+    )
+
+
 def default_estimator(
-    model: Any, source: Any, devices: Devices | None = None, exact_if_few: bool = False
+    model: Any, source: Any, sampler: Sampler, devices: Devices | None = None, exact_if_few: bool = False
 ) -> Estimator:
     """What `sc.sample` uses when none is given; `exact_if_few`: all rows, where that costs no more."""
+    if sampler.needs_trajectory:
+        return Full()
     drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
     if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= 4 * _BATCH:
         return Full()  # control variates look at each row of a batch twice
@@ -93,7 +132,7 @@ def in_words(
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
-        which = f" (all {size} rows at every step)" if estimator.is_exact else f" of {size} rows"
+        which = f" (all {size:,} rows at every step)" if estimator.is_exact else f" of {size} rows"
         said.append(f"{type(estimator).__name__}{which}")
     if said and "num_burnin" in left_out:
         said.append(f"{num_burnin} burn-in steps")

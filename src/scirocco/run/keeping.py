@@ -12,6 +12,7 @@ from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
 from scirocco.reducers import Reducing
 from scirocco.run import loop
+from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Params, PyTree
 
 _BUFFER_BYTES = 1 << 25
@@ -142,6 +143,7 @@ class Chains(abc.ABC):
 class DeviceChains(Chains):
     """Chains of the compiled loop."""
 
+    _parts: loop.Parts
     first_density: Any
     """The log density of the first state, over the rows that were evaluated."""
 
@@ -154,6 +156,15 @@ class DeviceChains(Chains):
     @abc.abstractmethod
     def first_state(self) -> loop.KernelState:
         """The current state of the first chain."""
+
+    @property
+    @abc.abstractmethod
+    def current(self) -> tuple[Params, Gradient]:
+        """The current positions and gradients of all chains, leaves (chain, ...)."""
+
+    def retune(self, sampler: Sampler) -> None:
+        """Replace the sampler's hyper-parameters; the chains stay where they are."""
+        self._parts = self._parts._replace(sampler=sampler)
 
 
 def buffer_capacity(position: Params, keep_gradients: bool, num_chains: int) -> int:

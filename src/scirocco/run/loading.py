@@ -13,6 +13,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, records, snapshot
+from scirocco.run.certificate import Certificate
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.records import Progress, Record
 from scirocco.run.result import Run
@@ -67,6 +68,7 @@ def load(path: str | os.PathLike[str]) -> Run:
         traces,
         encoding.build(record.reduced, list(snapshot.results(stored.read_state()).values())),
         stored.path,
+        None if progress.certificate is None else Certificate.from_json(progress.certificate),
     )
 
 

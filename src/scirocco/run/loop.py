@@ -178,6 +178,15 @@ class Start(NamedTuple):
     memory: PyTree
     gradient: PyTree | None
     """The model's combination of the exact sum at the start, when it is known; else the first gradient is estimated."""
+    places: Params | None = None
+    """Where each chain starts, leaves (chain, ...), if not all at `position`; chains beyond the last begin anew."""
+
+    def of_chain(self, chain: Any) -> Start:
+        """The start of chain number `chain` alone."""
+        if self.places is None:
+            return self
+        own = jax.tree.map(lambda leaf: leaf[chain % leaf.shape[0]], self.places)
+        return Start(own, self.memory, None)
 
 
 class ChainKeys(NamedTuple):
@@ -214,7 +223,7 @@ def start_chain(
     some rows: it only serves to check whether it is finite.
     """
     keys = chain_keys(model, parts, key, chain)
-    zero, (position, memory, known) = jnp.zeros((), jnp.int32), begin
+    zero, (position, memory, known, _) = jnp.zeros((), jnp.int32), begin.of_chain(chain)
     enough = parts.sampler.noise_kind == "none" and not parts.sampler.needs_auxiliary
     if known is not None and enough and keys.signs is None:
         gradient, density = (

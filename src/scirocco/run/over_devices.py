@@ -25,6 +25,7 @@ from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_
 from scirocco.run.loop import CHAIN_AXES, KernelState, Parts, Start
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem
+from scirocco.samplers import Gradient
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 
@@ -123,6 +124,12 @@ class SpreadChains(DeviceChains):
     def first_state(self) -> KernelState:
         """The state of the first chain."""
         return jax.tree.map(lambda leaf: leaf[0], _everywhere(self._devices, self.states[0]))
+
+    @property
+    def current(self) -> tuple[PyTree, Gradient]:
+        """Positions and gradients of all chains."""
+        groups = [_host(self._devices, (state.sampler.position, state.gradient)) for state in self.states]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *groups)
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:
         """Advance all chains; groups run in turn, because programs that communicate across devices must not overlap."""

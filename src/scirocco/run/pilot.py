@@ -14,10 +14,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
-from scirocco._random import Purpose, key_for
+from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Resident, Table
 from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
@@ -36,6 +37,8 @@ _POINTS = 8
 _AFFORDABLE = 10**8
 """Maximum of rows × parameters for which the curvature is computed from all rows."""
 _TABLE_NUMBERS = 1 << 24
+_SCORES, _SCORE_WORK, _LEAST_ROWS = 64, 4_000_000, 1_024
+"""Scores computed at a time, and the maximum of rows × parameters for each of them."""
 _KINKED = 100.0
 """The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink."""
 
@@ -110,6 +113,50 @@ def scales_at(
         curvature_limit(model, table, position, key, factor, thorough=True) if thorough else float(curvature)
     )
     return Scales(largest, noise, information, parts.batching.epoch, factor)
+
+
+def roundness(model: Model, table: Table, position: Params, factor: Any, key: Key) -> float:
+    """How far the posterior is from a Gaussian with mode `position` and covariance LLᵀ; 0: it is one.
+
+    In its coordinates u the score of the Gaussian is -u. At draws from it, the mean square of the difference between
+    the posterior's score and -u, for the worst coordinate: for a posterior of skewness κ about ¾κ².
+    """
+    flat, factor = np.asarray(ravel_pytree(position)[0], np.float64), np.asarray(factor, np.float64)
+    u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size))
+    away = u * factor if factor.ndim == 1 else u @ factor.T
+    scores = scores_at(model, table, position, flat + away, key)
+    pulled = scores * factor if factor.ndim == 1 else scores @ factor
+    worst = float(np.max(np.mean((pulled + u) ** 2, axis=0)))
+    return worst if math.isfinite(worst) else math.inf
+
+
+def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray, key: Key) -> np.ndarray:
+    """∇ log posterior at each of some positions (position, d), on the real line.
+
+    Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
+    """
+    flat, unravel = ravel_pytree(centre)
+    affordable = max(_LEAST_ROWS, _SCORE_WORK // max(1, flat.size))
+    rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
+    found = []
+    for begin in range(0, len(positions), _SCORES):
+        some = positions[begin : begin + _SCORES]
+        padded = np.resize(some, (_SCORES, flat.size)).astype(flat.dtype)
+        found.append(
+            np.asarray(_scores(model, table.num_rows, unravel, rows, padded), np.float64)[: len(some)]
+        )
+    scores = np.concatenate(found)
+    if table.num_rows <= affordable:
+        return scores
+    exact = model.combine(centre, table.sum(model.summand, centre))
+    here = _scores(model, table.num_rows, unravel, rows, np.resize(np.asarray(flat), (_SCORES, flat.size)))
+    return scores - np.asarray(here[0], np.float64) + np.asarray(ravel_pytree(exact)[0], np.float64)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _scores(model: Model, num_rows: int, unravel: Any, rows: PyTree, positions: Array) -> Array:
+    slope = jax.grad(negative_log_posterior(model, num_rows, rows))
+    return jax.lax.map(lambda at: -ravel_pytree(slope(unravel(at)))[0], positions)
 
 
 def noise_at(

@@ -54,6 +54,8 @@ class Progress:
     scores: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     timing: dict[str, dict[str, float]] = field(default_factory=dict)
     diverged: Divergence | None = None
+    certificate: dict[str, Any] | None = None
+    """`Certificate.to_json` at the end of a run whose sampler was chosen."""
 
     def to_json(self) -> dict[str, Any]:
         """The content of a commit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
@@ -10,13 +11,14 @@ from typing import Any, NamedTuple, cast
 import jax
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.data import Devices
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
-from scirocco.estimators import Estimator
+from scirocco.estimators import Estimator, Full
 from scirocco.model import Model, Posterior
-from scirocco.run import defaults, family, matching, pilot, records, setup
+from scirocco.run import adaptation, defaults, family, matching, pilot, records, setup
+from scirocco.run.certificate import certify
 from scirocco.run.chains import make_chains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
@@ -25,7 +27,7 @@ from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, new_sink
-from scirocco.samplers import Sampler
+from scirocco.samplers import NUTS, Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
 
@@ -99,25 +101,45 @@ def prepared(request: Request) -> tuple[Request, Problem, Ready]:
     plan, ready, left_out = request.plan, request.ready, request.left_out
     parts = (request.sampler, request.estimator) if ready is None else (ready.sampler, ready.estimator)
     problem = setup.compose(request.model, request.source, *parts, plan.seed, request.devices)
+    free = {"sampler", "estimator"} <= left_out
     if ready is None:
-        free_batch = {"sampler", "estimator"} <= left_out and not request.estimator.is_exact
         problem, ready = setup.prepare(
             problem,
             request.params,
             num_steps=plan.num_steps,
             num_chains=plan.num_chains,
             key=plan.key,
-            free_batch=free_batch and request.devices is None and request.estimator.keeps_one_sum,
+            free=free and request.devices is None,
         )
-    if "thin" in left_out and "sampler" in left_out and ready.thin:
-        plan = plan._replace(thin=ready.thin)
+        if (
+            free
+            and ready.report.get("roundness", 0.0) > defaults.FAR_FROM_GAUSSIAN
+            and _affords_exact(request)
+        ):
+            return prepared(request._replace(sampler=NUTS(), estimator=Full()))
+        if request.sampler.needs_trajectory and request.sampler.needs_scales:
+            problem, ready = adaptation.adapt(problem, ready, plan, request.params)
+        elif "sampler" in left_out:
+            ready = adaptation.spread_out(problem, ready, plan)
+    if "sampler" in left_out:
+        if "num_burnin" in left_out:
+            plan = plan._replace(num_burnin=defaults.default_burnin(ready.sampler, ready.thin))
+        if "thin" in left_out and ready.thin:
+            plan = plan._replace(thin=ready.thin)
     if "estimator" in left_out:
         request = request._replace(estimator=ready.estimator)
     words = defaults.in_words(
         request.sampler, ready.estimator, plan.num_burnin, plan.thin, request.source.num_rows, left_out
     )
-    report = {"chosen": words} | ready.report if words else ready.report
+    chosen = {"chosen": words, "left_out": sorted(left_out)} if words else {}
+    report = chosen | ready.report
     return request._replace(plan=plan), problem, ready._replace(report=report)
+
+
+def _affords_exact(request: Request) -> bool:
+    return not request.sampler.needs_trajectory and defaults.affords_trajectories(
+        request.model, request.source, request.params, request.devices
+    )
 
 
 def _start(request: Request) -> Run:
@@ -188,7 +210,14 @@ def _driven(
     run = session.run(ready.report, origin)
     if session.bad is not None:
         raise _divergence(session, problem, ready, run)
-    return run
+    if "sampler" not in ready.report.get("left_out", ()) or run.status != "complete" or run.draws is None:
+        return run
+    session.certificate = certify(run)
+    session.commit()
+    bar.say(session.certificate.words)
+    if session.certificate.troubles:
+        _checks.warn(f"{session.certificate.words}.")
+    return dataclasses.replace(run, certificate=session.certificate)
 
 
 def _divergence(session: Session, problem: Problem, ready: Ready, run: Run) -> DivergenceError:

@@ -17,6 +17,7 @@ from scirocco._version import __version__
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import summarise
 from scirocco.errors import InvalidValueError
+from scirocco.run.certificate import Certificate
 from scirocco.run.records import kind_of, method_of, plain
 from scirocco.types import Params, PyTree
 
@@ -61,6 +62,9 @@ class Run:
         Results of the other reducers, leaves with a leading chain axis.
     path
         The folder of the store, if there is one; the leaves above are then read from it when they are used.
+    certificate
+        Limits for the errors of means and standard deviations (`print(run.certificate)`), if the sampler was chosen by
+        `sc.sample`; `sc.analysis.certify(run)` computes it for other runs.
     origin
         Model, data, sampler and estimator, for `sc.analysis`; None for a run that was loaded.
     """
@@ -76,6 +80,7 @@ class Run:
     traces: dict[str, PyTree] = field(default_factory=dict)
     reduced: dict[str, Any] = field(default_factory=dict)
     path: str | None = None
+    certificate: Certificate | None = None
     origin: Origin | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:

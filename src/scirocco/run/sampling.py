@@ -15,7 +15,7 @@ from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
 from scirocco.run import family, setup
-from scirocco.run.defaults import default_burnin, default_estimator, default_sampler, drive_of
+from scirocco.run.defaults import BURNIN, default_estimator, default_lengths, default_sampler, drive_of
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
@@ -36,10 +36,10 @@ def sample(
     *,
     sampler: Sampler | None = None,
     estimator: Estimator | None = None,
-    num_samples: int = 10_000,
-    num_burnin: int | None = None,
+    num_samples: int | None = None,
+    num_burnin: int | str | None = None,
     thin: int | None = None,
-    num_chains: int = 1,
+    num_chains: int | None = None,
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -66,23 +66,27 @@ def sample(
         folder made by `sc.data.convert`, or any `sc.data.Source`.
     params
         Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
-        the mode from this point, and start there.
+        the mode from this point, and start there or around it.
     sampler
-        By default `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature there to choose
-        coordinates in which the posterior is round (gradients replace curvature where there is none, as for |x|; above
-        1,000 parameters each is scaled separately). Step size and friction follow from the gradient noise. For count
-        models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
+        By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers): `sc.NUTS()`,
+        which is exact. Otherwise `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature
+        there to choose coordinates in which the posterior is round (above 1,000 parameters each is scaled separately);
+        step size and friction follow from the gradient noise. If the posterior turns out to be far from a Gaussian, and
+        there are at most 5 million numbers, `sc.NUTS()` again. For count models `sc.SCIR()`, whose step size is chosen
+        from the noise of the counts. `run.preparation["chosen"]` has the choice, in one line.
         `sc.SGLD(step_size="auto")` tries many step sizes before the run (see `sc.analysis.tune`); the results are in
         `run.preparation["tuning"]`.
     estimator
-        By default `sc.ControlVariates(500)`, with fewer where there are fewer rows; `sc.Full()` when the sampler is
-        also omitted and there are at most 2,000 rows, because a pass over them then costs no more; `sc.Minibatch(500)`
-        for count models and likelihoods that take a key. The choice is in `run.preparation["chosen"]`.
+        By default `sc.Full()` for NUTS, and `sc.ControlVariates` otherwise, whose batch size is chosen when the sampler
+        is also omitted, and is 500 otherwise; `sc.Minibatch(500)` for count models and likelihoods that take a key.
     num_samples, num_burnin, thin
-        Draws kept in each chain; steps made before the first draw (by default 1,000 when you omit the sampler, else
-        0); steps per kept draw (by default as many as make draws nearly independent when you omit the sampler, else 1).
+        Draws kept in each chain (by default 1,000 when you omit the sampler, which makes them nearly independent, else
+        10,000); steps made before the first draw ("auto", the default when you omit the sampler: as many as make the
+        start irrelevant; otherwise 0); steps per kept draw (by default as many as make draws nearly independent
+        when you omit the sampler, else 1).
     num_chains
-        Independent chains.
+        Independent chains; by default 4 when you omit the sampler, else 1. Without a sampler they start at different
+        points around the mode, further apart than the posterior is wide.
     seed
         The same seed, configuration and machine give the same draws.
     store
@@ -143,12 +147,21 @@ def sample(
         setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     if estimator is not None:
         setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
-    given = {"sampler": sampler, "estimator": estimator, "num_burnin": num_burnin, "thin": thin}
+    if num_burnin == "auto":
+        num_burnin = None if sampler is None else BURNIN
+    given = {
+        "sampler": sampler,
+        "estimator": estimator,
+        "num_burnin": num_burnin,
+        "thin": thin,
+        "num_chains": num_chains,
+        "num_samples": num_samples,
+    }
     left_out = frozenset(name for name, value in given.items() if value is None)
-    num_burnin = default_burnin(model, sampler) if num_burnin is None else num_burnin
+    num_samples, num_chains = default_lengths(sampler, num_samples, num_chains)
     plan = _checked_plan(
         num_samples,
-        num_burnin,
+        0 if num_burnin is None else num_burnin,
         1 if thin is None else thin,
         num_chains,
         seed,
@@ -157,9 +170,12 @@ def sample(
         reducers,
         chain_method,
     )
+    left_sampler = sampler is None
+    if sampler is None:
+        exact = estimator is None or estimator.is_exact
+        sampler = default_sampler(model, source if exact else None, params, devices)
     if estimator is None:
-        estimator = default_estimator(model, source, devices, exact_if_few=sampler is None)
-    sampler = default_sampler(model, params) if sampler is None else sampler
+        estimator = default_estimator(model, source, sampler, devices, exact_if_few=left_sampler)
     _check_keeping(model, sampler, keep_gradients)
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)

@@ -161,6 +161,12 @@ class Together(Scheme):
     ) -> tuple[Any, Gradient, PyTree]:
         """The move, the estimate at the new position, and whether the sampler accepts it."""
         sampler, noise = parts.sampler, draws.noise
+        if sampler.needs_trajectory:
+
+            def evaluate(position: Params) -> Gradient:
+                return self.evaluate(model, parts, position, state.memory, number, *draws[1:])[0]
+
+            return *sampler.travel(state.sampler, state.gradient, evaluate, noise, number), state.memory
         proposal = sampler.step(state.sampler, state.gradient, noise, state.number)
         there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
         moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)

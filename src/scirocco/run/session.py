@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.errors import DataChangedError
 from scirocco.run import snapshot
+from scirocco.run.certificate import Certificate
 from scirocco.run.keeping import Chains, HostChunk, Keeping
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
 from scirocco.run.records import Divergence, Progress, Record
@@ -92,6 +94,7 @@ class Session:
         self.status = "complete"
         self.bad: Divergence | None = None
         self.timing: dict[str, dict[str, float]] = {}
+        self.certificate: Certificate | None = None
         self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
         self._stamped = stamp() if stamp else ""
 
@@ -227,6 +230,8 @@ class Session:
         progress = Progress(
             self.step, self.made, wanted, status, self.rate, self.scores, self.timing, self.bad
         )
+        if self.certificate is not None:
+            progress = dataclasses.replace(progress, certificate=self.certificate.to_json())
         state = {} if self.bad else self.chains.save()
         self.sink.commit(state | snapshot.save_results(self.results()), progress.to_json())
 
@@ -245,6 +250,7 @@ class Session:
             kept.traces,
             jax.tree.map(np.asarray, self.results()),
             self.sink.path,
+            self.certificate,
             origin,
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import importlib.util
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
@@ -23,16 +25,22 @@ from scirocco.data import (
 )
 from scirocco.data.arrays import RowSource
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.estimators import Estimator, Prepared, Referenced, measure_counts
+from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts
+from scirocco.estimators.mode import Mode
+from scirocco.estimators.newton import FAR
 from scirocco.model import Model, Posterior
-from scirocco.run import defaults, pilot
+from scirocco.run import defaults, metric, pilot
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
+from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.schemes import Scheme, Together
 from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
+
+_ROUND_ENOUGH = 1.0
+"""`pilot.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
 
 class Problem(NamedTuple):
@@ -81,6 +89,7 @@ def compose(
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
     _check_auxiliary(sampler, estimator, spread)
+    _check_trajectory(model, sampler, estimator, resident and not spread)
     automatic = estimator.sampling == "auto"
     estimator = with_reference(sampler, estimator)
     if devices is not None and spread:
@@ -150,6 +159,26 @@ def _check_auxiliary(sampler: Sampler, estimator: Estimator, spread: bool) -> No
         )
 
 
+def _check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
+    if not sampler.needs_trajectory:
+        return
+    name = type(sampler).__name__
+    if model.takes_key:
+        raise InvalidValueError(
+            f"{name} requires exact gradients, but this log likelihood is random (it takes a key)."
+        )
+    if not estimator.is_exact:
+        raise InvalidValueError(
+            f"{name} requires exact gradients: use estimator=sc.Full() in place of {type(estimator).__name__}, or a "
+            "sampler for minibatches."
+        )
+    if not in_memory:
+        raise InvalidValueError(
+            f"{name} reads all rows many times in each step, so they must be in the memory of one device: load them, "
+            "or use a sampler for minibatches."
+        )
+
+
 def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
     """The estimator, with a reference if the sampler compares its estimates with one."""
     if not sampler.needs_reference:
@@ -170,12 +199,12 @@ def check_kind(value: Any, kind: type, name: str, example: str) -> None:
 
 
 def prepare(
-    problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key, free_batch: bool = False
+    problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key, free: bool = False
 ) -> tuple[Problem, Ready]:
     """Check the start, prepare the estimator, and let the sampler fill in its automatic choices.
 
-    `free_batch`: the batch size is chosen, too. Returns the problem with the completed method, and the results of the
-    set-up.
+    `free`: the batch size is chosen, too, and the shape of the posterior is measured. Returns the problem with the
+    completed method, and the results of the set-up.
     """
     params = check_params(params)
     if not problem.parts.sampler.needs_scales:
@@ -187,7 +216,7 @@ def prepare(
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
     if parts.sampler.needs_scales:
         with _explained(problem, params):
-            parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free_batch)
+            parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free)
         parts.sampler.check_params(prepared.position, num_steps)
         report |= found
     return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator.core, start, report, thin)
@@ -225,7 +254,7 @@ def _explained(problem: Problem, params: Params) -> Iterator[None]:
 
 
 def _resolved(
-    problem: Problem, parts: Parts, prepared: Prepared, start: Start, key: Key, free_batch: bool
+    problem: Problem, parts: Parts, prepared: Prepared, start: Start, key: Key, free: bool
 ) -> tuple[Parts, Start, dict[str, Any], int | None]:
     """The method with all automatic choices filled in, where it starts, what was found, and its thinning."""
     model, table, position = problem.model, problem.table, prepared.position
@@ -238,13 +267,18 @@ def _resolved(
         # settings were tried near the mode, and may be unstable on the way to it
         begin = start if prepared.near_mode else near_mode
         return parts._replace(sampler=tuning.sampler), begin, {"tuning": tuning.record()}, None
+    if parts.sampler.needs_trajectory:
+        return *_first_guess(density, parts, table, start, key), None
     scales = pilot.measure(density, parts, table, prepared, key)
-    if free_batch and isinstance(table, Resident):  # streams are cut for their batch size
+    chooses = free and not parts.estimator.is_exact and parts.estimator.keeps_one_sum
+    if chooses and isinstance(table, Resident):  # streams are cut for their batch size
         estimator, scales = defaults.with_best_batch(
             parts.sampler, parts.estimator, scales, table.num_rows, position
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
     found = {"largest_curvature": scales.largest_curvature}
+    if free and scales.factor is not None:
+        found["roundness"] = pilot.roundness(density, table, position, scales.factor, key)
     setting = parts.sampler.foreseen(scales)
     thin = None if setting is None else setting.forgets
     if setting is not None:
@@ -253,6 +287,51 @@ def _resolved(
             "variance_from_noise": setting.gain * largest(scales.noise),
         }
     return parts._replace(sampler=parts.sampler.resolve(scales, position)), start, found, thin
+
+
+def _first_guess(
+    model: Model, parts: Parts, table: Table, start: Start, key: Key
+) -> tuple[Parts, Start, dict[str, Any]]:
+    """Where a sampler with trajectories begins its adaptation, and in which coordinates.
+
+    At the mode in those of the curvature, if there is a mode and the posterior around it resembles a Gaussian; else at
+    the given start, in units of the rows' information there.
+    """
+    sampler: Any = parts.sampler
+    dense = _tree.size(start.position) <= DENSE_LIMIT
+    found: dict[str, Any] = {}
+    factor, position = sampler.factor, start.position
+    if factor is None:
+        mode = _mode_if_any(model, table, position, key)
+        if mode is not None:
+            kind = "laplace" if dense else "diagonal"
+            shape = metric.shape_at(model, table, mode.position, kind, key)
+            found = mode.report | {
+                "roundness": pilot.roundness(model, table, mode.position, shape.factor, key)
+            }
+            if found["roundness"] < _ROUND_ENOUGH and not shape.flat:
+                factor, position = shape.factor, mode.position
+    if factor is None:
+        factor = np.minimum(metric.shape_at(model, table, position, "diagonal", key).factor, 1.0)
+        factor = np.diag(factor) if dense else factor
+    if factor.ndim == 2:  # lower triangular, with the same LLᵀ
+        product = np.asarray(factor, np.float64) @ np.asarray(factor, np.float64).T
+        factor = np.linalg.cholesky(product).astype(np.float32)
+    step = 0.8 / _tree.size(position) ** 0.25 if sampler.step_size is None else sampler.step_size
+    sampler = dataclasses.replace(sampler, step_size=step, factor=factor)
+    return parts._replace(sampler=sampler), Start(position, start.memory, None), found
+
+
+def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> Mode | None:
+    if importlib.util.find_spec("optax") is None:
+        return None
+    try:
+        mode = find_mode(model, table, position, key, quiet=True)
+    except BadStartError:
+        raise
+    except InvalidValueError:  # it diverged
+        return None
+    return mode if mode.report["distance_to_mode_in_sd"] <= FAR else None
 
 
 def count_scales(

@@ -53,6 +53,7 @@ def start_streamed(
     keys = loop.chain_keys(model, parts, key, np.int32(chain))
     streamed = StreamedParts(parts, table, keys.batches)
     if streamed.next_pass(0) == 0:
+        begin = begin.of_chain(chain)
         signs = loop.random_signs(begin.position, keys.signs)
         gradient, memory = _pass(model, streamed, begin.position, begin.memory, signs, keys.estimate)
         state = _first_state(parts, begin.position, gradient, memory, keys)

@@ -29,6 +29,7 @@ from scirocco.samplers.langevin import (
 )
 from scirocco.samplers.matrices import LowRank
 from scirocco.samplers.momentum import MomentumSampler
+from scirocco.samplers.nuts import NUTS, NUTSState
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import Recipe
 from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
@@ -38,6 +39,7 @@ from scirocco.samplers.verify import Verification, verify_recipe
 __all__ = [
     "BADODAB",
     "BAOAB",
+    "NUTS",
     "PSGLD",
     "SGFS",
     "SGHMC",
@@ -57,6 +59,7 @@ __all__ = [
     "LeafScaledState",
     "LowRank",
     "MomentumSampler",
+    "NUTSState",
     "Preconditioned",
     "PreconditionedState",
     "Recipe",

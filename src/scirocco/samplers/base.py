@@ -7,6 +7,7 @@ A sampler never sees data, batches or models. Its contract:
                                 the noise of many steps is drawn in advance in one vectorised call
 `step(state, gradient, noise, number)`   the move: pure arithmetic
 `accept(...)`                   for samplers that need the gradient at the proposal before they accept the move
+`travel(...)`                   in place of `step`, for samplers that follow a trajectory of exact gradients
 
 The requirements and properties of a sampler are attributes of `Sampler`: the rest of the library uses those and never
 tests for a class, so that you can add a sampler in one file.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -145,6 +147,8 @@ class Sampler(abc.ABC):
     """What `Gradient.total` must be: "gradient" (of a `Model`) or "counts" (of a `CountModel`)."""
     needs_value: ClassVar[bool] = False
     """Whether each step needs an estimate of the log posterior (`Gradient.value`)."""
+    needs_trajectory: ClassVar[bool] = False
+    """Whether a step evaluates exact gradients at several points (`travel`): it requires `sc.Full`, rows in memory."""
     needs_auxiliary: ClassVar[bool] = False
     """Whether each step needs the auxiliary draws of the batch (`Gradient.auxiliary`), from a likelihood with a key."""
     needs_reference: ClassVar[bool] = False
@@ -286,6 +290,17 @@ class Sampler(abc.ABC):
         for example with `select`.
         """
         return proposal, there
+
+    def travel(
+        self,
+        state: Any,
+        gradient: Gradient,
+        evaluate: Callable[[Params], Gradient],
+        noise: PyTree,
+        number: Array,
+    ) -> tuple[Any, Gradient]:
+        """The state after a step and the gradient there, for samplers with `needs_trajectory` (in place of `step`)."""
+        raise NotImplementedError(f"{type(self).__name__} makes single moves")
 
     def stats(self, state: Any) -> dict[str, Array]:
         """Scalars to store with every draw."""

@@ -1,0 +1,167 @@
+"""The adaptation of a sampler with trajectories: step size and coordinates, from the positions of several chains.
+
+The chains are those of the run, in the same compiled program, because step size and L are data. Windows of 50 to 200
+steps each end with a new L, from the covariance of all chains in the window; within a window the step size follows the
+acceptance of trajectories every few steps (Robbins and Monro). The chains end where the run starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _tree
+from scirocco._random import SeedPurpose
+from scirocco.diagnostics.measures import rhat
+from scirocco.model import Posterior
+from scirocco.reducers import Reducing
+from scirocco.run import setup
+from scirocco.run.chains import make_chains
+from scirocco.run.keeping import DeviceChains, Keeping
+from scirocco.run.session import Plan
+from scirocco.run.setup import Problem, Ready
+from scirocco.types import Array, Params, Rows
+
+_LEAST_CHAINS, _MOST_CHAINS = 4, 64
+_SEARCH, _BLOCK = 4, 10
+_WINDOWS = (50, 100, 200)
+_LAST = 60
+_AGREE, _MOST_STEPS = 1.1, 2_000
+"""Largest R-hat over a window with which the adaptation ends, and the number of steps after which it ends anyway."""
+_STUCK = 0.3
+_OTHER_SEED = 0x9E3779B9
+"""The chains of the adaptation have other randomness than those of the run."""
+_MOST_NUMBERS, _LOOK_AT_ROWS = 10**8, 1_000
+_SPREADS = (1.5, 0.5, 0.1)
+"""How far apart chains start, in standard deviations; the next where a log density is not finite."""
+_PRIOR = 5.0
+"""The covariance of a window of n positions counts n, that of the window before this many."""
+
+
+def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[Problem, Ready]:
+    """Complete the sampler, and start the run's chains where the chains of the adaptation have ended."""
+    count = min(_MOST_CHAINS, max(_LEAST_CHAINS, plan.num_chains))
+    keeping = Keeping(plan.keeping.gradients, 1, Reducing(None))
+    seed = (plan.seed + _OTHER_SEED) % (1 << 32)
+    own = Plan(1, 0, 1, count, seed, keeping, plan.chain_method)
+    chains = _begun(problem, ready, own, params)
+    search = _Search(problem, chains, ready.sampler)
+    try:
+        search.find_scale()
+        for length in _WINDOWS:
+            search.reshape(search.window(length))
+        while search.disagreement > _AGREE and search.steps < _MOST_STEPS:
+            search.reshape(search.window(_WINDOWS[-1]))
+        search.window(_LAST)
+    finally:
+        chains.close()
+    found = {"steps": search.steps, "chains": count, "acceptance_rate": search.acceptance}
+    start = ready.start._replace(places=chains.current[0])
+    ready = ready._replace(sampler=search.sampler, start=start, report=ready.report | {"adaptation": found})
+    return problem._replace(parts=problem.parts._replace(sampler=search.sampler)), ready
+
+
+def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> DeviceChains:
+    """Chains that start around the first guess, further apart than the posterior's standard deviations suggest."""
+    for spread in (*_SPREADS, 0.0):
+        places = scattered(ready.start.position, ready.sampler.factor, spread, plan.num_chains, plan.seed)
+        chains = make_chains(problem, ready.start._replace(places=places), plan)
+        gradient = chains.current[1]
+        if all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)):
+            break
+        if spread == 0.0:
+            setup.check_first(problem, params, jnp.asarray(gradient.value), gradient.total)
+        chains.close()
+    return chains
+
+
+def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
+    """Start the chains apart from each other, where the sampler knows the posterior's standard deviations."""
+    position, factor = ready.start.position, ready.sampler.factor
+    if factor is None or plan.num_chains * _tree.size(position) > _MOST_NUMBERS:
+        return ready
+    rows = problem.table.spread_rows(min(_LOOK_AT_ROWS, problem.table.num_rows))
+    for spread in _SPREADS:
+        places = scattered(position, factor, spread, plan.num_chains, plan.seed)
+        if np.all(np.isfinite(_looks(problem.model, places, rows))):
+            return ready._replace(start=ready.start._replace(places=places))
+    return ready
+
+
+@partial(jax.jit, static_argnums=0)
+def _looks(model: Posterior, places: Params, rows: Rows) -> Array:
+    return jax.vmap(lambda position: model.look(position, rows))(places)
+
+
+def scattered(position: Params, factor: Any, spread: float, count: int, seed: int) -> Params:
+    """`count` points around `position`, with so many times the standard deviations of L: leaves (point, ...)."""
+    flat, unravel = ravel_pytree(jax.tree.map(np.asarray, position))
+    normals = np.random.default_rng([seed, SeedPurpose.PLACES]).standard_normal((count, flat.size))
+    factor = np.asarray(factor)
+    moved = np.asarray(flat) + spread * (normals * factor if factor.ndim == 1 else normals @ factor.T)
+    places = [jax.tree.map(np.asarray, unravel(own.astype(flat.dtype))) for own in moved]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *places)
+
+
+class _Search:
+    """The chains with the current step size and L."""
+
+    def __init__(self, problem: Problem, chains: DeviceChains, sampler: Any):
+        self.model, self.chains, self.sampler = problem.model, chains, sampler
+        self.steps, self.acceptance, self.disagreement = 0, 0.0, np.inf
+        self._flat = jax.jit(jax.vmap(jax.vmap(lambda x: ravel_pytree(self.model.unconstrain(x))[0])))
+
+    def advance(self, steps: int) -> np.ndarray:
+        """Positions on the real line, (chain, step, d)."""
+        chunk = self.chains.advance(steps, 1)
+        self.steps += steps
+        rates = np.nan_to_num(np.asarray(chunk.stats["acceptance_rate"], float))
+        slowest = float(rates.mean(axis=1).min())  # a chain that hardly moves must not be outvoted
+        self.acceptance = slowest if slowest < _STUCK else float(rates.mean())
+        return np.asarray(self._flat(chunk.draws), np.float64)
+
+    def set(self, **settings: Any) -> None:
+        """New hyper-parameters; the chains stay where they are."""
+        self.sampler = dataclasses.replace(self.sampler, **settings)
+        self.chains.retune(self.sampler)
+
+    def find_scale(self) -> None:
+        """Double or halve the step size until some trajectories are accepted, and some are not."""
+        for _ in range(20):
+            self.advance(_SEARCH)
+            if 0.3 <= self.acceptance <= 0.98:
+                return
+            self.set(step_size=self.sampler.step_size * (0.4 if self.acceptance < 0.3 else 1.6))
+
+    def window(self, length: int) -> np.ndarray:
+        """Steps while the step size follows the acceptance; it ends as the average over the window's second half."""
+        positions, logs = [], []
+        for block in range(length // _BLOCK):
+            positions.append(self.advance(_BLOCK))
+            gain = 1.5 / (block + 1) ** 0.6
+            log = math.log(self.sampler.step_size) + gain * (self.acceptance - self.sampler.target_acceptance)
+            logs.append(log)
+            self.set(step_size=math.exp(log))
+        self.set(step_size=math.exp(float(np.mean(logs[len(logs) // 2 :]))))
+        return np.concatenate(positions, axis=1)
+
+    def reshape(self, positions: np.ndarray) -> None:
+        """L from the covariance of the second half of the window, shrunk towards the L before."""
+        self.disagreement = float(np.nanmax(rhat(positions, "split"), initial=1.0))
+        flat = positions[:, positions.shape[1] // 3 :].reshape(-1, positions.shape[-1])
+        old = np.asarray(self.sampler.factor, np.float64)
+        weight = len(flat) / (len(flat) + _PRIOR * (flat.shape[1] if old.ndim == 2 else 1))
+        if old.ndim == 1:
+            spread = weight * flat.var(axis=0) + (1 - weight) * old**2
+            self.set(factor=np.sqrt(spread).astype(np.float32))
+            return
+        u = np.linalg.solve(old, (flat - flat.mean(axis=0)).T)
+        inner = weight * (u @ u.T) / u.shape[1] + (1 - weight) * np.eye(len(u))
+        self.set(factor=(old @ np.linalg.cholesky(inner)).astype(np.float32))

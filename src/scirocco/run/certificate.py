@@ -1,0 +1,257 @@
+"""The certificate of a run: how far its means and standard deviations may be from the posterior's, in words.
+
+With z = K⁻¹(x - x̄), where KKᵀ is the covariance of the draws, and g the posterior's score in these coordinates,
+draws of the posterior have E[g] = 0 and E[z gᵀ] = -1 (Stein's identity). The least-squares line g = -A (z - m) + r
+through the scores at some draws therefore gives the mean m and the covariance A⁻¹ of the posterior as the scores see
+them; for a Gaussian it has no residual r and no Monte Carlo error. The certificate is the difference to the draws'
+own moments plus two standard errors, for the worst parameter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco.diagnostics.columns import Columns
+from scirocco.diagnostics.measures import ess, rhat
+from scirocco.errors import SciroccoError
+from scirocco.run import pilot, setup
+from scirocco.types import Params
+
+_LEAST_DRAWS, _MOST_DRAWS = 128, 512
+_DENSE = 128
+"""Parameters up to which the line has a full matrix."""
+_MOST_COLUMNS = 1_000
+_R_HAT, _R_HAT_OF_SHORT, _SHORT = 1.02, 1.1, 500
+"""Largest R-hat of chains that agree; of fewer draws than `_SHORT` per chain it is itself uncertain."""
+_FEW_EFFECTIVE, _POOR, _DIVERGENT = 100, 0.1, 0.005
+"""Effective draws per chain, and per draw, below which a run mixes badly; tolerated share of diverging trajectories."""
+MEAN_GOAL, SD_GOAL = 0.1, 0.1
+"""What counts as right: means within so many standard deviations, standard deviations within that share."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known about the errors of a run.
+
+    Attributes
+    ----------
+    mean_error, sd_error
+        Limits for the worst parameter: of the mean, in posterior standard deviations; of the standard deviation,
+        relative. None: not known.
+    troubles
+        What is wrong, one sentence each; empty if nothing was found.
+    unknown
+        Why a limit is not known; empty if both are.
+    measures
+        The numbers behind it, by name.
+    """
+
+    mean_error: float | None = None
+    sd_error: float | None = None
+    troubles: tuple[str, ...] = ()
+    unknown: str = ""
+    measures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no trouble was found."""
+        return not self.troubles
+
+    @property
+    def words(self) -> str:
+        """The certificate in one line."""
+        if self.mean_error is None or self.sd_error is None:
+            limits = f"errors not known: {self.unknown}" if self.unknown else "errors not known"
+        else:
+            limits = (
+                f"means right within {_up(self.mean_error, 2)} sd, "
+                f"standard deviations within {_up(100 * self.sd_error, 0)} %"
+            )
+        return limits if self.ok else f"{'; '.join(self.troubles)} ({limits})"
+
+    def __str__(self) -> str:
+        return self.words
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and strings."""
+        return dataclasses.asdict(self) | {"troubles": list(self.troubles)}
+
+    @classmethod
+    def from_json(cls, written: dict[str, Any]) -> Certificate:
+        """The certificate that `to_json` wrote."""
+        return cls(**(written | {"troubles": tuple(written["troubles"])}))
+
+
+def certify(run: Any) -> Certificate:
+    """Limits for the errors of a run's means and standard deviations, in words with `print`.
+
+    Compares the moments of the draws with those that the exact gradients at some of them imply (Stein's identity), and
+    the chains with each other. `sc.sample` does so itself when it chooses the sampler (`run.certificate`).
+
+    Parameters
+    ----------
+    run
+        A run of `sc.sample`, made in this process; of a loaded run only the chains are compared.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = jax.random.normal(jax.random.key(1), (2000,))
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    >>> run = sc.sample(model, x, jnp.array(0.0), sampler=sc.SGLD(5e-4), num_samples=5000, progress=False)
+    >>> sc.analysis.certify(run).ok  # ε λ = 1: the standard deviation is 41 % too large
+    False
+    """
+    measures: dict[str, Any] = {}
+    troubles = _of_chains(run, measures)
+    unknown = _why_not(run, troubles)
+    if unknown:
+        return Certificate(None, None, tuple(troubles), unknown, measures)
+    try:
+        means, sds = _of_scores(run, measures)
+    except SciroccoError as reason:
+        return Certificate(None, None, tuple(troubles), str(reason), measures)
+    names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
+    limits = [float(np.max(np.abs(value) + 2 * error)) for value, error in (means, sds)]
+    if run.origin.sampler.needs_trajectory:  # exact: what is left is Monte Carlo error
+        limits = [min(*pair) for pair in zip(limits, _monte_carlo(run), strict=True)]
+    for (value, error), goal, what in ((means, MEAN_GOAL, "mean"), (sds, SD_GOAL, "standard deviation")):
+        worst = int(np.argmax(np.abs(value) - 3 * error))
+        if np.abs(value[worst]) - 3 * error[worst] > goal:
+            place = f" of {names[worst]}" if names is not None and len(names) == len(value) else ""
+            amount = f"{value[worst]:+.2f} sd" if what == "mean" else f"{value[worst]:+.0%}"
+            troubles.append(f"the {what}{place} is off by about {amount}, by the scores at the draws")
+    return Certificate(limits[0], limits[1], tuple(troubles), "", measures)
+
+
+def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
+    """Troubles that the draws alone show."""
+    columns = Columns(run.named_draws()).spread(_MOST_COLUMNS)
+    values, troubles = columns.values, []
+    sizes = ess(values)
+    measures["ess"] = float(np.nanmin(sizes, initial=np.inf))
+    if values.shape[0] > 1:
+        agreement = np.nan_to_num(rhat(values), nan=1.0)
+        place = int(np.argmax(agreement))
+        measures["r_hat"] = float(agreement[place])
+        if agreement[place] > (_R_HAT if values.shape[1] >= _SHORT else _R_HAT_OF_SHORT):
+            troubles.append(
+                f"chains disagree about {columns.names[place]} (R-hat {agreement[place]:.2f}): they are in different "
+                "modes, or mix slowly"
+            )
+    chains, draws = values.shape[:2]
+    if measures["ess"] < min(_FEW_EFFECTIVE * chains, _POOR * chains * draws):
+        place = int(np.nanargmin(sizes))
+        troubles.append(
+            f"only {sizes[place]:.0f} effective draws of {columns.names[place]}: its mean and quantiles are uncertain. "
+            "More draws help (num_samples), a form of the model with less dependence between parameters helps more"
+        )
+    diverging = run.stats.get("diverging")
+    if diverging is not None:
+        share = float(np.mean(diverging))
+        measures["divergent"] = share
+        if share > _DIVERGENT:
+            troubles.append(
+                f"{share:.1%} of trajectories diverged: part of the posterior is too curved to be explored. For a "
+                "scale and the effects it scales, use the non-centred form (effect = scale * z with z standard normal)"
+            )
+    return troubles
+
+
+def _monte_carlo(run: Any) -> tuple[float, float]:
+    """2.5 standard errors of means (in sds) and of standard deviations (relative), for the worst parameter."""
+    values = Columns(run.named_draws()).values
+    centred = values - values.mean(axis=(0, 1))
+    squares = centred**2
+    variance = squares.mean(axis=(0, 1))
+    relative = squares.std(axis=(0, 1)) / np.maximum(variance, 1e-300) / 2
+    errors = 1 / np.sqrt(ess(values)), relative / np.sqrt(ess(squares))
+    return float(2.5 * np.nanmax(errors[0])), float(2.5 * np.nanmax(errors[1]))
+
+
+def _why_not(run: Any, troubles: list[str]) -> str:
+    if troubles:
+        return "the chains have not converged to one distribution"
+    if run.origin is None or not run.origin.model.has_density:
+        return "they need the model and the data"
+    if run.origin.model.takes_key:
+        return "the log likelihood is random"
+    if float(run.origin.sampler.temperature) != 1.0:
+        return "the temperature is not 1"
+    return ""
+
+
+def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Relative errors of means and of standard deviations, each with its standard error, per parameter."""
+    origin = run.origin
+    problem = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0)
+    positions = _positions(origin.model, run.draws)
+    dimension = positions.shape[-1]
+    everything = positions.reshape(-1, dimension)
+    mean, spread = everything.mean(axis=0), np.maximum(everything.std(axis=0), 1e-300)
+    count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, _MOST_DRAWS)))
+    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)]
+    centre = _unraveled(origin.model, run.draws, mean)
+    scores = pilot.scores_at(origin.model, problem.table, centre, some, jax.random.key(0))
+    if not np.all(np.isfinite(scores)):
+        raise SciroccoError("some gradients at the draws are not finite")
+    centred = everything - mean
+    if dimension <= _DENSE and len(everything) > 10 * dimension:
+        root = np.linalg.cholesky(centred.T @ centred / len(centred) + 1e-12 * np.diag(spread**2))
+        z, g = np.linalg.solve(root, (some - mean).T).T, scores @ root
+        units = root / spread[:, None]  # rows of length 1: parameter j is spread_j units_j · z
+    else:
+        z, g, units = (some - mean) / spread, scores * spread, None
+    return _line(z, g, units, measures)
+
+
+def _line(
+    z: np.ndarray, g: np.ndarray, units: np.ndarray | None, measures: dict[str, Any]
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """The moments that the line through the scores implies, relative to mean 0 and variance 1 of each parameter."""
+    count = len(z)
+    if units is None:  # one parameter at a time
+        slope = -(z * g).mean(axis=0) / (z * z).mean(axis=0)
+        residual = g - g.mean(axis=0) + slope * (z - z.mean(axis=0))
+        shift = z.mean(axis=0) + g.mean(axis=0)
+        residual, products = z + g, z * residual
+        ratio = 1.0 / np.maximum(slope, 1e-3)
+    else:
+        design = np.column_stack([np.ones(count), z])
+        solution = np.linalg.lstsq(design, g, rcond=None)[0]
+        matrix = -(solution[1:] + solution[1:].T) / 2
+        residual = (g - design @ solution) @ units.T
+        inverse = np.linalg.pinv(matrix)
+        shift = units @ (inverse @ solution[0])
+        ratio = np.maximum(np.einsum("ij,jk,ik->i", units, inverse, units), 1e-6)
+        products = (z @ units.T) * residual
+    measures["nonlinearity"] = float(np.max(np.mean(residual**2, axis=0)))
+    errors = [np.std(values, axis=0) / math.sqrt(count) for values in (residual, products)]
+    # positive: the draws' own moments are too large
+    return (-shift, errors[0]), (1 / np.sqrt(ratio) - 1, errors[1] / 2)
+
+
+def _positions(model: Any, draws: Params) -> np.ndarray:
+    """All draws on the real line, (chain, draw, d)."""
+    flat = jax.jit(jax.vmap(jax.vmap(lambda x: ravel_pytree(model.unconstrain(x))[0])))
+    return np.asarray(flat(jax.tree.map(np.asarray, draws)), np.float64)
+
+
+def _unraveled(model: Any, draws: Params, flat: np.ndarray) -> Params:
+    one = model.unconstrain(jax.tree.map(lambda leaf: np.asarray(leaf[0, 0]), draws))
+    vector, unravel = ravel_pytree(one)
+    return unravel(jnp.asarray(flat, vector.dtype))
+
+
+def _up(value: float, digits: int) -> str:
+    """Rounded up: a limit must not look smaller than it is."""
+    unit = 10**digits
+    return f"{max(math.ceil(value * unit), 1) / unit:.{digits}f}"

@@ -1,0 +1,243 @@
+"""`sc.laplace`: the Gaussian approximation at the posterior mode, with importance weights that say how good it is."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _checks, _tree
+from scirocco._extras import require
+from scirocco.data import as_source
+from scirocco.diagnostics.columns import Columns
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.estimators import Full, find_mode
+from scirocco.estimators.newton import FAR
+from scirocco.model import Model
+from scirocco.run import metric, setup
+from scirocco.samplers import SGLD
+from scirocco.types import Array, Data, Key, Params, Rows
+
+_GOOD, _USABLE = 0.5, 0.7
+_TOGETHER = 32
+"""Draws whose log densities are computed together."""
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """A Gaussian approximation of a posterior, its draws and their importance weights.
+
+    Attributes
+    ----------
+    mode
+        The posterior mode (of the density on the real line, for transformed parameters), in the user's units.
+    covariance
+        The inverse of the Hessian of -log posterior there, (d, d), on the real line, in the order of
+        `jax.flatten_util.ravel_pytree`.
+    draws
+        Draws of the Gaussian in the user's units, leaves (draw, ...).
+    weights
+        Pareto-smoothed importance weights of the draws, which sum to 1.
+    k_hat
+        The shape of the weights' tail: below 0.5 weighted averages are as good as `ess` posterior draws; up to 0.7
+        they are usable; above, the posterior is too different from the Gaussian.
+    ess
+        1 / Σ weights²: the number of independent posterior draws that weighted averages are worth.
+    log_evidence
+        The logarithm of the integral of likelihood × prior, if both are normalised.
+    """
+
+    mode: Params
+    covariance: np.ndarray
+    draws: Params
+    weights: np.ndarray
+    k_hat: float
+    ess: float
+    log_evidence: float
+    position: Params = field(repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the weighted draws are an answer of their own (k̂ below 0.5)."""
+        return self.k_hat < _GOOD
+
+    @property
+    def words(self) -> str:
+        """What the weights say, in one line."""
+        if self.k_hat < _GOOD:
+            return f"k-hat {self.k_hat:.2f}: weighted draws are worth {self.ess:,.0f} posterior draws"
+        if self.k_hat < _USABLE:
+            return f"k-hat {self.k_hat:.2f}: usable; weighted draws are worth about {self.ess:,.0f} posterior draws"
+        return f"k-hat {self.k_hat:.2f}: the posterior is far from this Gaussian; use sc.sample"
+
+    def __repr__(self) -> str:
+        return f"Laplace({len(self.weights):,} draws of {len(self.covariance)} parameters, {self.words})"
+
+    def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
+        """Weighted mean, sd and central interval, one row per parameter, as a pandas data frame."""
+        if not 0 < probability < 1:
+            raise InvalidValueError(f"`probability` must be between 0 and 1, got {probability}.")
+        pandas = require("pandas", "laplace.summary()")
+        tail = (1 - probability) / 2
+        named = zip(_tree.leaf_names(self.draws), jax.tree.leaves(self.draws), strict=True)
+        columns = Columns({name: np.asarray(leaf)[None] for name, leaf in named})
+        values, weights = columns.values[0], self.weights
+        mean = weights @ values
+        sd = np.sqrt(weights @ (values - mean) ** 2)
+        low, high = (_quantile(values, weights, level) for level in (tail, 1 - tail))
+        numbers = {"mean": mean, "sd": sd, f"{100 * tail:g}%": low, f"{100 * (1 - tail):g}%": high}
+        frame = pandas.DataFrame(numbers, columns.names)
+        return frame if digits is None else frame.map(lambda value: float(f"{value:.{digits}g}"))
+
+    def resample(self, num_samples: int, seed: int = 0) -> Params:
+        """Draws of equal weight, drawn with replacement: leaves (draw, ...)."""
+        size = _checks.positive_int(num_samples, "num_samples")
+        chosen = np.random.default_rng(seed).choice(len(self.weights), size, p=self.weights)
+        return jax.tree.map(lambda leaf: leaf[chosen], self.draws)
+
+
+def laplace(model: Model, data: Data, params: Params, *, num_samples: int = 1_000, seed: int = 0) -> Laplace:
+    """Approximate the posterior by a Gaussian at its mode, and weigh the draws by the exact log posterior.
+
+    An answer of its own where k̂ < 0.5 (large data, regular models), at the cost of one Hessian and `num_samples`
+    evaluations of the log posterior; elsewhere a start and a warning.
+
+    Parameters
+    ----------
+    model, data, params
+        As for `sc.sample`; at most 1,000 parameters.
+    num_samples
+        Draws of the Gaussian.
+    seed
+        Of the draws.
+
+    Returns
+    -------
+    Laplace
+        With `summary()`, `resample(n)`, `weights`, `k_hat`.
+
+    References
+    ----------
+    Vehtari, Simpson, Gelman, Yao & Gabry (2024), for the smoothed weights and k̂.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = 3.0 + jax.random.normal(jax.random.key(1), (500,))
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    >>> fit = sc.laplace(model, x, jnp.array(0.0))
+    >>> fit.ok, abs(float(fit.mode) - float(x.mean())) < 0.01
+    (True, True)
+    """
+    if not isinstance(model, Model) or model.takes_key:
+        raise InvalidTypeError("sc.laplace requires a sc.Model(log_likelihood, log_prior) without a key.")
+    count = _checks.positive_int(num_samples, "num_samples", minimum=100)
+    seed = _checks.positive_int(seed, "seed", minimum=0)
+    key = jax.random.key(seed)
+    problem = setup.compose(model, as_source(data), SGLD(1.0), Full(), seed)
+    table = problem.table
+    _, prepared = setup.prepare_estimator(problem, params, num_chains=1, key=key)
+    found = find_mode(model, table, prepared.position, key, quiet=True)
+    distance = found.report["distance_to_mode_in_sd"]
+    if not distance <= FAR:
+        raise InvalidValueError(
+            f"no posterior mode was found: the search stopped about {distance:.2g} standard deviations away. Start "
+            "closer, or check that the posterior has a mode (problems are a flat prior, a scale that can go to 0); "
+            "sc.sample does not need one."
+        )
+    shape = metric.shape_at(model, table, found.position, "laplace", key)
+    if shape.flat:
+        raise InvalidValueError(
+            "the log posterior is flat in some direction at its mode, so that there is no Gaussian: use sc.sample, or "
+            "a prior that bounds all parameters."
+        )
+    flat, unravel = ravel_pytree(found.position)
+    root = np.asarray(shape.factor, np.float64)
+    normals = np.random.default_rng([seed, 0x1A91ACE]).standard_normal((count, flat.size))
+    places = jax.vmap(unravel)(jnp.asarray(np.asarray(flat) + normals @ root.T, flat.dtype))
+    gains = _gains(model, table, found.position, places)
+    log_normal = -0.5 * np.sum(normals**2, axis=1)
+    weights, k_hat = smoothed(np.where(np.isfinite(gains), gains - log_normal, -np.inf))
+    log_mean = float(np.logaddexp.reduce(gains - log_normal) - math.log(count))
+    volume = 0.5 * flat.size * math.log(2 * math.pi) + float(np.linalg.slogdet(root)[1])
+    fit = Laplace(
+        jax.tree.map(np.asarray, model.constrain(found.position)),
+        root @ root.T,
+        jax.tree.map(np.asarray, jax.vmap(model.constrain)(places)),
+        weights,
+        k_hat,
+        float(1.0 / np.sum(weights**2)),
+        found.report["log_density"] + log_mean + volume,
+        found.position,
+    )
+    if k_hat >= _USABLE:
+        _checks.warn(f"{fit.words}.")
+    return fit
+
+
+def smoothed(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
+    """Pareto-smoothed weights that sum to 1, and k̂, by ArviZ."""
+    arviz = require("arviz", "sc.laplace")
+    if hasattr(arviz, "psislw"):
+        logs, k_hat = arviz.psislw(log_weights)
+    else:
+        stats = importlib.import_module("arviz_stats.base").array_stats
+        logs, k_hat = stats.psislw(log_weights)
+    weights = np.exp(np.asarray(logs, np.float64) - np.max(logs))
+    return weights / weights.sum(), float(np.asarray(k_hat))
+
+
+def _gains(model: Model, table: Any, centre: Params, places: Params) -> np.ndarray:
+    """log posterior at the places minus that at the centre, in one pass over the rows."""
+    likelihood = table.sum(_Gain(model), (centre, places))
+    prior = _prior_gains(model, centre, places)
+    return np.asarray(likelihood, np.float64) + np.asarray(prior, np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+def _prior_gains(model: Model, centre: Params, places: Params) -> Array:
+    return jax.vmap(model.log_prior_density)(places) - model.log_prior_density(centre)
+
+
+@dataclass(frozen=True)
+class _Gain:
+    """The change of the log likelihood of the rows from the centre to each of some places.
+
+    Differences are taken row by row: sums over many rows have few decimals in single precision.
+    """
+
+    model: Model
+
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> Array:
+        """One number for each place."""
+        centre, places = position
+        there = self.model.log_likelihoods(centre, rows)
+
+        def gain(place: Params) -> Array:
+            change = self.model.log_likelihoods(place, rows) - there
+            return jnp.sum(change if weights is None else weights * change)
+
+        return jax.lax.map(gain, places, batch_size=_TOGETHER)
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
+        """Not needed."""
+        raise NotImplementedError
+
+
+def _quantile(values: np.ndarray, weights: np.ndarray, level: float) -> np.ndarray:
+    """Weighted quantiles of each column."""
+    found = []
+    for column in values.T:
+        order = np.argsort(column)
+        reached = np.cumsum(weights[order]) - 0.5 * weights[order]
+        found.append(np.interp(level, reached, column[order]))
+    return np.asarray(found)
