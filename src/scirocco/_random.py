@@ -45,6 +45,7 @@ class SeedPurpose(enum.IntEnum):
     FOLDER_ORDER = 0xDA7A
     PLACES = 0x97ACE
     ROUNDNESS = 0x40D
+    MODES = 0x30DE5
 
 
 def key_for(key: Key, purpose: Purpose) -> Key:

@@ -182,7 +182,7 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
 
     def curve(at: np.ndarray, seen: Look) -> Curve[Look]:
         gradient = np.asarray(ravel_pytree(seen.gradient)[0], np.float64)
-        hessian = partial(_hessian, model, table.num_rows, seen.position, rows)
+        hessian = partial(hessian_on_rows, model, table.num_rows, seen.position, rows)
         return Curve(at, float(seen.log_density), gradient, hessian, seen)
 
     def there(at: np.ndarray) -> Curve[Look]:
@@ -196,7 +196,7 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
 
 
 def ascend_on_rows(
-    model: Any, num_rows: int, position: Params, rows: Rows
+    model: Any, num_rows: int, position: Params, rows: Rows, most: int = _DESCENT_LOOKS
 ) -> tuple[Params, float, float, int]:
     """The mode of the posterior given n rows, each counted N/n times; its distance; the first log density; looks."""
     flat, unravel = ravel_pytree(position)
@@ -205,11 +205,17 @@ def ascend_on_rows(
         there = unravel(jnp.asarray(at, flat.dtype))
         value, gradient = _on_rows(model, num_rows, there, rows)
         slope = np.asarray(ravel_pytree(gradient)[0], np.float64)
-        return Curve(at, -float(value), -slope, partial(_hessian, model, num_rows, there, rows), there)
+        curvature = partial(hessian_on_rows, model, num_rows, there, rows)
+        return Curve(at, -float(value), -slope, curvature, there)
 
     begin = curve(np.asarray(flat, np.float64))
-    found = ascend(begin, curve, most=_DESCENT_LOOKS, close=_CLOSE_ENOUGH, rounding=1e-7, least=1e-6)
+    found = ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=1e-6)
     return found.here.seen, found.distance, begin.value, found.looks + 1
+
+
+def log_density_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> float:
+    """The log posterior given n rows, each counted N/n times."""
+    return -float(_on_rows(model, num_rows, position, rows)[0])
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -247,7 +253,7 @@ def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _hessian(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
+def hessian_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
     """The Hessian of the negative log posterior, from a sample of rows."""
     flat, unravel = ravel_pytree(position)
     negative = negative_log_posterior(model, num_rows, rows)

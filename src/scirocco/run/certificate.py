@@ -66,6 +66,13 @@ class Certificate:
         return not self.troubles
 
     @property
+    def trustworthy(self) -> bool:
+        """Whether no trouble was found and means are known within 0.1 sd, standard deviations within 10 %."""
+        if self.mean_error is None or self.sd_error is None:
+            return False
+        return self.ok and self.mean_error <= MEAN_GOAL and self.sd_error <= SD_GOAL
+
+    @property
     def words(self) -> str:
         """The certificate in one line."""
         if self.mean_error is None or self.sd_error is None:
@@ -75,7 +82,10 @@ class Certificate:
                 f"means right within {_up(self.mean_error, 2)} sd, "
                 f"standard deviations within {_up(100 * self.sd_error, 0)} %"
             )
-        return limits if self.ok else f"{'; '.join(self.troubles)} ({limits})"
+        if self.ok:
+            return limits
+        troubles = "; ".join(self.troubles)
+        return troubles if self.mean_error is None else f"{troubles} ({limits})"
 
     def __str__(self) -> str:
         return self.words
@@ -135,7 +145,14 @@ def certify(run: Any) -> Certificate:
 def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
     """Troubles that the draws alone show."""
     columns = Columns(run.named_draws()).spread(_MOST_COLUMNS)
-    values, troubles = columns.values, []
+    values, troubles = columns.values, list[str]()
+    modes = run.preparation.get("modes", [])
+    if modes:
+        places = "; ".join(f"{mode['at']} ({mode['mass']:.0%} of the mass)" for mode in modes[:3])
+        troubles.append(
+            f"the posterior has at least {len(modes)} modes: {places}. Chains stay where they start, which is the "
+            "first, so that averages are those of one mode"
+        )
     sizes = ess(values)
     measures["ess"] = float(np.nanmin(sizes, initial=np.inf))
     if values.shape[0] > 1:
@@ -179,7 +196,7 @@ def _monte_carlo(run: Any) -> tuple[float, float]:
 
 def _why_not(run: Any, troubles: list[str]) -> str:
     if troubles:
-        return "the chains have not converged to one distribution"
+        return "the chains do not represent one distribution"
     if run.origin is None or not run.origin.model.has_density:
         return "they need the model and the data"
     if run.origin.model.takes_key:

@@ -28,7 +28,7 @@ _BURNIN_OF_TRAJECTORIES = 100
 _FEW_NUMBERS, _MANY_NUMBERS = 200_000, 5_000_000
 """Numbers in the data up to which trajectories over all rows are used: always, and for posteriors far from Gaussian."""
 FAR_FROM_GAUSSIAN = 0.3
-"""`pilot.roundness` above which a posterior counts as that: skewness of about 0.6."""
+"""`pilot.roundness` above which a posterior counts as that: skewness of about 0.8."""
 _BATCH = 500
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""

@@ -39,6 +39,7 @@ _AFFORDABLE = 10**8
 _TABLE_NUMBERS = 1 << 24
 _SCORES, _SCORE_WORK, _LEAST_ROWS = 64, 4_000_000, 1_024
 """Scores computed at a time, and the maximum of rows × parameters for each of them."""
+_SHIFTED = 0.5
 _KINKED = 100.0
 """The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink."""
 
@@ -118,16 +119,23 @@ def scales_at(
 def roundness(model: Model, table: Table, position: Params, factor: Any, key: Key) -> float:
     """How far the posterior is from a Gaussian with mode `position` and covariance LLᵀ; 0: it is one.
 
-    In its coordinates u the score of the Gaussian is -u. At draws from it, the mean square of the difference between
-    the posterior's score and -u, for the worst coordinate: for a posterior of skewness κ about ¾κ².
+    In its coordinates u the score of the Gaussian is -u. At draws from it, the mean square of what a straight line in
+    each coordinate leaves of the posterior's score: for a posterior of skewness κ about ½κ². At least 1 if the lines
+    are those of a Gaussian elsewhere (half a standard deviation) or of another width (twice).
     """
     flat, factor = np.asarray(ravel_pytree(position)[0], np.float64), np.asarray(factor, np.float64)
     u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size))
     away = u * factor if factor.ndim == 1 else u @ factor.T
     scores = scores_at(model, table, position, flat + away, key)
     pulled = scores * factor if factor.ndim == 1 else scores @ factor
-    worst = float(np.max(np.mean((pulled + u) ** 2, axis=0)))
-    return worst if math.isfinite(worst) else math.inf
+    if not np.all(np.isfinite(pulled)):
+        return math.inf
+    centred = u - u.mean(axis=0)
+    slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
+    shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
+    left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
+    near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
+    return left if near else max(left, 1.0)
 
 
 def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray, key: Key) -> np.ndarray:

@@ -217,6 +217,8 @@ def _driven(
     bar.say(session.certificate.words)
     if session.certificate.troubles:
         _checks.warn(f"{session.certificate.words}.")
+    elif not session.certificate.trustworthy and run.num_draws >= defaults.NUM_SAMPLES:
+        _checks.warn(f"{session.certificate.words}: more draws (`num_samples`) would make them more certain.")
     return dataclasses.replace(run, certificate=session.certificate)
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
+from scirocco._random import Purpose, key_for
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -29,7 +30,7 @@ from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, meas
 from scirocco.estimators.mode import Mode
 from scirocco.estimators.newton import FAR
 from scirocco.model import Model, Posterior
-from scirocco.run import defaults, metric, pilot
+from scirocco.run import defaults, metric, modes, pilot
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
 from scirocco.run.metric import DENSE_LIMIT
@@ -39,6 +40,7 @@ from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
+_MODE_ROWS = 8_192
 _ROUND_ENOUGH = 1.0
 """`pilot.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
@@ -276,9 +278,10 @@ def _resolved(
             parts.sampler, parts.estimator, scales, table.num_rows, position
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
-    found = {"largest_curvature": scales.largest_curvature}
+    found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
         found["roundness"] = pilot.roundness(density, table, position, scales.factor, key)
+        found |= _several_modes(density, table, position, start.position, key)[1]
     setting = parts.sampler.foreseen(scales)
     thin = None if setting is None else setting.forgets
     if setting is not None:
@@ -305,12 +308,13 @@ def _first_guess(
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:
             kind = "laplace" if dense else "diagonal"
-            shape = metric.shape_at(model, table, mode.position, kind, key)
-            found = mode.report | {
-                "roundness": pilot.roundness(model, table, mode.position, shape.factor, key)
-            }
+            best, several = _several_modes(model, table, mode.position, position, key)
+            shape = metric.shape_at(model, table, best, kind, key)
+            found = (
+                mode.report | {"roundness": pilot.roundness(model, table, best, shape.factor, key)} | several
+            )
             if found["roundness"] < _ROUND_ENOUGH and not shape.flat:
-                factor, position = shape.factor, mode.position
+                factor, position = shape.factor, best
     if factor is None:
         factor = np.minimum(metric.shape_at(model, table, position, "diagonal", key).factor, 1.0)
         factor = np.diag(factor) if dense else factor
@@ -320,6 +324,17 @@ def _first_guess(
     step = 0.8 / _tree.size(position) ** 0.25 if sampler.step_size is None else sampler.step_size
     sampler = dataclasses.replace(sampler, step_size=step, factor=factor)
     return parts._replace(sampler=sampler), Start(position, start.memory, None), found
+
+
+def _several_modes(
+    model: Model, table: Table, mode: Params, start: Params, key: Key
+) -> tuple[Params, dict[str, Any]]:
+    """The mode of the most mass, and a description of all if there are several."""
+    rows = table.random_rows(_MODE_ROWS, key_for(key, Purpose.MODE_ROWS))
+    found = modes.other_modes(model, table.num_rows, mode, start, rows)
+    if len(found) < 2:
+        return mode, {}
+    return found[0].position, {"modes": modes.describe(model, found)}
 
 
 def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> Mode | None:
