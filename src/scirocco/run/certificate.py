@@ -133,9 +133,11 @@ def certify(run: Any) -> Certificate:
     limits = [float(np.max(np.abs(value) + 2 * error)) for value, error in (means, sds)]
     if run.origin.sampler.needs_trajectory:  # exact: what is left is Monte Carlo error
         limits = [min(*pair) for pair in zip(limits, _monte_carlo(run), strict=True)]
+    by_chance = 3 / math.sqrt(max(measures["ess"], 1.0))  # not the sampler's fault: more draws would help
     for (value, error), goal, what in ((means, MEAN_GOAL, "mean"), (sds, SD_GOAL, "standard deviation")):
-        worst = int(np.argmax(np.abs(value) - 3 * error))
-        if np.abs(value[worst]) - 3 * error[worst] > goal:
+        beyond = np.abs(value) - 3 * error - by_chance
+        worst = int(np.argmax(beyond))
+        if beyond[worst] > goal:
             place = f" of {names[worst]}" if names is not None and len(names) == len(value) else ""
             amount = f"{value[worst]:+.2f} sd" if what == "mean" else f"{value[worst]:+.0%}"
             troubles.append(f"the {what}{place} is off by about {amount}, by the scores at the draws")

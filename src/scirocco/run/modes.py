@@ -1,0 +1,145 @@
+"""Other modes of the posterior: found by Newton's method from mirror images of the mode and from points far away.
+
+Chains do not move between modes that are far apart, and from draws around one of them nobody can tell that there are
+others. Mirror images (the sign of a parameter, the order of the entries of arrays of one length) are what mixtures,
+factors and squares have; points far away find others, if they are not too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _tree
+from scirocco._random import SeedPurpose
+from scirocco.estimators.newton import FAR, ascend_on_rows, hessian_on_rows, log_density_on_rows, whitening
+from scirocco.model import Model
+from scirocco.types import Params, PyTree, Rows
+
+MOST_PARAMETERS = 200
+_FAR_AWAY, _LOOKS = 6, 60
+_IMAGES = 40
+_APART = 5.0
+"""Distance between modes, in the standard deviations of the wider one."""
+_NEGLIGIBLE = 5.0
+"""A mode of e^-5 of the mass of the largest is not reported."""
+
+
+class Mode(NamedTuple):
+    """A mode on the real line, and the logarithm of its mass under the Gaussian there."""
+
+    position: Params
+    log_mass: float
+    factor: np.ndarray
+
+
+def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[Mode]:
+    """All modes that were found, that of the most mass first; `mode` is one of them."""
+    flat, unravel = ravel_pytree(mode)
+    if flat.size > MOST_PARAMETERS:
+        return []
+    here = np.asarray(flat, np.float64)
+    found = [found for found in [_mode(model, num_rows, mode, rows)] if found is not None]
+    if not found:
+        return []
+    level = log_density_on_rows(model, num_rows, mode, rows)
+    deviations = np.sqrt(np.sum(found[0].factor ** 2, axis=1))
+    for point in _images(mode):
+        value = log_density_on_rows(model, num_rows, point, rows)
+        if value > level - _NEGLIGIBLE * max(1.0, 0.5 * flat.size):
+            _add(found, model, num_rows, point, rows)
+    away = np.maximum(np.abs(np.asarray(ravel_pytree(start)[0], np.float64) - here), 10 * deviations)
+    away = np.maximum(away, np.abs(here))
+    normals = np.random.default_rng([SeedPurpose.MODES]).standard_normal((_FAR_AWAY, flat.size))
+    for normal in normals:
+        _add(found, model, num_rows, unravel(jnp.asarray(here + away * normal, flat.dtype)), rows)
+    found.sort(key=lambda one: -one.log_mass)
+    return [one for one in found if one.log_mass > found[0].log_mass - _NEGLIGIBLE]
+
+
+def _images(mode: Params) -> Iterator[Params]:
+    """The mode with some signs changed, or with the entries of all arrays of one length in another order."""
+    leaves, treedef = jax.tree.flatten(jax.tree.map(np.asarray, mode))
+    made = 0
+    yield jax.tree.map(lambda leaf: -leaf, mode)
+    for number, leaf in enumerate(leaves):
+        for entry in range(min(leaf.size, 4)):
+            made += 1
+            if made > _IMAGES:
+                return
+            turned = leaf.copy()
+            turned.flat[entry] *= -1
+            yield jax.tree.unflatten(treedef, [*leaves[:number], turned, *leaves[number + 1 :]])
+        if leaf.size > 1:
+            yield jax.tree.unflatten(treedef, [*leaves[:number], -leaf, *leaves[number + 1 :]])
+    for length in sorted({leaf.shape[0] for leaf in leaves if leaf.ndim and 2 <= leaf.shape[0] <= 8}):
+        for shift in range(1, length):
+            yield jax.tree.unflatten(
+                treedef,
+                [np.roll(leaf, shift, 0) if leaf.ndim and len(leaf) == length else leaf for leaf in leaves],
+            )
+
+
+def _add(found: list[Mode], model: Model, num_rows: int, point: Params, rows: Rows) -> None:
+    """Climb from a point, and keep where it ends if that is a mode, and a new one."""
+    if not np.isfinite(log_density_on_rows(model, num_rows, point, rows)):
+        return
+    position, distance, _, _ = ascend_on_rows(model, num_rows, point, rows, most=_LOOKS)
+    if not distance <= FAR:
+        return
+    mode = _mode(model, num_rows, position, rows)
+    if mode is not None and all(_distance(mode, other) > _APART for other in found):
+        found.append(mode)
+
+
+def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> Mode | None:
+    """The mode with its mass; None if the log density is not concave there."""
+    value = log_density_on_rows(model, num_rows, position, rows)
+    precision = np.asarray(hessian_on_rows(model, num_rows, position, rows), np.float64)
+    if not np.all(np.isfinite(precision)) or not np.isfinite(value):
+        return None
+    factor, smallest = whitening(precision, 1e-6)
+    if smallest <= 1e-5:
+        return None
+    return Mode(position, value + float(np.linalg.slogdet(factor)[1]), factor)
+
+
+def _distance(one: Mode, other: Mode) -> float:
+    change = _flat(one.position) - _flat(other.position)
+    return min(_length(mode.factor, change) for mode in (one, other))
+
+
+def _length(factor: np.ndarray, change: np.ndarray) -> float:
+    """The largest change of a coordinate in which this mode has standard deviation 1."""
+    solved = np.linalg.lstsq(factor, change, rcond=None)[0]
+    return float(np.max(np.abs(solved)))
+
+
+def _flat(position: Params) -> np.ndarray:
+    return np.asarray(ravel_pytree(position)[0], np.float64)
+
+
+def describe(model: Model, modes: list[Mode]) -> list[dict[str, Any]]:
+    """Plain numbers: the share of the mass, and the first parameters in the user's units."""
+    masses = np.exp([one.log_mass - modes[0].log_mass for one in modes])
+    return [
+        {"mass": float(mass), "at": _shown(model.constrain(one.position))}
+        for mass, one in zip(masses / masses.sum(), modes, strict=True)
+    ]
+
+
+def _shown(params: PyTree) -> str:
+    named = list(zip(_tree.leaf_names(params), jax.tree.leaves(params), strict=True))
+    some = []
+    for name, leaf in named[:3]:
+        values = [f"{value:.3g}" for value in np.ravel(np.asarray(leaf))[:3]]
+        more = ", ..." if np.size(leaf) > 3 else ""
+        some.append(
+            f"{name} = {values[0]}" if np.ndim(leaf) == 0 else f"{name} = [{', '.join(values)}{more}]"
+        )
+    return ", ".join(some) + (", ..." if len(named) > 3 else "")
