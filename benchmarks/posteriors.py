@@ -194,7 +194,8 @@ def table(results: list[dict[str, Any]]) -> str:
     said = []
     for name in dict.fromkeys(each["posterior"] for each in results):
         runs = [each for each in results if each["posterior"] == name]
-        about = f"`{name}`: {POSTERIORS[name].about}"
+        hard = POSTERIORS[name].hard
+        about = f"`{name}`: {POSTERIORS[name].about}" + (f" (hard: {hard})" if hard else "")
         counts = [f"{_count(runs, RIGHT)} of {len(runs)}"]
         counts += [f"{_count(runs, kind)} {kind}" for kind in (WARNED, SILENT, FAILED) if _count(runs, kind)]
         lines.append(f"| {about} | {'; '.join(counts)} | {' | '.join(_worst(runs))} |")

@@ -499,7 +499,10 @@ def lasso_ten_thousand() -> Problem:
     return _lasso(43, 10_000, 0.01)
 
 
-@posterior("horseshoe regression, not centred, scales by their logarithms, N = 100, d = 10")
+@posterior(
+    "horseshoe regression, not centred, scales by their logarithms, N = 100, d = 10",
+    hard="z is narrow where its scale is large; NUTS has one effective draw in thirty",
+)
 def horseshoe() -> Problem:
     rng = np.random.default_rng(44)
     x = rng.normal(size=(100, 10))
