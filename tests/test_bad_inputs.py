@@ -378,19 +378,13 @@ TRANSFORMS = [
         "unknown name",
         transforms(scale=sc.transforms.positive),
         InvalidValueError,
-        "['scale']",
+        "names 'scale', which is not a parameter",
         "['beta', 'bias']",
     ),
-    row(
-        "missing name",
-        transforms(bias=sc.transforms.positive),
-        InvalidValueError,
-        "`transforms` lacks ['beta']",
-        "None",
-    ),
+    row("misspelt name", transforms(bais=sc.transforms.positive), InvalidValueError, "Did you mean 'bias'?"),
     row(
         "outside",
-        transforms(bias=sc.transforms.positive, beta=None),
+        transforms(bias=sc.transforms.positive),
         InvalidValueError,
         "`bias`",
         "positive",
@@ -426,6 +420,20 @@ TRANSFORMS = [
     ),
     row("interval of NaN", lambda: sc.transforms.interval(np.nan, 2), InvalidValueError, "low < high", "nan"),
     row("interval of strings", lambda: sc.transforms.interval("a", 2), InvalidTypeError, "interval", "'a'"),
+    row(
+        "off the simplex",
+        transforms(beta=sc.transforms.simplex),
+        InvalidValueError,
+        "`beta`",
+        "sum to 1",
+    ),
+    row(
+        "not a matrix",
+        transforms(beta=sc.transforms.cholesky_correlation),
+        InvalidValueError,
+        "square matrix",
+    ),
+    row("multiplier", lambda: sc.transforms.affine(0.0, -1.0), InvalidValueError, "`multiplier`", "> 0"),
     row("no bounds", lambda: sc.transforms.Bounded(), InvalidValueError, "bound"),
 ]
 
