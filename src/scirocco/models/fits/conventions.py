@@ -74,8 +74,20 @@ class Conventions:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._check_arguments()
         for old, new in vars(cls).get("_renamed", {}).items():
             setattr(cls, old, _old_attribute(old, new))
+
+    @classmethod
+    def _check_arguments(cls) -> None:
+        """Unknown arguments of the constructor and of `fit` are answered by those that were meant."""
+        if "fit" not in vars(cls):
+            return
+        made, fit = cls.__init__, vars(cls)["fit"]
+        known = dict.fromkeys(cls._names(), f"{cls.__name__}(...)")
+        to_fit = dict.fromkeys(inspect.signature(fit).parameters, f"{cls.__name__}.fit")
+        cls.fit = _checks.known_arguments(fit, f"{cls.__name__}.fit", known)  # type: ignore[attr-defined]
+        cls.__init__ = _checks.known_arguments(made, cls.__name__, to_fit, cls._renamed)  # type: ignore[method-assign]
 
     @classmethod
     def _names(cls) -> list[str]:
