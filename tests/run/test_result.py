@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
+import subprocess
+import sys
 from typing import NamedTuple
 
 import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 
 import helpers
@@ -187,6 +191,32 @@ def test_summary_is_rounded_for_reading(run):
     np.testing.assert_allclose(rounded["mean"], exact["mean"], rtol=1e-3)
     assert all(len(f"{abs(value):g}".replace(".", "").strip("0")) <= 4 for value in rounded["sd"])
     assert np.all(rounded["ess_bulk"] == rounded["ess_bulk"].round())
+
+
+@pytest.mark.parametrize("name", ["b", "a_name_that_is_rather_long_for_a_table_of_numbers"])
+@pytest.mark.parametrize("scale", [1.0, -1.234e-7])
+def test_summary_is_printed_within_80_columns_with_both_bounds(run, name, scale):
+    draws = {name: scale * np.random.default_rng(0).normal(size=(2, 50, 100)) + scale}
+    table = dataclasses.replace(run, draws=draws).summary()
+    lines = str(table).splitlines()
+    assert max(map(len, lines)) <= 80
+    for column in ("mean", "sd", "5%", "95%", "ess_bulk", "r_hat"):
+        assert column in lines[0].split()
+    assert f"{table['95%'].iloc[0]:.4g}" in lines[1]
+    assert "[100 rows]" in lines
+    few = str(dataclasses.replace(run, draws={name: draws[name][:, :, :20]}).summary())
+    assert "[19]" in few and "..." not in few
+
+
+def test_a_summary_is_a_data_frame_that_can_be_pickled(run):
+    table = run.summary()
+    assert isinstance(table, pandas.DataFrame)
+    assert type(table[["mean", "sd"]]) is pandas.DataFrame
+    again = pickle.loads(pickle.dumps(table))
+    assert str(again) == str(table)
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer))"
+    other = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(table), capture_output=True)
+    assert other.stdout.decode().rstrip("\n") == str(table), other.stderr
 
 
 def test_one_chain_has_no_r_hat():
