@@ -1,14 +1,21 @@
-"""The table of a summary: a pandas data frame that is printed within 80 columns, with both ends of the interval."""
+"""The table of a summary: a pandas data frame printed within 80 columns with both ends of the interval; and HTML."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from scirocco._extras import require
+from scirocco.diagnostics.columns import Columns, Leaf
+from scirocco.diagnostics.measures import summarise
+from scirocco.drawing.markup import Html, join, shorten, tag
 
 _WIDTH, _LEAST_NAME = 80, 12
 _MOST_ROWS, _ENDS = 60, 5
+_MOST_IN_HTML = 12
 _LEFT_OUT_FIRST = ("mcse_mean", "ess_tail")
 """Columns that a narrow page can do without, in this order; never the ends of the interval."""
 
@@ -16,6 +23,29 @@ _LEFT_OUT_FIRST = ("mcse_mean", "ess_tail")
 def summary_frame(frame: Any) -> Any:
     """The pandas data frame, to be printed within 80 columns; what is made of it is an ordinary one."""
     return _frame_class()(frame)
+
+
+def html_summary(leaves: Mapping[str, Leaf]) -> Html:
+    """The main numbers of a summary of draws (chain, draw, ...) as a table for notebooks: the first parameters."""
+    columns = Columns(leaves)
+    some = columns.select(np.arange(min(columns.total, _MOST_IN_HTML)))
+    found = summarise(some.values, (0.05, 0.95))
+    low, high = found["quantiles"]
+    shown = {"mean": found["mean"], "sd": found["sd"], "5%": low, "95%": high}
+    shown |= {"ess_bulk": found["ess_bulk"], "r_hat": found["r_hat"]}
+    right, left = "text-align:right;padding:2px 8px", "text-align:left"
+    head = tag("tr", tag("th"), *(tag("th", name, style=right) for name in shown))
+    body = [
+        tag(
+            "tr",
+            tag("th", label, style=left),
+            *(tag("td", _number(float(v[k]), name), style=right) for name, v in shown.items()),
+        )
+        for k, label in enumerate(some.names)
+    ]
+    more = columns.total - len(some.names)
+    note = [tag("p", f"and {more:,} more parameters: summary() has all")] if more else []
+    return join([tag("table", tag("thead", head), tag("tbody", *body)), *note])
 
 
 def _frame_class() -> Any:
@@ -59,7 +89,7 @@ def _lines(frame: Any) -> list[str]:
         if min(longest, least) + sum(widths[k] + 2 for k in kept) > _WIDTH:
             kept = [k for k in kept if frame.columns[k] != name]
     room = max(_LEAST_NAME, _WIDTH - sum(widths[k] + 2 for k in kept))
-    names = [_shortened(name, room) for name in names]
+    names = [shorten(name, room) for name in names]
     first = max(map(len, names))
     rows = [
         name.ljust(first) + "".join(f"  {columns[k][row].rjust(widths[k])}" for k in kept)
@@ -74,12 +104,13 @@ def _lines(frame: Any) -> list[str]:
     return rows
 
 
-def _shortened(name: str, most: int) -> str:
-    """With an ellipsis in the middle, since names often differ at their end."""
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1) :]}"
-
-
 def _number(value: Any, column: str) -> str:
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         return str(value)
-    return f"{value:.0f}" if column.startswith("ess") else f"{value:.4g}"
+    return (
+        f"{value:.0f}"
+        if column.startswith("ess")
+        else f"{value:.3f}"
+        if column == "r_hat"
+        else f"{value:.4g}"
+    )

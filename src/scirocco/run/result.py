@@ -16,8 +16,9 @@ from scirocco import _tree
 from scirocco._extras import require
 from scirocco._version import __version__
 from scirocco.diagnostics.columns import Columns
-from scirocco.diagnostics.frames import summary_frame
+from scirocco.diagnostics.frames import html_summary, summary_frame
 from scirocco.diagnostics.measures import summarise
+from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError
 from scirocco.run.records import kind_of, method_of, plain
 from scirocco.types import Params, PyTree
@@ -182,6 +183,34 @@ class Run:
             variables[name] = (("chain", "draw", *inner), np.asarray(values))
         coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
         return xarray.Dataset(variables, coords)
+
+    def plot(self, kind: str = "traces", names: str | Sequence[str] | None = None) -> Any:
+        """Plot draws; requires matplotlib (the extra `plot`).
+
+        Parameters
+        ----------
+        kind
+            "traces": the draws of every chain in order, and their histograms; "intervals": means and central 50 % and
+            90 % intervals; "pairs": every pair of parameters as points.
+        names
+            Parameters, `"beta"` for all of an array, `"beta[3]"` for one number of it; by default the first few.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Notebooks show it; `figure.savefig("traces.png")` writes it to a file.
+        """
+        from scirocco.run.plotting import plot
+
+        self._need_draws()
+        return plot(self.named_draws(), kind, names)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how the draws were made, and the summary of the first parameters."""
+        head = tag("p", tag("b", "Run"), f" {repr(self)[4:-1]}")
+        if self.draws is None or not self.num_draws:
+            return head
+        return join([head, html_summary(self.named_draws())])
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.

@@ -108,6 +108,12 @@ def test_summary_has_the_columns_names(fitted, three):
     assert "coef[2, 1]" in three.summary().index
 
 
+def test_a_notebook_shows_settings_and_coefficients(fitted):
+    assert "LinearRegression" in sc.models.LinearRegression()._repr_html_()
+    assert "coef[b]" in fitted._repr_html_() and type(fitted).__name__ in fitted._repr_html_()
+    assert "<table" not in sc.models.BNN()._repr_html_()
+
+
 def test_arviz_has_the_users_units_and_names(fitted, three, line):
     pytest.importorskip("arviz")
     posterior = fitted.to_arviz()["posterior"]

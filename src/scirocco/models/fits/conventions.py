@@ -13,6 +13,7 @@ from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 import numpy as np
 
 from scirocco import _checks
+from scirocco.drawing.markup import Html, join, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.samplers.schedules import Schedule
 
@@ -121,6 +122,14 @@ class Conventions:
         defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
         shown = [f"{n}={v!r}" for n, v in self.get_params().items() if not _same(v, defaults[n])]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the settings and, after `fit`, what was drawn."""
+        return join([tag("pre", repr(self)), self._html_of_fit()])
+
+    def _html_of_fit(self) -> Html:
+        run = vars(self).get("run_")
+        return Html("") if run is None else tag("p", repr(run))
 
     def __sklearn_tags__(self) -> Any:
         """Tags for scikit-learn's pipelines."""
