@@ -261,12 +261,12 @@ def explain_density(model: Model, position: Params, table: SomeRows, unhappy: li
         )
 
 
-def left_domain(model: Model, position: Params, draws: Params, table: SomeRows) -> str | None:
+def left_domain(model: Model, params: Params, draws: Params, table: SomeRows) -> str | None:
     """A sentence if a parameter that was positive has reached 0 or less, where the log density is not a finite number.
 
-    `position`: where the chains started; `draws`: in the user's units, leaves (chain, draw, ...).
+    `params`: the user's starting values; `draws`: leaves (chain, draw, ...).
     """
-    starts = jax.tree.leaves(model.constrain(position))
+    starts = jax.tree.leaves(params)
     for name, start, leaf in zip(_tree.leaf_names(draws), starts, jax.tree.leaves(draws), strict=True):
         low = leaf.reshape(*leaf.shape[:2], -1).min(axis=2)
         if not leaf.size or not np.all(np.asarray(start) > 0) or not low.min() <= 0:

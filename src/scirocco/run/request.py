@@ -189,7 +189,7 @@ def _driven(
     run = session.run(ready.report, origin)
     outside = None
     if problem.model.has_density and request.store is None and request.devices is None and run.num_draws:
-        outside = left_domain(cast(Model, problem.model.bare), ready.start.position, run.draws, problem.table)
+        outside = left_domain(cast(Model, problem.model.bare), request.params, run.draws, problem.table)
     if session.bad is not None:
         raise _divergence(session, problem, ready, run, outside) from None
     if outside:
