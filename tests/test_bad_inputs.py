@@ -56,6 +56,9 @@ def run(**changes):
     return sc.sample(**(arguments | changes))
 
 
+TORCH_MODULE = type("Linear", (), {"__module__": "torch.nn.modules.linear", "__call__": lambda self, x: x})
+
+
 def data(**changes):
     return lambda: run(data={"x": X, "y": Y} | changes)
 
@@ -378,19 +381,13 @@ TRANSFORMS = [
         "unknown name",
         transforms(scale=sc.transforms.positive),
         InvalidValueError,
-        "['scale']",
+        "names 'scale', which is not a parameter",
         "['beta', 'bias']",
     ),
-    row(
-        "missing name",
-        transforms(bias=sc.transforms.positive),
-        InvalidValueError,
-        "`transforms` lacks ['beta']",
-        "None",
-    ),
+    row("misspelt name", transforms(bais=sc.transforms.positive), InvalidValueError, "Did you mean 'bias'?"),
     row(
         "outside",
-        transforms(bias=sc.transforms.positive, beta=None),
+        transforms(bias=sc.transforms.positive),
         InvalidValueError,
         "`bias`",
         "positive",
@@ -426,6 +423,20 @@ TRANSFORMS = [
     ),
     row("interval of NaN", lambda: sc.transforms.interval(np.nan, 2), InvalidValueError, "low < high", "nan"),
     row("interval of strings", lambda: sc.transforms.interval("a", 2), InvalidTypeError, "interval", "'a'"),
+    row(
+        "off the simplex",
+        transforms(beta=sc.transforms.simplex),
+        InvalidValueError,
+        "`beta`",
+        "sum to 1",
+    ),
+    row(
+        "not a matrix",
+        transforms(beta=sc.transforms.cholesky_correlation),
+        InvalidValueError,
+        "square matrix",
+    ),
+    row("multiplier", lambda: sc.transforms.affine(0.0, -1.0), InvalidValueError, "`multiplier`", "> 0"),
     row("no bounds", lambda: sc.transforms.Bounded(), InvalidValueError, "bound"),
 ]
 
@@ -825,6 +836,54 @@ RUNS = [
         InvalidTypeError,
         *("`sampler`", "sc.SGLD(step_size=1e-5)", "Minibatch(batch_size=5"),
     ),
+    *(
+        row(f"{theirs} for {ours}", sample(**{theirs: 7}), InvalidTypeError, f"`{theirs}`: use `{ours}`")
+        for theirs, ours in (
+            ("num_warmup", "num_burnin"),
+            ("warmup", "num_burnin"),
+            ("tune", "num_burnin"),
+            ("draws", "num_samples"),
+            ("n_samples", "num_samples"),
+            ("num_sample", "num_samples"),
+            ("chains", "num_chains"),
+            ("n_chains", "num_chains"),
+            ("random_seed", "seed"),
+            ("batch_size", "estimator=sc.Minibatch(batch_size=...)"),
+        )
+    ),
+    row("an unknown word", sample(zebra=1), InvalidTypeError, "no argument `zebra`", "model, data, params"),
+    row(
+        "words of resume",
+        lambda: sc.resume("folder", None, None, draws=7),
+        InvalidTypeError,
+        "sc.resume has no argument `draws`: use `num_samples`",
+    ),
+    row(
+        "words of a model",
+        lambda: sc.models.LinearRegression(chains=2),
+        InvalidTypeError,
+        "LinearRegression has no argument `chains`: use `num_chains`",
+    ),
+    row(
+        "words of fit",
+        lambda: sc.models.LinearRegression().fit(X, Y, draws=2),
+        InvalidTypeError,
+        "`num_samples` is an argument of LinearRegression(...)",
+    ),
+    row(
+        "a torch module",
+        lambda: sc.models.BNN(apply=TORCH_MODULE(), params={}).fit(X, np.arange(N) % 2),
+        InvalidTypeError,
+        "PyTorch module",
+        "BNN.from_flax",
+    ),
+    row(
+        "model and data swapped",
+        sample(model={"x": X, "y": Y}, data=sc.Model(log_likelihood)),
+        InvalidTypeError,
+        "swapped",
+        "model, data, params",
+    ),
     row(
         "function for a model",
         sample(model=log_likelihood),
@@ -877,7 +936,24 @@ def test_complaint(case):
 
 # -- what works, with a remark ----------------------------------------------------------------------------------
 
+
+def scale_likelihood(params, datum):
+    return -0.5 * (datum["y"] / params["scale"]) ** 2 - jnp.log(params["scale"])
+
+
 REMARKS = [
+    row(
+        "a scale below 0",
+        sample(
+            model=sc.Model(scale_likelihood),
+            params={"scale": np.float32(5.0)},
+            sampler=sc.SGLD(5.0),
+            estimator=sc.Full(),
+        ),
+        SciroccoWarning,
+        "`scale` is -",
+        "transforms={'scale': sc.transforms.positive}",
+    ),
     row(
         "double precision",
         data(x=X.astype(float), y=Y.astype(float)),
@@ -932,6 +1008,15 @@ def test_remark(case):
     missing = [phrase for phrase in case.phrases if phrase not in message]
     assert not missing, f"{missing} not in: {message}"
     assert ours[0].filename == __file__, "the warning must point at the user's code"
+
+
+def test_a_parameter_that_may_be_negative_gets_no_remark(recwarn):
+    """It starts above 0 and crosses it, and the density is finite there."""
+    found = run(
+        params={"beta": np.full(3, 0.01, np.float32), "bias": np.float32(0.01)}, sampler=sc.SGLD(1e-2)
+    )
+    assert found.draws["bias"].min() < 0
+    assert not [warning for warning in recwarn if issubclass(warning.category, SciroccoWarning)]
 
 
 def test_the_number_of_rows_is_never_asked_for():

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -84,9 +85,18 @@ def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
     counts = sparse.csr_array(rng.poisson(0.5, (100, 50)).astype(np.int32))
     monkeypatch.setattr(embedded, "embedded_corpus", lambda: (counts, words))
     monkeypatch.setattr("scirocco.cli.topics_fit._USUAL_TOKENS", 0)
-    status, out, _ = call(capsys)
+    status, out, _ = call(capsys, "fit")
     assert status == 0
     assert "98 documents, 50 words" in out and "20 topics, 1 chain" in out and "Nothing was kept" in out
+
+
+def test_without_numba_nothing_is_read(monkeypatch, capsys):
+    """The missing package is named first, even before a corpus that does not exist."""
+    monkeypatch.setitem(sys.modules, "numba", None)
+    for words in (("fit",), ("fit", "missing.txt", "--out", "run")):
+        status, out, err = call(capsys, *words)
+        assert (status, out) == (2, "")
+        assert "fitting a topic model needs the package `numba`" in err and "Reading" not in err
 
 
 def test_usual_length():

@@ -275,6 +275,27 @@ def test_a_model_by_name(folder, capsys):
     assert sc.load(folder / "named").num_draws == 50
 
 
+def test_a_model_by_name_keeps_the_names_of_the_columns(folder, capsys):
+    """From the table to what is printed, and to JSON; a store that was resumed still knows them."""
+    convert = (
+        "data",
+        "convert",
+        folder / "rows.csv",
+        folder / "of_table",
+        "--array",
+        "x=f_a,f_b",
+        "--array",
+        "y=late",
+    )
+    assert call(capsys, *convert)[0] == 0
+    path = by_name(folder, '"logistic"', num_chains=2)
+    path.write_text(path.read_text().replace('"rows.npz"', '"of_table"'))
+    status, out, _ = call(capsys, "sample", path)
+    assert status == 0 and "coef[f_a]" in out and "coef[f_b]" in out and "coef[0]" not in out
+    status, out, _ = call(capsys, "resume", folder / "named", "--num-samples", 50, "--json")
+    assert list(json.loads(out)["summary"]) == ["coef[f_a]", "coef[f_b]", "intercept"]
+
+
 def test_the_command_line_comes_before_the_file(folder, capsys):
     path = by_name(folder, '"logistic"', num_chains=1)
     words = ("--out", folder / "other", "--num-samples", 30, "--chains", 2)

@@ -8,6 +8,7 @@ import ast
 import importlib
 import pathlib
 import re
+import subprocess
 import sys
 import tomllib
 from types import ModuleType
@@ -108,3 +109,13 @@ def test_pages_import_public_names_alone():
                 )
                 for path in found:
                     assert path in public, f"{page.name} imports {path}, which is private"
+
+
+def test_dir_lists_what_is_public_and_no_imports():
+    """Before anything is used: subpackages and bridges too, which are imported when they are first used."""
+    program = "import scirocco as sc; print(*dir(sc))"
+    listed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {"models", "analysis", "datasets", "from_numpyro", "sample", "transforms"} <= set(listed)
+    assert not {"importlib", "Any", "TYPE_CHECKING"} & set(listed)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import math
 import sys
 import warnings
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +23,80 @@ def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "scirocco":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_ELSEWHERE = {
+    "num_samples": (
+        "draws",
+        "n_samples",
+        "n_draws",
+        "num_draws",
+        "samples",
+        "iter",
+        "n_iter",
+        "num_iterations",
+    ),
+    "num_burnin": ("num_warmup", "warmup", "n_warmup", "tune", "n_tune", "burnin", "burn_in", "n_burnin"),
+    "num_chains": ("chains", "n_chains", "nchains"),
+    "num_epochs": ("epochs", "n_epochs", "max_iter"),
+    "seed": ("random_seed", "random_state", "rng", "rng_key", "key"),
+    "thin": ("thinning", "num_thin", "n_thin"),
+    "progress": ("progressbar", "progress_bar", "verbose"),
+    "params": ("init", "init_params", "initial_params", "initvals", "start", "x0", "theta"),
+    "sampler": ("kernel", "step", "method"),
+    "sampler=sc.SGLD(step_size=...)": ("step_size", "learning_rate", "lr"),
+    "estimator=sc.Minibatch(batch_size=...)": ("batch_size", "minibatch_size"),
+}
+"""Our arguments, or what to write, and the names that other libraries have for them."""
+
+
+def known_arguments(
+    function: Callable[P, R],
+    owner: str = "",
+    elsewhere: Mapping[str, str] | None = None,
+    old_names: Collection[str] = (),
+) -> Callable[P, R]:
+    """Decorator: an unknown keyword raises an error that suggests the one that was meant.
+
+    Parameters
+    ----------
+    function
+        Its signature is kept.
+    owner
+        The name of the function in messages; by default `sc.NAME`.
+    elsewhere
+        Arguments that belong to another function, with the name of that.
+    old_names
+        Names that the function accepts in addition to those of its signature.
+    """
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    belongs = dict(elsewhere or {})
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in names and name not in old_names:
+                words = _suggest(name, names, belongs)
+                raise InvalidTypeError(
+                    f"{owner or f'sc.{function.__name__}'} has no argument `{name}`{words}"
+                )
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _suggest(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
+    meant = [ours for ours, theirs in _ELSEWHERE.items() if name in theirs]
+    meant += difflib.get_close_matches(name, [*known, *elsewhere], 1)
+    for ours in [name, *meant]:
+        argument = ours.partition("=")[0]
+        if argument in known:
+            return f": use `{ours}`."
+        if argument in elsewhere:
+            return f": `{ours}` is an argument of {elsewhere[argument]}."
+    return f". It has {', '.join(known)}."
 
 
 def positive_int(value: object, name: str, *, minimum: int = 1) -> int:

@@ -229,7 +229,10 @@ def test_count_models_and_refusals():
 
 
 def test_the_report_reads_well(seed):
-    text = repr(diagnose(too_long(seed)))
+    found = diagnose(too_long(seed))
+    shown = found._repr_html_()
+    assert f"Verdict: {found.verdict}." in shown and "<li>" in shown and "R-hat" in shown
+    text = repr(found)
     assert max(map(len, text.splitlines())) <= 160
     for piece in (
         "Verdict: the step size is too large",

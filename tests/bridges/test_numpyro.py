@@ -137,6 +137,25 @@ def test_density_is_numpyros_on_the_real_line(case):
         np.testing.assert_allclose(each, alone, rtol=1e-5, atol=1e-5)
 
 
+def shaped(X, y):
+    share = numpyro.sample("share", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
+    factor = numpyro.sample("factor", dist.LKJCholesky(3, 2.0))
+    with numpyro.plate("data", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ factor @ share, 1.0), obs=y)
+
+
+def test_simplexes_and_cholesky_factors():
+    """In the user's units the prior is NumPyro's; on the real line it has the Jacobian of our transforms."""
+    model, _, params = from_numpyro(shaped, data=XY)
+    position = model.unconstrain(params)
+    assert {name: leaf.shape for name, leaf in position.items()} == {"share": (2,), "factor": (3,)}
+    prior = dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])).log_prob(params["share"])
+    prior = prior + dist.LKJCholesky(3, 2.0).log_prob(params["factor"])
+    jacobian = sc.transforms.simplex.log_det(position["share"])
+    jacobian = jacobian + sc.transforms.cholesky_correlation.log_det(position["factor"])
+    np.testing.assert_allclose(model.log_prior_density(position), prior + jacobian, rtol=1e-4)
+
+
 def test_the_chain_is_that_of_the_hand_written_model():
     def log_likelihood(params, row):
         z = (row["y"] - row["X"] @ params["beta"]) / params["sigma"]
@@ -291,9 +310,9 @@ REFUSED = {
         with_extra(lambda X, y: numpyro.sample("k", dist.Poisson(3.0))),
         r"site `k` is discrete \(Poisson\)",
     ),
-    "simplex": (
-        with_extra(lambda X, y: numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))),
-        "support of site `p` .Simplex",
+    "covariance": (
+        with_extra(lambda X, y: numpyro.sample("p", dist.Wishart(3.0, jnp.eye(2)))),
+        "support of site `p` .PositiveDefinite",
     ),
     "circle": (with_extra(lambda X, y: numpyro.sample("v", dist.VonMises(0.0, 1.0))), "support of site `v`"),
     "unequal bounds": (

@@ -2,12 +2,16 @@
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 import scirocco_papers
 from cli_table import COMMANDS, FITTED, GOOD_STATUS, NOWHERE, NUMBA, words_of, wrong_option
 from scirocco import cli
+from scirocco.cli._exit import in_words_of_the_command_line
 from scirocco_papers.base import Claim, Experiment, Outcome
 
 pytestmark = pytest.mark.compile
@@ -103,6 +107,56 @@ def test_json(command, request, say, quick_compiler):
     status, out, err = say(*words_of(command, text, place), "--json", *["--once"] * (command == "watch"))
     assert status == GOOD_STATUS[command], err
     assert json.loads(out) and "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["", "topics", "cluster", "data"])
+def test_a_group_alone_shows_its_help(command, say):
+    """The same as with --help, on stdout, and no complaint."""
+    assert say(*command.split()) == say(*command.split(), "--help")
+    status, out, err = say(*command.split())
+    assert status == 0 and "Usage: scirocco" in out and not err
+
+
+def test_shell_completion(place):
+    """What a shell asks when Tab is pressed, and the script that makes it ask."""
+    environment = os.environ | {
+        "_SCIROCCO_COMPLETE": "complete_bash",
+        "COMP_WORDS": "scirocco to",
+        "COMP_CWORD": "1",
+    }
+    asked = subprocess.run(
+        [sys.executable, "-m", "scirocco"], env=environment, capture_output=True, text=True
+    )
+    assert asked.stdout.split() == ["topics"], asked.stderr
+    script = subprocess.run(
+        [sys.executable, "-m", "scirocco", "--show-completion", "bash"], capture_output=True, text=True
+    )
+    assert "_SCIROCCO_COMPLETE=complete_bash" in script.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "expected"),
+    [
+        ("sample", "use `sc.resume('a/b', ...)` to resume it", "use `scirocco resume a/b` to resume it"),
+        (
+            "sample",
+            "resume=True to resume them, overwrite=True to",
+            "--resume to resume them, --overwrite to",
+        ),
+        ("resume", "more than num_samples=7. It", "more than --num-samples 7. It"),
+        ("data", "choose some with columns={...}.", "choose some with --array NAME=COLUMNS."),
+        ("cluster", "e.g. columns={'x': ['f_*'], 'y': 'label'}.", "e.g. --columns NAMES."),
+    ],
+)
+def test_messages_are_in_the_words_of_the_command_line(command, message, expected):
+    assert in_words_of_the_command_line(message, command) == expected
+
+
+def test_a_folder_that_exists_is_answered_with_options(place, say):
+    status, _, err = say("data", "convert", place.table, place.root / "twice")
+    assert status == 0, err
+    status, _, err = say("data", "convert", place.table, place.root / "twice")
+    assert status == 2 and "--overwrite" in err and "overwrite=True" not in err
 
 
 def test_the_help_documents_the_exit_status(say):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 
 import pytest
 
@@ -63,3 +64,46 @@ def test_nothing_is_shown_that_was_not_asked_for(screen):
     bar.update(4, "sampling", 1.0, None)
     bar.close()
     assert screen.getvalue() == ""
+
+
+class Notebook:
+    """What IPython.display would show: the last content of each place."""
+
+    def __init__(self):
+        self.places = []
+
+    def HTML(self, text):
+        return text
+
+    def display(self, text, display_id=False):
+        self.places.append([text])
+        here = self.places[-1]
+        return type("Handle", (), {"update": lambda _, new: here.append(new)})()
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    found = Notebook()
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    monkeypatch.setitem(sys.modules, "IPython.display", found)
+    return found
+
+
+def test_a_notebook_has_one_line_that_changes(notebook, screen, recwarn):
+    """No widgets, no warning that there are none, nothing on stderr."""
+    bar = progress.Bar(100, True)
+    bar.say("what was chosen < here")
+    bar.expect(200)
+    for step in range(0, 201, 10):
+        bar.update(step, "sampling", 2_500.0, {"perplexity": 12.5})
+    bar.close()
+    line, said = notebook.places
+    assert '<progress value="200" max="200">' in line[-1]
+    assert "sampling · 200/200 steps · 2.5k it/s" in line[-1] and "perplexity 12.5" in line[-1]
+    assert len(line) < 10, "it is not drawn at every step"
+    assert said == ["<small>what was chosen &lt; here</small>"]
+    assert screen.getvalue() == "" and not recwarn.list
+
+
+def test_a_process_that_is_no_notebook():
+    assert not progress.in_notebook()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
+import subprocess
+import sys
 from typing import NamedTuple
 
 import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 
 import helpers
@@ -189,6 +193,32 @@ def test_summary_is_rounded_for_reading(run):
     assert np.all(rounded["ess_bulk"] == rounded["ess_bulk"].round())
 
 
+@pytest.mark.parametrize("name", ["b", "a_name_that_is_rather_long_for_a_table_of_numbers"])
+@pytest.mark.parametrize("scale", [1.0, -1.234e-7])
+def test_summary_is_printed_within_80_columns_with_both_bounds(run, name, scale):
+    draws = {name: scale * np.random.default_rng(0).normal(size=(2, 50, 100)) + scale}
+    table = dataclasses.replace(run, draws=draws).summary()
+    lines = str(table).splitlines()
+    assert max(map(len, lines)) <= 80
+    for column in ("mean", "sd", "5%", "95%", "ess_bulk", "r_hat"):
+        assert column in lines[0].split()
+    assert f"{table['95%'].iloc[0]:.4g}" in lines[1]
+    assert "[100 rows]" in lines
+    few = str(dataclasses.replace(run, draws={name: draws[name][:, :, :20]}).summary())
+    assert "[19]" in few and "..." not in few
+
+
+def test_a_summary_is_a_data_frame_that_can_be_pickled(run):
+    table = run.summary()
+    assert isinstance(table, pandas.DataFrame)
+    assert type(table[["mean", "sd"]]) is pandas.DataFrame
+    again = pickle.loads(pickle.dumps(table))
+    assert str(again) == str(table)
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer))"
+    other = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(table), capture_output=True)
+    assert other.stdout.decode().rstrip("\n") == str(table), other.stderr
+
+
 def test_one_chain_has_no_r_hat():
     table = helpers.draw(num_samples=20).summary()
     assert np.all(np.isnan(table["r_hat"]))
@@ -254,3 +284,45 @@ def test_arviz_can_save_and_load_it(run, tmp_path):
     again = az.from_netcdf(tmp_path / "run.nc")
     np.testing.assert_array_equal(again["posterior"]["weights"].values, run.draws["weights"])
     assert json.loads(again["posterior"].attrs["configuration"]) == run.configuration
+
+
+# -- notebooks and plots ----------------------------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_the_first_parameters(run):
+    """The numbers are those of the summary; names are escaped; a run without draws has its line alone."""
+    shown = run._repr_html_()
+    assert "3 chains × 60 draws" in shown and "weights[1, 1]" in shown
+    assert f"{run.summary(digits=None)['mean'].iloc[0]:.4g}" in shown
+    many = dataclasses.replace(run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 40))})
+    assert "&lt;b&gt;[11]" in many._repr_html_() and "and 28 more parameters" in many._repr_html_()
+    assert "<table" not in dataclasses.replace(run, draws=None)._repr_html_()
+
+
+@pytest.mark.parametrize(("kind", "axes"), [("traces", 10), ("intervals", 1), ("pairs", 25)])
+def test_plots(run, kind, axes, tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = run.plot(kind)
+    assert len(figure.axes) == axes
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_plots_of_chosen_parameters(run):
+    pytest.importorskip("matplotlib")
+    labels = [axes.get_ylabel() for axes in run.plot(names=["weights[1, 0]", "bias"]).axes]
+    assert labels == ["bias", "", "weights[1, 0]", ""]
+    rows = run.plot("intervals", "weights").axes[0].get_yticklabels()
+    assert rows[0].get_text() == "weights[0, 0]"
+    with pytest.raises(InvalidValueError, match=r"no parameter 'wieghts'. Did you mean 'weights'?"):
+        run.plot(names="wieghts")
+    with pytest.raises(InvalidValueError, match="`kind` must be one of 'traces', 'intervals', 'pairs'"):
+        run.plot("violins")
+    with pytest.raises(InvalidValueError, match="at least two"):
+        run.plot("pairs", "bias")
+
+
+def test_trace_plots_show_the_draws(run):
+    pytest.importorskip("matplotlib")
+    lines = run.plot("traces", "bias").axes[0].get_lines()
+    np.testing.assert_array_equal([line.get_ydata() for line in lines], run.draws["bias"])

@@ -267,14 +267,19 @@ def _transform(site: Site, bounds: dict[str, Bounds], others: dict[str, Bounds])
     support = _support(site)
     if support is constraints.real:
         return None
-    if support is constraints.ordered_vector:
-        return _transforms.ordered
+    for constraint, transform in (
+        (constraints.ordered_vector, _transforms.ordered),
+        (constraints.simplex, _transforms.simplex),
+        (constraints.corr_cholesky, _transforms.cholesky_correlation),
+    ):
+        if support is constraint:
+            return transform
     bounded = isinstance(support, (constraints.interval, constraints.greater_than, constraints.less_than))
     if not bounded or support is constraints.circular:
         raise InvalidValueError(
             f"the support of site `{site['name']}` ({support}) has no transform. Supported are real, positive, "
-            "bounded and ordered sites; write it as a function of these (e.g. by numpyro.infer.reparam), or for a "
-            "probability vector use the samplers on the simplex."
+            "bounded and ordered sites, simplexes and Cholesky factors of correlation matrices; write it as a function "
+            "of these (e.g. by numpyro.infer.reparam)."
         )
     low, high = (
         _bound(site["name"], *pair) for pair in zip(bounds[site["name"]], others[site["name"]], strict=True)

@@ -150,11 +150,11 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
 
     size = min(source.num_rows, _PROBE_ROWS)
     row_sets = [source.read(0, size), source.read(source.num_rows - size, source.num_rows)]
-    rng = np.random.default_rng(seed)
+    rng, position = np.random.default_rng(seed), jax.eval_shape(model.unconstrain, params)
     for spread in (0.0, 0.5, 0.5):
         shift = {
             name: (spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype)
-            for name, leaf in params.items()
+            for name, leaf in position.items()
         }
         for rows in row_sets:
             try:

@@ -30,7 +30,6 @@ app = typer.Typer(
     cls=_exit.Group,
     help="Bayesian inference on data too large for ordinary MCMC.\n\nExample: scirocco demo",
     epilog=_exit.STATUSES,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -83,12 +82,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _interrupt.release()
     _exit.let_broken_pipes_be_known()
     words = list(sys.argv[1:] if arguments is None else arguments)
+    command = words[0] if words else ""
+    if words in ([], *([group.name] for group in app.registered_groups)):
+        words.append("--help")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warner(warnings.showwarning)
-            status = app(words or ["--help"], prog_name="scirocco", standalone_mode=False)
+            status = app(words, prog_name="scirocco", standalone_mode=False)
     except SciroccoError as error:
-        _exit.fail(str(error))
+        _exit.fail(_exit.in_words_of_the_command_line(str(error), command))
     except _exit.UsageError as error:
         _exit.fail(_exit.mistake(error))
     except BrokenPipeError:

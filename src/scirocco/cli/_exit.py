@@ -138,6 +138,22 @@ def ending_with_its_draws() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+_COLUMNS = {"data": "--array NAME=COLUMNS", "cluster": "--columns NAMES"}
+_OPTIONS = (
+    (re.compile(r"`?sc\.resume\('?([^',)]*)'?(, [^)]*)?\)`?"), r"`scirocco resume \1`"),
+    (re.compile(r"\b(pass|use|with) (overwrite|resume)=True"), r"\1 --\2"),
+    (re.compile(r"\b(overwrite|resume)=True"), r"--\1"),
+    (re.compile(r"\bnum_samples=(\d+)"), r"--num-samples \1"),
+)
+
+
+def in_words_of_the_command_line(message: str, command: str) -> str:
+    """A message of the library, with options in place of Python's arguments and calls."""
+    for pattern, words in _OPTIONS:
+        message = pattern.sub(words, message)
+    return re.sub(r"columns=\{.*?\}", _COLUMNS.get(command, r"\g<0>"), message)
+
+
 def fail(message: str, status: int = WRONG) -> None:
     """Print one line on stderr and exit."""
     print(f"scirocco: {' '.join(message.split())}", file=sys.stderr)

@@ -18,7 +18,6 @@ _TABLES = (".csv", ".parquet", ".arrow", ".feather", ".zarr", ".npy")
 _BASES = ("auto", "multinomial", "gaussian")
 
 cluster_app = typer.Typer(
-    no_args_is_help=True,
     help="Dirichlet-process mixtures: clustering that infers the number of clusters.\n\n"
     "Example: scirocco cluster fit flowers.csv --out flowers-run",
 )

@@ -10,9 +10,7 @@ import numpy as np
 from scirocco.cli._common import JSON, print_json, typer
 from scirocco.errors import InvalidValueError
 
-data_app = typer.Typer(
-    no_args_is_help=True, help="Data folders: shuffled rows on disk, ready to be sampled in batches."
-)
+data_app = typer.Typer(help="Data folders: shuffled rows on disk, ready to be sampled in batches.")
 
 
 @data_app.command("convert")

@@ -122,10 +122,13 @@ def _finish(run: Run, as_json: bool) -> None:
 def _print_summary(run: Run) -> None:
     """The main columns of `run.summary()`."""
     from scirocco._console import print_table
+    from scirocco.jobs import label
+
+    of_column = label(Path(str(run.path)))
 
     rows = [
         [
-            f"{name} ",
+            f"{of_column(name)} ",
             *(f" {row[column]:.4g}" for column in ("mean", "sd", "5%", "95%")),
             f" {row['ess_bulk']:,.0f}",
             f" {row['r_hat']:.3f}",
@@ -148,5 +151,7 @@ def _as_json(run: Run) -> dict[str, Any]:
         "scores": [{"step": step, **values} for step, values in run.scores],
     }
     if run.draws is not None and run.configuration["dimension"] <= 50 * _MOST_SHOWN and run.num_draws >= 4:
-        out["summary"] = run.summary(digits=None).to_dict("index")
+        from scirocco.jobs import label
+
+        out["summary"] = run.summary(digits=None).rename(index=label(Path(str(run.path)))).to_dict("index")
     return out

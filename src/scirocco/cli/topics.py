@@ -15,24 +15,16 @@ from scirocco.errors import InvalidValueError
 
 _NAMES = ("mean", "low", "high")
 
-topics_app = typer.Typer(invoke_without_command=True)
+topics_app = typer.Typer(
+    help="Topic models with a posterior: every word of every topic has a credible interval.\n\n"
+    "Example: scirocco topics fit, which fits twenty topics to the docstrings of the installed scientific packages, in "
+    "under a minute.",
+)
 
 _RUN = typer.Argument(help="The folder of a fitted topic model.", metavar="RUN", show_default=False)
 _CORPUS_HELP = (
     "UCI docword, .mtx (both also .gz), sparse .npz, a data folder; or text, one document per line or file."
 )
-
-
-@topics_app.callback()
-def topics(context: typer.Context) -> None:
-    """Topic models with a posterior: every word of every topic has a credible interval.
-
-    Without a command: fits twenty topics to the docstrings of the installed scientific packages, in under a minute.
-
-    Example: scirocco topics
-    """
-    if context.invoked_subcommand is None:
-        topics_fit.run(topics_fit.Request())
 
 
 @topics_app.command("fit")

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scirocco._extras import require
 from scirocco.cli._common import Length, check_fit, how_to_resume, interrupted_early, print_json, typer
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 from scirocco.errors import InvalidValueError
@@ -50,6 +51,7 @@ class Request(NamedTuple):
 
 def run(request: Request) -> None:
     """Fit, then show the topics."""
+    require("numba", "fitting a topic model")  # before anything is read
     model = _model(request)
     _check(request, model)
     corpus = _corpus(request)

@@ -119,7 +119,10 @@ class ControlVariates(Estimator):
         """Find the mode, and the exact sum there."""
         # counts have no density to maximise: stay at the start
         if self.centre is not None or model.drive != "gradient":
-            centre = position if self.centre is None else model.unconstrain(_like(self.centre, position))
+            centre = position
+            if self.centre is not None:
+                params = jax.eval_shape(model.constrain, position)
+                centre = model.unconstrain(_like(self.centre, params))
             total = table.sum(model.summand, centre, key)
             gradient = model.combine(centre, total)
             report: dict[str, Any] = {"passes": 1.0}
@@ -151,14 +154,14 @@ class ControlVariates(Estimator):
         return CentredMemory(position, total)
 
 
-def _like(centre: Params, position: Params) -> Params:
+def _like(centre: Params, params: Params) -> Params:
     """The user's centre as arrays like the parameters; raises an error for other structures or shapes, and for NaN."""
-    if _tree.leaf_names(centre) != _tree.leaf_names(position):
+    if _tree.leaf_names(centre) != _tree.leaf_names(params):
         raise InvalidValueError(
-            f"`centre` of ControlVariates must have the structure of the parameters, {_tree.leaf_names(position)}; "
+            f"`centre` of ControlVariates must have the structure of the parameters, {_tree.leaf_names(params)}; "
             f"it has {_tree.leaf_names(centre)}."
         )
-    named = zip(_tree.leaf_names(position), jax.tree.leaves(centre), jax.tree.leaves(position), strict=True)
+    named = zip(_tree.leaf_names(params), jax.tree.leaves(centre), jax.tree.leaves(params), strict=True)
     for name, value, like in named:
         if np.shape(value) != like.shape:
             raise InvalidValueError(
@@ -166,7 +169,7 @@ def _like(centre: Params, position: Params) -> Params:
             )
         if not np.all(np.isfinite(value)):
             raise InvalidValueError(f"`centre` of ControlVariates has NaN or infinite values in `{name}`.")
-    return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, position)
+    return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, params)
 
 
 @pytree_dataclass

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import json
 import sys
 import tomllib
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -68,7 +69,10 @@ def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | No
     data = read_data(here / written["data"])
     model, params = _model(written, data, path)
     where = here / written["store"] if store is None else store
-    return Job(model, data, params, where, options, {"config": str(path)})
+    notes = {"config": str(path)}
+    if _zoo_name(written["model"]) is not None and (columns := zoo.column_names(data)):
+        notes["columns"] = json.dumps(columns)
+    return Job(model, data, params, where, options, notes)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -167,9 +171,26 @@ def resume_job(path: Path, num_samples: int | None, config: Path | None = None, 
 
 def origin(path: Path) -> str | None:
     """The configuration file that a stored run was started from."""
-    notes = Record.from_json(open_stored(_first(path)).record).notes or {}
-    found = notes.get("config")
+    found = _notes(path).get("config")
     return None if found is None else str(found)
+
+
+def label(path: Path) -> Callable[[str], str]:
+    """A function from the name of a parameter of a stored run to one with the column's name: coef[0] to coef[age]."""
+    columns = json.loads(_notes(path).get("columns", "[]"))
+
+    def labelled(parameter: str) -> str:
+        name, _, inside = parameter.rstrip("]").partition("[")
+        if name != "coef" or not columns:
+            return parameter
+        *before, last = inside.split(", ")
+        return f"coef[{', '.join([*before, columns[int(last)]])}]"
+
+    return labelled
+
+
+def _notes(path: Path) -> dict[str, str]:
+    return Record.from_json(open_stored(_first(path)).record).notes or {}
 
 
 def _first(path: Path) -> Path:

@@ -119,6 +119,13 @@ def _table(name: str, data: Data) -> Table:
     return Table(x.shape[1], y)
 
 
+def column_names(data: Data) -> list[str]:
+    """The names of the columns of `x` in a data folder, if it has them."""
+    if not isinstance(data, (str, os.PathLike)):
+        return []
+    return list(open_folder(data).header.arrays["x"].columns)
+
+
 def _whole(y: np.ndarray, name: str, classes: int | None) -> None:
     wrong = np.flatnonzero((y < 0) | (y != np.floor(y)) | (y >= (np.inf if classes is None else classes)))
     if wrong.size:

@@ -93,6 +93,11 @@ class BlockModel(Posterior):
             raise InvalidTypeError(
                 f"BlockModel requires the joint sc.Model(log_likelihood, log_prior), got {model!r}."
             )
+        if model.has_dependent_transforms:
+            raise InvalidValueError(
+                "BlockModel moves some parameters with the others fixed, so no transform of its model may depend on "
+                "other parameters: use numbers in `transforms`, or sample all parameters together."
+            )
         for name, block in blocks.items():
             if not isinstance(block, (CountModel, Statistics)):
                 raise InvalidTypeError(

@@ -261,6 +261,33 @@ def explain_density(model: Model, position: Params, table: SomeRows, unhappy: li
         )
 
 
+def left_domain(model: Model, params: Params, draws: Params, table: SomeRows) -> str | None:
+    """A sentence if a parameter that was positive has reached 0 or less, where the log density is not a finite number.
+
+    `params`: the user's starting values; `draws`: leaves (chain, draw, ...).
+    """
+    starts = jax.tree.leaves(params)
+    for name, start, leaf in zip(_tree.leaf_names(draws), starts, jax.tree.leaves(draws), strict=True):
+        low = leaf.reshape(*leaf.shape[:2], -1).min(axis=2)
+        if not leaf.size or not np.all(np.asarray(start) > 0) or not low.min() <= 0:
+            continue
+        chain, draw = (int(place[0]) for place in np.nonzero(low <= 0))
+        there = jax.tree.map(lambda each, at=(chain, draw): jnp.asarray(each[at]), draws)
+        values = _first_density(model, model.unconstrain(there), table.spread_rows(min(table.num_rows, 100)))
+        if not all(np.isfinite(value).all() for value in values):
+            entry = (
+                f"{{'{name}': sc.transforms.positive}}"
+                if isinstance(draws, dict)
+                else "sc.transforms.positive"
+            )
+            return (
+                f"`{name}` is {low[chain, draw]:.3g} at draw {draw} of chain {chain}, where the log density is not "
+                "finite, so these draws are not from the posterior. If the parameter must be positive, constrain it: "
+                f"sc.Model(..., transforms={entry})."
+            )
+    return None
+
+
 @partial(jax.jit, static_argnums=0)
 def _both_forms(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
     alone = jax.vmap(model.log_likelihood_of_one, (None, 0))(position, rows)

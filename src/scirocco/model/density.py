@@ -13,13 +13,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from scirocco import _tree
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidTypeError
+from scirocco.model import units
 from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
-from scirocco.transforms import Transform
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
 
@@ -42,9 +41,10 @@ class Model(Posterior):
     vectorized
         Whether `log_likelihood` takes a batch of rows. This is checked against one-row calls before a run.
     transforms
-        For constrained parameters: one `sc.transforms` object for all parameters, or a dict (any prefix of the
-        parameter tree) with None where a parameter is unconstrained. Starting values and draws are in the user's
-        units; samplers, step sizes and kept gradients are on the real line, with the log-Jacobian added.
+        For constrained parameters: a dict that names them (any prefix of the parameter tree), e.g.
+        `{"scale": sc.transforms.positive}`, or one `sc.transforms` object for all parameters. Starting values and
+        draws are in the user's units; samplers, step sizes and kept gradients are on the real line, with the
+        log-Jacobian added.
 
     Examples
     --------
@@ -90,20 +90,23 @@ class Model(Posterior):
         return model
 
     def _finish(self) -> None:
-        leaves, treedef = jax.tree.flatten(
-            self.transforms, is_leaf=lambda x: x is None or isinstance(x, Transform)
-        )
+        leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=units.is_leaf)
         for leaf in leaves:
-            if leaf is not None and not isinstance(leaf, Transform):
+            if not units.is_leaf(leaf):
                 raise InvalidTypeError(
                     f"`transforms` must contain sc.transforms objects or None, got {leaf!r}. "
-                    "For example transforms={'scale': sc.transforms.positive, 'mean': None}."
+                    "For example transforms={'scale': sc.transforms.positive}."
                 )
-        self._transform_leaves = leaves if any(leaf is not None for leaf in leaves) else []
+        self._transformed = any(leaf is not None for leaf in leaves)
         self._identity = (self.log_likelihood, self.log_prior, self.form, tuple(leaves), treedef)
         self.takes_key = asks_for_key(self.log_likelihood)
         self._jitted = jax.jit(self.log_likelihood)
         self._jitted_prior = None if self.log_prior is None else jax.jit(self.log_prior)
+
+    @property
+    def has_dependent_transforms(self) -> bool:
+        """Whether a transform is a function of other parameters."""
+        return any(leaf is not None and bool(leaf.functions) for leaf in self._identity[3])
 
     def __hash__(self) -> int:
         return hash(self._identity)
@@ -125,49 +128,18 @@ class Model(Posterior):
 
     # -- constrained and unconstrained coordinates ---------------------------------------------------------
 
-    def _leafwise(self, params: Params) -> list[Transform | None]:
-        spread = _tree.broadcast_prefix(
-            self.transforms,
-            params,
-            "transforms",
-            is_leaf=lambda x: x is None or isinstance(x, Transform),
-            hint=" Name every parameter, with None for those that are unconstrained.",
-        )
-        return jax.tree.leaves(spread, is_leaf=lambda x: x is None or isinstance(x, Transform))
-
     def constrain(self, position: Params) -> Params:
         """From the real line, where samplers move, to the user's units."""
-        if not self._transform_leaves:
-            return position
-        leaves, treedef = jax.tree.flatten(position)
-        pairs = zip(self._leafwise(position), leaves, strict=True)
-        return jax.tree.unflatten(treedef, [leaf if t is None else t.forward(leaf) for t, leaf in pairs])
+        return units.constrain(self.transforms, position) if self._transformed else position
 
     def unconstrain(self, params: Params) -> Params:
         """From the user's units to the real line."""
-        if not self._transform_leaves:
-            return params
-        leaves, treedef = jax.tree.flatten(params)
-        pairs = zip(self._leafwise(params), leaves, strict=True)
-        return jax.tree.unflatten(treedef, [leaf if t is None else t.inverse(leaf) for t, leaf in pairs])
+        return units.unconstrain(self.transforms, params) if self._transformed else params
 
     def check_domain(self, params: Params) -> None:
         """Raise an error if a starting value is outside its transform's domain."""
-        if not self._transform_leaves:
-            return
-        named = zip(_tree.leaf_names(params), self._leafwise(params), jax.tree.leaves(params), strict=True)
-        for name, transform, leaf in named:
-            if transform is None:
-                continue
-            try:
-                inside = bool(transform.contains(leaf))
-            except InvalidValueError as error:
-                raise InvalidValueError(f"`transforms` of `{name}`: {error}") from error
-            if not inside:
-                value = np.asarray(leaf).tolist() if leaf.size <= 8 else f"{leaf.size} numbers"
-                raise InvalidValueError(
-                    f"the starting value of `{name}` ({value}) is outside its transform's domain ({transform.domain})."
-                )
+        if self._transformed:
+            units.check_domain(self.transforms, params)
 
     # -- densities on the real line ------------------------------------------------------------------------
 
@@ -176,9 +148,8 @@ class Model(Posterior):
         total = jnp.zeros((), jnp.result_type(*jax.tree.leaves(position)))
         if self._jitted_prior is not None:
             total = total + self._jitted_prior(self.constrain(position))
-        if self._transform_leaves:
-            pairs = zip(self._leafwise(position), jax.tree.leaves(position), strict=True)
-            total = total + sum(t.log_det(leaf) for t, leaf in pairs if t is not None)
+        if self._transformed:
+            total = total + units.log_det(self.transforms, position)
         return total
 
     def log_likelihoods(self, position: Params, rows: Rows, key: Key | None = None) -> Array:

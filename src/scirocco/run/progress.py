@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scirocco.drawing.markup import join, tag
 from scirocco.types import PyTree
+
+_EVERY_SECONDS = 0.2
 
 
 @dataclass
@@ -38,8 +42,52 @@ class Report:
 Callback = Callable[[Report], float | Mapping[str, float] | None]
 
 
+class Cell:
+    """A bar in a notebook: a line of HTML that is replaced in place, so that no widgets have to be installed."""
+
+    def __init__(self, whole: float, unit: str):
+        self._display = importlib.import_module("IPython.display")
+        self._whole, self._unit, self._began, self._shown = whole, unit, time.perf_counter(), 0.0
+        self._last: tuple[float, str, str, str] = (0.0, "setting up", "", "")
+        self._place = self._display.display(self._html(), display_id=True)
+
+    def update(self, _: object = None, *, total: float | None = None, **now: Any) -> None:
+        """Show the progress, at most a few times a second."""
+        if total is not None:
+            self._whole = total
+            return
+        self._last = now["completed"], now["description"], now["rate"], now["score"]
+        if time.perf_counter() - self._shown > _EVERY_SECONDS:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Show what is known."""
+        self._shown = time.perf_counter()
+        self._place.update(self._html())
+
+    stop = refresh
+
+    def say(self, line: str) -> None:
+        """Show a line."""
+        self._display.display(self._display.HTML(tag("small", line)))
+
+    def _html(self) -> Any:
+        done, phase, rate, score = self._last
+        seconds = time.perf_counter() - self._began
+        left = f"{seconds * (self._whole / done - 1):.0f} s left" if done else ""
+        words = [phase, f"{done:.0f}/{self._whole:g} {self._unit}", rate, f"{seconds:.0f} s", left, score]
+        shown = tag("progress", value=f"{done:g}", max=f"{self._whole:g}")
+        return self._display.HTML(join([shown, " ", " · ".join(word for word in words if word)]))
+
+
+def in_notebook() -> bool:
+    """Whether this is a kernel of Jupyter, which shows what is displayed."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
 class Bar:
-    """A rich progress bar on stderr; shows nothing without a terminal or without rich.
+    """A rich progress bar on stderr, or a line in a notebook; shows nothing without a terminal or without rich.
 
     Parameters
     ----------
@@ -54,13 +102,19 @@ class Bar:
     def __init__(self, total: int, enabled: bool, seconds: float | None = None):
         self._progress: Any = None
         self._seconds, self._began = seconds, time.perf_counter()
-        if not enabled or importlib.util.find_spec("rich") is None:
+        if not enabled:
+            return
+        if in_notebook():
+            self._task = None
+            self._progress = Cell(total, "steps") if seconds is None else Cell(seconds, "s")
+            return
+        if importlib.util.find_spec("rich") is None:
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
-        if not (console.is_terminal or console.is_jupyter):
+        if not console.is_terminal:
             return
         whole: float = total
         shown = "{task.completed}/{task.total} steps"
@@ -96,7 +150,11 @@ class Bar:
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
-        if self._progress is not None and line:
+        if self._progress is None or not line:
+            return
+        if isinstance(self._progress, Cell):
+            self._progress.say(line)
+        else:
             self._progress.console.print(line, markup=False, highlight=False)
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator, Full
 from scirocco.model import Model, Posterior
+from scirocco.model.checks import left_domain
 from scirocco.run import adaptation, defaults, family, matching, pilot, records, setup
 from scirocco.run.certificate import certify
 from scirocco.run.chains import make_chains
@@ -208,8 +209,13 @@ def _driven(
         error.run = session.run(ready.report, origin)
         raise
     run = session.run(ready.report, origin)
+    outside = None
+    if problem.model.has_density and request.store is None and request.devices is None and run.num_draws:
+        outside = left_domain(cast(Model, problem.model.bare), request.params, run.draws, problem.table)
     if session.bad is not None:
-        raise _divergence(session, problem, ready, run)
+        raise _divergence(session, problem, ready, run, outside) from None
+    if outside:
+        _checks.warn(outside)
     if "sampler" not in ready.report.get("left_out", ()) or run.status != "complete" or run.draws is None:
         return run
     session.certificate = certify(run)
@@ -222,7 +228,9 @@ def _driven(
     return dataclasses.replace(run, certificate=session.certificate)
 
 
-def _divergence(session: Session, problem: Problem, ready: Ready, run: Run) -> DivergenceError:
+def _divergence(
+    session: Session, problem: Problem, ready: Ready, run: Run, outside: str | None
+) -> DivergenceError:
     """Where the chain diverged, the likely reason, and a step size that should work."""
     chain, step, leaf = session.bad or (0, 0, 0)
     chain += session.plan.first_chain
@@ -244,10 +252,11 @@ def _divergence(session: Session, problem: Problem, ready: Ready, run: Run) -> D
     before = (
         f"The {run.num_draws} draws before it are in `error.run`." if kept else "There is no draw before it."
     )
-    message = (
-        f"{where}The step size ({_show(sampler.step_size)}) is probably too large: {advice}, standardise the data, or "
-        f"use a prior that keeps the parameters finite. {before}"
+    reason = outside or (
+        f"The step size ({_show(sampler.step_size)}) is probably too large: {advice}, standardise the data, or use a "
+        "prior that keeps the parameters finite."
     )
+    message = f"{where}{reason} {before}"
     return DivergenceError(message, run=kept, chain=chain, step=step)
 
 

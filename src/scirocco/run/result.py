@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,7 +16,9 @@ from scirocco import _tree
 from scirocco._extras import require
 from scirocco._version import __version__
 from scirocco.diagnostics.columns import Columns
+from scirocco.diagnostics.frames import html_summary, summary_frame
 from scirocco.diagnostics.measures import summarise
+from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError
 from scirocco.run.certificate import Certificate
 from scirocco.run.records import kind_of, method_of, plain
@@ -124,7 +127,7 @@ class Run:
         """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, one row per parameter.
 
         The diagnostics are those of `sc.diagnostics`; the other columns ignore draws that are NaN. The result is a
-        pandas data frame, rounded to `digits` digits (None: not rounded).
+        pandas data frame, rounded to `digits` digits (None: not rounded); it is printed within 80 columns.
         """
         self._need_draws()
         if not 0 < probability < 1:
@@ -133,17 +136,18 @@ class Run:
         tail = (1 - probability) / 2
         parts = [_summary_of(part, tail) for part in Columns(self.named_draws()).parts()]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
-        if digits is None:
-            return frame
-        frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
-        return frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
+        if digits is not None:
+            frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
+            frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
+        return summary_frame(frame)
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self, coordinates: Mapping[str, Sequence[Any]] | None = None) -> Any:
         """Convert the run to ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
 
         Groups: posterior, sample_stats, observed_data (sizes), and `gradients` if they were kept; the configuration
         and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are those of the
-        kept draws; `run.stats` has all of them.
+        kept draws; `run.stats` has all of them. `coordinates` are labels along an axis of a parameter, by the name of
+        the axis: `{"beta_dim_0": ["age", "income"]}`.
         """
         self._need_draws()
         az = require("arviz", "run.to_arviz()")
@@ -159,7 +163,7 @@ class Run:
         }
         attributes["inference_library_version"] = __version__
         groups = {
-            "posterior": self._dataset(self.draws).assign_attrs(attributes),
+            "posterior": self._dataset(self.draws).assign_coords(coordinates or {}).assign_attrs(attributes),
             "sample_stats": self._dataset(jax.tree.map(self._at_draws, self.stats)),
             "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
         }
@@ -184,6 +188,34 @@ class Run:
             variables[name] = (("chain", "draw", *inner), np.asarray(values))
         coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
         return xarray.Dataset(variables, coords)
+
+    def plot(self, kind: str = "traces", names: str | Sequence[str] | None = None) -> Any:
+        """Plot draws; requires matplotlib (the extra `plot`).
+
+        Parameters
+        ----------
+        kind
+            "traces": the draws of every chain in order, and their histograms; "intervals": means and central 50 % and
+            90 % intervals; "pairs": every pair of parameters as points.
+        names
+            Parameters, `"beta"` for all of an array, `"beta[3]"` for one number of it; by default the first few.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Notebooks show it; `figure.savefig("traces.png")` writes it to a file.
+        """
+        from scirocco.run.plotting import plot
+
+        self._need_draws()
+        return plot(self.named_draws(), kind, names)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how the draws were made, and the summary of the first parameters."""
+        head = tag("p", tag("b", "Run"), f" {repr(self)[4:-1]}")
+        if self.draws is None or not self.num_draws:
+            return head
+        return join([head, html_summary(self.named_draws())])
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.

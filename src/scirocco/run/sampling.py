@@ -29,6 +29,7 @@ from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
 
 
+@_checks.known_arguments
 def sample(
     model: Posterior,
     data: Data,
@@ -140,6 +141,7 @@ def sample(
     >>> abs(float(run.draws.mean()) - 3.0) < 0.1
     True
     """
+    setup.check_order(model, data)
     _check_callbacks(callbacks)
     source = as_source(data)
     devices = as_devices(mesh)
@@ -199,6 +201,7 @@ def sample(
     return sample_on(client, request) if chains_apart else carry_out(request)
 
 
+@_checks.known_arguments
 def resume(
     path: str | os.PathLike[str],
     model: Posterior,

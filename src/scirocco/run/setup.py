@@ -200,6 +200,12 @@ def check_kind(value: Any, kind: type, name: str, example: str) -> None:
     raise InvalidTypeError(f"`{name}` must be a scirocco {name} such as {example}; got {value!r}{called}.")
 
 
+def check_order(model: Any, data: Any) -> None:
+    """Raise an error if model and data are swapped."""
+    if isinstance(data, Posterior) and not isinstance(model, Posterior):
+        raise InvalidTypeError("`model` and `data` are swapped: the order is model, data, params.")
+
+
 def prepare(
     problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key, free: bool = False
 ) -> tuple[Problem, Ready]:

@@ -108,6 +108,25 @@ def test_summary_has_the_columns_names(fitted, three):
     assert "coef[2, 1]" in three.summary().index
 
 
+def test_a_notebook_shows_settings_and_coefficients(fitted):
+    assert "LinearRegression" in sc.models.LinearRegression()._repr_html_()
+    assert "coef[b]" in fitted._repr_html_() and type(fitted).__name__ in fitted._repr_html_()
+    assert "<table" not in sc.models.BNN()._repr_html_()
+
+
+def test_arviz_has_the_users_units_and_names(fitted, three, line):
+    pytest.importorskip("arviz")
+    posterior = fitted.to_arviz()["posterior"]
+    assert list(posterior["coef_dim_0"].values) == ["a", "b", "c"]
+    np.testing.assert_allclose(posterior["coef"].sel(coef_dim_0="b").mean(), fitted.coef_[0, 1], rtol=1e-5)
+    assert [str(each) for each in three.to_arviz()["posterior"]["coef_dim_0"].values] == list(
+        map(str, three.classes_)
+    )
+    np.testing.assert_allclose(
+        line.to_arviz()["posterior"]["coef"].mean(("chain", "draw")), line.coef_, rtol=1e-4
+    )
+
+
 def test_standardised_coefficients_come_back_in_the_users_units(rows, three):
     X = rows[0] * [1, 10, 0.1] + 5
     drawn = three.run_.draws

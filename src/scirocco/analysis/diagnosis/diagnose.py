@@ -82,7 +82,7 @@ def diagnose(
     columns = (
         Columns(run.named_draws()).spread(_MOST_PARAMETERS).thinned(max(1, run.num_draws // _MOST_DRAWS))
     )
-    measures = _measure_chains(columns, num_steps, _seconds(run))
+    measures = _measure_chains(columns, num_steps, _seconds(run), _reshaped(run))
     if len(columns.names) < columns.total:
         missing.append(
             f"effective sizes of all parameters: {len(columns.names)} of {columns.total:,} were included"
@@ -216,11 +216,22 @@ def _seconds(run: Run) -> float | None:
 # -- checks of the draws alone ---------------------------------------------------------------------------------
 
 
-def _measure_chains(columns: Columns, num_steps: int, seconds: float | None) -> dict[str, Any]:
+def _reshaped(run: Run) -> tuple[str, ...]:
+    """Parameters with more elements than the chain has coordinates for them: some of the elements may be constants."""
+    spec = run.configuration.get("parameters", {})
+    shapes = {name: list(leaf.shape[2:]) for name, leaf in run.named_draws().items()}
+    return tuple(name for name, shape in shapes.items() if name in spec and spec[name]["shape"] != shape)
+
+
+def _measure_chains(
+    columns: Columns, num_steps: int, seconds: float | None, reshaped: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """The numbers of `Diagnosis.measures` that need only draws."""
     values = columns.values
     moving = values.reshape(-1, values.shape[2]).std(axis=0) > 0
-    stuck = [n for n, m in zip(columns.names, moving, strict=True) if not m]
+    stuck = [
+        n for n, m in zip(columns.names, moving, strict=True) if not (m or n.startswith(reshaped or " "))
+    ]
     if not moving.any():
         return {"stuck": stuck}
     values, names = values[:, :, moving], [n for n, m in zip(columns.names, moving, strict=True) if m]

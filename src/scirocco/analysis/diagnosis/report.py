@@ -6,6 +6,8 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
+from scirocco.drawing.markup import join, tag
+
 _WIDTH = 100
 
 
@@ -76,6 +78,21 @@ class Diagnosis:
             lines += _wrapped("  not measured: ", reason)
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict, each problem with what to change, and the numbers."""
+        left = "text-align:left"
+        found = [
+            tag("li", tag("b", f"{each.words}."), f" {each.evidence} ", tag("em", f"→ {each.advice}"))
+            for each in self.findings
+        ]
+        rows = [
+            tag("tr", tag("td", label.strip(), style=left), tag("td", value, style=left))
+            for label, value in _shown(self.measures)
+        ]
+        missing = [tag("p", f"not measured: {reason}") for reason in self.missing]
+        head = [tag("p", self.title), tag("p", tag("b", f"Verdict: {self.verdict}."))]
+        return join([*head, *([tag("ul", *found)] if found else []), tag("table", *rows), *missing])
+
 
 def _wrapped(lead: str, text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
@@ -101,12 +118,16 @@ LABELS = {
 }
 
 
-def _table(measures: dict[str, Any]) -> list[str]:
-    shown = [
+def _shown(measures: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
         (label, form.format(measures[name]) + _where(measures, name))
         for name, (label, form) in LABELS.items()
         if name in measures
     ]
+
+
+def _table(measures: dict[str, Any]) -> list[str]:
+    shown = _shown(measures)
     width = max((len(label) for label, _ in shown), default=0)
     return [f"  {label.ljust(width)}  {value}" for label, value in shown]
 

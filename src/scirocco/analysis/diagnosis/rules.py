@@ -269,8 +269,8 @@ def _quieter(theory: Theory, about: dict[str, Any]) -> str:
     smaller = f"step_size={theory.suggested:.2g} instead of {theory.step_size:.2g}"
     if _remedy(about):
         return f"Use estimator=sc.ControlVariates({about['batch_size']}), or {smaller}."
-    needed = math.ceil((about["batch_size"] or 1) * theory.noise / 0.05)
+    needed = (about["batch_size"] or 1) * theory.noise / 0.05  # infinite in a direction without curvature
     if needed > about["num_rows"] / 2:
         far = " The centre of the control variates may be far from the mode." if about["centred"] else ""
         return f"Use {smaller}.{far}"
-    return f"Use batches of {needed:,} rows, or {smaller}."
+    return f"Use batches of {math.ceil(needed):,} rows, or {smaller}."

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 import numpy as np
 
 from scirocco import _checks
+from scirocco.drawing.markup import Html, join, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
 from scirocco.samplers.schedules import Schedule
 
@@ -74,8 +75,20 @@ class Conventions:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._check_arguments()
         for old, new in vars(cls).get("_renamed", {}).items():
             setattr(cls, old, _old_attribute(old, new))
+
+    @classmethod
+    def _check_arguments(cls) -> None:
+        """Unknown arguments of the constructor and of `fit` are answered by those that were meant."""
+        if "fit" not in vars(cls):
+            return
+        made, fit = cls.__init__, vars(cls)["fit"]
+        known = dict.fromkeys(cls._names(), f"{cls.__name__}(...)")
+        to_fit = dict.fromkeys(inspect.signature(fit).parameters, f"{cls.__name__}.fit")
+        cls.fit = _checks.known_arguments(fit, f"{cls.__name__}.fit", known)  # type: ignore[attr-defined]
+        cls.__init__ = _checks.known_arguments(made, cls.__name__, to_fit, cls._renamed)  # type: ignore[method-assign]
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -109,6 +122,14 @@ class Conventions:
         defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
         shown = [f"{n}={v!r}" for n, v in self.get_params().items() if not _same(v, defaults[n])]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the settings and, after `fit`, what was drawn."""
+        return join([tag("pre", repr(self)), self._html_of_fit()])
+
+    def _html_of_fit(self) -> Html:
+        run = vars(self).get("run_")
+        return Html("") if run is None else tag("p", repr(run))
 
     def __sklearn_tags__(self) -> Any:
         """Tags for scikit-learn's pipelines."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -114,11 +115,20 @@ def model_in(record: Record) -> str:
     return next(noted, record.model)
 
 
-def to_arviz(kind: Kind, run: Run | None, draws: dict[str, Any], stats: dict[str, np.ndarray]) -> Any:
-    """Convert draws (chain, draw, ...) to ArviZ, with the attributes of their run."""
+def to_arviz(
+    kind: Kind,
+    run: Run | None,
+    draws: dict[str, Any],
+    stats: dict[str, np.ndarray],
+    coordinates: Mapping[str, Sequence[Any]] | None = None,
+) -> Any:
+    """Convert draws (chain, draw, ...) to ArviZ, with the attributes of their run.
+
+    `coordinates`: labels along an axis, by its name, such as `coef_dim_0`.
+    """
     if run is None:  # loaded, or fitted incrementally
         run = Run(draws, None, stats, {"model": kind.name, "num_rows": 1}, {}, {}, "complete", [])
-    return dataclasses.replace(run, draws=draws, stats=stats).to_arviz()
+    return dataclasses.replace(run, draws=draws, stats=stats).to_arviz(coordinates)
 
 
 def need_draws(stored: Stored, key: str, leaf: str) -> None:

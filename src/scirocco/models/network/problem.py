@@ -82,6 +82,11 @@ def own_problem(
     prior: Prior,
 ) -> Problem:
     """The problem with a user's function."""
+    if any(kind.__module__.partition(".")[0] == "torch" for kind in type(apply).__mro__):
+        raise InvalidTypeError(
+            "`apply` of BNN is a PyTorch module, which JAX cannot differentiate: write the network as a function "
+            "(params, x) -> logits in jax.numpy, or as a module of Flax or Equinox (BNN.from_flax, BNN.from_equinox)."
+        )
     if not callable(apply) or params is None:
         raise InvalidTypeError(
             "`apply` of BNN must be a function (params, x) -> logits, passed together with initial `params`; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -13,6 +13,8 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.arrays import ArraySource
+from scirocco.diagnostics.frames import html_summary, summary_frame
+from scirocco.drawing.markup import Html
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
@@ -206,7 +208,10 @@ class Regression(fits.Conventions):
         if run is None:
             raise InvalidValueError("a loaded model has no run; open it with sc.load(path).summary().")
         frame = dataclasses.replace(run, draws=self._draws, origin=None).summary(probability, digits)
-        return frame.rename(index=self._label)
+        return summary_frame(frame.rename(index=self._label))
+
+    def _html_of_fit(self) -> Html:
+        return html_summary(self.named_draws()) if hasattr(self, "_draws") else super()._html_of_fit()
 
     @property
     def draws_(self) -> dict[str, Any]:
@@ -255,9 +260,25 @@ class Regression(fits.Conventions):
             raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
 
     def to_arviz(self) -> Any:
-        """Convert the draws in the user's units to ArviZ, see `Run.to_arviz`."""
+        """Convert the draws in the user's units, with the names of columns and classes; see `Run.to_arviz`."""
         self._check_fitted()
-        return fits.to_arviz(self._kind, self.run_, self._draws, {} if self.run_ is None else self.run_.stats)
+        stats = {} if self.run_ is None else self.run_.stats
+        return fits.to_arviz(self._kind, self.run_, self._draws, stats, self._coordinates())
+
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
+        """The names of columns and classes, by the axis of `coef` and `intercept` that they label."""
+        columns = list(getattr(self, "feature_names_in_", ()))
+        classes = list(getattr(self, "classes_", ()))
+        found: dict[str, Sequence[Any]] = {}
+        for name in ("coef", "intercept"):
+            shape = np.shape(self._draws.get(name, 0.0))[2:]
+            labels = (
+                {"coef": (classes, columns), "intercept": (classes,)}[name][-len(shape) :] if shape else ()
+            )
+            for axis, known in enumerate(labels):
+                if len(known) == shape[axis]:
+                    found[f"{name}_dim_{axis}"] = known
+        return found
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
         """Contents of a report, see `scirocco.models.view`: coefficients by name."""

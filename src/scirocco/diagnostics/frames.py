@@ -1,0 +1,116 @@
+"""The table of a summary: a pandas data frame printed within 80 columns with both ends of the interval; and HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from scirocco._extras import require
+from scirocco.diagnostics.columns import Columns, Leaf
+from scirocco.diagnostics.measures import summarise
+from scirocco.drawing.markup import Html, join, shorten, tag
+
+_WIDTH, _LEAST_NAME = 80, 12
+_MOST_ROWS, _ENDS = 60, 5
+_MOST_IN_HTML = 12
+_LEFT_OUT_FIRST = ("mcse_mean", "ess_tail")
+"""Columns that a narrow page can do without, in this order; never the ends of the interval."""
+
+
+def summary_frame(frame: Any) -> Any:
+    """The pandas data frame, to be printed within 80 columns; what is made of it is an ordinary one."""
+    return _frame_class()(frame)
+
+
+def html_summary(leaves: Mapping[str, Leaf]) -> Html:
+    """The main numbers of a summary of draws (chain, draw, ...) as a table for notebooks: the first parameters."""
+    columns = Columns(leaves)
+    some = columns.select(np.arange(min(columns.total, _MOST_IN_HTML)))
+    found = summarise(some.values, (0.05, 0.95))
+    low, high = found["quantiles"]
+    shown = {"mean": found["mean"], "sd": found["sd"], "5%": low, "95%": high}
+    shown |= {"ess_bulk": found["ess_bulk"], "r_hat": found["r_hat"]}
+    right, left = "text-align:right;padding:2px 8px", "text-align:left"
+    head = tag("tr", tag("th"), *(tag("th", name, style=right) for name in shown))
+    body = [
+        tag(
+            "tr",
+            tag("th", label, style=left),
+            *(tag("td", _number(float(v[k]), name), style=right) for name, v in shown.items()),
+        )
+        for k, label in enumerate(some.names)
+    ]
+    more = columns.total - len(some.names)
+    note = [tag("p", f"and {more:,} more parameters: summary() has all")] if more else []
+    return join([tag("table", tag("thead", head), tag("tbody", *body)), *note])
+
+
+def _frame_class() -> Any:
+    """`SummaryFrame`, made when it is first used: importing pandas is slow, and it is optional."""
+    if "SummaryFrame" not in globals():
+        pandas = require("pandas", "run.summary()")
+
+        def show(frame: Any) -> str:
+            return "\n".join(_lines(frame))
+
+        members = {
+            "__doc__": "A pandas data frame, printed within 80 columns.",
+            "__module__": __name__,
+            "__repr__": show,
+        }
+        globals()["SummaryFrame"] = type("SummaryFrame", (pandas.DataFrame,), members)
+    return globals()["SummaryFrame"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SummaryFrame":  # pickle asks for it
+        return _frame_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _lines(frame: Any) -> list[str]:
+    """The rows with the columns that fit; long names are shortened, rows in the middle of many left out."""
+    count = len(frame)
+    if count > _MOST_ROWS:
+        places = [*range(_ENDS), *range(count - _ENDS, count)]
+    else:
+        places = list(range(count))
+    names = ["", *(str(frame.index[place]) for place in places)]
+    columns = [
+        [str(name), *(_number(frame.iloc[place, k], str(name)) for place in places)]
+        for k, name in enumerate(frame.columns)
+    ]
+    widths = [max(map(len, column)) for column in columns]
+    kept, longest = list(range(len(columns))), max(map(len, names))
+    for name, least in zip(_LEFT_OUT_FIRST, (2 * _LEAST_NAME, _LEAST_NAME), strict=True):
+        if min(longest, least) + sum(widths[k] + 2 for k in kept) > _WIDTH:
+            kept = [k for k in kept if frame.columns[k] != name]
+    room = max(_LEAST_NAME, _WIDTH - sum(widths[k] + 2 for k in kept))
+    names = [shorten(name, room) for name in names]
+    first = max(map(len, names))
+    rows = [
+        name.ljust(first) + "".join(f"  {columns[k][row].rjust(widths[k])}" for k in kept)
+        for row, name in enumerate(names)
+    ]
+    if count > _MOST_ROWS:
+        rows.insert(1 + _ENDS, "...")
+        rows.append(f"[{count} rows]")
+    if len(kept) < len(columns):
+        hidden = [str(name) for k, name in enumerate(frame.columns) if k not in kept]
+        rows.append(f"Not shown: {', '.join(hidden)}.")
+    return rows
+
+
+def _number(value: Any, column: str) -> str:
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return str(value)
+    return (
+        f"{value:.0f}"
+        if column.startswith("ess")
+        else f"{value:.3f}"
+        if column == "r_hat"
+        else f"{value:.4g}"
+    )
