@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,9 +21,15 @@ _LEFT_OUT_FIRST = ("mcse_mean", "ess_tail")
 """Columns that a narrow page can do without, in this order; never the ends of the interval."""
 
 
-def summary_frame(frame: Any) -> Any:
-    """The pandas data frame, to be printed within 80 columns; what is made of it is an ordinary one."""
-    return _frame_class()(frame)
+def summary_frame(frame: Any, note: str = "") -> Any:
+    """The pandas data frame, to be printed within 80 columns; what is made of it is an ordinary one.
+
+    `note` is printed below the table, and is in `frame.attrs["note"]`.
+    """
+    made = _frame_class()(frame)
+    if note:
+        made.attrs["note"] = note
+    return made
 
 
 def html_summary(leaves: Mapping[str, Leaf]) -> Html:
@@ -54,7 +61,7 @@ def _frame_class() -> Any:
         pandas = require("pandas", "run.summary()")
 
         def show(frame: Any) -> str:
-            return "\n".join(_lines(frame))
+            return "\n".join([*_lines(frame), *textwrap.wrap(frame.attrs.get("note", ""), _WIDTH)])
 
         members = {
             "__doc__": "A pandas data frame, printed within 80 columns.",

@@ -139,7 +139,7 @@ class Run:
         if digits is not None:
             frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
             frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
-        return summary_frame(frame)
+        return summary_frame(frame, _sentence(self.certificate))
 
     def to_arviz(self, coordinates: Mapping[str, Sequence[Any]] | None = None) -> Any:
         """Convert the run to ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
@@ -215,7 +215,8 @@ class Run:
         head = tag("p", tag("b", "Run"), f" {repr(self)[4:-1]}")
         if self.draws is None or not self.num_draws:
             return head
-        return join([head, html_summary(self.named_draws())])
+        note = _sentence(self.certificate)
+        return join([head, html_summary(self.named_draws()), *([tag("p", note)] if note else [])])
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.
@@ -238,6 +239,12 @@ class Run:
     def _need_draws(self) -> None:
         if self.draws is None or not self.num_draws:
             raise InvalidValueError(f"the run has no draws (status: {self.status}).")
+
+
+def _sentence(certificate: Certificate | None) -> str:
+    if certificate is None:
+        return ""
+    return f"{certificate.words[0].upper()}{certificate.words[1:]}."
 
 
 def _summary_of(columns: Columns, tail: float) -> tuple[dict[str, np.ndarray], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import Run, encoding, metric
+from scirocco.run.certificate import certify
 from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler
@@ -94,8 +96,11 @@ def diagnose(
             found = _look_closer(_one_place(run, measures), origin, measures, num_steps, seed)
         except SciroccoError as error:
             missing.append(f"curvature, noise and Stein's identity: {error}")
+    certificate = run.certificate or certify(dataclasses.replace(run, origin=origin))
     findings = rules.find_faults(measures, found, about)
-    return Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}")
+    if "modes" in run.preparation:
+        findings.insert(0, rules.several_modes(run.preparation["modes"]))
+    return Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}", certificate)
 
 
 def _look_closer(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scirocco.drawing.markup import join, tag
+from scirocco.run.certificate import Certificate
 
 _WIDTH = 100
 
@@ -31,6 +32,7 @@ NAMES = (
     "chains disagree",
     "prior and data disagree",
     "variances do not fit",
+    "several modes",
 )
 
 
@@ -44,12 +46,15 @@ class Diagnosis:
         The problems; empty if there are none.
     measures
         All numbers, by name. Those that could not be estimated are absent, and `missing` says why.
+    certificate
+        Limits for the errors of means and standard deviations (`sc.analysis.certify`).
     """
 
     findings: list[Finding]
     measures: dict[str, Any]
     missing: list[str] = field(default_factory=list)
     title: str = ""
+    certificate: Certificate | None = None
 
     @property
     def ok(self) -> bool:
@@ -70,6 +75,8 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         lines = [self.title, f"Verdict: {self.verdict}."]
+        if self.certificate is not None:
+            lines += _wrapped("", f"Certificate: {self.certificate}.")
         for finding in self.findings:
             lines += ["", *_wrapped("* ", f"{finding.words}."), *_wrapped("  ", finding.evidence)]
             lines += _wrapped("  → ", finding.advice)

@@ -54,6 +54,18 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
     return found
 
 
+def several_modes(modes: list[dict[str, Any]]) -> Finding:
+    """The search before the run found more than one mode."""
+    places = "; ".join(f"{mode['at']} ({mode['mass']:.0%})" for mode in modes[:4])
+    return Finding(
+        "several modes",
+        f"the posterior has at least {len(modes)} modes, and chains do not move between them",
+        f"Modes, with their share of the mass by the curvature there: {places}.",
+        "If they are mirror images (labels, signs), remove the symmetry: order the parameters "
+        "(sc.transforms.ordered) or bound them. Otherwise the draws are conditional on the first mode.",
+    )
+
+
 def _stuck(names: list[str]) -> Finding:
     shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     return Finding(
