@@ -217,6 +217,8 @@ def _gradient_noise(run: Run) -> tuple[Html | None, str]:
     """A curve and its description; without a curve, one sentence that says why."""
     if not isinstance(run.configuration.get("sampler"), dict):
         return None, "There are no gradients: the model has its own sampling loop."
+    if run.certificate is not None and run.certificate.trustworthy:
+        return None, f"Not shown, because it does no harm: {run.certificate}."
     try:
         found = noise_along(run)
     except SciroccoError as error:

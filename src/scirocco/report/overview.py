@@ -123,7 +123,14 @@ def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "") -> Sect
             parts.append(paragraph("The diagnosis failed.", class_="verdict bad"))
             parts.append(paragraph(str(error)))
     if found is not None:
-        parts += [_verdict(found), *map(_finding, found.findings), _measures(found), _missing(found)]
+        certificate = [] if found.certificate is None else [paragraph(f"Certificate: {found.certificate}.")]
+        parts += [
+            _verdict(found),
+            *certificate,
+            *map(_finding, found.findings),
+            _measures(found),
+            _missing(found),
+        ]
     return Section("diagnosis", "Diagnosis", join(parts))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from functools import partial
 from typing import Any
 
 import jax
@@ -20,14 +19,14 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _tree
 from scirocco._random import SeedPurpose
 from scirocco.diagnostics.measures import rhat
-from scirocco.model import Posterior
+from scirocco.estimators.newton import log_density_on_rows
 from scirocco.reducers import Reducing
 from scirocco.run import setup
 from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains, Keeping
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem, Ready
-from scirocco.types import Array, Params, Rows
+from scirocco.types import Params
 
 _LEAST_CHAINS, _MOST_CHAINS = 4, 64
 _SEARCH, _BLOCK = 4, 10
@@ -38,7 +37,7 @@ _AGREE, _MOST_STEPS = 1.1, 2_000
 _STUCK = 0.3
 _OTHER_SEED = 0x9E3779B9
 """The chains of the adaptation have other randomness than those of the run."""
-_MOST_NUMBERS, _LOOK_AT_ROWS = 10**8, 1_000
+_MOST_NUMBERS, _LOOKED_AT = 10**8, 64
 _SPREADS = (1.5, 0.5, 0.1)
 """How far apart chains start, in standard deviations; the next where a log density is not finite."""
 _PRIOR = 5.0
@@ -87,17 +86,17 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     position, factor = ready.start.position, ready.sampler.factor
     if factor is None or plan.num_chains * _tree.size(position) > _MOST_NUMBERS:
         return ready
-    rows = problem.table.spread_rows(min(_LOOK_AT_ROWS, problem.table.num_rows))
+    rows = setup.some_rows(problem.table, plan.key)
     for spread in _SPREADS:
         places = scattered(position, factor, spread, plan.num_chains, plan.seed)
-        if np.all(np.isfinite(_looks(problem.model, places, rows))):
+        some = [
+            jax.tree.map(lambda leaf, n=number: leaf[n], places)
+            for number in range(min(plan.num_chains, _LOOKED_AT))
+        ]
+        values = [log_density_on_rows(problem.model, problem.table.num_rows, one, rows) for one in some]
+        if np.all(np.isfinite(values)):
             return ready._replace(start=ready.start._replace(places=places))
     return ready
-
-
-@partial(jax.jit, static_argnums=0)
-def _looks(model: Posterior, places: Params, rows: Rows) -> Array:
-    return jax.vmap(lambda position: model.look(position, rows))(places)
 
 
 def scattered(position: Params, factor: Any, spread: float, count: int, seed: int) -> Params:

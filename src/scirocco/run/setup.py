@@ -38,7 +38,7 @@ from scirocco.run.schemes import Scheme, Together
 from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
-from scirocco.types import Array, Data, Key, Params, PyTree
+from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 _MODE_ROWS = 8_192
 _ROUND_ENOUGH = 1.0
@@ -245,9 +245,15 @@ def prepare_estimator(
         latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]
         sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
-    position = model.place(model.unconstrain(params), table, key)
+    position = _beside(table, model.place(model.unconstrain(params), table, key))
     with _explained(problem, params):
         return parts, parts.scheme.prepare(model, parts, table, position, key)
+
+
+def _beside(table: Table, position: Params) -> Params:
+    """The position on the device of the rows: programs would be compiled for others first, and then for this one."""
+    rows = jax.tree.leaves(table.data)[0] if isinstance(table, Resident) else None
+    return jax.device_put(position, rows.sharding) if rows is not None and rows.committed else position
 
 
 @contextlib.contextmanager
@@ -332,11 +338,16 @@ def _first_guess(
     return parts._replace(sampler=sampler), Start(position, start.memory, None), found
 
 
+def some_rows(table: Table, key: Key) -> Rows:
+    """The rows on which the mode is searched for."""
+    return table.random_rows(_MODE_ROWS, key_for(key, Purpose.MODE_ROWS))
+
+
 def _several_modes(
     model: Model, table: Table, mode: Params, start: Params, key: Key
 ) -> tuple[Params, dict[str, Any]]:
     """The mode of the most mass, and a description of all if there are several."""
-    rows = table.random_rows(_MODE_ROWS, key_for(key, Purpose.MODE_ROWS))
+    rows = some_rows(table, key)
     found = modes.other_modes(model, table.num_rows, mode, start, rows)
     if len(found) < 2:
         return mode, {}

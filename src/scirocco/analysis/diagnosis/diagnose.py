@@ -45,7 +45,7 @@ def diagnose(
     of the chains; step size × largest curvature (power iteration on Hessian-vector products), gradient noise relative
     to injected noise, and by how much the two inflate variances (closed forms for SGLD, SGHMC, BAOAB, SGNHT, BADODAB);
     Stein's identity and the kernel Stein discrepancy with gradients at the draws; how far the prior moves the
-    posterior.
+    posterior. Of a run with a trustworthy certificate (`run.certificate`) only the chains and the prior are checked.
 
     Parameters
     ----------
@@ -91,7 +91,10 @@ def diagnose(
         )
     origin = _origin(run, model, data, sampler, estimator, missing)
     found, about = None, _about(run, origin, num_steps)
-    if origin is not None:
+    certified = run.certificate is not None and run.certificate.trustworthy
+    if origin is not None and certified:  # means and variances are known to be right: nothing to explain
+        _add_prior(origin.model, probing.some_on_the_real_line(origin.model, run.draws), measures)
+    elif origin is not None:
         try:
             found = _look_closer(_one_place(run, measures), origin, measures, num_steps, seed)
         except SciroccoError as error:
@@ -125,11 +128,17 @@ def _look_closer(
     stein = probing.stein_checks(probe, shape, temperature)
     measures |= {"stein_inflation": stein.inflation, "stein_inflation_error": stein.error}
     measures |= {"ksd": stein.ksd, "ksd_of_exact_draws": stein.ksd_of_exact_draws}
-    pull, out = probing.prior_pull(probe)
+    _add_prior(probe.model, probe.draws, measures)
+    return found
+
+
+def _add_prior(model: Model, draws: Params, measures: dict[str, Any]) -> None:
+    """Add how far the prior moves the posterior; `draws` are on the real line."""
+    names = _position_names(jax.tree.map(lambda leaf: leaf[0, 0], draws))
+    pull, out = probing.prior_pull(model, draws)
     place = int(np.argmax(np.where(out > rules.FAR_OUT, pull, 0.0) + 1e-9 * pull))
     measures |= {"prior_pull": float(pull[place]), "prior_pull_parameter": names[place]}
     measures["prior_distance"] = float(out[place])
-    return found
 
 
 def _one_place(run: Run, measures: dict[str, Any]) -> Params:

@@ -47,11 +47,10 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     """Measure around the draws."""
     model, key = origin.model, jax.random.key(seed)
     problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
-    some = jax.tree.map(jnp.asarray, _thinned(draws))
-    first = jax.tree.map(lambda leaf: leaf[0, 0], some)
+    first = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, 0]), draws)
     model.check_shapes(first, problem.source, problem.parts.batching.size)
-    some = jax.jit(jax.vmap(jax.vmap(model.unconstrain)))(some)
-    position = jax.tree.map(lambda leaf: leaf[:, leaf.shape[1] // 2 :].mean(axis=(0, 1)), some)
+    some = some_on_the_real_line(model, draws)
+    position = mean_of(some)
     memory = origin.memory
     if memory is None:
         estimator = origin.estimator.around(model.constrain(position))  # no need to search for the mode again
@@ -66,6 +65,16 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     one = np.ones(_tree.size(position), np.float32)
     judge = reward.make_judge(model, problem.table, position, one, one, 1.0, key)
     return Probe(model, problem.parts, problem.table, position, scales, eps, some, judge, key)
+
+
+def some_on_the_real_line(model: Model, draws: Params) -> Params:
+    """At most about a thousand of the draws, unconstrained."""
+    return jax.jit(jax.vmap(jax.vmap(model.unconstrain)))(jax.tree.map(jnp.asarray, _thinned(draws)))
+
+
+def mean_of(draws: Params) -> Params:
+    """The mean of the second halves of the chains."""
+    return jax.tree.map(lambda leaf: leaf[:, leaf.shape[1] // 2 :].mean(axis=(0, 1)), draws)
 
 
 def _thinned(draws: Params) -> Params:
@@ -136,17 +145,17 @@ def _batch_error(series: Array) -> float:
     return float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
 
 
-def prior_pull(probe: Probe) -> tuple[Array, Array]:
+def prior_pull(model: Model, draws: Params) -> tuple[Array, Array]:
     r"""How far the prior moves each parameter, in posterior sds; how far out in the prior it is, in the prior's sds.
 
     The first is S E[∇ log prior] / sd: to first order the derivative of the posterior mean in α when the prior is
     raised to the power α. The second is |∇ log prior| / √(its curvature), exact for normal priors; infinite for priors
-    without curvature there.
+    without curvature there. `draws` are on the real line.
     """
-    model = probe.model
     prior = model.log_prior
+    position = mean_of(draws)
     if prior is None:
-        return np.zeros(_tree.size(probe.position)), np.zeros(_tree.size(probe.position))
+        return np.zeros(_tree.size(position)), np.zeros(_tree.size(position))
 
     def value(position: Params) -> Any:
         return jnp.squeeze(prior(model.constrain(position)))
@@ -154,14 +163,14 @@ def prior_pull(probe: Probe) -> tuple[Array, Array]:
     def slope(position: Params) -> Any:
         return ravel_pytree(jax.grad(value)(position))[0]
 
-    slopes = np.asarray(jax.jit(jax.vmap(jax.vmap(slope)))(probe.draws), np.float64)
-    flat = np.asarray(jax.vmap(jax.vmap(lambda t: ravel_pytree(t)[0]))(probe.draws), np.float64)
+    slopes = np.asarray(jax.jit(jax.vmap(jax.vmap(slope)))(draws), np.float64)
+    flat = np.asarray(jax.vmap(jax.vmap(lambda t: ravel_pytree(t)[0]))(draws), np.float64)
     x = flat.reshape(-1, flat.shape[2])
     centred = x - x.mean(axis=0)
     pull = centred.T @ (centred @ slopes.reshape(x.shape).mean(axis=0)) / len(x)
-    ones = jax.tree.map(jnp.ones_like, probe.position)
+    ones = jax.tree.map(jnp.ones_like, position)
     # the row sums of the Hessian: its diagonal for priors of independent parameters
-    bent = -np.asarray(ravel_pytree(jax.jvp(jax.grad(value), (probe.position,), (ones,))[1])[0], np.float64)
+    bent = -np.asarray(ravel_pytree(jax.jvp(jax.grad(value), (position,), (ones,))[1])[0], np.float64)
     mean = np.abs(slopes.reshape(x.shape).mean(axis=0))
     out = np.where(bent > 0, mean / np.sqrt(np.where(bent > 0, bent, 1.0)), np.inf)
     return np.abs(pull) / (x.std(axis=0) + 1e-300), out
