@@ -19,7 +19,7 @@ from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
 from scirocco.cli.clusters import cluster_app
 from scirocco.cli.data import data_app
-from scirocco.cli.inspect import diagnose, report, runs, watch
+from scirocco.cli.inspect import diagnose, report, runs, verify, watch
 from scirocco.cli.papers import demo, reproduce
 from scirocco.cli.running import resume, sample_config
 from scirocco.cli.topics import topics_app
@@ -56,6 +56,7 @@ app.command("sample")(sample_config)
 app.command()(resume)
 app.command()(runs)
 app.command()(watch)
+app.command()(verify)
 app.command()(diagnose)
 app.command()(report)
 app.add_typer(topics_app, name="topics")

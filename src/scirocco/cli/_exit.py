@@ -18,9 +18,9 @@ from scirocco.cli._common import typer
 
 WRONG = 2
 STATUSES = (
-    "Exit status: 0 success; 1 a claim or a check failed (`reproduce`, `diagnose`), or a watched run ended badly; "
-    "2 the command failed (wrong usage, a missing or damaged file, a chain that diverged to NaN or inf); 130 Ctrl-C "
-    "(every committed draw is kept); 141 the reader of the output closed the pipe."
+    "Exit status: 0 success; 1 a claim or a check failed (`reproduce`, `diagnose`, `verify`), or a watched run "
+    "ended badly; 2 the command failed (wrong usage, a missing or damaged file, a chain that diverged to NaN or "
+    "inf); 130 Ctrl-C (every committed draw is kept); 141 the reader of the output closed the pipe."
 )
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[

@@ -1,4 +1,4 @@
-"""Commands that inspect stored runs: list, watch, diagnose, report."""
+"""Commands that inspect stored runs: list, watch, verify, diagnose, report."""
 
 from __future__ import annotations
 
@@ -56,6 +56,28 @@ def _run_row(run: dict[str, Any]) -> list[str]:
         "" if ess is None else f"{ess:,.0f}",
         run["status"],
     ]
+
+
+def verify(path: Annotated[Path, RUN], as_json: Annotated[bool, JSON] = False) -> None:
+    """Read every file of a stored run and compare the checksums; exit status 1 if something is damaged.
+
+    Example: scirocco verify run
+    """
+    from scirocco.run import verify_run
+
+    found = verify_run(path)
+    problems = [problem for run in found for problem in run["problems"]]
+    if as_json:
+        print_json(found)
+    else:
+        for problem in problems:
+            print_wrapped(problem)
+        unknown = sum(run["chunks_without_checksum"] for run in found)
+        read = f"{sum(run['bytes'] for run in found) / 1e6:,.1f} MB of draws read"
+        old = f"; {unknown} files of an earlier version have no checksum" if unknown else ""
+        print(f"{read}: {len(problems) or 'no'} damaged file{'s' * (len(problems) != 1)}{old}")
+    if problems:
+        raise typer.Exit(1)
 
 
 def watch(

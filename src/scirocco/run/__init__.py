@@ -1,11 +1,22 @@
 """The `sample` function and its parts: the compiled loop, chains, progress, results."""
 
 from scirocco.run.kernel import Kernel
-from scirocco.run.listing import list_runs
+from scirocco.run.listing import list_runs, verify_run
 from scirocco.run.loading import load
 from scirocco.run.loop import Info, KernelState
 from scirocco.run.progress import Report
 from scirocco.run.result import Run
 from scirocco.run.sampling import resume, sample
 
-__all__ = ["Info", "Kernel", "KernelState", "Report", "Run", "list_runs", "load", "resume", "sample"]
+__all__ = [
+    "Info",
+    "Kernel",
+    "KernelState",
+    "Report",
+    "Run",
+    "list_runs",
+    "load",
+    "resume",
+    "sample",
+    "verify_run",
+]

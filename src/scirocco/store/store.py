@@ -11,6 +11,7 @@ import datetime
 import json
 import math
 import os
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,7 +43,9 @@ class Store:
         self._unsynced = files.Unsynced()
         counts = commit.draws if commit else dict.fromkeys(header.groups, 0)
         self._writers = {
-            name: GroupWriter(root, group, self._unsynced, counts[name])
+            name: GroupWriter(
+                root, group, self._unsynced, counts[name], commit.checksums.get(name) if commit else None
+            )
             for name, group in header.groups.items()
         }
         self._published: dict[str, int] = {}
@@ -78,7 +81,7 @@ class Store:
         num_chains = _checks.positive_int(num_chains, "num_chains")
         planned = layout.plan(groups, num_chains)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        header = Header(planned, files.plain_json(record, "record"), __version__, now)
+        header = Header(planned, files.plain_json(record, "record"), __version__, now, secrets.token_hex(8))
         folder.refuse_unless_free(root, overwrite)
         os.makedirs(root, exist_ok=True)
         files.sync_folder(os.path.dirname(root))
@@ -169,8 +172,9 @@ class Store:
             entry = folder.write_state(os.path.join(self.path, INNER), number, arrays, dtypes)
             draws = {name: writer.num_draws for name, writer in self._writers.items()}
             old = self._commit
-            commit = Commit(number, draws, entry, progress)
-            folder.write_commit(self.path, commit)
+            checksums = {name: writer.checksums for name, writer in self._writers.items()}
+            commit = Commit(number, draws, entry, progress, checksums)
+            folder.write_commit(self.path, commit, self._header.run_id)
             self._commit = commit
             if old is not None:
                 with contextlib.suppress(OSError):  # `Store.open` removes it
@@ -182,36 +186,17 @@ class Store:
 
         The documents are on disk before they are renamed; which of them survive a power failure does not matter.
         """
-        attributes = self._attributes()
-        everything: dict[str, dict[str, Any]] = {}
-        for name, group in self._header.groups.items():
-            draws = self.draws(name)
-            documents = group.documents(draws)
-            if self._published.get(name) != draws:
-                for node, document in documents.items():
-                    self._write_node(os.path.join(name, node), document)
-            self._write_node(name, zarr_format.group_document(attributes, documents))
-            self._published[name] = draws
-            everything[name] = zarr_format.group_document(attributes)
-            everything |= {f"{name}/{node}": document for node, document in documents.items()}
-        self._write_node("", zarr_format.group_document(attributes, everything))
+        attributes = folder.attributes(self._header, self.progress)
+        draws = {name: self.draws(name) for name in self._header.groups}
+        for node, document in layout.documents(self._header.groups, draws, attributes).items():
+            name, _, array = node.partition("/")
+            if not array or self._published.get(name) != draws[name]:
+                self._write_node(node, document)
+        self._published = draws
 
     def _write_node(self, node: str, document: dict[str, Any]) -> None:
         path = os.path.join(self.path, node, zarr_format.DOCUMENT)
         files.write_file(path, json.dumps(document).encode(), sync=True)
-
-    def _attributes(self) -> dict[str, Any]:
-        """Attributes that ArviZ expects; lists (traces, scores) stay in the commit."""
-        items = {**self.record, **{k: v for k, v in self.progress.items() if not isinstance(v, list)}}
-        attributes = {
-            "inference_library": "scirocco",
-            "inference_library_version": self._header.version,
-            "created_at": self._header.created_at,
-        }
-        for key, value in items.items():
-            plain = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
-            attributes.setdefault(key, value if plain else json.dumps(value))
-        return attributes
 
     # ------------------------------------------------------------------------------------------------- asking
 
