@@ -88,16 +88,21 @@ def resume(
             "--config", metavar="CONFIG.toml", help="Configuration file, instead of the original one."
         ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read a data folder again and compare its checksums.")
+    ] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Resume a stored run that was started from a configuration file.
+
+    The file names code to run: without --config it is the one you started the run from, never one inside the run.
 
     Example: scirocco resume run --num-samples 20000
     """
     from scirocco import jobs
 
     with ending_with_its_draws():
-        run = jobs.resume_job(path, num_samples, config)
+        run = jobs.resume_job(path, num_samples, config, verify=verify)
     _finish(run, as_json)
 
 

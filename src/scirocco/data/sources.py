@@ -160,7 +160,8 @@ class MappedSource(RowSource):
 
     def __init__(self, arrays: PyTree):
         self.arrays = as_arrays(arrays)
-        self.num_rows: int = jax.tree.leaves(self.arrays)[0].shape[0]
+        self._held = ArraySource(self.arrays)
+        self.num_rows = self._held.num_rows
 
     @property
     def row_spec(self) -> PyTree:
@@ -176,8 +177,8 @@ class MappedSource(RowSource):
         return jax.tree.map(lambda leaf: np.array(leaf[start:stop]), self.arrays)
 
     def fingerprint(self) -> str:
-        """A hash of shapes, dtypes and a sample of the rows."""
-        return ArraySource(self.arrays).fingerprint()
+        """A hash of shapes, dtypes and all values, which are read once."""
+        return self._held.fingerprint()
 
     def stamp(self) -> str:
         """Sizes and modification times of the files."""

@@ -197,6 +197,7 @@ def resume(
     progress: bool = True,
     mesh: jax.sharding.Mesh | None = None,
     client: Any = None,
+    verify: bool = False,
 ) -> Run:
     """Resume a run that was started with `sc.sample(..., store=path)`.
 
@@ -219,6 +220,9 @@ def resume(
     callbacks, progress, mesh, client
         As for `sc.sample`; rows must be spread over the original number of devices. Chains that were made on a cluster
         are resumed by the workers of `client`, or in this process, one after the other.
+    verify
+        Read all files of a data folder again and compare their checksums, although their sizes and modification times
+        are those of intact files.
 
     Examples
     --------
@@ -232,6 +236,8 @@ def resume(
     300
     """
     source = as_source(data)
+    if verify:
+        source.verify()
     method = Method(params, sampler, estimator, reducers)
     if client is not None or CHAINS.is_at(path):
         if callbacks or mesh is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from scirocco._version import __version__
+from scirocco.data import fingerprints
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.length import Length, spread
@@ -195,7 +197,7 @@ def _resumed(fit: Fit, path: Path) -> tuple[Fit, Session]:
         if fit.as_stored is not None:
             fit = fit.as_stored(was)
         plan = fit.plan_of(*record.lengths)
-        now = fit.record(plan, {}).configuration
+        now = fingerprints.like(was["data"], partial(fit.record, plan, {})).configuration
         given = {name: now.get(name) for name in set(was) - {"versions"}}
         stored = {name: was[name] for name in given}
         records.refuse_differences(stored, given, store.path, "these arguments")
