@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -16,8 +16,9 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
 from scirocco.model import Model, Posterior
-from scirocco.run import defaults, family, matching, pilot, records, setup
+from scirocco.run import defaults, encoding, family, matching, pilot, records, setup
 from scirocco.run.chains import make_chains
+from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
 from scirocco.run.records import Record
@@ -139,6 +140,7 @@ def _start(request: Request) -> Run:
                     family.clear_families(path)
                 sink = new_sink(path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite)
         session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
+        session.look = _looking(request, problem, chains)
         if path is not None:
             session.commit()  # from here on the run can be resumed
         return _driven(session, request, problem, ready, bar, clock)
@@ -159,15 +161,25 @@ def _resume(request: Request) -> Run:
         chains = make_chains(problem, ready.start, plan, request.devices, store.read_state())
         spec = records.kept_spec(problem, chains.first_state, plan.keeping)
         here = jax.tree.map(np.array, chains.first_state.sampler.position)
+        matching.check_here(record, reached, problem.model, here, request)
         ready = ready._replace(start=ready.start._replace(position=here))
         sink: Sink = StoreSink(store, spec) if isinstance(store, Store) else MemorySink()
         bar = Bar(plan.num_steps, request.progress and request.writes)
         try:
             session = Session(chains, plan, record, sink, reached, records.stamp(request.source))
+            session.look = _looking(request, problem, chains)
             run = _driven(session, request, problem, ready, bar, clock)
             return run if request.writes else load(path)
         finally:
             bar.close()
+
+
+def _looking(request: Request, problem: Problem, chains: DeviceChains) -> Callable[[], Any] | None:
+    """The values of the model where the first chain is, for a store of one process."""
+    if request.store is None or request.devices is not None:
+        return None
+    rows = records.probe_rows(request.source)
+    return lambda: encoding.values_at(problem.model, chains.first_state.sampler.position, rows)
 
 
 def _driven(

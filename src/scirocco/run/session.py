@@ -94,6 +94,8 @@ class Session:
         self.timing: dict[str, dict[str, float]] = {}
         self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
         self._stamped = stamp() if stamp else ""
+        self.look: Callable[[], dict[str, Any]] | None = None
+        """Returns the values of the model where the first chain is."""
 
     def drive(self, callbacks: tuple[Callback, ...], bar: Bar, setup: Clock) -> None:
         """Make chunks until the end, an interrupt, a callback's stop or a divergence; `setup` is read at step 1."""
@@ -121,7 +123,7 @@ class Session:
         done = self.step - first - self.timing.get("first_chunk", {}).get("steps", 0)
         self.timing["sampling"] = clock.read() | {"steps": done}
         if consistent:
-            self.commit()
+            self.commit(last=True)
             self._agreed(0)  # all processes wait until the one that writes has finished
 
     @contextlib.contextmanager
@@ -218,14 +220,15 @@ class Session:
             self.status = "stopped"
         self.bar.update(self.step, phase, self.rate, shown)
 
-    def commit(self) -> None:
-        """Commit everything so far, if there is a store."""
+    def commit(self, last: bool = False) -> None:
+        """Commit everything so far, if there is a store; the last commit has the values of the model, too."""
         self._look_for_change(now_or_never=True)
         if self.sink.path is None and not self.chains.among_processes:
             return
         wanted, status = self.plan.num_samples, self._status_now()
         progress = Progress(
-            self.step, self.made, wanted, status, self.rate, self.scores, self.timing, self.bad
+            *(self.step, self.made, wanted, status, self.rate, self.scores, self.timing, self.bad),
+            model_values=self.look() if last and self.look and not self.bad else None,
         )
         state = {} if self.bad else self.chains.save()
         self.sink.commit(state | snapshot.save_results(self.results()), progress.to_json())
