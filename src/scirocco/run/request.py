@@ -151,7 +151,11 @@ def _start(request: Request) -> Run:
 
 def _resume(request: Request) -> Run:
     clock, path = Clock(), cast(str, request.store)
-    with Store.open(path) if request.writes else contextlib.nullcontext(open_stored(path)) as store:
+    found = open_stored(path)
+    done = (
+        records.read(found)[1].draws >= request.plan.num_samples
+    )  # nothing to write: the disk may be read-only
+    with Store.open(path) if request.writes and not done else contextlib.nullcontext(found) as store:
         record, reached = records.read(store)
         request = matching.checked(request, record, reached)
         problem, ready = matching.recomposed(request, record)

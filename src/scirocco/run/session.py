@@ -93,6 +93,8 @@ class Session:
         self.bad: Divergence | None = None
         self.timing: dict[str, dict[str, float]] = {}
         self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
+        self._torn = False
+        self._ended_by: int | None = None
         self._stamped = stamp() if stamp else ""
         self.look: Callable[[], dict[str, Any]] | None = None
         """Returns the values of the model where the first chain is."""
@@ -114,7 +116,7 @@ class Session:
                         raise KeyboardInterrupt
             consistent = True
         except KeyboardInterrupt:
-            self.status, consistent = "interrupted", self._asked_to_stop
+            self.status, consistent = "interrupted", self._asked_to_stop and not self._torn
             _checks.warn(
                 f"interrupted after {self.made} of {self.plan.num_samples} draws; the run contains them.",
             )
@@ -125,25 +127,36 @@ class Session:
         if consistent:
             self.commit(last=True)
             self._agreed(0)  # all processes wait until the one that writes has finished
+        if self._ended_by is not None:
+            raise SystemExit(128 + self._ended_by)  # what a process that a signal ends is expected to return
 
     @contextlib.contextmanager
     def _finishing_chunks(self) -> Iterator[None]:
-        """Delay Ctrl-C until the chunk ends, so that all chains have made the same steps; a second one is immediate."""
+        """Delay Ctrl-C until the chunk ends, so that all chains have made the same steps; a second one is immediate.
+
+        The same for the signals that end a process (SIGTERM, SIGHUP): the run commits, and then the process ends.
+        """
 
         def stop(number: int, frame: Any) -> None:
+            self._ended_by = number if number != signal.SIGINT else self._ended_by
             if self._asked_to_stop:
+                self._torn = True
                 raise KeyboardInterrupt
             self._asked_to_stop = True
 
-        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if not usual or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        signal.signal(signal.SIGINT, stop)
+        usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
+        usual |= {
+            getattr(signal, name): signal.SIG_DFL for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+        }
+        main = threading.current_thread() is threading.main_thread()
+        taken = [number for number, handler in usual.items() if main and signal.getsignal(number) is handler]
+        for number in taken:
+            signal.signal(number, stop)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for number in taken:
+                signal.signal(number, usual[number])
 
     def _agreed(self, *numbers: int) -> list[int]:
         """The same numbers in all processes that share the chains (the largest of each)."""

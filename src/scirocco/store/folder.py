@@ -253,6 +253,33 @@ def clear(root: str) -> None:
             os.unlink(os.path.join(root, name))
 
 
+def adopt(root: str, draft: str) -> None:
+    """Give the complete run in `draft` the name `root`; a run that is there is deleted then, and other files stay.
+
+    Nothing is copied, so that a full disk cannot interrupt it.
+    """
+    if not os.path.lexists(root):
+        os.replace(draft, root)
+        return files.sync_folder(os.path.dirname(root))
+    old = f"{draft}.old"
+    lock = files.Lock(inner(root, LOCK)) if os.path.isdir(os.path.join(root, INNER)) else None
+    try:
+        os.replace(root, old)
+        try:
+            os.replace(draft, root)
+        except BaseException:
+            os.rename(old, root)
+            raise
+    finally:
+        if lock is not None:
+            lock.release()
+    files.sync_folder(os.path.dirname(root))
+    groups = read_header(old).groups if os.path.exists(inner(old, _RUN)) else ()
+    for name in sorted(set(os.listdir(old)) - {INNER, "zarr.json", *groups}):
+        os.rename(os.path.join(old, name), os.path.join(root, name))
+    shutil.rmtree(old)
+
+
 def sweep(root: str, header: Header, commit: Commit) -> None:
     """Remove the leftovers of an interrupted process: incomplete files, and states that no commit names."""
     folders = [root, os.path.join(root, INNER)]

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,6 +99,32 @@ class Store:
             lock.release()
             raise
         return store
+
+    @classmethod
+    @contextlib.contextmanager
+    def whole(
+        cls,
+        path: str | os.PathLike[str],
+        groups: dict[str, dict[str, Variable]],
+        num_chains: int,
+        record: dict[str, Any],
+        *,
+        overwrite: bool = False,
+    ) -> Iterator[Store]:
+        """As `create`, for a run that is written at once: it is at `path` when the block ends well, else nothing is.
+
+        An existing run is deleted only then.
+        """
+        root = os.path.realpath(os.fspath(path))
+        folder.refuse_unless_free(root, overwrite)
+        draft = f"{root}.{os.getpid()}{files.TMP}"
+        try:
+            with cls.create(draft, groups, num_chains, record, overwrite=True) as store:
+                yield store
+            folder.adopt(root, draft)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
@@ -234,12 +261,28 @@ class Store:
     def _need_open(self) -> None:
         if self._failure:
             raise StoreError(
-                f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()} Reopen it to resume."
+                f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()}"
             )
 
     def _safe(self) -> str:
+        """What is left after a failed write, and what to do."""
+        if self._commit is None:
+            return "Nothing had been committed: start the run again."
+        try:
+            here = folder.read_header(self.path)
+            number = folder.read_commit(self.path, here).number
+            lost = here.run_id != self._header.run_id or number < self._commit.number
+        except (InvalidValueError, StoreError, OSError):
+            lost = True
+        if lost:
+            return (
+                f"The run is no longer in {self.path}: the folder was removed, replaced or damaged meanwhile."
+            )
         counts = ", ".join(f"{self.draws(name):,} draws of {name!r}" for name in self._header.groups)
-        return f"The last commit is safe ({counts})."
+        return (
+            f"The last commit is safe ({counts}). After you have fixed the cause (disk space, permissions), resume "
+            f"with `sc.resume({self.path!r}, ...)`."
+        )
 
     @contextlib.contextmanager
     def _or_fail(self) -> Iterator[None]:
@@ -249,8 +292,5 @@ class Store:
         except BaseException as error:
             self._failure = f"an earlier write failed ({error!r})"
             if isinstance(error, OSError):
-                error.add_note(
-                    f"{self._safe()} After you have fixed the cause (disk space, permissions), resume with "
-                    f"`sc.resume({self.path!r}, ...)`."
-                )
+                error.add_note(self._safe())
             raise
