@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import stat
 import sys
 import warnings
 from typing import Any, Protocol, runtime_checkable
@@ -31,6 +33,18 @@ def positive_int(value: object, name: str, *, minimum: int = 1) -> int:
     if value < minimum:
         raise InvalidValueError(f"`{name}` must be at least {minimum}, got {value}.")
     return int(value)
+
+
+def readable(path: str | os.PathLike[str]) -> None:
+    """Raise an error for a pipe, a socket or a device, because reading one may never end; a missing file is allowed."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InvalidValueError(
+            f"{os.fspath(path)} is a pipe, a socket or a device, not a file. Save what it holds to a file first."
+        )
 
 
 def is_number(value: object) -> bool:

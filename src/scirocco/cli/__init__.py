@@ -14,7 +14,7 @@ from typing import Annotated
 from scirocco import _interrupt
 from scirocco._version import __version__, versions
 from scirocco.cli import _exit
-from scirocco.cli._common import JSON, print_json, typer
+from scirocco.cli._common import JSON, print_json, say, typer
 from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
 from scirocco.cli.clusters import cluster_app
@@ -112,7 +112,7 @@ def _warner(usual: Callable[..., None]) -> Callable[..., None]:
 
     def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
         if issubclass(category, SciroccoWarning):
-            print(f"scirocco: {' '.join(str(message).split())}", file=sys.stderr)
+            say(f"scirocco: {' '.join(str(message).split())}", file=sys.stderr)
         else:
             usual(message, category, *where, **more)
 

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from scirocco._interrupt import STATUS as INTERRUPTED
-from scirocco.cli._common import typer
+from scirocco.cli._common import say, typer
 
 WRONG = 2
 STATUSES = (
@@ -140,7 +140,7 @@ def ending_with_its_draws() -> Iterator[None]:
 
 def fail(message: str, status: int = WRONG) -> None:
     """Print one line on stderr and exit."""
-    print(f"scirocco: {' '.join(message.split())}", file=sys.stderr)
+    say(f"scirocco: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(status)
 
 

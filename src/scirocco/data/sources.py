@@ -203,6 +203,16 @@ def worth_streaming(data: Data) -> bool:
     return _tree.nbytes(data) > _SHARE * available_memory()
 
 
+def check_memory(num_bytes: int, what: str, advice: str) -> None:
+    """Raise an error if `num_bytes` for `what` are more than the memory that is available."""
+    room = available_memory()
+    if num_bytes > room:
+        raise InvalidValueError(
+            f"{what} would take at least {num_bytes / 2**30:,.1f} GiB of memory; {room / 2**30:,.1f} GiB are "
+            f"available. {advice}"
+        )
+
+
 def available_memory() -> int:
     """Bytes that are available for the page cache, within the limits of a container."""
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30

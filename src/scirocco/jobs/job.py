@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import estimators, samplers, simplex
+from scirocco import _checks, estimators, samplers, simplex
 from scirocco.data.formats.readers import reading
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.jobs import zoo
@@ -76,6 +76,7 @@ def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | No
 
 
 def _read(path: Path) -> dict[str, Any]:
+    _checks.readable(path)
     try:
         written = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

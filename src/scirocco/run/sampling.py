@@ -10,6 +10,7 @@ import jax
 
 from scirocco import _checks
 from scirocco.data import as_devices, as_source
+from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
@@ -27,6 +28,8 @@ from scirocco.run.session import Plan
 from scirocco.samplers import Sampler
 from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
+
+_CHAIN_BYTES = 4_096  # a chain of one parameter, with what JAX needs for its arrays
 
 
 def sample(
@@ -274,6 +277,7 @@ def _checked_plan(
     if plan.seed >= 1 << 32:
         raise InvalidValueError(f"`seed` must be below 2^32, got {seed}.")
     check_length(plan)
+    check_memory(plan.num_chains * _CHAIN_BYTES, f"num_chains={plan.num_chains}", "Pass fewer chains.")
     return plan
 
 

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.store import files, layout
 from scirocco.store.layout import INNER, Group
@@ -362,6 +363,7 @@ def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.
         )
     path = os.path.join(folder, str(name))
     try:
+        _checks.readable(path)
         with open(path, "rb") as file:
             if _checksum(file) != entry.get("crc32"):
                 raise StoreError(f"{path} is damaged: its checksum differs from that in the commit. {rescue}")

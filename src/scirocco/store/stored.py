@@ -317,6 +317,7 @@ class Stored:
 def _read_json(path: str) -> Any:
     """The content of a JSON file; None if it cannot be read."""
     try:
+        _checks.readable(path)
         with open(path, encoding="utf-8") as file:
             return json.load(file)
     except (OSError, ValueError, RecursionError):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco.data.native.npy import ArrayFile
 from scirocco.errors import DataChangedError, InvalidValueError
 
@@ -67,7 +68,7 @@ class Header:
 def is_data_folder(path: Path) -> bool:
     """Whether there is a data folder, of any version and in any state."""
     try:
-        content = json.loads((path / FILE_NAME).read_text("utf-8"))
+        content = json.loads((path / FILE_NAME).read_text("utf-8")) if (path / FILE_NAME).is_file() else None
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and content.get("format") == FORMAT
@@ -174,6 +175,7 @@ def check_unchanged(files: dict[str, ArrayFile], header: Header) -> None:
     folder = next(iter(files.values())).path.parent
     now = stamp(files, header.digest)
     with contextlib.suppress(OSError, ValueError):
+        _checks.readable(folder / STAMP_NAME)
         _VERIFIED[folder] = (folder / STAMP_NAME).read_text("ascii")
     if _VERIFIED.get(folder) == now:
         return

@@ -12,6 +12,7 @@ import numpy as np
 
 from scirocco._version import __version__
 from scirocco.data import fingerprints
+from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.length import Length, spread
@@ -27,6 +28,7 @@ from scirocco.store import Store, holds_run, refuse_unless_free
 
 Path = str | os.PathLike[str]
 
+_CHAIN_BYTES = 4_096
 BY_THE_CLOCK = 1 << 30
 """Planned steps of a burn-in with a time limit."""
 
@@ -142,6 +144,11 @@ def run_fit(
         Data needed to load the model from a store, as JSON.
     """
     clock, limit, callbacks = Clock(), fit.length.max_seconds, tuple(callbacks)
+    check_memory(
+        fit.num_chains * (8 * fit.spec.dimension + _CHAIN_BYTES),  # a state and a draw, in single precision
+        f"the states of num_chains={fit.num_chains} chains with {fit.spec.dimension:,} parameters each",
+        "Pass fewer chains, or a smaller model.",
+    )
     if store is not None and resume and holds_run(store):
         fit, session = _resumed(fit, store)
     else:
