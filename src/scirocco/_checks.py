@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.errors import ForkedError, InvalidTypeError, InvalidValueError, SciroccoWarning
 
 
 def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
@@ -44,6 +44,35 @@ def readable(path: str | os.PathLike[str]) -> None:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InvalidValueError(
             f"{os.fspath(path)} is a pipe, a socket or a device, not a file. Save what it holds to a file first."
+        )
+
+
+class _Process:
+    """Whether runs were made in this process, or in the one that it was forked from."""
+
+    has_run = forked_after_run = False
+
+    def after_fork(self) -> None:
+        """In the child."""
+        self.forked_after_run |= self.has_run
+
+
+_process = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.after_fork)
+
+
+def note_run() -> None:
+    """From now on this process cannot be forked: the threads of JAX exist only in the parent."""
+    _process.has_run = True
+
+
+def refuse_forked() -> None:
+    """Raise an error in a process that was forked after a run: it would wait for threads that do not exist."""
+    if _process.forked_after_run:
+        raise ForkedError(
+            "this process was forked after a run, and JAX does not work in a forked process: its threads exist only in "
+            "the parent. Start processes with multiprocessing.get_context('spawn'), or fork before the first run."
         )
 
 

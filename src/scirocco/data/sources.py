@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.data.arrays import ArraySource, RowSource, as_arrays, from_arrays
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
@@ -46,6 +46,7 @@ class Source(Protocol):
 
 def as_source(data: Data) -> RowSource:
     """The user's data as a checked source: arrays are wrapped, a path is opened, a source is tested on two rows."""
+    _checks.refuse_forked()
     if isinstance(data, ArraySource):
         return data
     if isinstance(data, (str, Path)):

@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, one_row
+from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, make_room, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.transforms import Transform
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
@@ -102,6 +102,7 @@ class Model(Posterior):
         self._transform_leaves = leaves if any(leaf is not None for leaf in leaves) else []
         self._identity = (self.log_likelihood, self.log_prior, self.form, tuple(leaves), treedef)
         self.takes_key = asks_for_key(self.log_likelihood)
+        make_room()
         self._jitted = jax.jit(self.log_likelihood)
         self._jitted_prior = None if self.log_prior is None else jax.jit(self.log_prior)
 

@@ -16,6 +16,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
 from scirocco.model import Model, Posterior
+from scirocco.model.base import make_room
 from scirocco.run import defaults, encoding, family, matching, pilot, records, setup
 from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains
@@ -68,6 +69,7 @@ class Request(NamedTuple):
 
 def carry_out(request: Request) -> Run:
     """Start the run, or resume the one in the store."""
+    make_room()
     with contextlib.nullcontext() if request.devices is None else request.devices.in_use():
         if request.store is not None and request.resume and holds_run(request.store):
             return _resume(request)
