@@ -167,7 +167,7 @@ def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, 
     rows = jax.tree.map(jnp.asarray, rows)
     scales = _SCALES if _tree.size(position) <= _MANY_PARAMETERS else _SCALES[1:2]
     shifts = [sign * scale for scale in scales for sign in (1, -1)]
-    points = jax.tree.map(lambda leaf: jnp.stack([leaf, *(_shifted(leaf, by) for by in shifts)]), position)
+    points = jax.tree.map(lambda leaf: _around(np.asarray(leaf), shifts), position)
     return _as_lists(jax.vmap(lambda point: model.values(point, rows))(points), len(shifts) + 1)
 
 
@@ -186,13 +186,14 @@ _SCALES = (0.1, 1.0, 10.0, 100.0)
 _MANY_PARAMETERS = 1_000_000
 
 
-def _shifted(leaf: Array, by: float) -> Array:
-    """Shift every entry by a different amount, half of `by` to all of it, up or down; the same on every machine."""
+def _around(leaf: np.ndarray, shifts: list[float]) -> np.ndarray:
+    """The leaf, and shifted: every entry by a different amount, half of the shift to all of it, up or down."""
     mixed = np.arange(1, leaf.size + 1, dtype=np.uint64) * np.uint64(2654435761) % np.uint64(1 << 32)
     amount = (0.5 + (mixed >> np.uint64(8)) % np.uint64(1 << 16) / (1 << 17)) * np.where(
         mixed & np.uint64(1), 1, -1
     )
-    return leaf + jnp.asarray(by * amount.reshape(leaf.shape)).astype(leaf.dtype)
+    shifted = [leaf + (by * amount.reshape(leaf.shape)).astype(leaf.dtype) for by in shifts]
+    return np.stack([leaf, *shifted])
 
 
 def old_model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[float]]:
@@ -251,10 +252,13 @@ def _pieces(traced: Any) -> Iterator[bytes]:
     graph = getattr(traced, "jaxpr", traced)
     numbers_of: dict[Any, int] = {}
 
+    def kind(aval: Any) -> str:
+        return f"{getattr(aval, 'dtype', '')}{getattr(aval, 'shape', '')}"
+
     def named(variable: Any) -> str:
         if hasattr(variable, "val"):
-            return f"{variable.val!r} {variable.aval}"
-        return f"{numbers_of.setdefault(variable, len(numbers_of))} {variable.aval}"
+            return f"{variable.val!r} {kind(variable.aval)}"
+        return f"{numbers_of.setdefault(variable, len(numbers_of))} {kind(variable.aval)}"
 
     yield repr([named(v) for v in (*graph.constvars, *graph.invars)]).encode()
     for equation in graph.eqns:
