@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import scirocco as sc
 from scirocco.data import as_source, fingerprints
 from scirocco.data.native import header
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidValueError, SciroccoError
 
 pytestmark = pytest.mark.unit
 
@@ -110,3 +110,33 @@ def test_a_folder_can_still_be_replaced(folder):
     assert (folder / header.STAMP_NAME).exists()
     sc.data.write(folder, {"x": np.ones((5, 2), np.float32)}, overwrite=True)
     assert sc.data.open(folder).num_rows == 5
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "emptied", "removed", "swapped"])
+def test_damaged_files_of_a_folder(tmp_path, damage):
+    """Opening or verifying fails, or (in the header) the fingerprint is another one; the stamp is written again."""
+    rows = {"x": np.arange(3_000, dtype=np.float32), "y": np.arange(3_000, dtype=np.float32)[::-1]}
+    folder = sc.data.write(tmp_path / "rows", rows).path
+    known = sc.data.open(folder).fingerprint()
+    files = sorted(path for path in folder.iterdir())
+    for number, file in enumerate(files):
+        other = files[number - 1]
+        raw, others = file.read_bytes(), other.read_bytes()
+        if damage == "removed":
+            file.unlink()
+        elif damage == "swapped":
+            file.write_bytes(others)
+            other.write_bytes(raw)
+        else:
+            place = len(raw) // 2
+            flipped = raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]
+            file.write_bytes({"flipped": flipped, "cut": raw[:place], "emptied": b""}[damage])
+        try:
+            source = sc.data.open(folder)
+            source.verify()
+            found = source.fingerprint()
+        except SciroccoError as error:
+            found = str(error)
+        assert (found == known) == (file.name == header.STAMP_NAME and damage != "swapped"), (file, found)
+        file.write_bytes(raw)
+        other.write_bytes(others)

@@ -28,7 +28,9 @@ def draw(num_samples=200_000, callbacks=(), **options):
                      **options)
 """
 CHILD = """
-import os, signal
+import signal
+for name in ("SIGTERM", "SIGHUP"):  # who starts the tests with nohup has them ignored
+    signal.signal(getattr(signal, name), signal.SIG_DFL)
 def tell(report):
     if report.step > 3_000:
         print("ready", flush=True)

@@ -151,3 +151,22 @@ def test_the_command(run, capsys):
     assert code == 1 and "1 damaged file" in out and "of 'count' are damaged" in out
     code, out = say("--json")
     assert code == 1 and len(json.loads(out)[0]["problems"]) == 1
+
+
+def test_swapped_files_are_found(run):
+    """Any two files of a folder of chunks, and chunks of two variables with the same size."""
+    chunks = sorted(path for path in run.rglob("c.*") if path.parent.name not in ("chain", "draw"))
+    pairs = [
+        (a, b)
+        for k, a in enumerate(chunks)
+        for b in chunks[k + 1 :]
+        if a.stat().st_size == b.stat().st_size and a.read_bytes() != b.read_bytes()
+    ]
+    assert len(pairs) > 10
+    for one, two in pairs:
+        first, second = one.read_bytes(), two.read_bytes()
+        one.write_bytes(second)
+        two.write_bytes(first)
+        assert len(open_stored(run).verify()) == 2, (one, two)
+        one.write_bytes(first)
+        two.write_bytes(second)

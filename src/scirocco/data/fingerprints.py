@@ -1,7 +1,7 @@
 """Fingerprints of data: every byte counts, at the speed of memory.
 
 A fingerprint is made of the shapes, the dtypes and a checksum for every mebibyte, and has 32 hexadecimal digits.
-Versions before 0.2 looked at 64 rows (256 numbers of a corpus) and wrote 16 digits: `like` makes one by the rule of the
+Versions before 0.2 read 64 rows (256 numbers of a corpus) and wrote 16 digits: `like` makes one by the rule of the
 stored one, so that their runs can be resumed.
 """
 
@@ -56,7 +56,7 @@ def of_arrays(head: str, arrays: Iterable[tuple[str, np.ndarray]], num_sampled: 
     arrays
         A description of each array, and the array.
     num_sampled
-        The number of rows that versions before 0.2 looked at.
+        The number of rows that versions before 0.2 read.
     """
     content = bytearray(head.encode())
     for words, array in arrays:
