@@ -114,3 +114,25 @@ def test_a_finished_run_on_a_disk_that_cannot_be_written(tmp_path, monkeypatch):
     assert again.status == "complete"
     with pytest.raises(OSError, match="Read-only"):
         sc.resume(store, model, jnp.ones(100), num_samples=60, progress=False)
+
+
+def test_a_finished_fit_on_a_disk_that_cannot_be_written(tmp_path, monkeypatch):
+    pytest.importorskip("numba")
+    counts = np.random.default_rng(0).poisson(1.0, (20, 15))
+
+    def fit(**options):
+        return sc.models.LDA(3, num_samples=2).fit(
+            counts, num_steps=4, store=tmp_path / "run", progress=False, **options
+        )
+
+    first = fit()
+
+    def refuse(path):
+        raise OSError(30, "Read-only file system", os.fspath(path))
+
+    monkeypatch.setattr(Store, "open", refuse)
+    again = np.asarray(fit(resume=True).run_.draws["topics"])
+    np.testing.assert_array_equal(again, np.asarray(first.run_.draws["topics"]))
+    counts[3, 4] += 1
+    with pytest.raises(sc.errors.InvalidValueError, match="`data` was"):
+        fit(resume=True)
