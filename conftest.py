@@ -30,6 +30,7 @@ _HERE = Path(__file__).parent
 _CACHE, _CACHE_BYTES = _HERE / "build" / "test-cache", 1 << 30
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # before jax is imported
+os.environ.setdefault("XDG_STATE_HOME", str(_HERE / "build" / "test-state"))
 # These flags halve what compiling costs; newer versions lack them.
 if importlib.metadata.version("jaxlib").startswith("0.10."):
     _QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"

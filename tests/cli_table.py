@@ -9,6 +9,7 @@ COMMANDS = {
     "resume": ("{run} --num-samples 80", NOWHERE),
     "runs": ("{root}", NOWHERE),
     "watch": ("{run}", NOWHERE),
+    "verify": ("{run}", NOWHERE),
     "diagnose": ("{run}", NOWHERE),
     "report": ("{run} --out {root}/run.html", NOWHERE),
     "reproduce": ("good --out {root}/figures", "godo"),

@@ -16,7 +16,8 @@ from scipy import special, stats
 import scirocco as sc
 from scirocco import cli, jobs
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.jobs import zoo
+from scirocco.jobs import job, zoo
+from scirocco.store import files as store_files
 
 pytestmark = pytest.mark.compile
 
@@ -93,6 +94,33 @@ def test_from_the_file_to_the_draws_and_on(folder, capsys):
     job = jobs.read_job(folder / "job.toml")
     whole = sc.sample(job.model, job.data, job.params, progress=False, **job.options | {"num_samples": 90})
     np.testing.assert_array_equal(np.asarray(sc.load(folder / "run").draws), whole.draws)
+
+
+@pytest.mark.parametrize("case", ["inside the run", "of somebody else", "without a mark"])
+def test_a_received_run_executes_nothing(folder, capsys, case, monkeypatch, tmp_path):
+    """`notes.config` of a folder that somebody sent may name any file."""
+    call(capsys, "sample", folder / "job.toml")
+    place = folder / "run" if case == "inside the run" else folder / "sent"
+    place.mkdir(exist_ok=True)
+    (place / "sent_code.py").write_text(f"open({str(folder / 'executed')!r}, 'w')" + MODULE)
+    text = (folder / "job.toml").read_text().replace("regression_of_test_jobs", "sent_code")
+    (place / "job.toml").write_text(text.replace('"rows"', '"../rows"'))
+    file = folder / "run" / "scirocco" / "run.json"
+    content = json.loads(file.read_text())["content"]
+    name = str(place / "job.toml")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
+    mark = {} if case == "without a mark" else {"config_mark": job._mark(name)}
+    if case == "of somebody else":
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    content["record"]["notes"] = {"config": name} | mark
+    store_files.write_document(str(file), content)
+    status, _, err = call(capsys, "resume", folder / "run", "--num-samples", 90)
+    assert status == 2 and f"--config {name}" in err
+    assert not (folder / "executed").exists()
+    status, _, err = call(
+        capsys, "resume", folder / "run", "--num-samples", 90, "--config", folder / "job.toml"
+    )
+    assert (status, err) == (0, "") and not (folder / "executed").exists()
 
 
 def test_the_same_command_again(folder, capsys):

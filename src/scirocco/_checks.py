@@ -6,6 +6,8 @@ import difflib
 import functools
 import inspect
 import math
+import os
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +16,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.errors import ForkedError, InvalidTypeError, InvalidValueError, SciroccoWarning
 
 
 def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
@@ -109,6 +111,47 @@ def positive_int(value: object, name: str, *, minimum: int = 1) -> int:
     if value < minimum:
         raise InvalidValueError(f"`{name}` must be at least {minimum}, got {value}.")
     return int(value)
+
+
+def readable(path: str | os.PathLike[str]) -> None:
+    """Raise an error for a pipe, a socket or a device, because reading one may never end; a missing file is allowed."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InvalidValueError(
+            f"{os.fspath(path)} is a pipe, a socket or a device, not a file. Save what it holds to a file first."
+        )
+
+
+class _Process:
+    """Whether runs were made in this process, or in the one that it was forked from."""
+
+    has_run = forked_after_run = False
+
+    def after_fork(self) -> None:
+        """In the child."""
+        self.forked_after_run |= self.has_run
+
+
+_process = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.after_fork)
+
+
+def note_run() -> None:
+    """From now on this process cannot be forked: the threads of JAX exist only in the parent."""
+    _process.has_run = True
+
+
+def refuse_forked() -> None:
+    """Raise an error in a process that was forked after a run: it would wait for threads that do not exist."""
+    if _process.forked_after_run:
+        raise ForkedError(
+            "this process was forked after a run, and JAX does not work in a forked process: its threads exist only in "
+            "the parent. Start processes with multiprocessing.get_context('spawn'), or fork before the first run."
+        )
 
 
 def is_number(value: object) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import shutil
 import sys
 import textwrap
@@ -21,6 +22,18 @@ from scirocco.errors import InvalidValueError
 _STYLES = {"yes": "green", "NO": "bold red"}
 
 
+_CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
+
+
+def neutral(text: str) -> str:
+    r"""Make control characters visible: a word or a name from a file must not send commands to the terminal.
+
+    >>> neutral("sun \x1b[2J moon")
+    'sun \\x1b[2J moon'
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
 def print_table(
     title: str,
     columns: Sequence[str],
@@ -29,6 +42,8 @@ def print_table(
     lines: bool = False,
 ) -> None:
     """Print rows of text under headings; the columns numbered in `right` are aligned to the right."""
+    title, columns = neutral(title), [neutral(column) for column in columns]
+    rows = [[neutral(cell) for cell in row] for row in rows]
     if importlib.util.find_spec("rich") is None:
         _print_plain(title, columns, rows, right)
         return
@@ -90,7 +105,7 @@ def width() -> int:
 
 def print_wrapped(text: str) -> None:
     """Print lines wrapped at the width, at spaces only, with continuation lines indented."""
-    for line in text.splitlines():
+    for line in neutral(text).splitlines():
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         parts = textwrap.wrap(
             line, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False

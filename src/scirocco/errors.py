@@ -11,6 +11,7 @@ __all__ = [
     "BadStartError",
     "DataChangedError",
     "DivergenceError",
+    "ForkedError",
     "InvalidTypeError",
     "InvalidValueError",
     "MissingDataError",
@@ -56,6 +57,10 @@ class MissingExtraError(SciroccoError, ImportError):
 
 class DataChangedError(SciroccoError, RuntimeError):
     """The data changed or shrank during a run; `run` holds the draws that were kept, if any."""
+
+
+class ForkedError(SciroccoError, RuntimeError):
+    """The process was forked after a run, so that JAX cannot work in it."""
 
 
 class StoreError(SciroccoError, RuntimeError):

@@ -235,7 +235,8 @@ def test_a_csv_without_a_header(tmp_path):
 
 def test_a_csv_whose_columns_are_numbered(tmp_path):
     pd.DataFrame(X).to_csv(tmp_path / "numbered.csv", index=False)
-    rows = convert(tmp_path / "numbered.csv", tmp_path / "out", shuffle=False).read(0, N)
+    with pytest.warns(SciroccoWarning, match="taken to be the names"):
+        rows = convert(tmp_path / "numbered.csv", tmp_path / "out", shuffle=False).read(0, N)
     np.testing.assert_array_equal(rows["2"], X[:, 2].astype(np.float32))
 
 

@@ -23,6 +23,7 @@ N = 1000
 X = np.arange(3 * N, dtype=np.float32).reshape(N, 3)
 Y = np.arange(N, dtype=np.int32)
 HEADER = "scirocco-data.json"
+STAMP_NAME = "scirocco-data.stamp"
 
 
 @pytest.fixture
@@ -281,7 +282,7 @@ def test_shuffling_permutes_whole_rows(path, memory, seed):
     same_rows(rows, rows["y"])
     np.testing.assert_array_equal(np.sort(rows["y"]), Y)
     assert (rows["y"] != Y).mean() > 0.9
-    assert sorted(os.listdir(path)) == [HEADER, "x.npy", "y.npy"]
+    assert sorted(os.listdir(path)) == [HEADER, STAMP_NAME, "x.npy", "y.npy"]
     source.verify()
 
 
@@ -465,7 +466,7 @@ def test_an_interrupted_conversion_leaves_nothing_in_the_way(path):
     rows = write_folder(path, {"x": X, "y": Y}, memory=1000).read(0, N + 1)
     np.testing.assert_array_equal(np.sort(rows["y"]), Y)
     same_rows(rows, rows["y"])
-    assert sorted(os.listdir(path)) == [HEADER, "x.npy", "y.npy"]
+    assert sorted(os.listdir(path)) == [HEADER, STAMP_NAME, "x.npy", "y.npy"]
     assert sorted(os.listdir(path.parent)) == ["rows"]
 
 

@@ -128,13 +128,16 @@ def _go_on_or_refuse(store, stop):
         truth.go_on(store, stop)
     except BaseException as error:
         if isinstance(error, OSError):
-            assert "The last commit is safe" in error.__notes__[0] and "sc.resume" in error.__notes__[0]
+            safe = "sc.resume" if store.draws("posterior") else "Nothing had been committed"
+            assert safe in error.__notes__[0]
         assert store.draws("posterior") in (before, stop)
         for attempt in (
             lambda: store.append("posterior", truth.values("posterior", 0, 1)),
             lambda: store.commit({}, {}),
         ):
-            with pytest.raises(StoreError, match=r"an earlier write failed.*The last commit is safe"):
+            with pytest.raises(
+                StoreError, match=r"an earlier write failed.*(The last commit is safe|Nothing had)"
+            ):
                 attempt()
         raise
 
@@ -254,3 +257,49 @@ def test_many_writers_of_one_file_use_names_of_their_own(tmp_path):
         file.write(b"half")
         raise ZeroDivisionError
     assert os.listdir(tmp_path) == ["shared.json"] and (tmp_path / "shared.json").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "emptied"])
+def test_a_store_that_is_gone_is_not_called_safe(tmp_path, how):
+    store = truth.create(tmp_path / "run")
+    truth.go_on(store, 400)
+    shutil.rmtree(tmp_path / "run")
+    if how == "replaced":
+        with truth.create(tmp_path / "run") as other:
+            truth.go_on(other, 100)
+        shutil.rmtree(tmp_path / "run" / "snapshots")
+    elif how == "emptied":
+        (tmp_path / "run").mkdir()
+    with pytest.raises(OSError) as raised:
+        truth.go_on(store, 1_200)
+    store.close()
+    assert "no longer in" in raised.value.__notes__[0] and "safe" not in raised.value.__notes__[0]
+
+
+def _saved(path, count=300, **options):
+    """A store that is written at once, as `run.save` does."""
+    with Store.whole(path, truth.GROUPS, truth.NUM_CHAINS, truth.RECORD, **options) as store:
+        truth.go_on(store, count)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_is_saved_at_once_is_whole_or_not_there(tmp_path, monkeypatch, seed, there):
+    """A full disk at any call: nothing at the path, or the run that was there before; and no leftovers."""
+    fatal, finished, path = seed % 5 - 4, False, tmp_path / "run"
+    while not finished:
+        fatal += 5
+        if there:
+            _saved(path, 100, overwrite=True)
+            (path / "notes.txt").write_text("mine")
+        with monkeypatch.context() as patch:
+            saboteur = Saboteur(patch, fatal, OSError(errno.ENOSPC, "No space left on device"))
+            try:
+                _saved(path, overwrite=there)
+            except OSError:
+                pass
+            finished = saboteur.calls < fatal
+        assert os.listdir(tmp_path) in ([], ["run"])
+        if there or finished:
+            assert truth.check(path) == (300 if finished else 100)
+        assert not there or (path / "notes.txt").read_text() == "mine"
+    assert fatal > 50

@@ -14,12 +14,12 @@ from typing import Annotated
 from scirocco import _interrupt
 from scirocco._version import __version__, versions
 from scirocco.cli import _exit
-from scirocco.cli._common import JSON, print_json, typer
+from scirocco.cli._common import JSON, print_json, say, typer
 from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
 from scirocco.cli.clusters import cluster_app
 from scirocco.cli.data import data_app
-from scirocco.cli.inspect import diagnose, report, runs, watch
+from scirocco.cli.inspect import diagnose, report, runs, verify, watch
 from scirocco.cli.papers import demo, reproduce
 from scirocco.cli.running import resume, sample_config
 from scirocco.cli.topics import topics_app
@@ -55,6 +55,7 @@ app.command("sample")(sample_config)
 app.command()(resume)
 app.command()(runs)
 app.command()(watch)
+app.command()(verify)
 app.command()(diagnose)
 app.command()(report)
 app.add_typer(topics_app, name="topics")
@@ -113,7 +114,7 @@ def _warner(usual: Callable[..., None]) -> Callable[..., None]:
 
     def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
         if issubclass(category, SciroccoWarning):
-            print(f"scirocco: {' '.join(str(message).split())}", file=sys.stderr)
+            say(f"scirocco: {' '.join(str(message).split())}", file=sys.stderr)
         else:
             usual(message, category, *where, **more)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from scirocco._console import print_wrapped, to_json, width
+from scirocco._console import neutral, print_wrapped, to_json, width
 from scirocco._extras import require
 from scirocco.errors import InvalidValueError, MissingExtraError
 
@@ -98,11 +99,17 @@ def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:
         raise InvalidValueError(f"there is no folder {path.parent} for {path.name}: create it first.")
 
 
+def say(text: str, *, file: TextIO | None = None, flush: bool = False) -> None:
+    """Print text that may contain words or names from a file."""
+    print(neutral(text), file=file, flush=flush)
+
+
 def print_json(value: object) -> None:
     """Print values as JSON; NaN and infinity become null."""
     import json
 
-    print(json.dumps(to_json(value, digits=None), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(to_json(value, digits=None), indent=2, ensure_ascii=False, allow_nan=False)
+    print(re.sub("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", lambda c: f"\\u{ord(c[0]):04x}", text))
 
 
 @contextmanager
@@ -133,6 +140,7 @@ __all__ = [
     "drafted",
     "print_json",
     "print_wrapped",
+    "say",
     "typer",
     "width",
     "write_whole",

@@ -14,13 +14,13 @@ from types import FrameType
 from typing import Any
 
 from scirocco._interrupt import STATUS as INTERRUPTED
-from scirocco.cli._common import typer
+from scirocco.cli._common import say, typer
 
 WRONG = 2
 STATUSES = (
-    "Exit status: 0 success; 1 a claim or a check failed (`reproduce`, `diagnose`), or a watched run ended badly; "
-    "2 the command failed (wrong usage, a missing or damaged file, a chain that diverged to NaN or inf); 130 Ctrl-C "
-    "(every committed draw is kept); 141 the reader of the output closed the pipe."
+    "Exit status: 0 success; 1 a claim or a check failed (`reproduce`, `diagnose`, `verify`), or a watched run "
+    "ended badly; 2 the command failed (wrong usage, a missing or damaged file, a chain that diverged to NaN or "
+    "inf); 130 Ctrl-C (every committed draw is kept); 141 the reader of the output closed the pipe."
 )
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[
@@ -156,7 +156,7 @@ def in_words_of_the_command_line(message: str, command: str) -> str:
 
 def fail(message: str, status: int = WRONG) -> None:
     """Print one line on stderr and exit."""
-    print(f"scirocco: {' '.join(message.split())}", file=sys.stderr)
+    say(f"scirocco: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(status)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from scirocco.cli import _common, clusters_tables
-from scirocco.cli._common import JSON, print_json, typer, write_whole
+from scirocco.cli._common import JSON, print_json, say, typer, write_whole
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 from scirocco.errors import InvalidValueError
 
@@ -133,7 +133,7 @@ def cluster_predict(
     if as_json:
         print_json({"run": str(run), "path": str(out), "num_rows": len(labels), "rows_of_cluster": sizes})
     else:
-        print(f"{len(labels):,} rows in {len(sizes)} clusters: {out}")
+        say(f"{len(labels):,} rows in {len(sizes)} clusters: {out}")
 
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _fit(
     model = DPMixture(rows.base, **options)
     if not as_json:
         for note in (f"{rows.X.shape[0]:,} rows, {rows.X.shape[1]:,} columns, base {rows.base}", *rows.notes):
-            print(note, flush=True)
+            say(note, flush=True)
     try:
         with ending_with_its_draws():
             model.fit(rows.X, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
@@ -189,7 +189,7 @@ def _fit(
     finally:
         clusters_tables.keep_names(out, rows.names)
     if interrupted:
-        print(_common.how_to_resume(out), file=sys.stderr if as_json else sys.stdout)
+        say(_common.how_to_resume(out), file=sys.stderr if as_json else sys.stdout)
         raise typer.Exit(INTERRUPTED)
     opened = clusters_tables.open_mixture(out, None)
     found = clusters_tables.profiles(opened)
@@ -197,7 +197,7 @@ def _fit(
         print_json(clusters_tables.as_json(out, opened, found, 0.9))
         return
     clusters_tables.print_clusters(opened, found[:20], len(found), 0.9)
-    print(f"All clusters: scirocco cluster show {out} --clusters {len(found)}")
+    say(f"All clusters: scirocco cluster show {out} --clusters {len(found)}")
 
 
 def read(wanted: Wanted, names: tuple[str, ...] | None = None) -> Rows:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from scirocco.cli._common import drawn_so_far, width, write_whole
+from scirocco.cli._common import drawn_so_far, say, width, write_whole
 from scirocco.cli.topics_tables import flow
 from scirocco.errors import InvalidValueError
 
@@ -136,7 +136,7 @@ def print_clusters(opened: Opened, shown: Sequence[Profile], total: int, interva
     title = f"{some}, {drawn_so_far(opened.num_chains, opened.num_draws, opened.status)}"
     print_table(title, columns, rows, right=(0, 1, 2))
     low, high = opened.model.num_clusters(interval)
-    print(
+    say(
         f"clusters with rows: {low} to {high} ({100 * interval:g} % interval); concentration "
         f"{opened.model.concentration_:.2f}"
     )

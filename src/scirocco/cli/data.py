@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from scirocco.cli._common import JSON, print_json, typer
+from scirocco.cli._common import JSON, print_json, say, typer
 from scirocco.errors import InvalidValueError
 
 data_app = typer.Typer(help="Data folders: shuffled rows on disk, ready to be sampled in batches.")
@@ -54,7 +54,7 @@ def data_convert(
     if as_json:
         print_json(_as_json(made))
     else:
-        print(data.describe(made))
+        say(data.describe(made))
 
 
 def _columns(text: str) -> tuple[str, list[str] | str]:
@@ -84,9 +84,9 @@ def data_info(
     if as_json:
         print_json(_as_json(source) | ({"checksums_hold": True} if verify else {}))
         return
-    print(data.describe(source))
+    say(data.describe(source))
     if verify:
-        print("all checksums match")
+        say("all checksums match")
 
 
 def _as_json(source: Any) -> dict[str, Any]:

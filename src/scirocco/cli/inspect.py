@@ -1,4 +1,4 @@
-"""Commands that inspect stored runs: list, watch, diagnose, report."""
+"""Commands that inspect stored runs: list, watch, verify, diagnose, report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, typer
+from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, say, typer
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def runs(
         print_json(found)
         return
     if not found:
-        print(f"no stored run in {path}")
+        say(f"no stored run in {path}")
         return
     columns = ["run", "method", "chains", "draws", "done", "step size", "ESS", "status"]
     print_table("Stored runs", columns, [_run_row(run) for run in found], right=(2, 3, 4, 5, 6))
@@ -56,6 +56,28 @@ def _run_row(run: dict[str, Any]) -> list[str]:
         "" if ess is None else f"{ess:,.0f}",
         run["status"],
     ]
+
+
+def verify(path: Annotated[Path, RUN], as_json: Annotated[bool, JSON] = False) -> None:
+    """Read every file of a stored run and compare the checksums; exit status 1 if something is damaged.
+
+    Example: scirocco verify run
+    """
+    from scirocco.run import verify_run
+
+    found = verify_run(path)
+    problems = [problem for run in found for problem in run["problems"]]
+    if as_json:
+        print_json(found)
+    else:
+        for problem in problems:
+            print_wrapped(problem)
+        unknown = sum(run["chunks_without_checksum"] for run in found)
+        read = f"{sum(run['bytes'] for run in found) / 1e6:,.1f} MB of draws read"
+        old = f"; {unknown} files of an earlier version have no checksum" if unknown else ""
+        say(f"{read}: {len(problems) or 'no'} damaged file{'s' * (len(problems) != 1)}{old}")
+    if problems:
+        raise typer.Exit(1)
 
 
 def watch(
@@ -123,7 +145,7 @@ def diagnose(
                 else "--model MODULE:OBJECT --data PATH"
             )
             again = f"scirocco diagnose {shlex.quote(str(path))} {how}"
-            print(f"\nFull diagnosis, with model and data: {again}")
+            say(f"\nFull diagnosis, with model and data: {again}")
     if not found.ok:
         raise typer.Exit(1)
 
@@ -214,11 +236,11 @@ def report(
     if as_json:
         print_json({"run": str(path), "path": str(written), "uri": written.as_uri()})
     else:
-        print(f"the report is in {written}")
+        say(f"the report is in {written}")
     if open_it:
         webbrowser.open(written.as_uri())
     elif not as_json:
-        print(f"open it with: python -m webbrowser -t {written.as_uri()}")
+        say(f"open it with: python -m webbrowser -t {written.as_uri()}")
 
 
 def _corpus(path: Path, documents: Path) -> Corpus:

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, typer
+from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, say, typer
 from scirocco.cli._exit import INTERRUPTED, WRONG, ending_with_its_draws
 from scirocco.errors import InvalidValueError
 
@@ -88,16 +88,21 @@ def resume(
             "--config", metavar="CONFIG.toml", help="Configuration file, instead of the original one."
         ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read a data folder again and compare its checksums.")
+    ] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Resume a stored run that was started from a configuration file.
+
+    The file names code to run: without --config it is the one you started the run from, never one inside the run.
 
     Example: scirocco resume run --num-samples 20000
     """
     from scirocco import jobs
 
     with ending_with_its_draws():
-        run = jobs.resume_job(path, num_samples, config)
+        run = jobs.resume_job(path, num_samples, config, verify=verify)
     _finish(run, as_json)
 
 
@@ -107,12 +112,12 @@ def _finish(run: Run, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(run))
     elif interrupted:
-        print(f"Interrupted. To resume: scirocco resume {shlex.quote(str(run.path))}")
+        say(f"Interrupted. To resume: scirocco resume {shlex.quote(str(run.path))}")
     else:
         print_wrapped(str(run))
         if run.draws is not None and run.configuration["dimension"] <= _MOST_SHOWN and run.num_draws >= 4:
             _print_summary(run)
-        print(f"In Python: sc.load({str(run.path)!r})\nNext: scirocco diagnose {shlex.quote(str(run.path))}")
+        say(f"In Python: sc.load({str(run.path)!r})\nNext: scirocco diagnose {shlex.quote(str(run.path))}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if run.status == "diverged":

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TextIO
 import numpy as np
 
 from scirocco.cli import _common, topics_fit, topics_tables
-from scirocco.cli._common import JSON, drafted, print_json, typer
+from scirocco.cli._common import JSON, drafted, print_json, say, typer
 from scirocco.errors import InvalidValueError
 
 _NAMES = ("mean", "low", "high")
@@ -194,7 +194,7 @@ def topics_transform(
     opened = open_corpus(corpus, model.vocabulary_ or model.n_features_in_)
     if not as_json:
         for note in opened.corpus.notes:
-            print(note)
+            say(note)
     found = model.transform(opened.corpus, interval=interval)
     _write_shares(out, found if interval is not None else (found,), opened.names)
     shape = (opened.corpus.num_documents, model.num_topics)
@@ -202,7 +202,7 @@ def topics_transform(
         notes = list(opened.corpus.notes)
         print_json({"run": str(run), "path": str(out), "shape": shape, "interval": interval, "notes": notes})
     else:
-        print(f"{shape[0]:,} documents × {shape[1]} topics in {out}")
+        say(f"{shape[0]:,} documents × {shape[1]} topics in {out}")
 
 
 def _write_shares(path: Path, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
@@ -272,4 +272,4 @@ def topics_compare(
     topics_tables.print_comparison(found, models, paths, words)
     if held is not None:
         for path, model in zip(paths, models, strict=True):
-            print(f"perplexity of {path} on {corpus}: {model.perplexity(held):,.1f}")
+            say(f"perplexity of {path} on {corpus}: {model.perplexity(held):,.1f}")

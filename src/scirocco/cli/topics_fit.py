@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scirocco._extras import require
-from scirocco.cli._common import Length, check_fit, how_to_resume, interrupted_early, print_json, typer
+from scirocco.cli._common import Length, check_fit, how_to_resume, interrupted_early, print_json, say, typer
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 from scirocco.errors import InvalidValueError
 
@@ -46,7 +46,7 @@ class Request(NamedTuple):
 
     def say(self, words: str) -> None:
         """Print a message; to stderr if stdout is JSON."""
-        print(words, file=sys.stderr if self.as_json else sys.stdout, flush=True)
+        say(words, file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
 
 def run(request: Request) -> None:
@@ -130,9 +130,9 @@ def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
     else:
         topics_tables.print_overview(opened, shown[:_MOST_SHOWN], 0.9)
         if held is not None:
-            print(f"perplexity of the {held.num_documents:,} documents held out: {score:,.1f}")
+            say(f"perplexity of the {held.num_documents:,} documents held out: {score:,.1f}")
         if request.out is not None:
-            print(f"All topics: scirocco topics show {folder}")
+            say(f"All topics: scirocco topics show {folder}")
     if status == "interrupted":
         _say_how_to_go_on(request, folder)
 

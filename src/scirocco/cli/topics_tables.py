@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scirocco.cli._common import drawn_so_far, print_wrapped, width
+from scirocco.cli._common import drawn_so_far, print_wrapped, say, width
 
 if TYPE_CHECKING:
     from scirocco.models import LDA
@@ -126,14 +126,14 @@ def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[P
     if rows:
         print_table(title, [*numbers, *(f" {path}" for path in paths)], rows, right=(0, 1, 2))
     else:
-        print(title)
+        say(title)
     for path, alone, words in zip(paths, (found.only_first, found.only_second), (first, second), strict=True):
         if alone:
-            print(f"\nunmatched topics of {path}: {len(alone)}")
+            say(f"\nunmatched topics of {path}: {len(alone)}")
             for number in alone:
-                print(f"  {number:>4}  {_list(words[number])}")
+                say(f"  {number:>4}  {_list(words[number])}")
     if not found.only_first and not found.only_second:
-        print("every topic is matched")
+        say("every topic is matched")
 
 
 def comparison_as_json(

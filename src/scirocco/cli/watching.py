@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scirocco.cli._common import neutral, say
 from scirocco.cli._common import width as terminal_width
 from scirocco.cli._exit import ending_at_once
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
@@ -206,7 +207,7 @@ def follow(path: Path, *, once: bool, every: float) -> str:
     """Show a run until it ends, and return its last status."""
     watch = Watch(path)
     if once:
-        print("\n".join(frame(watch)))
+        say("\n".join(frame(watch)))
         return watch.state.status
     goes_on = "; the run continues" if watch.state.status == "running" else ""
     with ending_at_once(f"no longer watching {path}{goes_on}."):
@@ -223,7 +224,7 @@ def _live(watch: Watch, every: float) -> None:
     from rich.text import Text
 
     def picture() -> Group:
-        title, *rest = frame(watch)
+        title, *rest = map(neutral, frame(watch))
         style = _COLOURS.get(watch.state.status, "red")
         return Group(Text(title, style=f"bold {style}"), *(Text(line, no_wrap=True) for line in rest))
 
@@ -235,11 +236,11 @@ def _live(watch: Watch, every: float) -> None:
 
 
 def _lines(watch: Watch, every: float) -> None:
-    print(line(watch), flush=True)
+    say(line(watch), flush=True)
     while watch.state.status in _GOES_ON:
         time.sleep(every)
         if watch.look():
-            print(line(watch), flush=True)
+            say(line(watch), flush=True)
 
 
 def line(watch: Watch) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
@@ -11,6 +10,7 @@ import jax
 import numpy as np
 
 from scirocco._random import SeedPurpose
+from scirocco.data import fingerprints
 from scirocco.data.arrays import ArraySource, RowSource
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
@@ -103,8 +103,11 @@ class RowsOf(RowSource):
         return self._marked(self.source.stamp())
 
     def _marked(self, mark: str) -> str:
-        words = f"{mark} {self.start} {self.stop} {self.seed}"
-        return hashlib.sha256(words.encode()).hexdigest()[:16]
+        return fingerprints.shortened(f"{mark} {self.start} {self.stop} {self.seed}".encode())
+
+    def verify(self) -> None:
+        """Verify the source."""
+        self.source.verify()
 
     def __repr__(self) -> str:
         return f"RowsOf({self.source!r}, {self.start}, {self.stop}, seed={self.seed})"

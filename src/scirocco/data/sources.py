@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.data.arrays import ArraySource, RowSource, as_arrays, from_arrays
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
@@ -46,6 +46,7 @@ class Source(Protocol):
 
 def as_source(data: Data) -> RowSource:
     """The user's data as a checked source: arrays are wrapped, a path is opened, a source is tested on two rows."""
+    _checks.refuse_forked()
     if isinstance(data, ArraySource):
         return data
     if isinstance(data, (str, Path)):
@@ -160,7 +161,8 @@ class MappedSource(RowSource):
 
     def __init__(self, arrays: PyTree):
         self.arrays = as_arrays(arrays)
-        self.num_rows: int = jax.tree.leaves(self.arrays)[0].shape[0]
+        self._held = ArraySource(self.arrays)
+        self.num_rows = self._held.num_rows
 
     @property
     def row_spec(self) -> PyTree:
@@ -176,8 +178,8 @@ class MappedSource(RowSource):
         return jax.tree.map(lambda leaf: np.array(leaf[start:stop]), self.arrays)
 
     def fingerprint(self) -> str:
-        """A hash of shapes, dtypes and a sample of the rows."""
-        return ArraySource(self.arrays).fingerprint()
+        """A hash of shapes, dtypes and all values, which are read once."""
+        return self._held.fingerprint()
 
     def stamp(self) -> str:
         """Sizes and modification times of the files."""
@@ -200,6 +202,16 @@ def worth_streaming(data: Data) -> bool:
     if not leaves or not all(isinstance(leaf, np.memmap) for leaf in leaves):
         return False
     return _tree.nbytes(data) > _SHARE * available_memory()
+
+
+def check_memory(num_bytes: int, what: str, advice: str) -> None:
+    """Raise an error if `num_bytes` for `what` are more than the memory that is available."""
+    room = available_memory()
+    if num_bytes > room:
+        raise InvalidValueError(
+            f"{what} would take at least {num_bytes / 2**30:,.1f} GiB of memory; {room / 2**30:,.1f} GiB are "
+            f"available. {advice}"
+        )
 
 
 def available_memory() -> int:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import hmac
 import importlib
 import inspect
 import json
+import os
+import secrets
+import shlex
 import sys
 import tomllib
 import traceback
@@ -17,7 +21,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import estimators, samplers, simplex
+from scirocco import _checks, estimators, samplers, simplex
 from scirocco.data.formats.readers import reading
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.jobs import zoo
@@ -25,7 +29,7 @@ from scirocco.model import Posterior
 from scirocco.run import Run, resume, sample
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.records import Record
-from scirocco.store import open_stored
+from scirocco.store import files, open_stored
 from scirocco.types import Data, Params
 
 _TOP = ("model", "params", "data", "store", "sampler", "estimator", "run")
@@ -69,13 +73,14 @@ def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | No
     data = read_data(here / written["data"])
     model, params = _model(written, data, path)
     where = here / written["store"] if store is None else store
-    notes = {"config": str(path)}
+    notes = {"config": str(path), "config_mark": _mark(str(path))}
     if _zoo_name(written["model"]) is not None and (columns := zoo.column_names(data)):
         notes["columns"] = json.dumps(columns)
     return Job(model, data, params, where, options, notes)
 
 
 def _read(path: Path) -> dict[str, Any]:
+    _checks.readable(path)
     try:
         written = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -143,8 +148,18 @@ def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: b
     )
 
 
-def resume_job(path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True) -> Run:
-    """Resume a stored run that was started from a file."""
+def resume_job(
+    path: Path,
+    num_samples: int | None,
+    config: Path | None = None,
+    progress: bool = True,
+    verify: bool = False,
+) -> Run:
+    """Resume a stored run that was started from a file.
+
+    A file names code to run. Without `config` it is the one that the run names, but only if this user started the run
+    from it and it lies outside the run: the folder may come from somebody else.
+    """
     if SHARDS.is_at(path):
         raise InvalidValueError(
             f"{path} contains subposteriors, a run for each shard: resume them in Python, with the original call of "
@@ -157,6 +172,12 @@ def resume_job(path: Path, num_samples: int | None, config: Path | None = None, 
             f"the run in {path} was not started from a configuration file, and a store does not contain the model. "
             f"Resume it in Python, sc.resume({str(path)!r}, model, data), or give a file with --config."
         )
+    if config is None and not _is_trusted(path):
+        raise InvalidValueError(
+            f"the run in {path} says that it was started from {written}, which names the code to run; but it was not "
+            "started by you on this machine, or the file is inside the run. Read the file; if you trust it, name it: "
+            f"scirocco resume {shlex.quote(str(path))} --config {shlex.quote(str(written))}"
+        )
     job = read_job(config or Path(written or ""))
     return resume(
         path,
@@ -166,7 +187,34 @@ def resume_job(path: Path, num_samples: int | None, config: Path | None = None, 
         num_samples=num_samples,
         reducers=job.options.get("reducers"),
         progress=progress,
+        verify=verify,
     )
+
+
+def _is_trusted(path: Path) -> bool:
+    """Whether the file that a run names lies outside it, and this user has started the run from that file."""
+    notes = Record.from_json(open_stored(_first(path)).record).notes or {}
+    written, given = notes.get("config"), notes.get("config_mark")
+    if not isinstance(written, str) or not isinstance(given, str):
+        return False
+    inside = Path(written).resolve().is_relative_to(path.resolve())
+    return not inside and hmac.compare_digest(_mark(written).encode(), given.encode())
+
+
+def _mark(config: str) -> str:
+    """Proof that this user has started a run from a file: its name, signed with a key that only this user can read."""
+    top = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    file = Path(top) / "scirocco" / "key"
+    try:
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with files.writing(str(file), sync=False, many_writers=True) as draft:
+                os.chmod(draft.name, 0o600)
+                draft.write(secrets.token_bytes(32))
+        key = file.read_bytes()
+    except OSError:  # nothing can be proven later: the user will have to name the file
+        key = secrets.token_bytes(32)
+    return hmac.new(key, os.fsencode(config), "sha256").hexdigest()
 
 
 def origin(path: Path) -> str | None:

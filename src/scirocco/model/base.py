@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 import abc
+import gc
+import itertools
+import sys
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Key, Params, PyTree, Rows
+
+_LOOK_EVERY = 8
+_SHARE_OF_MAPS = 0.5
+_MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
+_calls = itertools.count(1)
+
+
+def make_room() -> None:
+    """Drop this library's compiled programs when they use up the memory maps of the process.
+
+    Programs are compiled for a model, and kept for the next run of it. Each takes memory maps, of which Linux allows
+    65,530 (some 250 to 450 models); beyond that the compiler crashes. Models that are still in use are compiled again.
+    """
+    if next(_calls) % _LOOK_EVERY:
+        return
+    try:
+        used, limit = _MAPS.read_bytes().count(b"\n"), int(_LIMIT.read_text())
+    except (OSError, ValueError):  # other systems have no such limit
+        return
+    if used > _SHARE_OF_MAPS * limit:
+        for name, module in list(sys.modules.items()):
+            for value in list(vars(module).values()) if name.partition(".")[0] == "scirocco" else ():
+                clear = getattr(value, "clear_cache", None)
+                if callable(clear):
+                    clear()
+        gc.collect()
 
 
 class WithValue(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._random import Purpose, key_for
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior, RowSource, SomeRows
+from scirocco.model.base import Posterior, RowSource, SomeRows, make_room
 from scirocco.model.checks import (
     check_fits,
     check_simplex,
@@ -112,6 +112,7 @@ class CountModel(Posterior):
         spaces, tree = jax.tree.flatten(self.space)
         shape = jax.tree.structure(numbers)
         self._identity = (self.counts, self.form, tuple(spaces), tree, written, shape)
+        make_room()
         self._jitted = jax.jit(self.counts)
 
     def __hash__(self) -> int:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError
 from scirocco.model import units
-from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, one_row
+from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, make_room, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
@@ -100,6 +100,7 @@ class Model(Posterior):
         self._transformed = any(leaf is not None for leaf in leaves)
         self._identity = (self.log_likelihood, self.log_prior, self.form, tuple(leaves), treedef)
         self.takes_key = asks_for_key(self.log_likelihood)
+        make_room()
         self._jitted = jax.jit(self.log_likelihood)
         self._jitted_prior = None if self.log_prior is None else jax.jit(self.log_prior)
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -159,34 +162,116 @@ def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[float]]:
-    """The values of a model (log prior and a few rows) at a point and near it, by which it is recognised."""
-    near = jax.tree.map(_shifted, position)
+def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[list[float]]]:
+    """The values of a model (log prior and a few rows) at a point and at dispersed ones, by which it is recognised."""
     rows = jax.tree.map(jnp.asarray, rows)
+    scales = _SCALES if _tree.size(position) <= _MANY_PARAMETERS else _SCALES[1:2]
+    shifts = [sign * scale for scale in scales for sign in (1, -1)]
+    points = jax.tree.map(lambda leaf: _around(np.asarray(leaf), shifts), position)
+    return _as_lists(jax.vmap(lambda point: model.values(point, rows))(points), len(shifts) + 1)
+
+
+def values_at(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[list[float]]]:
+    """The values at one point."""
+    return _as_lists(model.values(position, jax.tree.map(jnp.asarray, rows)), 1)
+
+
+def _as_lists(values: dict[str, Array], num_points: int) -> dict[str, list[list[float]]]:
+    return {
+        name: np.asarray(value, np.float64).reshape(num_points, -1).tolist() for name, value in values.items()
+    }
+
+
+_SCALES = (0.1, 1.0, 10.0, 100.0)
+_MANY_PARAMETERS = 1_000_000
+
+
+def _around(leaf: np.ndarray, shifts: list[float]) -> np.ndarray:
+    """The leaf, and shifted: every entry by a different amount, half of the shift to all of it, up or down."""
+    mixed = np.arange(1, leaf.size + 1, dtype=np.uint64) * np.uint64(2654435761) % np.uint64(1 << 32)
+    amount = (0.5 + (mixed >> np.uint64(8)) % np.uint64(1 << 16) / (1 << 17)) * np.where(
+        mixed & np.uint64(1), 1, -1
+    )
+    shifted = [leaf + (by * amount.reshape(leaf.shape)).astype(leaf.dtype) for by in shifts]
+    return np.stack([leaf, *shifted])
+
+
+def old_model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[float]]:
+    """The values that versions before 0.2 stored: at a point and near it."""
+    near = jax.tree.map(
+        lambda leaf: leaf + jnp.linspace(0.05, 0.15, leaf.size).reshape(leaf.shape).astype(leaf.dtype),
+        position,
+    )
     out: dict[str, list[float]] = {}
     for point in (position, near):
-        for name, value in model.values(point, rows).items():
-            out.setdefault(name, []).extend(np.asarray(value, np.float64).ravel().tolist())
+        for name, values in values_at(model, point, rows).items():
+            out.setdefault(name, []).extend(values[0])
     return out
 
 
-def _shifted(leaf: Array) -> Array:
-    """Shift every entry by a different amount, because a common shift does not change a softmax."""
-    return leaf + jnp.linspace(0.05, 0.15, leaf.size).reshape(leaf.shape).astype(leaf.dtype)
+def compare_models(
+    stored: dict[str, list[Any]], found: dict[str, list[Any]], rtol: float = 1e-3, atol: float = 1e-5
+) -> str | None:
+    """Describe the first difference; None when there is none.
 
-
-def compare_models(stored: dict[str, list[float]], found: dict[str, list[float]]) -> str | None:
-    """Describe the first difference; None when there is none."""
+    `atol` is in units of the largest finite value at a point, but in those of the values for versions before 0.2.
+    """
     if set(stored) != set(found):
         return (
             f"the model has {', '.join(sorted(found))} where the stored run had {', '.join(sorted(stored))}"
         )
     for name in stored:
-        was, now = np.asarray(stored[name], float), np.asarray(found[name], float)
-        if was.shape == now.shape and np.allclose(was, now, rtol=1e-3, atol=1e-5, equal_nan=True):
-            continue
+        was, now = (np.asarray(values[name], float) for values in (stored, found))
         if was.shape != now.shape:
             return f"the model's {name} has a different structure"
-        place = int(np.argmax(np.abs(was - now)))
-        return f"the model's {name} is {now[place]:.6g}, but {was[place]:.6g} in the stored run"
+        finite = np.where(np.isfinite(was) & np.isfinite(now), np.maximum(abs(was), abs(now)), 0.0)
+        unit = finite.max(axis=1, keepdims=True) if was.ndim > 1 else 1.0
+        with np.errstate(invalid="ignore"):
+            close = (was == now) | (abs(was - now) <= rtol * finite + atol * unit)
+        close |= np.isnan(was) & np.isnan(now)
+        if not close.all():
+            place = np.unravel_index(int(np.argmin(close)), close.shape)
+            return f"the model's {name} is {now[place]:.8g}, but {was[place]:.8g} in the stored run"
     return None
+
+
+def program(model: Posterior, position: Params, rows: PyTree) -> str:
+    """A hash of the model's program as JAX traces it, with its constants; names and addresses do not count."""
+    traced = jax.make_jaxpr(model.values)(position, jax.tree.map(jnp.asarray, rows))
+    digest = hashlib.sha256()
+    for piece in _pieces(traced):
+        digest.update(piece)
+    return digest.hexdigest()[:32]
+
+
+def _pieces(traced: Any) -> Iterator[bytes]:
+    """The equations of a traced program, those of inner programs included."""
+    for constant in getattr(traced, "consts", ()):
+        numbers = jax.random.key_data(constant) if _is_key(constant) else constant
+        yield np.asarray(numbers).tobytes()
+    graph = getattr(traced, "jaxpr", traced)
+    numbers_of: dict[Any, int] = {}
+
+    def kind(aval: Any) -> str:
+        return f"{getattr(aval, 'dtype', '')}{getattr(aval, 'shape', '')}"
+
+    def named(variable: Any) -> str:
+        if hasattr(variable, "val"):
+            return f"{variable.val!r} {kind(variable.aval)}"
+        return f"{numbers_of.setdefault(variable, len(numbers_of))} {kind(variable.aval)}"
+
+    yield repr([named(v) for v in (*graph.constvars, *graph.invars)]).encode()
+    for equation in graph.eqns:
+        yield str(equation.primitive).encode()
+        for name, value in sorted(equation.params.items()):
+            for part in value if isinstance(value, (tuple, list)) else (value,):
+                if hasattr(part, "eqns"):
+                    yield from _pieces(part)
+                elif name != "name" and not callable(part):
+                    yield re.sub("0x[0-9a-f]+", "", f"{name}={part!r}").encode()
+        yield repr([named(v) for v in (*equation.invars, *equation.outvars)]).encode()
+    yield repr([named(v) for v in graph.outvars]).encode()
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)

@@ -38,6 +38,23 @@ def list_runs(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return [_describe(folder) for folder in found]
 
 
+def verify_run(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Read every file of a stored run (or of each run of a family) once, and say for each run what is damaged."""
+    root = os.fspath(path)
+    family = next((family for family in (CHAINS, SHARDS) if family.is_at(root)), None)
+    if family is None:
+        return [_verified(root)]
+    members = [family.path(root, number) for number in range(family.read(root)["count"])]
+    return [_verified(member) for member in members if holds_run(member)]
+
+
+def _verified(path: str) -> dict[str, Any]:
+    stored = open_stored(path)
+    size = sum(array.nbytes for arrays in stored.arrays.values() for array in arrays.values())
+    problems, unknown = stored.verify(), stored.num_unknown
+    return {"path": stored.path, "bytes": size, "problems": problems, "chunks_without_checksum": unknown}
+
+
 def _below(root: Path) -> list[Path]:
     found = []
     for folder, names, _ in os.walk(root):

@@ -109,7 +109,7 @@ def write(
 ) -> None:
     """Write a store of a run that has ended."""
     groups, num_chains = store_groups(_spec(kept)), jax.tree.leaves(kept)[0].shape[0]
-    with Store.create(path, groups, num_chains, record.to_json(), overwrite=overwrite) as store:
+    with Store.whole(path, groups, num_chains, record.to_json(), overwrite=overwrite) as store:
         for part, group in GROUPS.items():
             _append(store, group, kept._asdict()[part])
         store.commit(state, progress.to_json())

@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.data import Devices
+from scirocco._version import __version__
+from scirocco.data import Devices, fingerprints
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.estimators import Estimator
+from scirocco.model import Posterior
 from scirocco.run import encoding, records, setup
 from scirocco.run.keeping import Keeping
 from scirocco.run.loop import Start
@@ -73,13 +75,7 @@ def recomposed(request: Request, record: Record) -> tuple[setup.Problem, setup.R
     )
     _refuse_other_data(record, source, path)
     position = _position(record, request.params)
-    rows = source.read(0, min(records._MODEL_ROWS, source.num_rows))
-    values = encoding.model_values(problem.model, position, rows)
-    difference = encoding.compare_models(record.model_values, values)
-    if difference:
-        raise InvalidValueError(
-            f"the run in {path} cannot be resumed with this model: {difference}. Pass the original model."
-        )
+    _refuse_another_model(_difference(record, problem.model, position, records.probe_rows(source)), path)
     _warn_other_machine(record)
     scheme, table = problem.parts.scheme, problem.table
     memory = scheme.blank_memory(problem.model, problem.parts, position, 1, table.row_spec)
@@ -172,15 +168,65 @@ def _position(record: Record, params: Params | None) -> PyTree:
 
 def _refuse_other_data(record: Record, source: Any, path: str) -> None:
     was = {key: record.configuration[key] for key in ("num_rows", "data")}
-    now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
+    data = fingerprints.like(was["data"], source.fingerprint)
+    now = {"num_rows": int(source.num_rows), "data": data}
     records.refuse_differences(was, now, path, "these data")
 
 
-def _warn_other_machine(record: Record) -> None:
+def _difference(record: Record, model: Posterior, position: PyTree, rows: PyTree) -> str | None:
+    """What distinguishes a model from that of the stored run; None if nothing does."""
+    if record.program is None:
+        return encoding.compare_models(record.model_values, encoding.old_model_values(model, position, rows))
+    values = encoding.model_values(model, position, rows)
+    tolerance = _tolerance(record, position)
+    difference = encoding.compare_models(record.model_values, values, tolerance, tolerance)
+    changed = {change.split()[0] for change in _changes(record)}
+    if difference or changed & {
+        "backend",
+        "jax",
+        "scirocco",
+    }:  # another version may trace the same model otherwise
+        return difference
+    return None if encoding.program(model, position, rows) == record.program else "its program is another one"
+
+
+def check_here(
+    record: Record, reached: Progress, model: Posterior, position: PyTree, request: Request
+) -> None:
+    """Raise an error if the model has other values where the first chain is than it had when it came there."""
+    if reached.model_values is None:
+        return
+    tolerance = _tolerance(record, position)
+    values = encoding.values_at(model, position, records.probe_rows(request.source))
+    difference = encoding.compare_models(reached.model_values, values, tolerance, tolerance)
+    _refuse_another_model(difference, os.fspath(cast(_Path, request.store)))
+
+
+def _refuse_another_model(difference: str | None, path: str) -> None:
+    if difference:
+        raise InvalidValueError(
+            f"the run in {path} cannot be resumed with this model: {difference}. Pass the original model."
+        )
+
+
+def _tolerance(record: Record, position: PyTree) -> float:
+    """Rounding errors of the same program; more where another version or another kind of device computes it."""
+    changed = {change.split()[0] for change in _changes(record)}
+    least = 1e-3 if "backend" in changed else 1e-4 if "jax" in changed else 0.0
+    kinds = [leaf.dtype for leaf in jax.tree.leaves(position) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return max([least, *(64 * float(jnp.finfo(kind).eps) for kind in kinds)])
+
+
+def _changes(record: Record) -> list[str]:
+    """What differs from the setup on which the run was started."""
     was = record.configuration
-    now = {"backend": jax.default_backend(), "jax": jax.__version__, "numpy": np.__version__}
-    then = {"backend": was["backend"], **{key: was["versions"][key] for key in ("jax", "numpy")}}
-    changed = [f"{key} {then[key]} → {now[key]}" for key in now if then[key] != now[key]]
+    versions = {"jax": jax.__version__, "numpy": np.__version__, "scirocco": __version__}
+    now, then = {"backend": jax.default_backend(), **versions}, {"backend": was["backend"], **was["versions"]}
+    return [f"{key} {then[key]} → {now[key]}" for key in now if then[key] != now[key]]
+
+
+def _warn_other_machine(record: Record) -> None:
+    changed = [change for change in _changes(record) if not change.startswith("scirocco")]
     if changed:
         _checks.warn(
             f"the run was started on another setup ({', '.join(changed)}): it resumes correctly, but further draws may "

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 from scirocco import _checks, _tree
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers, opened
+from scirocco.data import fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoError
 from scirocco.model import Posterior
@@ -44,12 +45,13 @@ def sample_on(client: Any, request: Request) -> Run:
         _checks.warn(request.source.wild_scales)  # warnings on workers are not shown here
     plan = request.plan
     with connected(client, _PURPOSE) as link, family.folder_for(request.store) as folder:
+        was: Any = fingerprints.NEWEST
         if CHAINS.is_at(folder) and request.resume:
-            request = _as_begun(request, CHAINS.path(folder, 0))
+            request, was = _as_begun(request, CHAINS.path(folder, 0)), CHAINS.read(folder).get("data")
             plan = request.plan
         CHAINS.begin(
             folder,
-            _page(request),
+            fingerprints.like(was, partial(_page, request)),
             resume=request.resume,
             overwrite=request.overwrite,
             left_out=request.left_out,
@@ -144,7 +146,8 @@ def resume_on(
             f"{path} holds a run whose chains share one process: resume it without `client`."
         )
     page = CHAINS.read(path)
-    now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
+    data = fingerprints.like(page["data"], source.fingerprint)
+    now = {"num_rows": int(source.num_rows), "data": data}
     records.refuse_differences({key: page[key] for key in now}, now, path, "these data")
     paths = [CHAINS.path(path, number) for number in range(page["count"])]
     for number, place in enumerate(paths):

@@ -56,11 +56,14 @@ class Progress:
     diverged: Divergence | None = None
     certificate: dict[str, Any] | None = None
     """`Certificate.to_json` at the end of a run whose sampler was chosen."""
+    model_values: dict[str, Any] | None = None
+    """Values of the model where the first chain is; only at the end of a session."""
 
     def to_json(self) -> dict[str, Any]:
         """The content of a commit."""
         diverged = None if self.diverged is None else list(self.diverged)
-        return {**vars(self), "diverged": diverged}
+        written = {**vars(self), "diverged": diverged}
+        return {name: value for name, value in written.items() if name != "model_values" or value is not None}
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
@@ -93,7 +96,9 @@ class Record:
     """Shapes and dtypes of the unconstrained parameters, by name; `params`: those of the constrained ones."""
     params: dict[str, dict[str, Any]] | None = None
     model_values: Any = None
-    """Values of the model at the point `probe`, by which another model is recognised."""
+    """Values of the model at the point `probe` and others, by which another model is recognised."""
+    program: str | None = None
+    """A hash of the traced model; versions before 0.2 did not store it, and compared fewer values."""
     probe: list[Any] | None = None
     report: dict[str, Any] = field(default_factory=dict)
     """The results of the set-up."""
@@ -186,7 +191,7 @@ def make(problem: Problem, ready: Ready, request: Request, configuration: dict[s
     """The record of a run to be stored; the request has sampler and estimator as the user gave them."""
     plan, estimator, position = request.plan, request.estimator, ready.start.position
     params = jax.eval_shape(problem.model.constrain, position)
-    rows = problem.source.read(0, min(_MODEL_ROWS, problem.source.num_rows))
+    rows = probe_rows(problem.source)
     traced = plan.keeping.reducing.traced.items()
     return Record(
         configuration=configuration,
@@ -198,12 +203,18 @@ def make(problem: Problem, ready: Ready, request: Request, configuration: dict[s
         position=leaves_spec(position),
         params=leaves_spec(params),
         model_values=encoding.model_values(problem.model, position, rows),
+        program=encoding.program(problem.model, position, rows),
         probe=[encoding.encode(np.asarray(leaf)) for leaf in jax.tree.leaves(position)],
         report=plain(ready.report),
         traces=trace_specs({name: jax.eval_shape(function, params) for name, function in traced}),
         reducers=plan.keeping.reducing.names,
         reduced=encoding.structure(_results(plan.keeping, params)),
     )
+
+
+def probe_rows(source: Any) -> PyTree:
+    """The rows at which models are compared."""
+    return source.read(0, min(_MODEL_ROWS, source.num_rows))
 
 
 def trace_specs(traces: Mapping[str, PyTree]) -> dict[str, Any]:

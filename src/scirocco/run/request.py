@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.data import Devices
+from scirocco.data import Devices, fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator, Full
 from scirocco.model import Model, Posterior
+from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
-from scirocco.run import adaptation, defaults, family, matching, pilot, records, setup
+from scirocco.run import adaptation, defaults, encoding, family, matching, pilot, records, setup
 from scirocco.run.certificate import certify
 from scirocco.run.chains import make_chains
+from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
 from scirocco.run.records import Record
@@ -70,6 +73,7 @@ class Request(NamedTuple):
 
 def carry_out(request: Request) -> Run:
     """Start the run, or resume the one in the store."""
+    make_room()
     with contextlib.nullcontext() if request.devices is None else request.devices.in_use():
         if request.store is not None and request.resume and holds_run(request.store):
             return _resume(request)
@@ -153,7 +157,9 @@ def _start(request: Request) -> Run:
         bar.expect(plan.num_steps)
         chains = make_chains(problem, ready.start, plan, request.devices)
         setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
-        record = Record(configuration=records.configuration(problem, ready, plan, request.devices))
+        configured = partial(records.configuration, problem, ready, plan, request.devices)
+        # what is not stored is never resumed: a sample of the rows will do
+        record = Record(configuration=configured() if path is not None else fingerprints.like("", configured))
         if path is not None:  # all processes check the first state, one of them writes
             spec = records.kept_spec(problem, chains.first_state, plan.keeping)
             if request.writes:
@@ -162,6 +168,7 @@ def _start(request: Request) -> Run:
                     family.clear_families(path)
                 sink = new_sink(path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite)
         session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
+        session.look = _looking(request, problem, chains)
         if path is not None:
             session.commit()  # from here on the run can be resumed
         return _driven(session, request, problem, ready, bar, clock)
@@ -172,7 +179,11 @@ def _start(request: Request) -> Run:
 
 def _resume(request: Request) -> Run:
     clock, path = Clock(), cast(str, request.store)
-    with Store.open(path) if request.writes else contextlib.nullcontext(open_stored(path)) as store:
+    found = open_stored(path)
+    done = (
+        records.read(found)[1].draws >= request.plan.num_samples
+    )  # nothing to write: the disk may be read-only
+    with Store.open(path) if request.writes and not done else contextlib.nullcontext(found) as store:
         record, reached = records.read(store)
         request = matching.checked(request, record, reached)
         problem, ready = matching.recomposed(request, record)
@@ -182,15 +193,25 @@ def _resume(request: Request) -> Run:
         chains = make_chains(problem, ready.start, plan, request.devices, store.read_state())
         spec = records.kept_spec(problem, chains.first_state, plan.keeping)
         here = jax.tree.map(np.array, chains.first_state.sampler.position)
+        matching.check_here(record, reached, problem.model, here, request)
         ready = ready._replace(start=ready.start._replace(position=here))
         sink: Sink = StoreSink(store, spec) if isinstance(store, Store) else MemorySink()
         bar = Bar(plan.num_steps, request.progress and request.writes)
         try:
             session = Session(chains, plan, record, sink, reached, records.stamp(request.source))
+            session.look = _looking(request, problem, chains)
             run = _driven(session, request, problem, ready, bar, clock)
             return run if request.writes else load(path)
         finally:
             bar.close()
+
+
+def _looking(request: Request, problem: Problem, chains: DeviceChains) -> Callable[[], Any] | None:
+    """The values of the model where the first chain is, for a store of one process."""
+    if request.store is None or request.devices is not None:
+        return None
+    rows = records.probe_rows(request.source)
+    return lambda: encoding.values_at(problem.model, chains.first_state.sampler.position, rows)
 
 
 def _driven(

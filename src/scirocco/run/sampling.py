@@ -10,6 +10,7 @@ import jax
 
 from scirocco import _checks
 from scirocco.data import as_devices, as_source
+from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
@@ -27,6 +28,8 @@ from scirocco.run.session import Plan
 from scirocco.samplers import Sampler
 from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
+
+_CHAIN_BYTES = 4_096  # a chain of one parameter, with what JAX needs for its arrays
 
 
 @_checks.known_arguments
@@ -216,6 +219,7 @@ def resume(
     progress: bool = True,
     mesh: jax.sharding.Mesh | None = None,
     client: Any = None,
+    verify: bool = False,
 ) -> Run:
     """Resume a run that was started with `sc.sample(..., store=path)`.
 
@@ -238,6 +242,9 @@ def resume(
     callbacks, progress, mesh, client
         As for `sc.sample`; rows must be spread over the original number of devices. Chains that were made on a cluster
         are resumed by the workers of `client`, or in this process, one after the other.
+    verify
+        Read all files of a data folder again and compare their checksums, although their sizes and modification times
+        are those of intact files.
 
     Examples
     --------
@@ -251,6 +258,8 @@ def resume(
     300
     """
     source = as_source(data)
+    if verify:
+        source.verify()
     method = Method(params, sampler, estimator, reducers)
     if client is not None or CHAINS.is_at(path):
         if callbacks or mesh is not None:
@@ -287,6 +296,7 @@ def _checked_plan(
     if plan.seed >= 1 << 32:
         raise InvalidValueError(f"`seed` must be below 2^32, got {seed}.")
     check_length(plan)
+    check_memory(plan.num_chains * _CHAIN_BYTES, f"num_chains={plan.num_chains}", "Pass fewer chains.")
     return plan
 
 

@@ -96,7 +96,11 @@ class Session:
         self.timing: dict[str, dict[str, float]] = {}
         self.certificate: Certificate | None = None
         self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
+        self._torn = False
+        self._ended_by: int | None = None
         self._stamped = stamp() if stamp else ""
+        self.look: Callable[[], dict[str, Any]] | None = None
+        """Returns the values of the model where the first chain is."""
 
     def drive(self, callbacks: tuple[Callback, ...], bar: Bar, setup: Clock) -> None:
         """Make chunks until the end, an interrupt, a callback's stop or a divergence; `setup` is read at step 1."""
@@ -115,7 +119,7 @@ class Session:
                         raise KeyboardInterrupt
             consistent = True
         except KeyboardInterrupt:
-            self.status, consistent = "interrupted", self._asked_to_stop
+            self.status, consistent = "interrupted", self._asked_to_stop and not self._torn
             _checks.warn(
                 f"interrupted after {self.made} of {self.plan.num_samples} draws; the run contains them.",
             )
@@ -124,27 +128,38 @@ class Session:
         done = self.step - first - self.timing.get("first_chunk", {}).get("steps", 0)
         self.timing["sampling"] = clock.read() | {"steps": done}
         if consistent:
-            self.commit()
+            self.commit(last=True)
             self._agreed(0)  # all processes wait until the one that writes has finished
+        if self._ended_by is not None:
+            raise SystemExit(128 + self._ended_by)  # what a process that a signal ends is expected to return
 
     @contextlib.contextmanager
     def _finishing_chunks(self) -> Iterator[None]:
-        """Delay Ctrl-C until the chunk ends, so that all chains have made the same steps; a second one is immediate."""
+        """Delay Ctrl-C until the chunk ends, so that all chains have made the same steps; a second one is immediate.
+
+        The same for the signals that end a process (SIGTERM, SIGHUP): the run commits, and then the process ends.
+        """
 
         def stop(number: int, frame: Any) -> None:
+            self._ended_by = number if number != signal.SIGINT else self._ended_by
             if self._asked_to_stop:
+                self._torn = True
                 raise KeyboardInterrupt
             self._asked_to_stop = True
 
-        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if not usual or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        signal.signal(signal.SIGINT, stop)
+        usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
+        usual |= {
+            getattr(signal, name): signal.SIG_DFL for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+        }
+        main = threading.current_thread() is threading.main_thread()
+        taken = [number for number, handler in usual.items() if main and signal.getsignal(number) is handler]
+        for number in taken:
+            signal.signal(number, stop)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for number in taken:
+                signal.signal(number, usual[number])
 
     def _agreed(self, *numbers: int) -> list[int]:
         """The same numbers in all processes that share the chains (the largest of each)."""
@@ -221,14 +236,15 @@ class Session:
             self.status = "stopped"
         self.bar.update(self.step, phase, self.rate, shown)
 
-    def commit(self) -> None:
-        """Commit everything so far, if there is a store."""
+    def commit(self, last: bool = False) -> None:
+        """Commit everything so far, if there is a store; the last commit has the values of the model, too."""
         self._look_for_change(now_or_never=True)
         if self.sink.path is None and not self.chains.among_processes:
             return
         wanted, status = self.plan.num_samples, self._status_now()
         progress = Progress(
-            self.step, self.made, wanted, status, self.rate, self.scores, self.timing, self.bad
+            *(self.step, self.made, wanted, status, self.rate, self.scores, self.timing, self.bad),
+            model_values=self.look() if last and self.look and not self.bad else None,
         )
         if self.certificate is not None:
             progress = dataclasses.replace(progress, certificate=self.certificate.to_json())

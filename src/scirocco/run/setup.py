@@ -86,6 +86,7 @@ def compose(
     model = scheme.adapt(model, sampler)
     _check_value(model, sampler)
     source, spread = as_source(data), devices is not None and bool(devices.row_axes)
+    _checks.note_run()
     if source.wild_scales and sampler.has_one_scale:
         _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)

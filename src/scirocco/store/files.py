@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from scirocco._checks import warn
+from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
 
 TMP = ".tmp"
@@ -149,6 +149,7 @@ def write_document(path: str, content: dict[str, Any]) -> None:
 
 def read_document(path: str, rescue: str) -> dict[str, Any]:
     """What `write_document` wrote; any other file raises an error that ends with the advice in `rescue`."""
+    _checks.readable(path)
     with open(path, "rb") as file:
         raw = file.read()
     try:
@@ -187,7 +188,7 @@ class Lock:
                 if attempt + 1 < _LOCK_TRIES:
                     time.sleep(_LOCK_WAIT)  # a reader that checks whether the run is active holds it briefly
             except OSError as error:
-                return warn(
+                return _checks.warn(
                     f"{path} cannot be locked on this file system ({error}): make sure that only one process writes."
                 )
         raise StoreError(

@@ -6,6 +6,8 @@ A run's own files are `run.json`, `commit.json` and the sampler's state, a file 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import re
 import shutil
@@ -16,6 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.store import files, layout
 from scirocco.store.layout import INNER, Group
@@ -38,6 +41,8 @@ class Header:
     record: dict[str, Any]
     version: str
     created_at: str
+    run_id: str | None = None
+    """A random name, which every commit repeats; None in runs of versions that had none."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,22 @@ class Commit:
     draws: dict[str, int]
     state: dict[str, Any]
     progress: dict[str, Any]
+    checksums: dict[str, dict[str, str]]
+    """By group and folder: eight hexadecimal digits for each chunk. Empty for a version that wrote none."""
+
+
+def attributes(header: Header, progress: dict[str, Any]) -> dict[str, Any]:
+    """Attributes that ArviZ expects; lists (traces, scores) stay in the commit."""
+    items = {**header.record, **{k: v for k, v in progress.items() if not isinstance(v, list)}}
+    attributes = {
+        "inference_library": "scirocco",
+        "inference_library_version": header.version,
+        "created_at": header.created_at,
+    }
+    for key, value in items.items():
+        plain = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
+        attributes.setdefault(key, value if plain else json.dumps(value))
+    return attributes
 
 
 def rescue(root: str) -> str:
@@ -65,6 +86,7 @@ def write_header(root: str, header: Header) -> None:
         "format_version": FORMAT_VERSION,
         "version": header.version,
         "created_at": header.created_at,
+        "run_id": header.run_id,
         "groups": layout.to_json(header.groups),
         "record": header.record,
     }
@@ -87,7 +109,8 @@ def read_header(root: str) -> Header:
     record = content.get("record")
     if not isinstance(record, dict):
         raise StoreError(f"{path} does not contain the record of the run. {rescue(root)}")
-    return Header(groups, record, str(content.get("version")), str(content.get("created_at")))
+    run_id = content.get("run_id")
+    return Header(groups, record, str(content.get("version")), str(content.get("created_at")), run_id)
 
 
 def _no_run(root: str) -> str:
@@ -107,13 +130,15 @@ def _never_started(root: str) -> str:
     )
 
 
-def write_commit(root: str, commit: Commit) -> None:
+def write_commit(root: str, commit: Commit, run_id: str | None) -> None:
     """The commit point: once the new `commit.json` is in place, its draws are valid."""
     content = {
         "commit": commit.number,
         "draws": commit.draws,
         "state": commit.state,
         "progress": commit.progress,
+        "run_id": run_id,
+        "checksums": commit.checksums,
     }
     files.write_document(inner(root, _COMMIT), content)
 
@@ -128,6 +153,11 @@ def read_commit(root: str, header: Header) -> Commit:
     entry, progress = content.get("state"), content.get("progress")
     if not isinstance(number, int) or not isinstance(entry, dict) or not isinstance(progress, dict):
         raise StoreError(f"{path} lacks required entries of a commit. {rescue(root)}")
+    if content.get("run_id") not in (None, header.run_id):
+        raise StoreError(
+            f"{path} belongs to another run than {_RUN} (its id is {content.get('run_id')!r}, not {header.run_id!r}): "
+            f"files of two runs were mixed. {rescue(root)}"
+        )
     if not isinstance(draws, dict) or set(draws) != set(header.groups):
         raise StoreError(f"{path} and {_RUN} name different groups: they belong to two runs. {rescue(root)}")
     if not all(type(count) is int and count >= 0 for count in draws.values()):
@@ -136,7 +166,23 @@ def read_commit(root: str, header: Header) -> Commit:
         raise StoreError(
             f"{path} names the state file {entry.get('file')!r}, which scirocco cannot have written. {rescue(root)}"
         )
-    return Commit(number, draws, entry, progress)
+    checksums = content.get("checksums", {})
+    if not _are_checksums(checksums, header, draws):
+        raise StoreError(f"{path} does not have one checksum for each chunk. {rescue(root)}")
+    return Commit(number, draws, entry, progress, checksums)
+
+
+def _are_checksums(checksums: Any, header: Header, draws: dict[str, int]) -> bool:
+    if checksums == {}:
+        return True
+    expected = {
+        name: {c.node: 8 * group.num_chunks(draws[name]) * bool(math.prod(c.shape)) for c in group.columns}
+        for name, group in header.groups.items()
+    }
+    try:
+        return {name: {node: len(c) for node, c in of.items()} for name, of in checksums.items()} == expected
+    except (AttributeError, TypeError):
+        return False
 
 
 def has_commit(root: str) -> bool:
@@ -206,6 +252,33 @@ def clear(root: str) -> None:
     for name in ("zarr.json", "zarr.json" + files.TMP):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(root, name))
+
+
+def adopt(root: str, draft: str) -> None:
+    """Give the complete run in `draft` the name `root`; a run that is there is deleted then, and other files stay.
+
+    Nothing is copied, so that a full disk cannot interrupt it.
+    """
+    if not os.path.lexists(root):
+        os.replace(draft, root)
+        return files.sync_folder(os.path.dirname(root))
+    old = f"{draft}.old"
+    lock = files.Lock(inner(root, LOCK)) if os.path.isdir(os.path.join(root, INNER)) else None
+    try:
+        os.replace(root, old)
+        try:
+            os.replace(draft, root)
+        except BaseException:
+            os.rename(old, root)
+            raise
+    finally:
+        if lock is not None:
+            lock.release()
+    files.sync_folder(os.path.dirname(root))
+    groups = read_header(old).groups if os.path.exists(inner(old, _RUN)) else ()
+    for name in sorted(set(os.listdir(old)) - {INNER, "zarr.json", *groups}):
+        os.rename(os.path.join(old, name), os.path.join(root, name))
+    shutil.rmtree(old)
 
 
 def sweep(root: str, header: Header, commit: Commit) -> None:
@@ -290,6 +363,7 @@ def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.
         )
     path = os.path.join(folder, str(name))
     try:
+        _checks.readable(path)
         with open(path, "rb") as file:
             if _checksum(file) != entry.get("crc32"):
                 raise StoreError(f"{path} is damaged: its checksum differs from that in the commit. {rescue}")

@@ -59,6 +59,23 @@ class Group:
         """The file that holds the draws from `number * chunk_draws` on."""
         return zarr.chunk_path(os.path.join(root, self.name, column.node), number, 2 + len(column.shape))
 
+    def draws_in(self, number: int, num_draws: int) -> range:
+        """The draws of the chunk `number`, if there are `num_draws` in all."""
+        return range(num_draws)[number * self.chunk_draws : (number + 1) * self.chunk_draws]
+
+    def check_content(
+        self, column: Column, number: int, num_draws: int, values: np.ndarray, crcs: str
+    ) -> str:
+        """What is wrong with the values of a chunk, by the commit's checksums of its variable; empty if nothing."""
+        draws, expected = self.draws_in(number, num_draws), crcs[8 * number : 8 * number + 8]
+        if expected in ("", zarr.UNKNOWN) or zarr.checksum(values, len(draws)) == expected:
+            return ""
+        chains = f"chains 0 to {self.num_chains - 1}" if self.num_chains > 1 else "chain 0"
+        return (
+            f"the draws {draws.start:,} to {draws.stop - 1:,} of {chains} of {column.name!r} are damaged: they do not "
+            f"have the checksum of the commit. They changed on disk, or belong to another run."
+        )
+
     def num_chunks(self, num_draws: int) -> int:
         """The number of chunks for `num_draws` draws; the last may be partly empty."""
         return -(-num_draws // self.chunk_draws)
@@ -66,6 +83,12 @@ class Group:
     def coordinate_path(self, root: str, name: str, number: int) -> str:
         """The file with the numbers of chains or draws."""
         return zarr.chunk_path(os.path.join(root, self.name, name), number, 1)
+
+    def coordinates(self, root: str, num_draws: int) -> Iterator[tuple[str, np.ndarray]]:
+        """The files with the numbers of chains and of `num_draws` draws, and their content."""
+        yield self.coordinate_path(root, "chain", 0), np.arange(self.num_chains, dtype=_INDEX)
+        for number, values in coordinate_chunks(0, num_draws):
+            yield self.coordinate_path(root, "draw", number), values
 
     def documents(self, num_draws: int) -> dict[str, dict[str, Any]]:
         """The document of each array, for `num_draws` draws."""
@@ -83,6 +106,20 @@ class Group:
                 {"name": column.name, "dtype": column.given_dtype},
             )
         return out
+
+
+def documents(
+    groups: dict[str, Group], draws: dict[str, int], attributes: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The documents of all nodes: the arrays of a group, then the group; last the root, with the name `""`."""
+    out: dict[str, dict[str, Any]] = {}
+    everything: dict[str, dict[str, Any]] = {}
+    for name, group in groups.items():
+        members = group.documents(draws[name])
+        arrays = {f"{name}/{node}": document for node, document in members.items()}
+        out |= arrays | {name: zarr.group_document(attributes, members)}
+        everything |= {name: zarr.group_document(attributes)} | arrays
+    return out | {"": zarr.group_document(attributes, everything)}
 
 
 def coordinate_chunks(first: int, num_draws: int) -> Iterator[tuple[int, np.ndarray]]:

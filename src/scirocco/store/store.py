@@ -11,6 +11,8 @@ import datetime
 import json
 import math
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,7 +44,9 @@ class Store:
         self._unsynced = files.Unsynced()
         counts = commit.draws if commit else dict.fromkeys(header.groups, 0)
         self._writers = {
-            name: GroupWriter(root, group, self._unsynced, counts[name])
+            name: GroupWriter(
+                root, group, self._unsynced, counts[name], commit.checksums.get(name) if commit else None
+            )
             for name, group in header.groups.items()
         }
         self._published: dict[str, int] = {}
@@ -78,7 +82,7 @@ class Store:
         num_chains = _checks.positive_int(num_chains, "num_chains")
         planned = layout.plan(groups, num_chains)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        header = Header(planned, files.plain_json(record, "record"), __version__, now)
+        header = Header(planned, files.plain_json(record, "record"), __version__, now, secrets.token_hex(8))
         folder.refuse_unless_free(root, overwrite)
         os.makedirs(root, exist_ok=True)
         files.sync_folder(os.path.dirname(root))
@@ -95,6 +99,32 @@ class Store:
             lock.release()
             raise
         return store
+
+    @classmethod
+    @contextlib.contextmanager
+    def whole(
+        cls,
+        path: str | os.PathLike[str],
+        groups: dict[str, dict[str, Variable]],
+        num_chains: int,
+        record: dict[str, Any],
+        *,
+        overwrite: bool = False,
+    ) -> Iterator[Store]:
+        """As `create`, for a run that is written at once: it is at `path` when the block ends well, else nothing is.
+
+        An existing run is deleted only then.
+        """
+        root = os.path.realpath(os.fspath(path))
+        folder.refuse_unless_free(root, overwrite)
+        draft = f"{root}.{os.getpid()}{files.TMP}"
+        try:
+            with cls.create(draft, groups, num_chains, record, overwrite=True) as store:
+                yield store
+            folder.adopt(root, draft)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
@@ -169,8 +199,9 @@ class Store:
             entry = folder.write_state(os.path.join(self.path, INNER), number, arrays, dtypes)
             draws = {name: writer.num_draws for name, writer in self._writers.items()}
             old = self._commit
-            commit = Commit(number, draws, entry, progress)
-            folder.write_commit(self.path, commit)
+            checksums = {name: writer.checksums for name, writer in self._writers.items()}
+            commit = Commit(number, draws, entry, progress, checksums)
+            folder.write_commit(self.path, commit, self._header.run_id)
             self._commit = commit
             if old is not None:
                 with contextlib.suppress(OSError):  # `Store.open` removes it
@@ -182,36 +213,17 @@ class Store:
 
         The documents are on disk before they are renamed; which of them survive a power failure does not matter.
         """
-        attributes = self._attributes()
-        everything: dict[str, dict[str, Any]] = {}
-        for name, group in self._header.groups.items():
-            draws = self.draws(name)
-            documents = group.documents(draws)
-            if self._published.get(name) != draws:
-                for node, document in documents.items():
-                    self._write_node(os.path.join(name, node), document)
-            self._write_node(name, zarr_format.group_document(attributes, documents))
-            self._published[name] = draws
-            everything[name] = zarr_format.group_document(attributes)
-            everything |= {f"{name}/{node}": document for node, document in documents.items()}
-        self._write_node("", zarr_format.group_document(attributes, everything))
+        attributes = folder.attributes(self._header, self.progress)
+        draws = {name: self.draws(name) for name in self._header.groups}
+        for node, document in layout.documents(self._header.groups, draws, attributes).items():
+            name, _, array = node.partition("/")
+            if not array or self._published.get(name) != draws[name]:
+                self._write_node(node, document)
+        self._published = draws
 
     def _write_node(self, node: str, document: dict[str, Any]) -> None:
         path = os.path.join(self.path, node, zarr_format.DOCUMENT)
         files.write_file(path, json.dumps(document).encode(), sync=True)
-
-    def _attributes(self) -> dict[str, Any]:
-        """Attributes that ArviZ expects; lists (traces, scores) stay in the commit."""
-        items = {**self.record, **{k: v for k, v in self.progress.items() if not isinstance(v, list)}}
-        attributes = {
-            "inference_library": "scirocco",
-            "inference_library_version": self._header.version,
-            "created_at": self._header.created_at,
-        }
-        for key, value in items.items():
-            plain = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
-            attributes.setdefault(key, value if plain else json.dumps(value))
-        return attributes
 
     # ------------------------------------------------------------------------------------------------- asking
 
@@ -249,12 +261,28 @@ class Store:
     def _need_open(self) -> None:
         if self._failure:
             raise StoreError(
-                f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()} Reopen it to resume."
+                f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()}"
             )
 
     def _safe(self) -> str:
+        """What is left after a failed write, and what to do."""
+        if self._commit is None:
+            return "Nothing had been committed: start the run again."
+        try:
+            here = folder.read_header(self.path)
+            number = folder.read_commit(self.path, here).number
+            lost = here.run_id != self._header.run_id or number < self._commit.number
+        except (InvalidValueError, StoreError, OSError):
+            lost = True
+        if lost:
+            return (
+                f"The run is no longer in {self.path}: the folder was removed, replaced or damaged meanwhile."
+            )
         counts = ", ".join(f"{self.draws(name):,} draws of {name!r}" for name in self._header.groups)
-        return f"The last commit is safe ({counts})."
+        return (
+            f"The last commit is safe ({counts}). After you have fixed the cause (disk space, permissions), resume "
+            f"with `sc.resume({self.path!r}, ...)`."
+        )
 
     @contextlib.contextmanager
     def _or_fail(self) -> Iterator[None]:
@@ -264,8 +292,5 @@ class Store:
         except BaseException as error:
             self._failure = f"an earlier write failed ({error!r})"
             if isinstance(error, OSError):
-                error.add_note(
-                    f"{self._safe()} After you have fixed the cause (disk space, permissions), resume with "
-                    f"`sc.resume({self.path!r}, ...)`."
-                )
+                error.add_note(self._safe())
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import json
 import math
 import operator
 import os
@@ -15,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
-from scirocco.store import files, folder, zarr_format
+from scirocco.store import files, folder, layout, zarr_format
 from scirocco.store.layout import Column, Group
 
 
@@ -71,10 +72,12 @@ class StoredArray(LazyArray):
     Integers, slices and `...` give NumPy arrays; `numpy.asarray(x)` reads everything.
     """
 
-    def __init__(self, root: str, group: Group, column: Column, num_draws: int):
+    def __init__(self, root: str, group: Group, column: Column, num_draws: int, checksums: str = ""):
         self._root = root
         self._group = group
         self._column = column
+        self._checksums = checksums
+        self._intact: set[int] = set()
         self.shape = (group.num_chains, num_draws, *column.shape)
         self.dtype = column.dtype.newbyteorder("=")
 
@@ -129,7 +132,32 @@ class StoredArray(LazyArray):
         rescue = (
             f"The other chunks of {self.name!r} can still be read: the draws before it are [:, :{before}]."
         )
-        return zarr_format.read_chunk(path, self._group.chunk_shape(self._column), self._column.dtype, rescue)
+        values = zarr_format.read_chunk(
+            path, self._group.chunk_shape(self._column), self._column.dtype, rescue
+        )
+        if number not in self._intact:
+            wrong = self._group.check_content(self._column, number, self.shape[1], values, self._checksums)
+            if wrong:
+                raise StoreError(f"{path}: {wrong} {rescue}")
+            self._intact.add(number)
+        return values
+
+    def verify(self) -> list[str]:
+        """Read every chunk, and say what is wrong with those that are damaged."""
+        problems = []
+        for number in range(self._group.num_chunks(self.shape[1]) if self.size else 0):
+            self._intact.discard(number)
+            try:
+                self._chunk(number)
+            except (StoreError, OSError) as error:
+                problems.append(str(error))
+        return problems
+
+    @property
+    def num_unknown(self) -> int:
+        """The number of chunks without a checksum, which a version before 0.2 wrote."""
+        known = self._checksums.replace(zarr_format.UNKNOWN, "")
+        return (self._group.num_chunks(self.shape[1]) if self.size else 0) - len(known) // 8
 
     def _native(self, values: np.ndarray) -> Any:
         return values.astype(self.dtype, copy=False)
@@ -187,7 +215,14 @@ class Stored:
         self.created_at = header.created_at
         self.arrays = {
             name: {
-                column.name: StoredArray(path, group, column, commit.draws[name]) for column in group.columns
+                column.name: StoredArray(
+                    path,
+                    group,
+                    column,
+                    commit.draws[name],
+                    commit.checksums.get(name, {}).get(column.node, ""),
+                )
+                for column in group.columns
             }
             for name, group in header.groups.items()
         }
@@ -219,6 +254,56 @@ class Stored:
                 commit = newer
         raise StoreError(f"the state of the run in {self.path} changes faster than it can be read.")
 
+    def verify(self) -> list[str]:
+        """Read everything that belongs to the run once, and say what is wrong; empty if nothing is.
+
+        The documents for Zarr readers may be behind the last commit; another process may write meanwhile.
+        """
+        problems = []
+        for arrays in self.arrays.values():
+            for array in arrays.values():
+                problems += array.verify()
+        try:
+            self.read_state()
+        except (StoreError, OSError) as error:
+            problems.append(str(error))
+        return problems + list(self._wrong_documents())
+
+    @property
+    def num_unknown(self) -> int:
+        """The number of chunks without a checksum, which a version before 0.2 wrote."""
+        return sum(array.num_unknown for arrays in self.arrays.values() for array in arrays.values())
+
+    def _wrong_documents(self) -> Iterator[str]:
+        """What Zarr readers need in addition: the coordinates, and the descriptions of arrays and groups."""
+        again = (
+            "The draws are intact, but other programs may not find them; resuming the run writes it again."
+        )
+        groups = self._header.groups
+        for name, group in groups.items():
+            for path, values in group.coordinates(self.path, self._draws[name]):
+                if not os.path.isfile(path) or np.fromfile(path, values.dtype).tolist() != values.tolist():
+                    yield f"{path} is missing or damaged. {again}"
+        committed = layout.documents(groups, self._draws, folder.attributes(self._header, self.progress))
+        found = {node: _read_json(os.path.join(self.path, node, zarr_format.DOCUMENT)) for node in committed}
+        earlier = self._published_earlier(found[""])
+        for node, document in found.items():
+            if document not in (committed[node], earlier.get(node)) or document is None:
+                yield f"{os.path.join(self.path, node, zarr_format.DOCUMENT)} is missing or damaged. {again}"
+
+    def _published_earlier(self, root: Any) -> dict[str, Any]:
+        """The documents of an earlier commit, which a process that was killed did not replace; else empty."""
+        try:
+            members = root["consolidated_metadata"]["metadata"]
+            draws = {name: int(members[f"{name}/draw"]["shape"][0]) for name in self._header.groups}
+            attributes = dict(root["attributes"])
+        except (KeyError, TypeError, ValueError, IndexError):
+            return {}
+        fixed = folder.attributes(self._header, {}).items()
+        if any(count > self._draws[name] for name, count in draws.items()) or not fixed <= attributes.items():
+            return {}
+        return layout.documents(self._header.groups, draws, attributes)
+
     @property
     def running(self) -> bool:
         """True while a process has the run open for writing."""
@@ -227,6 +312,16 @@ class Stored:
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}: {count:,} draws" for name, count in self._draws.items())
         return f"Stored({self.path!r}, {counts})"
+
+
+def _read_json(path: str) -> Any:
+    """The content of a JSON file; None if it cannot be read."""
+    try:
+        _checks.readable(path)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def open_stored(path: str | os.PathLike[str]) -> Stored:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from typing import Any
 
 import numpy as np
 
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.store import layout, zarr_format
 from scirocco.store.files import Unsynced
 from scirocco.store.layout import Group
@@ -16,9 +18,22 @@ from scirocco.store.layout import Group
 class GroupWriter:
     """Buffers of one chunk for each variable; memory does not grow with the number of draws."""
 
-    def __init__(self, root: str, group: Group, unsynced: Unsynced, num_draws: int = 0):
+    def __init__(
+        self,
+        root: str,
+        group: Group,
+        unsynced: Unsynced,
+        num_draws: int = 0,
+        checksums: dict[str, str] | None = None,
+    ):
         self.group = group
         self.num_draws = num_draws
+        unknown = zarr_format.UNKNOWN * group.num_chunks(num_draws)
+        self._checksums = {
+            column.node: re.findall("." * 8, (checksums or {}).get(column.node, unknown))
+            for column in group.columns
+            if math.prod(column.shape)
+        }
         self._root = root
         self._unsynced = unsynced
         self._dirty = False
@@ -45,6 +60,10 @@ class GroupWriter:
             for column in self.group.columns:
                 path = self.group.chunk_path(self._root, column, self.num_draws // self.group.chunk_draws)
                 chunk = zarr_format.read_chunk(path, self.group.chunk_shape(column), column.dtype, rescue)
+                crcs, number = self.checksums[column.node], self.num_draws // self.group.chunk_draws
+                wrong = self.group.check_content(column, number, self.num_draws, chunk, crcs)
+                if wrong:
+                    raise StoreError(f"{path}: {wrong} {rescue}")
                 self._buffers[column.name][:, :used] = chunk[:, :used]
 
     def check(self, arrays: dict[str, Any]) -> tuple[dict[str, np.ndarray], int]:
@@ -82,12 +101,13 @@ class GroupWriter:
             part = {name: array[:, taken : taken + count] for name, array in arrays.items()}
             if count == length:
                 kinds = {column.name: column.dtype for column in self.group.columns}
-                self._write_chunk({name: np.ascontiguousarray(a, kinds[name]) for name, a in part.items()})
+                whole = {name: np.ascontiguousarray(a, kinds[name]) for name, a in part.items()}
+                self._write_chunk(whole, length)
             else:
                 for name, array in part.items():
                     self._buffers[name][:, used : used + count] = array
                 if used + count == length:
-                    self._write_chunk(self._buffers)
+                    self._write_chunk(self._buffers, length)
                 else:
                     self._dirty = True
             taken += count
@@ -99,15 +119,21 @@ class GroupWriter:
         if self._dirty:
             for buffer in self._buffers.values():
                 buffer[:, used:] = 0  # readers ignore this part; zeros make the files of equal runs equal
-            self._write_chunk(self._buffers)
+            self._write_chunk(self._buffers, used)
         for number, values in layout.coordinate_chunks(self._coordinate_chunks, self.num_draws):
             self._unsynced.write(self.group.coordinate_path(self._root, "draw", number), values.data)
             self._coordinate_chunks = number + 1
 
-    def _write_chunk(self, arrays: dict[str, np.ndarray]) -> None:
+    @property
+    def checksums(self) -> dict[str, str]:
+        """The checksums of all chunks of each variable."""
+        return {column.node: "".join(self._checksums.get(column.node, ())) for column in self.group.columns}
+
+    def _write_chunk(self, arrays: dict[str, np.ndarray], used: int) -> None:
         number = self.num_draws // self.group.chunk_draws
         for column in self.group.columns:
             if arrays[column.name].size:
                 path = self.group.chunk_path(self._root, column, number)
                 self._unsynced.write(path, arrays[column.name].data)
+                self._checksums[column.node][number:] = [zarr_format.checksum(arrays[column.name], used)]
         self._dirty = False

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -168,6 +169,23 @@ def check_chunk(path: str, shape: Sequence[int], dtype: np.dtype, rescue: str) -
     expected = math.prod(shape) * dtype.itemsize
     if size != expected:
         raise StoreError(f"{path} has {size} bytes instead of {expected}: it is damaged. {rescue}")
+
+
+UNKNOWN = "-" * 8
+"""In place of the checksum of a chunk that a version without checksums wrote."""
+
+
+def checksum(values: np.ndarray, num_draws: int) -> str:
+    """The CRC-32 of the first `num_draws` draws of every chain of a chunk.
+
+    What lies behind them does not count: a process that ended before its commit may have written more draws.
+    """
+    if num_draws == values.shape[1]:
+        return f"{zlib.crc32(values.data):08x}"
+    crc = 0
+    for chain in values:
+        crc = zlib.crc32(chain[:num_draws].data, crc)
+    return f"{crc:08x}"
 
 
 def read_chunk(path: str, shape: Sequence[int], dtype: np.dtype, rescue: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.formats.arrow_reader import ARROW, PARQUET, ArrowTable
 from scirocco.data.formats.readers import (
@@ -195,6 +196,7 @@ def open_table(path: Path) -> SourceTable:
     """The reader for this file or folder."""
     if not path.exists():
         raise InvalidValueError(f"there is no file or folder {path}.")
+    _checks.readable(path)
     if path.is_dir():
         if any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
             return ZarrTable(path)

@@ -42,6 +42,7 @@ class SourceTable(Protocol):
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Name the file that cannot be read, for any exception of the reading package."""
+    _checks.readable(path)
     try:
         yield
     except (SciroccoError, GeneratorExit, MemoryError):
@@ -232,6 +233,11 @@ class CsvTable:
                 f"the first line of {self.label} holds numbers, not names. It is read as data, and the columns are "
                 f"named {self.names[0]} to {self.names[-1]}."
             )
+        elif self.names and all(name.isdigit() for name in self.names):
+            _checks.warn(
+                f"the first line of {self.label} ({self.names[0]} to {self.names[-1]}) is taken to be the names of the "
+                "columns. If it is data, add a line of names before it."
+            )
 
     def _read(self, **options: Any) -> Any:
         try:
@@ -283,11 +289,9 @@ class CsvTable:
 
 
 def _all_data(names: list[str]) -> bool:
-    """Whether a header line is a row of numbers; different integers may be the names of pixels."""
+    """Whether a header line is a row of numbers; consecutive integers are taken to be the names of pixels."""
     try:
         numbers = [float(name) for name in names]
     except ValueError:
         return False
-    return not all(
-        number.is_integer() and "." not in name for number, name in zip(numbers, names, strict=True)
-    )
+    return numbers != [numbers[0] + k for k in range(len(numbers))] or any("." in name for name in names)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from scirocco.data.arrays import RowSource
-from scirocco.data.native.header import open_arrays, read_header, stamp, verify_arrays
+from scirocco.data.native.header import check_unchanged, open_arrays, read_header, stamp, verify_arrays
 from scirocco.data.native.npy import MAP_LIMIT, ArrayFile
 from scirocco.data.native.writer import DEFAULT_MEMORY, FolderWriter
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
@@ -124,7 +124,11 @@ class FolderSource(RowSource):
             file.scatter(starts, slots, places[name])
 
     def fingerprint(self) -> str:
-        """A short hash of the header and its checksums: copies of a folder have the same one."""
+        """A short hash of the header and its checksums: copies of a folder have the same one.
+
+        Files whose size or modification time has changed are read and compared with their checksums.
+        """
+        check_unchanged(self._files, self.header)
         return self._digest[:16]
 
     def stamp(self) -> str:

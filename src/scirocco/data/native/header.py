@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -12,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco.data.native.npy import ArrayFile
 from scirocco.errors import DataChangedError, InvalidValueError
 
 FILE_NAME = "scirocco-data.json"
+STAMP_NAME = "scirocco-data.stamp"
+"""The sizes and modification times of the files when they were last known to be intact, as a hash."""
 FORMAT = "scirocco-data"
 VERSION = 1
 
@@ -64,7 +68,7 @@ class Header:
 def is_data_folder(path: Path) -> bool:
     """Whether there is a data folder, of any version and in any state."""
     try:
-        content = json.loads((path / FILE_NAME).read_text("utf-8"))
+        content = json.loads((path / FILE_NAME).read_text("utf-8")) if (path / FILE_NAME).is_file() else None
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and content.get("format") == FORMAT
@@ -142,16 +146,45 @@ def open_arrays(path: Path, header: Header, map_limit: int) -> dict[str, ArrayFi
 
 def stamp(files: dict[str, ArrayFile], digest: str) -> str:
     """A short hash of the header and of each file's current size and modification time: cheap, detects changes."""
+    return _stamp([file.path for file in files.values()], digest)
+
+
+def _stamp(paths: list[Path], digest: str) -> str:
     stamp = [digest]
-    for file in files.values():
+    for path in paths:
         try:
-            status = os.stat(file.path)
+            status = os.stat(path)
         except OSError as error:
             raise DataChangedError(
-                f"`{file.path.name}` has disappeared from {file.path.parent} ({error.strerror}). Restore it and resume."
+                f"`{path.name}` has disappeared from {path.parent} ({error.strerror}). Restore it and resume."
             ) from error
         stamp.append(f"{status.st_size}:{status.st_mtime_ns}")
     return hashlib.sha256(" ".join(stamp).encode()).hexdigest()[:16]
+
+
+_VERIFIED: dict[Path, str] = {}
+"""Stamps of folders that this process has verified but may not write to."""
+
+
+def check_unchanged(files: dict[str, ArrayFile], header: Header) -> None:
+    """Raise an error if a file is no longer the one that the header describes.
+
+    Files are read only if their sizes or modification times are not those that were noted when the folder was written,
+    or last verified; `verify_arrays` reads them in any case.
+    """
+    folder = next(iter(files.values())).path.parent
+    now = stamp(files, header.digest)
+    with contextlib.suppress(OSError, ValueError):
+        _checks.readable(folder / STAMP_NAME)
+        _VERIFIED[folder] = (folder / STAMP_NAME).read_text("ascii")
+    if _VERIFIED.get(folder) == now:
+        return
+    verify_arrays(files, header)
+    _VERIFIED[folder] = now
+    draft = folder / f"{STAMP_NAME}.{os.getpid()}.tmp"
+    with contextlib.suppress(OSError):
+        draft.write_text(now, "ascii")
+        os.replace(draft, folder / STAMP_NAME)
 
 
 def verify_arrays(files: dict[str, ArrayFile], header: Header) -> None:
@@ -212,6 +245,8 @@ class PartialFolder:
             file.write(header.to_json())
             file.flush()
             os.fsync(file.fileno())
+        arrays = [self.path / entry.file for entry in header.arrays.values()]
+        (self.path / STAMP_NAME).write_text(_stamp(arrays, header.digest), "ascii")
         (self.path / _MARK).unlink()
         self._check_target()
         old = self.target.with_name(self.target.name + ".replaced")
@@ -233,5 +268,5 @@ def _own_files(path: Path) -> set[str]:
         arrays = read_header(path).arrays
     # a damaged header names no files: then every .npy file is treated as part of the folder
     except InvalidValueError:
-        return {FILE_NAME, *(file.name for file in path.glob("*.npy"))}
-    return {FILE_NAME, *(entry.file for entry in arrays.values())}
+        return {FILE_NAME, STAMP_NAME, *(file.name for file in path.glob("*.npy"))}
+    return {FILE_NAME, STAMP_NAME, *(entry.file for entry in arrays.values())}

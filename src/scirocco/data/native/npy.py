@@ -15,6 +15,7 @@ from typing import IO
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco.errors import DataChangedError, InvalidValueError
 
 MAP_LIMIT = 1 << 30
@@ -77,6 +78,7 @@ class ArrayFile:
         self._row_bytes = dtype.itemsize * math.prod(row_shape)
         self._offset = len(encode_header(dtype, (rows, *row_shape)))
         self.size = self._offset + rows * self._row_bytes
+        _checks.readable(path)
         self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._fd)
         self._check_content()

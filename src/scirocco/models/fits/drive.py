@@ -5,26 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from scirocco._version import __version__
+from scirocco.data import fingerprints
+from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.length import Length, spread
 from scirocco.models.fits.saved import Kind, make_record
 from scirocco.run import records, snapshot
 from scirocco.run.keeping import Keeping
+from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock, Report
 from scirocco.run.records import Record
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.sinks import StoreSink, new_sink
-from scirocco.store import Store, holds_run, refuse_unless_free
+from scirocco.store import Store, Stored, holds_run, open_stored, refuse_unless_free
 
 Path = str | os.PathLike[str]
 
+_CHAIN_BYTES = 4_096
 BY_THE_CLOCK = 1 << 30
 """Planned steps of a burn-in with a time limit."""
 
@@ -140,7 +145,16 @@ def run_fit(
         Data needed to load the model from a store, as JSON.
     """
     clock, limit, callbacks = Clock(), fit.length.max_seconds, tuple(callbacks)
+    check_memory(
+        fit.num_chains * (8 * fit.spec.dimension + _CHAIN_BYTES),  # a state and a draw, in single precision
+        f"the states of num_chains={fit.num_chains} chains with {fit.spec.dimension:,} parameters each",
+        "Pass fewer chains, or a smaller model.",
+    )
     if store is not None and resume and holds_run(store):
+        found = open_stored(store)
+        if _is_done(found):  # nothing to write: the disk may be read-only
+            _checked(fit, found)
+            return load(store)
         fit, session = _resumed(fit, store)
     else:
         session = _new(fit, store, overwrite, extra or {})
@@ -189,23 +203,35 @@ def _resumed(fit: Fit, path: Path) -> tuple[Fit, Session]:
     store = Store.open(path)
     try:
         record, reached = records.read(store)
-        if record.model != fit.kind.name:
-            raise fit.kind.refuse(path)
-        was = record.configuration
-        if fit.as_stored is not None:
-            fit = fit.as_stored(was)
-        plan = fit.plan_of(*record.lengths)
-        now = fit.record(plan, {}).configuration
-        given = {name: now.get(name) for name in set(was) - {"versions"}}
-        stored = {name: was[name] for name in given}
-        records.refuse_differences(stored, given, store.path, "these arguments")
-        _refuse_another_length(fit, plan, path)
+        fit, plan = _checked(fit, store)
         chains = fit.chains()
         chains.restore(snapshot.of_chains(store.read_state()))
     except BaseException:
         store.close()
         raise
     return fit, Session(chains, plan, record, StoreSink(store, fit.spec.kept()), reached)
+
+
+def _is_done(found: Stored) -> bool:
+    record, reached = records.read(found)
+    return reached.status == "complete" and reached.step >= record.num_steps(reached.num_samples)
+
+
+def _checked(fit: Fit, found: Store | Stored) -> tuple[Fit, Plan]:
+    """The fit with the choices that the stored one had made, and its plan; an error if they differ."""
+    record, _ = records.read(found)
+    if record.model != fit.kind.name:
+        raise fit.kind.refuse(found.path)
+    was = record.configuration
+    if fit.as_stored is not None:
+        fit = fit.as_stored(was)
+    plan = fit.plan_of(*record.lengths)
+    now = fingerprints.like(was["data"], partial(fit.record, plan, {})).configuration
+    given = {name: now.get(name) for name in set(was) - {"versions"}}
+    stored = {name: was[name] for name in given}
+    records.refuse_differences(stored, given, found.path, "these arguments")
+    _refuse_another_length(fit, plan, found.path)
+    return fit, plan
 
 
 def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco._checks import is_number
+from scirocco.data import fingerprints
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
@@ -176,7 +176,7 @@ class PartSource:
     def fingerprint(self) -> str:
         """A short hash of the whole corpus and the rows of the part."""
         rows = np.ascontiguousarray(self._rows, np.int64).tobytes()
-        return hashlib.sha256(self._source.fingerprint().encode() + rows).hexdigest()[:16]
+        return fingerprints.shortened(self._source.fingerprint().encode() + rows)
 
 
 def part(corpus: Corpus, rows: np.ndarray) -> Corpus:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _checks
+from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda.document_batches import Growth, automatic_growth, check_growth
 from scirocco.models.lda.langevin import METHODS, check_options
@@ -91,6 +92,8 @@ def check_alpha(alpha: object, num_topics: int) -> np.ndarray:
 def resolve(given: dict[str, Any], size: Size) -> Settings:
     """Check the arguments of `LDA` and fill in the defaults for a corpus of this size."""
     num_topics = _checks.positive_int(given["num_topics"], "num_topics", minimum=2)
+    words = f"num_topics={num_topics} topics of {size.vocabulary_size:,} words"
+    check_memory(8 * num_topics * size.vocabulary_size, words, "Pass fewer topics.")  # a state and a draw
     _checks.positive(given["beta"], "beta")
     _checks.choice(given["sampler"], "sampler", SAMPLERS)
     memory = _memory(given, size)

@@ -108,7 +108,7 @@ def _beside(path: Path) -> Path | None:
 
 
 def _files(path: Path) -> list[Path]:
-    found = sorted(path.rglob("*.txt"))
+    found = sorted(file for file in path.rglob("*.txt") if file.is_file())
     if not found:
         raise InvalidValueError(
             f"{path} is neither a data folder nor a folder with .txt files. Put one document in each file, or pass "

@@ -1,0 +1,152 @@
+"""What is resumed is the run that was started: other data and other models are refused."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.errors import InvalidValueError
+from scirocco.run import encoding, records
+from scirocco.store import open_stored
+
+pytestmark = pytest.mark.compile
+
+ROWS = 4_000
+
+
+def rows():
+    return np.random.default_rng(5).standard_normal(ROWS).astype(np.float32) + 1
+
+
+def log_likelihood(mu, x):
+    return -0.5 * (x - mu) ** 2
+
+
+def log_prior(mu):
+    return -0.005 * mu**2
+
+
+MODEL = sc.Model(log_likelihood, log_prior)
+
+
+def started(path, data, model=MODEL):
+    sc.sample(
+        model,
+        data,
+        jnp.array(1.0),
+        sampler=sc.SGLD(1e-4),
+        estimator=sc.Minibatch(50),
+        num_samples=40,
+        num_chains=2,
+        store=path,
+        progress=False,
+    )
+    return path
+
+
+def test_data_of_which_a_sample_is_unchanged(tmp_path):
+    """All rows are shifted but the 64 evenly spaced ones that versions before 0.2 looked at."""
+    path, data = started(tmp_path / "run", rows()), rows() + 1
+    kept = np.unique(np.linspace(0, ROWS - 1, 64).astype(int))
+    data[kept] = rows()[kept]
+    with pytest.raises(InvalidValueError, match="cannot be resumed with these data: `data` was"):
+        sc.resume(path, MODEL, data, num_samples=60, progress=False)
+    assert sc.resume(path, MODEL, rows(), num_samples=60, progress=False).num_draws == 60
+
+
+@pytest.mark.parametrize("keeps_time", [False, True])
+def test_a_data_folder_edited_in_place(tmp_path, keeps_time):
+    source = sc.data.write(tmp_path / "rows", rows())
+    path, file = started(tmp_path / "run", source), tmp_path / "rows" / "data.npy"
+    status = os.stat(file)
+    with open(file, "r+b") as opened:
+        opened.seek(-2_000, os.SEEK_END)
+        opened.write(np.full(200, 7, np.float32).tobytes())
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + (0 if keeps_time else 10**9)))
+    with pytest.raises(InvalidValueError, match=r"`data.npy` in .* was changed after writing"):
+        sc.resume(
+            path, MODEL, sc.data.open(tmp_path / "rows"), num_samples=60, progress=False, verify=keeps_time
+        )
+
+
+def huber(mu, x):
+    r = jnp.abs(x - mu)
+    return jnp.where(r < 4, -0.5 * r**2, -4 * r + 8)
+
+
+CHANGED = {
+    "Huber for normal": sc.Model(huber, log_prior),
+    "a prior wall": sc.Model(log_likelihood, lambda mu: jnp.where(mu > 60.0, -jnp.inf, log_prior(mu))),
+    "a wall beyond every point": sc.Model(
+        log_likelihood, lambda mu: jnp.where(mu > 1e6, -jnp.inf, log_prior(mu))
+    ),
+    "likelihood × 1.0005": sc.Model(lambda mu, x: 1.0005 * log_likelihood(mu, x), log_prior),
+    "prior × 1.0005": sc.Model(log_likelihood, lambda mu: 1.0005 * log_prior(mu)),
+    "a constant": sc.Model(lambda mu, x: log_likelihood(mu, x) - 1e-3, log_prior),
+    "a prior moved": sc.Model(log_likelihood, lambda mu: log_prior(mu - 0.01)),
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return started(tmp_path_factory.mktemp("changed") / "run", rows())
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_changed_models(path, name):
+    with pytest.raises(InvalidValueError, match="cannot be resumed with this model"):
+        sc.resume(path, CHANGED[name], rows(), num_samples=60, progress=False)
+
+
+@pytest.mark.filterwarnings("ignore:the run was started on another setup")
+@pytest.mark.parametrize("name", [name for name in CHANGED if "beyond" not in name])
+def test_changed_models_on_another_version_of_jax(path, name, monkeypatch):
+    """The program may be traced otherwise: only values are compared, and they must agree to four digits."""
+    monkeypatch.setattr(jax, "__version__", "99.0")
+    with pytest.raises(InvalidValueError, match=r"the model's log_\w+ is .*, but .* in the stored run"):
+        sc.resume(path, CHANGED[name], rows(), num_samples=60, progress=False)
+
+
+def test_where_the_chain_is(path):
+    """A difference that only the chain's own position shows."""
+    _, reached = records.read(open_stored(path))
+    here = reached.model_values
+    assert set(here) == {"log_prior", "log_likelihood"} and len(here["log_likelihood"][0]) == 8
+    there = {name: [[value * 1.0001 for value in values[0]]] for name, values in here.items()}
+    assert encoding.compare_models(here, here, 1e-5, 1e-5) is None
+    assert "log_prior" in encoding.compare_models(here, there, 1e-5, 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:the run was started on another setup")
+def test_the_same_model_under_other_names(path, tmp_path, monkeypatch):
+    """Names, places and addresses of functions do not count; nor does another version that traces otherwise."""
+
+    def another_name(mean, datum):
+        return -0.5 * (datum - mean) ** 2
+
+    again = sc.Model(jax.jit(another_name), lambda m: -0.005 * m**2)
+    wrapped = sc.Model(jax.jit(log_likelihood), log_prior)
+    one, two = (started(tmp_path / name, rows(), model) for name, model in (("one", wrapped), ("two", MODEL)))
+    assert sc.resume(one, again, rows(), num_samples=50, progress=False).num_draws == 50
+    with pytest.raises(InvalidValueError, match="its program is another one"):
+        sc.resume(two, wrapped, rows(), num_samples=50, progress=False)
+    monkeypatch.setattr(jax, "__version__", "99.0")
+    assert sc.resume(two, wrapped, rows(), num_samples=50, progress=False).num_draws == 50
+
+
+def test_constants_and_inner_programs_count():
+    """Arrays that a model closes over, bodies of loops."""
+
+    def digest(table, step):
+        def log_likelihood(mu, x):
+            return jax.lax.fori_loop(0, 3, lambda i, s: s - step * (x - mu - table[i]) ** 2, 0.0)
+
+        return encoding.program(sc.Model(log_likelihood), jnp.array(0.0), rows()[:8])
+
+    table = jnp.arange(3.0)
+    assert digest(table, 0.5) == digest(jnp.arange(3.0), 0.5)
+    assert digest(table, 0.5) != digest(table + 1, 0.5)
+    assert digest(table, 0.5) != digest(table, 0.25)

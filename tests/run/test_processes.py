@@ -1,0 +1,80 @@
+"""Many models in one process, and processes that are forked after a run."""
+
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import pytest
+
+import scirocco as sc
+from scirocco.model import base
+
+pytestmark = pytest.mark.process
+
+
+def sampled(number):
+    """A run of a model that no other has: its programs are its own."""
+    model = sc.Model(lambda mu, x: -0.5 * (x - number * mu) ** 2)
+    sc.sample(
+        model,
+        jnp.ones(50),
+        jnp.array(0.0),
+        sampler=sc.SGLD(1e-4),
+        estimator=sc.Minibatch(5),
+        num_samples=5,
+        progress=False,
+    )
+    return model
+
+
+@pytest.mark.skipif(not base._LIMIT.exists(), reason="this system does not limit memory maps")
+def test_compiled_programs_do_not_pile_up(monkeypatch):
+    """As with 2,000 models, but with a limit that few of them reach."""
+
+    def count():
+        return base._MAPS.read_bytes().count(b"\n")
+
+    sampled(0)
+    start, limit = count(), int(base._LIMIT.read_text())
+    each = count() - start if sampled(1) else 0
+    assert each > 10
+    monkeypatch.setattr(base, "_LOOK_EVERY", 1)
+    monkeypatch.setattr(base, "_SHARE_OF_MAPS", (count() + 3 * each) / limit)
+    used = []
+    for number in range(2, 14):
+        sampled(number)
+        used.append(count())
+    assert max(used) < start + 8 * each and min(used[6:]) < max(used)
+
+
+FORKING = """
+import multiprocessing, sys, jax.numpy as jnp, scirocco as sc
+
+def draw():
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    return sc.sample(model, jnp.ones(50), 0.0 + jnp.zeros(()), sampler=sc.SGLD(1e-4), estimator=sc.Minibatch(5),
+                     num_samples=5, progress=False).num_draws
+
+def in_child(queue):
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    try:
+        sc.sample(model, [1.0, 2.0], None, sampler=sc.SGLD(1e-4))
+    except sc.errors.ForkedError as error:
+        queue.put(str(error))
+
+draw()
+fork = multiprocessing.get_context("fork")
+queue = fork.SimpleQueue()
+child = fork.Process(target=in_child, args=(queue,))
+child.start()
+print(queue.get())
+child.join()
+print(draw())  # the parent goes on
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+def test_a_forked_process_is_told_at_once():
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=120)
+    first, second = done.stdout.splitlines()
+    assert "get_context('spawn')" in first and second == "5"
