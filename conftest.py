@@ -7,7 +7,8 @@ they are. `pytest -m law` runs one part.
 Compiled programs are kept in build/test-cache, where the next run, other workers and the processes that tests start
 find them; JAX_COMPILATION_CACHE_DIR names another folder, and an empty one means none.
 
-Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99) picks it.
+Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it. SCIROCCO_TEST_PAIRS picks the
+pairs that tests/test_battery.py compiles; if it is not set they change with the commit.
 """
 
 import collections
@@ -52,9 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _pairs() -> int:
-    """What decides which pairs tests/test_battery.py compiles: SCIROCCO_TEST_SEED, or a number made from the commit."""
-    if "SCIROCCO_TEST_SEED" in os.environ:
-        return int(os.environ["SCIROCCO_TEST_SEED"])
+    """What decides which pairs tests/test_battery.py compiles: SCIROCCO_TEST_PAIRS, or a number from the commit."""
+    if "SCIROCCO_TEST_PAIRS" in os.environ:
+        return int(os.environ["SCIROCCO_TEST_PAIRS"])
     command = ["git", "-C", str(_HERE), "rev-parse", "HEAD"]
     try:
         commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -178,7 +179,10 @@ class _Table:
         chosen, pairs = self.config.option.markexpr, os.environ["SCIROCCO_TEST_PAIRS"]
         cache = os.environ["JAX_COMPILATION_CACHE_DIR"] or "not kept"
         self._write(f"parts: {chosen or ', '.join(PARTS)}; compiled programs: {cache}")
-        self._write(f"pairs of tests/test_battery.py: those of SCIROCCO_TEST_SEED={pairs}")
+        seed = os.environ.get("SCIROCCO_TEST_SEED", "0")
+        self._write(
+            f"to repeat the choices of this run: SCIROCCO_TEST_PAIRS={pairs} SCIROCCO_TEST_SEED={seed}"
+        )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         part = getattr(report, "part", None)
