@@ -180,10 +180,10 @@ def versions(arguments: argparse.Namespace) -> int:
     oldest = next(r for r in PROJECT["dependencies"] if r.startswith("jax>=")).split(">=")[1]
     for name in arguments.python or PYTHONS:
         python = shutil.which(name)
-        if python is None:
+        if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
             print(f"{name:<44}      -    not found")
             continue
-        for jax in (f"jax=={oldest}.*", "jax"):
+        for jax in (f"jax=={oldest}", "jax"):  # == 0.10 is 0.10.0 alone
             with (
                 table.line(f"{name}, {jax}"),
                 environment(python, str(wheel), jax, "pytest") as (interpreter, folder),
