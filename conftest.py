@@ -14,7 +14,6 @@ pairs that tests/test_battery.py compiles; if it is not set they change with the
 import collections
 import ctypes
 import gc
-import importlib.metadata
 import os
 import resource
 import signal
@@ -31,10 +30,11 @@ _HERE = Path(__file__).parent
 _CACHE, _CACHE_BYTES = _HERE / "build" / "test-cache", 1 << 30
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # before jax is imported
-# These flags halve what compiling costs; newer versions lack them.
-if importlib.metadata.version("jaxlib").startswith("0.10."):
-    _QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    os.environ.setdefault("XLA_FLAGS", _QUICK)
+sys.path.append(str(_HERE / "tools"))
+
+from page_blocks import quick_compiler  # noqa: E402
+
+os.environ.setdefault("XLA_FLAGS", quick_compiler())
 
 import jax  # noqa: E402
 
