@@ -77,8 +77,8 @@ sc.data.convert("rows.parquet", "rows")
 """What is run with each extra ("": none), in an empty folder."""
 
 
-def shell(*command: object, cwd: pathlib.Path, quiet: bool = True) -> None:
-    """Run a command; what it printed is shown when it fails."""
+def shell(*command: object, cwd: pathlib.Path) -> str:
+    """Run a command and return what it printed, which is shown when it fails."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
         [str(part) for part in command],
@@ -91,8 +91,7 @@ def shell(*command: object, cwd: pathlib.Path, quiet: bool = True) -> None:
         raise RuntimeError(
             f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}"
         )
-    if not quiet:
-        print(done.stdout, end="")
+    return done.stdout
 
 
 @contextlib.contextmanager
@@ -180,28 +179,34 @@ def dist(arguments: argparse.Namespace) -> int:
 
 
 def versions(arguments: argparse.Namespace) -> int:
-    """Each interpreter with the oldest and the newest jax: the plain call, a store, a report, and the unit tests."""
+    """Each interpreter with the oldest and the newest jax: the plain call, a store, a report, and unit tests."""
     wheel, table = build(), Table()
+    both = (wheel, next(DIST.glob("scirocco_papers-*.whl")))
     oldest = next(r for r in PROJECT["dependencies"] if r.startswith("jax>=")).split(">=")[1]
     for name in arguments.python or PYTHONS:
         python = shutil.which(name)
         if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
             print(f"{name:<44}      -    not found")
             continue
-        for jax in (f"jax=={oldest}", "jax"):  # == 0.10 is 0.10.0 alone
-            with (
-                table.line(f"{name}, {jax}"),
-                environment(python, wheel, jax, "pytest") as (interpreter, folder),
-            ):
-                try_code(interpreter, folder, CHECKS[""], command=True)
-                shell(
-                    interpreter, "-c", "import jax; print('  jax', jax.__version__)", cwd=folder, quiet=False
-                )
-                shell(interpreter, "-m", "pytest", "-q", "-x", *UNIT_TESTS, cwd=ROOT)
+        with table.line(f"{name}, both, with installing"), contextlib.ExitStack() as stack:
+            old = stack.enter_context(environment(python, *both, f"jax=={oldest}", "pytest"))  # 0.10: 0.10.0
+            with table.line(f"{name}, {version_of_jax(*old)}"):
+                try_code(*old, CHECKS[""], command=True)
+                shell(old[0], "-m", "pytest", *UNIT_TESTS, cwd=ROOT)
+            new = stack.enter_context(environment(python, "--upgrade", "jax", base=old[0].parent.parent))
+            with table.line(f"{name}, {version_of_jax(*new)}"):
+                try_code(*new, CHECKS[""])
+                shell(new[0], "-m", "pytest", *UNIT_TESTS, cwd=ROOT)
     return table.failed
 
 
-UNIT_TESTS = ("-p", "no:cacheprovider", "tests/samplers", "tests/estimators", "-m", "unit")
+def version_of_jax(interpreter: pathlib.Path, folder: pathlib.Path) -> str:
+    """What was installed, with its version."""
+    return shell(interpreter, "-c", "import jax; print('jax', jax.__version__, end='')", cwd=folder)
+
+
+UNIT_TESTS = ("-q", "-x", "-p", "no:cacheprovider", "-m", "unit")
+UNIT_TESTS += ("tests/samplers", "tests/estimators", "tests/test_battery.py", "tests/test_quick.py")
 
 
 if __name__ == "__main__":
