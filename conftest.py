@@ -38,6 +38,7 @@ os.environ.setdefault("XLA_FLAGS", quick_compiler())
 
 import jax  # noqa: E402
 
+_SHOWN = 12  # files in the table at the end
 _MAPS, _MANY_MAPS, _MANY_BYTES = Path("/proc/self/maps"), 25_000, 1_000_000_000
 
 
@@ -141,21 +142,22 @@ def _peak_memory() -> float:
     return peak / (1e9 if sys.platform == "darwin" else 1e6)
 
 
-_since = {"cpu": _cpu_seconds()}
+_since = {"cpu": _cpu_seconds(), "peak": _peak_memory()}
 
 
 def pytest_runtest_logstart() -> None:
     """What was imported before is nobody's."""
-    _since["cpu"] = _cpu_seconds()
+    _since.update(cpu=_cpu_seconds(), peak=_peak_memory())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item):
-    """Reports carry the part of their test and the CPU time since the last report."""
+    """Reports carry the part of their test, and CPU time and growth of the peak memory since the last report."""
     report = yield
-    now = _cpu_seconds()
-    report.part, report.cpu = dict(item.user_properties)["part"], now - _since["cpu"]
-    _since["cpu"] = now
+    cpu, peak = _cpu_seconds(), _peak_memory()
+    report.part, report.cpu = dict(item.user_properties)["part"], cpu - _since["cpu"]
+    report.growth = peak - _since["peak"]
+    _since.update(cpu=cpu, peak=peak)
     return report
 
 
@@ -173,6 +175,8 @@ class _Table:
         self.tests = collections.defaultdict(lambda: collections.defaultdict(float))
         """Of each part: seconds by test."""
         self.counts = {part: collections.Counter() for part in PARTS}
+        self.growth = collections.Counter()
+        """Of each file: what it added to the peak memory of a process, in GB."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
@@ -189,6 +193,7 @@ class _Table:
         if part is None:  # a worker crashed
             return
         self.tests[part][report.nodeid] += report.cpu
+        self.growth[report.nodeid.split("::")[0]] += report.growth
         if report.when == "call" or report.outcome != "passed":
             self.counts[part][report.outcome] += 1
 
@@ -214,6 +219,14 @@ class _Table:
                     part, *numbers, seconds, tests[slowest], slowest
                 )
             )
+        files = collections.Counter()
+        for test, seconds in ((test, s) for tests in self.tests.values() for test, s in tests.items()):
+            files[test.split("::")[0]] += seconds
+        if len(files) > 2 * _SHOWN:
+            dear = ", ".join(f"{file} {seconds:.0f}" for file, seconds in files.most_common(_SHOWN))
+            self._write(f"files with the most CPU s: {dear}")
+            large = ", ".join(f"{file} {size:.2f}" for file, size in self.growth.most_common(_SHOWN // 2))
+            self._write(f"files that added the most GB to a peak: {large}")
         used = [each or (float("nan"),) * 2 for each in self.used] or [(_cpu_seconds(), _peak_memory())]
         cpu, peaks = sum(each[0] for each in used), ", ".join(f"{each[1]:.2f}" for each in used)
         wall = time.monotonic() - self.began
