@@ -222,7 +222,7 @@ class _Table:
         files = collections.Counter()
         for test, seconds in ((test, s) for tests in self.tests.values() for test, s in tests.items()):
             files[test.split("::")[0]] += seconds
-        if len(files) > 2 * _SHOWN:
+        if len(files) > _SHOWN:
             dear = ", ".join(f"{file} {seconds:.0f}" for file, seconds in files.most_common(_SHOWN))
             self._write(f"files with the most CPU s: {dear}")
             large = ", ".join(f"{file} {size:.2f}" for file, size in self.growth.most_common(_SHOWN // 2))
