@@ -7,13 +7,13 @@ they are. `pytest -m law` runs one part.
 Compiled programs are kept in build/test-cache, where the next run, other workers and the processes that tests start
 find them; JAX_COMPILATION_CACHE_DIR names another folder, and an empty one means none.
 
-Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99) picks it.
+Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it. SCIROCCO_TEST_PAIRS picks the
+pairs that tests/test_battery.py compiles; if it is not set they change with the commit.
 """
 
 import collections
 import ctypes
 import gc
-import importlib.metadata
 import os
 import resource
 import signal
@@ -31,13 +31,15 @@ _CACHE, _CACHE_BYTES = _HERE / "build" / "test-cache", 1 << 30
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # before jax is imported
 os.environ.setdefault("XDG_STATE_HOME", str(_HERE / "build" / "test-state"))
-# These flags halve what compiling costs; newer versions lack them.
-if importlib.metadata.version("jaxlib").startswith("0.10."):
-    _QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    os.environ.setdefault("XLA_FLAGS", _QUICK)
+sys.path.append(str(_HERE / "tools"))
+
+from page_blocks import quick_compiler  # noqa: E402
+
+os.environ.setdefault("XLA_FLAGS", quick_compiler())
 
 import jax  # noqa: E402
 
+_SHOWN = 12  # files in the table at the end
 _MAPS, _MANY_MAPS, _MANY_BYTES = Path("/proc/self/maps"), 25_000, 1_000_000_000
 
 
@@ -53,9 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _pairs() -> int:
-    """What decides which pairs tests/test_battery.py compiles: SCIROCCO_TEST_SEED, or a number made from the commit."""
-    if "SCIROCCO_TEST_SEED" in os.environ:
-        return int(os.environ["SCIROCCO_TEST_SEED"])
+    """What decides which pairs tests/test_battery.py compiles: SCIROCCO_TEST_PAIRS, or a number from the commit."""
+    if "SCIROCCO_TEST_PAIRS" in os.environ:
+        return int(os.environ["SCIROCCO_TEST_PAIRS"])
     command = ["git", "-C", str(_HERE), "rev-parse", "HEAD"]
     try:
         commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -141,21 +143,22 @@ def _peak_memory() -> float:
     return peak / (1e9 if sys.platform == "darwin" else 1e6)
 
 
-_since = {"cpu": _cpu_seconds()}
+_since = {"cpu": _cpu_seconds(), "peak": _peak_memory()}
 
 
 def pytest_runtest_logstart() -> None:
     """What was imported before is nobody's."""
-    _since["cpu"] = _cpu_seconds()
+    _since.update(cpu=_cpu_seconds(), peak=_peak_memory())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item):
-    """Reports carry the part of their test and the CPU time since the last report."""
+    """Reports carry the part of their test, and CPU time and growth of the peak memory since the last report."""
     report = yield
-    now = _cpu_seconds()
-    report.part, report.cpu = dict(item.user_properties)["part"], now - _since["cpu"]
-    _since["cpu"] = now
+    cpu, peak = _cpu_seconds(), _peak_memory()
+    report.part, report.cpu = dict(item.user_properties)["part"], cpu - _since["cpu"]
+    report.growth = peak - _since["peak"]
+    _since.update(cpu=cpu, peak=peak)
     return report
 
 
@@ -173,19 +176,25 @@ class _Table:
         self.tests = collections.defaultdict(lambda: collections.defaultdict(float))
         """Of each part: seconds by test."""
         self.counts = {part: collections.Counter() for part in PARTS}
+        self.growth = collections.Counter()
+        """Of each file: what it added to the peak memory of a process, in GB."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
         chosen, pairs = self.config.option.markexpr, os.environ["SCIROCCO_TEST_PAIRS"]
         cache = os.environ["JAX_COMPILATION_CACHE_DIR"] or "not kept"
         self._write(f"parts: {chosen or ', '.join(PARTS)}; compiled programs: {cache}")
-        self._write(f"pairs of tests/test_battery.py: those of SCIROCCO_TEST_SEED={pairs}")
+        seed = os.environ.get("SCIROCCO_TEST_SEED", "0")
+        self._write(
+            f"to repeat the choices of this run: SCIROCCO_TEST_PAIRS={pairs} SCIROCCO_TEST_SEED={seed}"
+        )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         part = getattr(report, "part", None)
         if part is None:  # a worker crashed
             return
         self.tests[part][report.nodeid] += report.cpu
+        self.growth[report.nodeid.split("::")[0]] += report.growth
         if report.when == "call" or report.outcome != "passed":
             self.counts[part][report.outcome] += 1
 
@@ -211,6 +220,14 @@ class _Table:
                     part, *numbers, seconds, tests[slowest], slowest
                 )
             )
+        files = collections.Counter()
+        for test, seconds in ((test, s) for tests in self.tests.values() for test, s in tests.items()):
+            files[test.split("::")[0]] += seconds
+        if len(files) > _SHOWN:
+            dear = ", ".join(f"{file} {seconds:.0f}" for file, seconds in files.most_common(_SHOWN))
+            self._write(f"files with the most CPU s: {dear}")
+            large = ", ".join(f"{file} {size:.2f}" for file, size in self.growth.most_common(_SHOWN // 2))
+            self._write(f"files that added the most GB to a peak: {large}")
         used = [each or (float("nan"),) * 2 for each in self.used] or [(_cpu_seconds(), _peak_memory())]
         cpu, peaks = sum(each[0] for each in used), ", ".join(f"{each[1]:.2f}" for each in used)
         wall = time.monotonic() - self.began

@@ -12,8 +12,8 @@ must be refused. What this does not cover: the loop as one compiled program, `sc
 are left open.
 
 The dear one compiles what the user runs, for a **covering set** of pairs: each sampler once, each estimator at least
-once. Which estimator meets which sampler changes with the commit, or with SCIROCCO_TEST_SEED; the first lines of a test
-run say how to repeat it. SCIROCCO_TEST_ALL=1 takes all pairs.
+once. Which estimator meets which sampler changes with the commit, or with SCIROCCO_TEST_PAIRS; the first lines of a
+test run say how to repeat it. SCIROCCO_TEST_ALL=1 takes all pairs.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def once(pairs, seed, place):
 
 CLOSED = [name for name, sampler in SAMPLERS.items() if not sampler.needs_scales]
 """To measure what a sampler leaves open takes programs of its own for each pair; the dear checks do that."""
-CHOICE = int(os.environ["SCIROCCO_TEST_PAIRS"])  # conftest.py makes it from the seed or the commit
+CHOICE = int(os.environ["SCIROCCO_TEST_PAIRS"])  # conftest.py makes it from the commit if it is not set
 ALL_PAIRS = once(itertools.product(CLOSED, ESTIMATORS), CHOICE, 1)
 ALL_PAIRS += once(itertools.product(ON_SIMPLEX, OF_COUNTS), CHOICE, 1)
 CHEAP = covering(CLOSED, CHOICE) + [(name, "Minibatch-blocks") for name in ON_SIMPLEX]

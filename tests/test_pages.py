@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 sys.path[:0] = [str(ROOT / "tools"), str(DOCS / "_ext")]
 
+import check_words  # noqa: E402
 from page_blocks import LANGUAGES, blocks, check_examples, run_shell  # noqa: E402
 
 pytestmark = pytest.mark.unit
@@ -124,3 +125,44 @@ def test_links_lead_somewhere(page):
         assert aim.exists(), f"{name_of(page)}: no {link['target']}"
         if anchor and aim.suffix == ".md":
             assert anchor in anchors(aim), f"{name_of(page)}: {name_of(aim)} has no heading #{anchor}"
+
+
+# ----------------------------------------------------------------------------------------------------- words
+
+PROGRAM = '''"""A run goes
+on with its store."""
+# goes on with: a comment is not shown
+name = f"it is seldom {len('seldom')} and is " "of no use " 'without' + "judged"
+'''
+MARKDOWN = "It is seldom.\n```text\nseldom\n```\n```python\nx = 'seldom'\n```\nGo\non with\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        (
+            "program.py",
+            PROGRAM,
+            [(1, "goes on with"), (4, "seldom"), (4, "seldom"), (4, "of no use without"), (4, "judged")],
+        ),
+        ("page.md", MARKDOWN, [(1, "seldom"), (6, "seldom"), (8, "Go on with")]),
+        ("clean.md", "Seldomly; lawful; judgemental.", []),
+    ],
+)
+def test_phrases_to_avoid_are_found_where_readers_meet_them(tmp_path, capsys, name, text, wanted):
+    """In prose, code blocks that readers copy, docstrings and strings, also across lines and neighbouring strings."""
+    file = tmp_path / name
+    file.write_text(text)
+    found = [(line, words) for line, words, _ in check_words.findings(file)]
+    assert found == wanted
+    assert check_words.main([str(tmp_path)]) == bool(wanted)
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == len(wanted) and all(" write " in line for line in shown)
+    assert check_words.main(["--report", str(tmp_path)]) == 0
+
+
+def test_exceptions_from_the_words_are_used():
+    """What is allowed in a file occurs there, and would be found otherwise."""
+    for name, pieces in check_words.ALLOWED.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert all(piece in text for piece in pieces), name

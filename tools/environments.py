@@ -32,7 +32,8 @@ import numpy as np, jax.numpy as jnp, scirocco as sc
 y = np.random.default_rng(0).normal(3.0, 2.0, 200).astype(np.float32)
 model = sc.Model(lambda params, y: -0.5 * (y - params["mean"]) ** 2 / 4.0)
 run = sc.sample(model, y, {"mean": np.float32(0.0)}, num_samples=300, store="run", progress=False)
-assert abs(run.draws["mean"].mean() - y.mean()) < 0.1, run.draws["mean"].mean()
+mean = np.mean(run.draws["mean"][:])  # stored draws are read when they are indexed
+assert abs(mean - y.mean()) < 0.1, mean
 print(run.summary())
 assert sc.load("run").draws["mean"].shape == run.draws["mean"].shape
 run.report("report.html")
@@ -48,8 +49,7 @@ def model(y):
     with numpyro.plate("rows", len(y)):
         numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
 y = np.random.default_rng(0).normal(3.0, 1.0, 200).astype(np.float32)
-problem = sc.from_numpyro(model, y)
-run = sc.sample(problem.model, problem.data, problem.params, num_samples=200, progress=False)
+run = sc.sample(*sc.from_numpyro(model, data={"y": y}), num_samples=200, progress=False)
 assert abs(run.draws["mean"].mean() - y.mean()) < 0.1
 """,
     "cluster": """
@@ -77,8 +77,8 @@ sc.data.convert("rows.parquet", "rows")
 """What is run with each extra ("": none), in an empty folder."""
 
 
-def shell(*command: object, cwd: pathlib.Path, quiet: bool = True) -> None:
-    """Run a command; what it printed is shown when it fails."""
+def shell(*command: object, cwd: pathlib.Path) -> str:
+    """Run a command and return what it printed, which is shown when it fails."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
         [str(part) for part in command],
@@ -91,18 +91,25 @@ def shell(*command: object, cwd: pathlib.Path, quiet: bool = True) -> None:
         raise RuntimeError(
             f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}"
         )
-    if not quiet:
-        print(done.stdout, end="")
+    return done.stdout
 
 
 @contextlib.contextmanager
-def environment(python: str, *requirements: str) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
-    """A new environment with these packages, and an empty folder; both are removed afterwards."""
+def environment(
+    python: str, *requirements: object, base: pathlib.Path | None = None
+) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
+    """A new environment with these packages, or a copy of another with these in addition; and an empty folder.
+
+    Both are removed afterwards.
+    """
     with tempfile.TemporaryDirectory(prefix="scirocco-") as name:
         folder = pathlib.Path(name)
-        shell(python, "-m", "venv", folder / "env", cwd=folder)
-        (folder / "empty").mkdir()
         interpreter = folder / "env" / "bin" / "python"
+        if base is None:
+            shell(python, "-m", "venv", folder / "env", cwd=folder)
+        else:
+            shutil.copytree(base, folder / "env", symlinks=True, copy_function=os.link)
+        (folder / "empty").mkdir()
         shell(interpreter, "-m", "pip", "install", "--quiet", "--no-compile", *requirements, cwd=folder)
         yield interpreter, folder / "empty"
 
@@ -135,69 +142,71 @@ def build() -> pathlib.Path:
     return next(DIST.glob("scirocco-*.whl"))
 
 
-def try_wheel(
-    python: str, table: Table, label: str, *requirements: str, code: str, command: bool = False
-) -> None:
-    """One line of the table: install, then run the code in an empty folder."""
-    with table.line(label), environment(python, *requirements) as (interpreter, folder):
-        (folder / "check.py").write_text(code)
-        shell(interpreter, "-I", "check.py", cwd=folder)
-        if command:
-            shell(interpreter.parent / "scirocco", "version", cwd=folder)
-            shell(interpreter.parent / "scirocco", "runs", ".", cwd=folder)
+def try_code(interpreter: pathlib.Path, folder: pathlib.Path, code: str, command: bool = False) -> None:
+    """Run the code in an empty folder, and with `command` the command line on what it has stored."""
+    (folder / "check.py").write_text(code)
+    shell(interpreter, "-I", "check.py", cwd=folder)
+    if command:
+        shell(interpreter.parent / "scirocco", "version", cwd=folder)
+        shell(interpreter.parent / "scirocco", "runs", ".", cwd=folder)
 
 
 def dist(arguments: argparse.Namespace) -> int:
     """Build, then try the wheel bare, alone, with each extra, and from the sdist; and the papers' wheel."""
-    wheel, table, python = build(), Table(), sys.executable
-    minimal = (ROOT / "tests" / "minimal" / "check_minimal.py").read_text()
-    with (
-        table.line("wheel with jax and numpy alone"),
-        environment(python, "jax", "numpy") as (interpreter, folder),
-    ):
-        shell(interpreter, "-m", "pip", "install", "--quiet", "--no-deps", wheel, cwd=folder)
-        (folder / "check.py").write_text(minimal)
-        shell(interpreter, "-I", "check.py", cwd=folder)
     extras = [name for name in PROJECT["optional-dependencies"] if name not in NOT_FOR_USERS]
     if unknown := set(extras) - set(CHECKS):
         sys.exit(f"no check for the extras {sorted(unknown)}: add them to CHECKS")
-    try_wheel(python, table, "wheel", str(wheel), code=CHECKS[""], command=True)
-    for extra in extras:
-        try_wheel(python, table, f"wheel[{extra}]", f"{wheel}[{extra}]", code=CHECKS[extra])
-    try_wheel(
-        python, table, "sdist", str(next(DIST.glob("scirocco-*.tar.gz"))), code=CHECKS[""], command=True
-    )
-    papers = next(DIST.glob("scirocco_papers-*.whl"))
-    code = "import scirocco_papers, subprocess, sys\n"
-    code += "subprocess.run([sys.prefix + '/bin/scirocco', 'reproduce', '--help'], check=True)"
-    try_wheel(python, table, "papers", f"{wheel}[plot,numpyro,compiled]", str(papers), code=code)
+    wheel, table, python = build(), Table(), sys.executable
+    with table.line("wheel with jax and numpy alone"), environment(python, "jax", "numpy") as made:
+        shell(made[0], "-m", "pip", "install", "--quiet", "--no-deps", wheel, cwd=made[1])
+        try_code(*made, (ROOT / "tests" / "minimal" / "check_minimal.py").read_text())
+    with environment(python, wheel) as (interpreter, folder):
+        base = interpreter.parent.parent
+        with table.line("wheel"):
+            try_code(interpreter, folder, CHECKS[""], command=True)
+        for extra in extras:
+            with table.line(f"wheel[{extra}]"), environment(python, f"{wheel}[{extra}]", base=base) as made:
+                try_code(*made, CHECKS[extra])
+        sdist, papers = next(DIST.glob("scirocco-*.tar.gz")), next(DIST.glob("scirocco_papers-*.whl"))
+        again = ("--force-reinstall", "--no-deps", sdist)
+        with table.line("sdist"), environment(python, *again, base=base) as made:
+            try_code(*made, CHECKS[""], command=True)
+        both = (f"{wheel}[plot,numpyro,compiled]", papers)
+        with table.line("papers"), environment(python, *both, base=base) as made:
+            try_code(*made, "import scirocco_papers")
+            shell(made[0], "-m", "scirocco", "reproduce", "--list", cwd=made[1])
     return table.failed
 
 
 def versions(arguments: argparse.Namespace) -> int:
-    """Each interpreter with the oldest and the newest jax: the plain call, a store, a report, and the unit tests."""
+    """Each interpreter with the oldest and the newest jax: the plain call, a store, a report, and unit tests."""
     wheel, table = build(), Table()
+    both = (wheel, next(DIST.glob("scirocco_papers-*.whl")))
     oldest = next(r for r in PROJECT["dependencies"] if r.startswith("jax>=")).split(">=")[1]
     for name in arguments.python or PYTHONS:
         python = shutil.which(name)
-        if python is None:
+        if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
             print(f"{name:<44}      -    not found")
             continue
-        for jax in (f"jax=={oldest}.*", "jax"):
-            with (
-                table.line(f"{name}, {jax}"),
-                environment(python, str(wheel), jax, "pytest") as (interpreter, folder),
-            ):
-                (folder / "check.py").write_text(CHECKS[""])
-                shell(interpreter, "-I", "check.py", cwd=folder)
-                shell(
-                    interpreter, "-c", "import jax; print('  jax', jax.__version__)", cwd=folder, quiet=False
-                )
-                shell(interpreter, "-m", "pytest", "-q", "-x", *UNIT_TESTS, cwd=ROOT)
+        with table.line(f"{name}, both, with installing"), contextlib.ExitStack() as stack:
+            old = stack.enter_context(environment(python, *both, f"jax=={oldest}", "pytest"))  # 0.10: 0.10.0
+            with table.line(f"{name}, {version_of_jax(*old)}"):
+                try_code(*old, CHECKS[""], command=True)
+                shell(old[0], "-m", "pytest", *UNIT_TESTS, cwd=ROOT)
+            new = stack.enter_context(environment(python, "--upgrade", "jax", base=old[0].parent.parent))
+            with table.line(f"{name}, {version_of_jax(*new)}"):
+                try_code(*new, CHECKS[""])
+                shell(new[0], "-m", "pytest", *UNIT_TESTS, cwd=ROOT)
     return table.failed
 
 
-UNIT_TESTS = ("-p", "no:cacheprovider", "tests/samplers", "tests/estimators", "-m", "unit")
+def version_of_jax(interpreter: pathlib.Path, folder: pathlib.Path) -> str:
+    """What was installed, with its version."""
+    return shell(interpreter, "-c", "import jax; print('jax', jax.__version__, end='')", cwd=folder)
+
+
+UNIT_TESTS = ("-q", "-x", "-p", "no:cacheprovider", "-m", "unit")
+UNIT_TESTS += ("tests/samplers", "tests/estimators", "tests/test_battery.py", "tests/test_quick.py")
 
 
 if __name__ == "__main__":

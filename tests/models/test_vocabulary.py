@@ -11,7 +11,16 @@ import scirocco as sc
 from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models import BNN, BPMF, DPMixture, GaussianMixture, LinearRegression, LogisticRegression
+from scirocco.models import (
+    BNN,
+    BPMF,
+    DPMixture,
+    GaussianMixture,
+    LinearRegression,
+    LogisticRegression,
+    fits,
+    sampled,
+)
 
 pytestmark = [
     pytest.mark.compile,
@@ -217,6 +226,17 @@ def test_steps_of_a_fit_are_now_epochs(name):
         warnings.simplefilter("error", FutureWarning)
         new = fitted(name, num_epochs=10)
     np.testing.assert_array_equal(predicted(old), predicted(new))
+
+
+@pytest.mark.parametrize("num_steps", [1, 7, 40, 1_001, 123_457])
+@pytest.mark.parametrize(("num_rows", "batch_size"), [(1_234, 500), (1_000, 300), (60, 60), (999_983, 10)])
+def test_the_epochs_of_the_warning_are_as_many_steps(num_steps, num_rows, batch_size):
+    with pytest.warns(FutureWarning, match="num_epochs=") as caught:
+        sampled.warn_of_steps(num_steps, num_rows, batch_size)
+    epochs = float(re.search(r"num_epochs=(\S+)", str(caught[0].message))[1])
+    assert (
+        fits.check_length(None, epochs, None, num_rows=num_rows, batch_size=batch_size).num_steps == num_steps
+    )
 
 
 def test_a_run_is_not_a_model(tmp_path):

@@ -143,6 +143,25 @@ def test_negative_variances_are_clipped_and_counted(kind):
     assert int(clipped) == 3
 
 
+@pytest.mark.parametrize("eps", [1e-3, 0.1])
+def test_the_injected_noise_is_continuous_in_the_noise_of_the_estimate(eps, seed):
+    """|δR|_F <= |δM|_F / (2 √λ_min) for the root R of M = 2εD - ε²V, however close the eigenvalues of M are."""
+    recipe = sc.Recipe(eps, diffusion=1.0, correct_noise="full")
+    keys = jax.random.split(jax.random.key(seed))
+    normals, change = jax.random.normal(keys[0], (3,)), jax.random.normal(keys[1], (3, 3))
+    first, second = NOISE["full"], NOISE["full"] + 1e-3 * (change + change.T)
+    z = {"position": jnp.zeros(3)}
+    moves = [
+        inject(recipe, z, jnp.asarray(eps), {"position": normals}, noise)[0]["position"]
+        for noise in (first, second)
+    ]
+    variances = [2 * eps * np.eye(3) - eps**2 * np.asarray(noise, np.float64) for noise in (first, second)]
+    least = min(np.linalg.eigvalsh(variance)[0] for variance in variances)
+    bound = np.linalg.norm(variances[1] - variances[0]) / (2 * np.sqrt(least))
+    rounding = 100 * np.finfo(np.float32).eps * np.sqrt(2 * eps)
+    assert np.linalg.norm(moves[1] - moves[0]) <= (bound + rounding) * np.linalg.norm(normals)
+
+
 def test_friction_has_the_noise_of_the_gradient_taken_out_of_its_own():
     """SGHMC: the gradient drives the momentum, 2εC - ε²V."""
     recipe = sc.Recipe(

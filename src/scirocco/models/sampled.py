@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -74,9 +75,11 @@ def lengths(
 def warn_of_steps(num_steps: int | None, num_rows: int, batch_size: int) -> None:
     """Say how `num_steps`, which `fit` once took, is given now."""
     if num_steps is not None:
-        epochs = _checks.positive_int(num_steps, "num_steps") * batch_size / num_rows
+        epochs = f"{_checks.positive_int(num_steps, 'num_steps') * batch_size / num_rows:.6g}"
+        if math.ceil(float(epochs) * num_rows / batch_size) != num_steps:  # rounded, another length
+            epochs = repr((num_steps - 0.5) * batch_size / num_rows)
         _checks.warn(
-            f"`num_steps` of `fit` is now `num_epochs`, passes over the rows: give num_epochs={epochs:.6g} for "
+            f"`num_steps` of `fit` is now `num_epochs`, passes over the rows: give num_epochs={epochs} for "
             f"{num_steps} steps. The old name will be removed in the next version.",
             FutureWarning,
         )

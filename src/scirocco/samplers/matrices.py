@@ -187,7 +187,7 @@ def _is_number(part: PyTree) -> bool:
 
 
 def _refill(number: Array, like: PyTree) -> PyTree:
-    """Whether a tree contains one number."""
+    """A tree of a single number, like the given one, with this value."""
     return jax.tree.map(lambda leaf: number.astype(leaf.dtype).reshape(leaf.shape), like)
 
 
@@ -290,11 +290,20 @@ def _draw(
     matrix = scale * to_dense(block, part, part)
     if taken is not None:
         matrix = matrix - square * (taken if full else jnp.diag(ravel_pytree(taken)[0]))
-    values, vectors = jnp.linalg.eigh(matrix)
     flat, back = ravel_pytree(own)
+    root, values = _symmetric_root(matrix)
     tolerance = 1e-6 * jnp.max(jnp.abs(values))
-    move = vectors @ (jnp.sqrt(jnp.maximum(values, 0.0)) * flat)
-    return back(move), jnp.sum(values < -tolerance).astype(jnp.int32)
+    return back(root @ flat), jnp.sum(values < -tolerance).astype(jnp.int32)
+
+
+def _symmetric_root(matrix: Array) -> tuple[Array, Array]:
+    """The symmetric R with R R = M, negative eigenvalues taken as 0, and the eigenvalues of M.
+
+    R changes by at most ‖δM‖ / (2 √λ_min) with M; the eigenvectors alone turn freely where eigenvalues are close, as
+    those of 2εD - ε²B̂ are for small ε, and would make rounding errors visible in the draws.
+    """
+    values, vectors = jnp.linalg.eigh(matrix)
+    return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T, values
 
 
 def _taken_out(recipe: Recipe, z: State, part: str, covariance: PyTree) -> Any:
@@ -313,7 +322,7 @@ def _taken_out(recipe: Recipe, z: State, part: str, covariance: PyTree) -> Any:
     if any(block.form not in ("scalar", "diagonal") for block in driving):
         raise InvalidValueError(
             'correct_noise="diagonal" requires scalar or diagonal blocks between a part and the position; '
-            'use correct_noise="full" with '
+            'use correct_noise="full" with dense or low-rank ones.'
         )
     if not driving:
         return None
