@@ -48,7 +48,8 @@ def test_chains_on_workers_make_the_draws_of_one_process(client, alone):
     helpers.assert_equal(run.draws, alone.draws)
     helpers.assert_equal(run.stats, alone.stats)
     helpers.assert_equal(run.reduced, alone.reduced)
-    assert run.configuration == alone.configuration
+    # only stored data are hashed in full
+    assert run.configuration | {"data": ""} == alone.configuration | {"data": ""}
     assert run.path is None
     assert isinstance(run.draws["mean"], np.ndarray)
 
