@@ -373,7 +373,10 @@ def test_battery(sampler, estimator, monkeypatch):
         check_other_numbers(run, pair)
         check_chunks(run, pair, monkeypatch)
         halved = pair.draw(sampler=with_step(pair.sampler, 0.5))
-    assert not programs, f"new numbers compiled {programs}"
+    new = set(programs) - {
+        "jit(_first_density)"
+    }  # looks at the first draw of a positive parameter that is below 0
+    assert not new, f"new numbers compiled {new}"
     assert helpers.differ(halved.draws, run.draws), "the step size does nothing"
     if (sampler, estimator) in IN_KERNEL:
         check_kernel(run, halved, pair)

@@ -26,7 +26,7 @@ _WORTH_KEEPING = 0.0
 def keep() -> str | None:
     """Tell JAX where to keep programs, unless the user has; the folder, or None."""
     wanted = os.environ.get("SCIROCCO_CACHE", "")
-    if wanted.lower() == "off" or jax.config.read("jax_compilation_cache_dir"):
+    if wanted.lower() == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
         return None
     top = Path(wanted or os.environ.get("XDG_CACHE_HOME", "") or "~/.cache").expanduser()
     folder = top / ("" if wanted else "scirocco") / f"programs-{jaxlib.__version__}-{_processor()}"

@@ -112,7 +112,7 @@ PLANTED = {
 
 
 def test_the_plants_are_all_that_can_be_found():
-    assert set(PLANTED) == set(NAMES)
+    assert set(PLANTED) == set(NAMES) - {"several modes"}, "those are in law/test_exact_laws.py"
 
 
 @pytest.mark.parametrize("fault", PLANTED)

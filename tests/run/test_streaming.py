@@ -307,7 +307,7 @@ def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, mon
     maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in DATA}
     assert isinstance(as_source(maps), ArraySource), "small ones are used from memory"
     whole = draw(maps, SAMPLERS["SGLD"], SAME["with"])
-    monkeypatch.setattr(sources, "available_memory", lambda: 100)
+    monkeypatch.setattr(sources, "_SHARE", 1e-12)
     source = as_source(maps)
     assert isinstance(source, sources.MappedSource)
     before = source.stamp()

@@ -29,8 +29,8 @@ _LEAST_DRAWS, _MOST_DRAWS = 128, 512
 _DENSE = 128
 """Parameters up to which the line has a full matrix."""
 _MOST_COLUMNS = 1_000
-_R_HAT, _R_HAT_OF_SHORT, _SHORT = 1.02, 1.1, 500
-"""Largest R-hat of chains that agree; of fewer draws than `_SHORT` per chain it is itself uncertain."""
+_R_HAT, _R_HAT_OF_SHORT, _SHORT, _FEWEST = 1.02, 1.1, 500, 50
+"""Largest R-hat of chains that agree; of fewer draws than `_SHORT` per chain it is uncertain, of fewer yet useless."""
 _FEW_EFFECTIVE, _POOR, _DIVERGENT = 100, 0.1, 0.005
 """Effective draws per chain, and per draw, below which a run mixes badly; tolerated share of diverging trajectories."""
 MEAN_GOAL, SD_GOAL = 0.1, 0.1
@@ -157,7 +157,7 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
         )
     sizes = ess(values)
     measures["ess"] = float(np.nanmin(sizes, initial=np.inf))
-    if values.shape[0] > 1:
+    if values.shape[0] > 1 and values.shape[1] >= _FEWEST:
         agreement = np.nan_to_num(rhat(values), nan=1.0)
         place = int(np.argmax(agreement))
         measures["r_hat"] = float(agreement[place])
@@ -219,6 +219,8 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, _MOST_DRAWS)))
     some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)]
     centre = _unraveled(origin.model, run.draws, mean)
+    if np.any(everything.std(axis=0) == 0):
+        raise SciroccoError("some parameters never move")
     scores = pilot.scores_at(origin.model, problem.table, centre, some, jax.random.key(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")

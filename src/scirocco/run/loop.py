@@ -179,7 +179,7 @@ class Start(NamedTuple):
     gradient: PyTree | None
     """The model's combination of the exact sum at the start, when it is known; else the first gradient is estimated."""
     places: Params | None = None
-    """Where each chain starts, leaves (chain, ...), if not all at `position`; chains beyond the last begin anew."""
+    """Where each chain starts, leaves (chain, ...), if not all at `position`; more chains start at the first again."""
 
     def of_chain(self, chain: Any) -> Start:
         """The start of chain number `chain` alone."""

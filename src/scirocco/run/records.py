@@ -40,6 +40,9 @@ class Divergence(NamedTuple):
     leaf: int
 
 
+_OPTIONAL = frozenset({"model_values", "certificate"})
+
+
 @dataclass(frozen=True)
 class Progress:
     """The progress of a stored run, written with every commit."""
@@ -63,7 +66,7 @@ class Progress:
         """The content of a commit."""
         diverged = None if self.diverged is None else list(self.diverged)
         written = {**vars(self), "diverged": diverged}
-        return {name: value for name, value in written.items() if name != "model_values" or value is not None}
+        return {name: value for name, value in written.items() if name not in _OPTIONAL or value is not None}
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:

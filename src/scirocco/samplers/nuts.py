@@ -20,7 +20,7 @@ from scirocco.types import Array, Key, Params, PyTree
 
 
 class NUTSState(NamedTuple):
-    """The position, and what is known of the step that led to it."""
+    """The position, and statistics of the step that led to it."""
 
     position: Params
     acceptance_rate: Array
@@ -51,7 +51,7 @@ class NUTS(Sampler):
     target_acceptance
         For the adaptation. Values closer to 1 give shorter steps, which helps where trajectories diverge.
     max_doublings
-        At most 2^max_doublings - 1 gradients a step.
+        At most 2^max_doublings - 1 gradients per step.
 
     Notes
     -----

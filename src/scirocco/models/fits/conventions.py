@@ -124,7 +124,7 @@ class Conventions:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the settings and, after `fit`, what was drawn."""
+        """The settings and, after `fit`, the summary of the draws, for notebooks."""
         return join([tag("pre", repr(self)), self._html_of_fit()])
 
     def _html_of_fit(self) -> Html:
