@@ -180,7 +180,8 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
         if share > _DIVERGENT:
             troubles.append(
                 f"{share:.1%} of trajectories diverged: part of the posterior is too curved to be explored. For a "
-                "scale and the effects it scales, use the non-centred form (effect = scale * z with z standard normal)"
+                "scale and the effects it scales, the non-centred form helps (effect = scale * z with z standard "
+                "normal); otherwise shorter steps, sampler=sc.NUTS(target_acceptance=0.99)"
             )
     return troubles
 
