@@ -41,9 +41,12 @@ def drive_of(model: Any) -> str:
     return model.drive if isinstance(model, Posterior) else ""
 
 
-def default_lengths(sampler: Sampler | None, num_samples: Any, num_chains: Any) -> tuple[Any, Any]:
+def default_lengths(
+    model: Any, sampler: Sampler | None, num_samples: Any, num_chains: Any
+) -> tuple[Any, Any]:
     """Draws per chain and chains, where the user gives none."""
-    draws, chains = (NUM_SAMPLES, NUM_CHAINS) if sampler is None else (_NUM_STEPS, 1)
+    thinned = sampler is None and drive_of(model) == "gradient"
+    draws, chains = (NUM_SAMPLES, NUM_CHAINS) if thinned else (_NUM_STEPS, 1)
     return draws if num_samples is None else num_samples, chains if num_chains is None else num_chains
 
 

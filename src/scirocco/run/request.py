@@ -237,7 +237,8 @@ def _driven(
         raise _divergence(session, problem, ready, run, outside) from None
     if outside:
         _checks.warn(outside)
-    if "sampler" not in ready.report.get("left_out", ()) or run.status != "complete" or run.draws is None:
+    chosen = problem.model.has_density and "sampler" in ready.report.get("left_out", ())
+    if not chosen or run.status != "complete" or run.draws is None:
         return run
     session.certificate = certify(run)
     session.commit()

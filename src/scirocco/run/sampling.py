@@ -163,7 +163,7 @@ def sample(
         "num_samples": num_samples,
     }
     left_out = frozenset(name for name, value in given.items() if value is None)
-    num_samples, num_chains = default_lengths(sampler, num_samples, num_chains)
+    num_samples, num_chains = default_lengths(model, sampler, num_samples, num_chains)
     plan = _checked_plan(
         num_samples,
         0 if num_burnin is None else num_burnin,
