@@ -88,3 +88,23 @@ def test_a_likelihood_of_absolute_values():
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
     assert abs(run.draws.mean() - mean) < 0.1 * sd
     assert abs(run.draws.std() / sd - 1) < 0.1
+
+
+def test_rare_rows_that_cause_most_of_the_noise():
+    """Twenty of 100,000 rows have all the information about one coefficient; few batches contain any of them."""
+    rng = np.random.default_rng([SEED, 3])
+    x = rng.normal(size=(100_000, 3))
+    x[:, 2] = 0.0
+    x[rng.choice(100_000, 20, replace=False), 2] = 10.0
+    y = (x @ [1.0, -1.0, 0.5] + rng.normal(size=100_000)).astype(np.float32)
+    x = x.astype(np.float32)
+    model = sc.Model(
+        lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta
+    )
+    run = sc.sample(model, {"x": x, "y": y}, np.zeros(3, np.float32), seed=SEED, progress=False)
+    assert run.configuration["sampler"]["name"] == "Preconditioned"
+    wide = x.astype(np.float64)
+    covariance = np.linalg.inv(wide.T @ wide + np.eye(3))
+    ratio = np.asarray(run.draws, np.float64).reshape(-1, 3).std(axis=0) / np.sqrt(np.diagonal(covariance))
+    assert np.all(np.abs(ratio - 1) < 0.1), ratio
+    assert run.certificate.trustworthy

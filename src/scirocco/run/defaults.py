@@ -29,8 +29,8 @@ _FEW_NUMBERS, _MANY_NUMBERS = 200_000, 5_000_000
 """Numbers in the data up to which trajectories over all rows are used: always, and for posteriors far from Gaussian."""
 FAR_FROM_GAUSSIAN = 0.3
 """`pilot.roundness` above which a posterior counts as that: skewness of about 0.8."""
-_BATCH = 500
-_SIZES = (32, 48, 64, 100, 150, 200, 300, 400)
+_BATCH, _LARGEST_BATCH = 500, 4_000
+_SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
 _AS_GOOD = 1.15
 """The largest batch is chosen whose work is at most this many times the least."""
@@ -94,7 +94,9 @@ def default_estimator(
     if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= 4 * _BATCH:
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
-    size = max(places, min(_BATCH, source.num_rows) // places * places)
+    chosen = exact_if_few and not drawn and places == 1 and isinstance(source, ArraySource)
+    largest = _LARGEST_BATCH if chosen else _BATCH  # a smaller one is chosen in the set-up
+    size = max(places, min(largest, source.num_rows) // places * places)
     return Minibatch(size) if drawn else ControlVariates(size)
 
 

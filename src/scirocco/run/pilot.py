@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _tree
 from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Resident, Table
+from scirocco.data.batching import AllRows, Batching
 from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
@@ -29,7 +31,7 @@ from scirocco.run import metric
 from scirocco.run.loop import Parts
 from scirocco.samplers import Scales
 from scirocco.samplers.preconditioned import times
-from scirocco.types import Array, Key, Params, PyTree
+from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _ROWS = 1_024
 _POWER_STEPS = 15
@@ -40,12 +42,19 @@ _TABLE_NUMBERS = 1 << 24
 _SCORES, _SCORE_WORK, _LEAST_ROWS = 64, 4_000_000, 1_024
 """Scores computed at a time, and the maximum of rows × parameters for each of them."""
 _SHIFTED = 0.5
+_NOISE_POINTS, _NOISE_WORK = 4, 2e9
+"""Points at which the noise of all rows is computed, and the maximum of rows × parameters² for each."""
 _KINKED = 100.0
 """The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink."""
 
 
-def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key) -> Scales:
+def measure(
+    model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key, thorough: bool = False
+) -> Scales:
     """Curvature and noise where the posterior has its mass, in the coordinates of the sampler.
+
+    `thorough`: the noise of control variates is computed from all rows, because batches seldom contain the rare rows
+    that may cause most of it.
 
     Far from the mode, noise and curvature can be several times larger. Unless the estimator has already found the
     mode, a short optimisation moves there first; the chain still starts where the user said. Without optax the
@@ -57,13 +66,59 @@ def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: K
         factor = parts.sampler.factor
         if factor is None:
             factor = metric.shape_at(model, table, position, parts.sampler.metric, key).factor
-    scales = scales_at(model, parts, table, prepared.memory, position, factor, key)
-    if _strongest(scales) <= _KINKED * scales.largest_curvature:
+    of = (model, parts, table, prepared.memory, position)
+    scales = scales_at(*of, factor, key, with_noise=not thorough)
+    if _strongest(scales) > _KINKED * scales.largest_curvature:
+        if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
+            factor = metric.shape_at(model, table, position, "fisher", key).factor
+            scales = scales_at(*of, factor, key, with_noise=not thorough)
+        scales = scales._replace(largest_curvature=max(scales.largest_curvature, _strongest(scales)))
+    if not thorough:
         return scales
-    if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
-        factor = metric.shape_at(model, table, position, "fisher", key).factor
-        scales = scales_at(model, parts, table, prepared.memory, position, factor, key)
-    return scales._replace(largest_curvature=max(scales.largest_curvature, _strongest(scales)))
+    return scales._replace(noise=_noise_of_all(model, table, parts.batching, position, factor, key))
+
+
+def _noise_of_all(
+    model: Model, table: Table, batching: Batching, centre: Params, factor: Any, key: Key
+) -> PyTree:
+    """Variance of one estimate with control variates, for each coordinate u of θ = θ̂ + L u, at draws of u ~ N(0, 1)."""
+    flat, unravel = ravel_pytree(centre)
+    count = max(_LEAST_ROWS, int(_NOISE_WORK / flat.size**2))
+    if count < table.num_rows:
+        rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
+        table = Resident(rows, AllRows(count, count))
+    normals = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_NOISE_POINTS, flat.size))
+    lower = jnp.asarray(factor, flat.dtype)
+    found = []
+    for normal in normals:
+        place = _tree.add(centre, _push(lower, unravel(jnp.asarray(normal, flat.dtype))))
+        squares, sums = table.sum(_SquaredChange(model), (centre, place, lower))
+        mean = np.asarray(sums, np.float64) / table.num_rows
+        found.append(np.asarray(squares, np.float64) / table.num_rows - mean**2)
+    variance = np.mean(found, axis=0) * batching.num_rows**2 / batching.size * batching.correction
+    return unravel(jnp.asarray(variance, flat.dtype))
+
+
+@dataclass(frozen=True)
+class _SquaredChange:
+    """The squares of the changes of the rows' gradients from a centre to a place, in the coordinates u; the changes."""
+
+    model: Model
+
+    def total(
+        self, position: PyTree, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> tuple[Array, Array]:
+        """Sums over the rows."""
+        centre, place, factor = position
+        flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
+        there, here = (flat(self.model.summand.each(at, rows)) for at in (place, centre))
+        change = (there - here) * factor if factor.ndim == 1 else (there - here) @ factor
+        own = jnp.ones(change.shape[0], change.dtype) if weights is None else weights
+        return own @ change**2, own @ change
+
+    def each(self, position: PyTree, rows: Rows, key: Key | None = None) -> PyTree:
+        """Not needed."""
+        raise NotImplementedError
 
 
 def _strongest(scales: Scales) -> float:
@@ -87,10 +142,12 @@ def scales_at(
     factor: Any,
     key: Key,
     thorough: bool = False,
+    with_noise: bool = True,
 ) -> Scales:
     """The content of `Scales`, around `position`, in the coordinates u of θ = θ₀ + L u when there is a factor L.
 
     `thorough`: use the curvature of all rows where affordable, because a sample of rows may miss or overweight some.
+    Without `with_noise` the noise is 0.
     """
     if factor is not None and factor.shape[0] != _tree.size(position):
         raise InvalidValueError(
@@ -104,7 +161,7 @@ def scales_at(
         feed.close()
         points = min(_POINTS, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
-    exact = parts.estimator.next_pass(1, table.num_rows) == 1 and not table.whole
+    exact = not with_noise or (parts.estimator.next_pass(1, table.num_rows) == 1 and not table.whole)
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
     memory = without_value(memory)
     curvature, noise, information = _measure(model, points, exact, bare, rows, position, factor, memory, keys)

@@ -284,9 +284,10 @@ def _resolved(
         return parts._replace(sampler=tuning.sampler), begin, {"tuning": tuning.record()}, None
     if parts.sampler.needs_trajectory:
         return *_first_guess(density, parts, table, start, key), None
-    scales = pilot.measure(density, parts, table, prepared, key)
     chooses = free and not parts.estimator.is_exact and parts.estimator.keeps_one_sum
-    if chooses and isinstance(table, Resident):  # streams are cut for their batch size
+    chooses = chooses and isinstance(table, Resident)  # streams are cut for their batch size
+    scales = pilot.measure(density, parts, table, prepared, key, thorough=chooses and prepared.near_mode)
+    if chooses:
         estimator, scales = defaults.with_best_batch(
             parts.sampler, parts.estimator, scales, table.num_rows, position
         )
