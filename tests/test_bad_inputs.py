@@ -153,7 +153,43 @@ DATA = [
         "data frame with a column of strings",
         data(x=pd.DataFrame({"age": Y, "city": ["Rome"] * N})),
         InvalidTypeError,
-        *("data `x`", "'city'", "not numeric", "drop"),
+        *("column `city` of data `x`", "'Rome' in row 0", "Encode"),
+    ),
+    row(
+        "masked values",
+        data(x=np.ma.masked_greater(X, X[7].max() - 1e-6)),
+        InvalidValueError,
+        *("data `x` is a masked array", "masked value", "filled"),
+    ),
+    row(
+        "one masked value",
+        data(y=np.ma.array(Y, mask=np.arange(N) == 7)),
+        InvalidValueError,
+        *("data `y`", "1 masked value,", "row 7", "impute"),
+    ),
+    row(
+        "missing value of a nullable column",
+        sample(data=pd.DataFrame({"x": Y, "y": pd.array([1] * 4 + [None] * 2 + [3] * 14, "Int64")})),
+        InvalidValueError,
+        *("column `y` of the data", "2 NaN", "row 4"),
+    ),
+    row(
+        "missing boolean",
+        sample(data=pd.DataFrame({"x": Y, "y": pd.array([None] + [True] * 19, "boolean")})),
+        InvalidTypeError,
+        *("column `y` of the data", "<NA> in row 0", "impute"),
+    ),
+    row(
+        "data frame with missing values",
+        data(x=pd.DataFrame({"age": Y, "size": spoiled(Y, 5, np.nan)})),
+        InvalidValueError,
+        *("data `x`", "row 5, column `size`"),
+    ),
+    row(
+        "two columns of one name",
+        sample(data=pd.DataFrame(X, columns=["x", "y", "x"])),
+        InvalidValueError,
+        *("'x'", "rename"),
     ),
     row(
         "generator", sample(data=(x for x in X)), InvalidTypeError, "generator", "only once", "np.stack(list"
@@ -879,12 +915,10 @@ def test_complaint(case):
 
 REMARKS = [
     row(
-        "double precision",
-        data(x=X.astype(float), y=Y.astype(float)),
+        "digits that 32 bits do not hold",
+        data(y=0.1 + 1e-7 * Y.astype(float)),
         SciroccoWarning,
-        "float64",
-        "`x`, `y`",
-        "float32",
+        *("data `y`", "near 0.1", "32 bits", "Subtract the mean", "enable_x64"),
     ),
     row(
         "bytes as features",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
+from scirocco.data.values import as_numpy
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _LARGE, _SMALL = 10.0, 0.1
@@ -55,7 +56,7 @@ def check_lengths(arrays: dict[str, np.ndarray]) -> None:
 
 def check_ids(ids: ArrayLike, kind: str, size: int | None, of: str = "rating") -> np.ndarray:
     """Convert ids to int32: integers from 0 on, below `size` if known; `of` is a word for messages."""
-    array = np.asarray(ids)
+    array = as_numpy(ids, f"`{kind}s`")
     if array.ndim == 0:
         array = array[None]
     if array.ndim != 1:
@@ -84,7 +85,7 @@ def check_ids(ids: ArrayLike, kind: str, size: int | None, of: str = "rating") -
 
 def check_ratings(ratings: ArrayLike) -> np.ndarray:
     """Ratings as finite float32."""
-    array = np.asarray(ratings)
+    array = as_numpy(ratings, "`ratings`")
     if array.dtype.kind not in "fiub":
         raise InvalidTypeError(f"`ratings` must be numbers, got {array.dtype}.")
     if array.ndim != 1:

@@ -8,13 +8,14 @@ its columns before it rounds them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from scirocco import _checks
+from scirocco.data.values import Frame, Series, Sparse, as_csr, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 CONSTANT = ("refuse", "keep")
@@ -24,46 +25,6 @@ _MOST_DENSE = 2_000_000_000
 """Largest number of values of a sparse table that is made dense: 8 GB."""
 _SHOWN = 5
 _CHUNK = 16_384
-
-
-@runtime_checkable
-class Series(Protocol):
-    """A column of pandas or polars."""
-
-    def to_numpy(self) -> np.ndarray:
-        """The values as an array."""
-
-
-@runtime_checkable
-class Frame(Series, Protocol):
-    """A table of pandas or polars."""
-
-    @property
-    def columns(self) -> Sequence[Any]:
-        """Column names, of any type."""
-
-    def __getitem__(self, name: Any, /) -> Series:
-        """A column."""
-
-    def __len__(self) -> int:
-        """Number of rows."""
-
-
-@runtime_checkable
-class Sparse(Protocol):
-    """A sparse matrix of SciPy."""
-
-    nnz: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows and columns."""
-
-    def toarray(self) -> np.ndarray:
-        """Convert to a dense array."""
-
-    def tocsr(self) -> Any:
-        """Convert to CSR format."""
 
 
 TableLike = ArrayLike | Frame | Sparse
@@ -154,14 +115,9 @@ def _table(X: TableLike, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
                 f"{who} requires dense tables, and this sparse one of shape {X.shape} would have "
                 f"{X.shape[0] * X.shape[-1]:.1e} numbers: use fewer columns."
             )
-        array = X.toarray()
+        array = as_csr(X, f"X of {who}").toarray()
     else:
-        try:
-            array = np.asarray(X)
-        except ValueError as error:
-            raise InvalidValueError(
-                f"X of {who} is not a table: its rows differ in length. All rows must have the same columns."
-            ) from error
+        array = as_numpy(X, f"X of {who}")
         if array.dtype.kind in "US":  # numbers mixed with strings have become strings
             array = np.asarray(X, dtype=object)
     if array.dtype.kind == "c":
@@ -201,7 +157,7 @@ def _from_frame(frame: Frame, names: tuple[str, ...] | None) -> np.ndarray:
 
 
 def _frame_column(column: Series, number: int, names: tuple[str, ...] | None) -> np.ndarray:
-    values = np.asarray(column.to_numpy())
+    values = as_numpy(column, f"{column_name(number, names)} of X")
     return values if values.dtype.kind in "fiub" else numbers(values[:, None], names, number)[:, 0]
 
 
@@ -232,16 +188,6 @@ def numbers(
 
 def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def missing(value: object) -> bool:
-    """Whether a value is None, NaN, or pandas' NA or NaT."""
-    if value is None:
-        return True
-    try:
-        return bool(value != value)
-    except (TypeError, ValueError):
-        return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _check_like(
