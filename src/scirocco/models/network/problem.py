@@ -139,7 +139,7 @@ def _numbers_of(X: TableLike, like: Form | None) -> tuple[np.ndarray, tuple[str,
     if not _is_table(X):
         return as_numpy(X, "X of BNN"), None
     columns = None if like is None or len(like.row) != 1 else (like.row[0], like.names)
-    return inputs.features(X, "BNN", constant="keep", like=columns)
+    return inputs.features(X, "BNN", constant="keep", like=columns)[:2]
 
 
 def _is_table(X: TableLike) -> bool:
