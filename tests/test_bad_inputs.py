@@ -214,7 +214,36 @@ DATA = [
     ),
 ]
 
+PLACES = [
+    row("number as store", sample(store=3), InvalidTypeError, "`store` must be a path", "got 3"),
+    row("bytes as store", sample(store=b"run"), InvalidTypeError, "`store` must be a path"),
+    row("store inside a file", sample(store=f"{__file__}/run"), InvalidValueError, "`store`", "is a file"),
+    row("null character", sample(store="a\0b"), InvalidValueError, "`store`", "null character"),
+    row("very long name", sample(store="/tmp/" + "a" * 5000), InvalidValueError, "`store`", "too long"),
+    row("number as notes", sample(notes=3), InvalidTypeError, "`notes` must be a dict", "int"),
+    row("text as notes", sample(notes="a run"), InvalidTypeError, "`notes` must be a dict", "str"),
+    row("number as callbacks", sample(callbacks=3), InvalidTypeError, "`callbacks`", "[my_function]"),
+    row("load a number", lambda: sc.load(3), InvalidTypeError, "`path` must be a path"),
+    row("write into a file", lambda: sc.data.write(f"{__file__}/x", X), InvalidValueError, "is a file"),
+    row("open nothing", lambda: sc.data.open(None), InvalidTypeError, "`path` must be a path", "None"),
+    row("convert a number", lambda: sc.data.convert(3, "x"), InvalidTypeError, "`source` must be a path"),
+    row("data with a long name", sample(data="a" * 5000), InvalidValueError, "too long"),
+]
+
 PARAMETERS = [
+    *(
+        row(
+            f"{dtype} for the default",
+            sample(
+                params={"beta": jnp.zeros(3, dtype), "bias": jnp.zeros((), dtype)},
+                sampler=None,
+                estimator=None,
+            ),
+            InvalidTypeError,
+            *("parameter `beta`", dtype, "32 bits", "float32"),
+        )
+        for dtype in ("float16", "bfloat16")
+    ),
     row(
         "NaN",
         params(beta=np.array([0, np.nan, np.inf], np.float32)),
@@ -884,6 +913,7 @@ RUNS = [
 
 TABLE = {
     "data": DATA,
+    "places": PLACES,
     "parameters": PARAMETERS,
     "model": MODELS,
     "start": STARTS,

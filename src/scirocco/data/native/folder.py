@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from scirocco import _checks
 from scirocco.data.arrays import RowSource
 from scirocco.data.native.header import open_arrays, read_header, stamp, verify_arrays
 from scirocco.data.native.npy import MAP_LIMIT, ArrayFile
@@ -160,7 +161,7 @@ def open_folder(path: str | os.PathLike[str]) -> Any:
     """Open a data folder: a `FolderSource`, or a `CorpusSource` if it holds a corpus."""
     from scirocco.data.native.corpus import CorpusSource  # it depends on this module
 
-    kind = read_header(Path(path).expanduser().absolute()).kind
+    kind = read_header(_checks.path(path, "path")).kind
     return CorpusSource(path) if kind == "corpus" else FolderSource(path)
 
 
