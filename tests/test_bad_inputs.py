@@ -156,7 +156,43 @@ DATA = [
         "data frame with a column of strings",
         data(x=pd.DataFrame({"age": Y, "city": ["Rome"] * N})),
         InvalidTypeError,
-        *("data `x`", "'city'", "not numeric", "drop"),
+        *("column `city` of data `x`", "'Rome' in row 0", "Encode"),
+    ),
+    row(
+        "masked values",
+        data(x=np.ma.masked_greater(X, X[7].max() - 1e-6)),
+        InvalidValueError,
+        *("data `x` is a masked array", "masked value", "filled"),
+    ),
+    row(
+        "one masked value",
+        data(y=np.ma.array(Y, mask=np.arange(N) == 7)),
+        InvalidValueError,
+        *("data `y`", "1 masked value,", "row 7", "impute"),
+    ),
+    row(
+        "missing value of a nullable column",
+        sample(data=pd.DataFrame({"x": Y, "y": pd.array([1] * 4 + [None] * 2 + [3] * 14, "Int64")})),
+        InvalidValueError,
+        *("column `y` of the data", "2 NaN", "row 4"),
+    ),
+    row(
+        "missing boolean",
+        sample(data=pd.DataFrame({"x": Y, "y": pd.array([None] + [True] * 19, "boolean")})),
+        InvalidTypeError,
+        *("column `y` of the data", "<NA> in row 0", "impute"),
+    ),
+    row(
+        "data frame with missing values",
+        data(x=pd.DataFrame({"age": Y, "size": spoiled(Y, 5, np.nan)})),
+        InvalidValueError,
+        *("data `x`", "row 5, column `size`"),
+    ),
+    row(
+        "two columns of one name",
+        sample(data=pd.DataFrame(X, columns=["x", "y", "x"])),
+        InvalidValueError,
+        *("'x'", "rename"),
     ),
     row(
         "generator", sample(data=(x for x in X)), InvalidTypeError, "generator", "only once", "np.stack(list"
@@ -181,7 +217,36 @@ DATA = [
     ),
 ]
 
+PLACES = [
+    row("number as store", sample(store=3), InvalidTypeError, "`store` must be a path", "got 3"),
+    row("bytes as store", sample(store=b"run"), InvalidTypeError, "`store` must be a path"),
+    row("store inside a file", sample(store=f"{__file__}/run"), InvalidValueError, "`store`", "is a file"),
+    row("null character", sample(store="a\0b"), InvalidValueError, "`store`", "null character"),
+    row("very long name", sample(store="/tmp/" + "a" * 5000), InvalidValueError, "`store`", "too long"),
+    row("number as notes", sample(notes=3), InvalidTypeError, "`notes` must be a dict", "int"),
+    row("text as notes", sample(notes="a run"), InvalidTypeError, "`notes` must be a dict", "str"),
+    row("number as callbacks", sample(callbacks=3), InvalidTypeError, "`callbacks`", "[my_function]"),
+    row("load a number", lambda: sc.load(3), InvalidTypeError, "`path` must be a path"),
+    row("write into a file", lambda: sc.data.write(f"{__file__}/x", X), InvalidValueError, "is a file"),
+    row("open nothing", lambda: sc.data.open(None), InvalidTypeError, "`path` must be a path", "None"),
+    row("convert a number", lambda: sc.data.convert(3, "x"), InvalidTypeError, "`source` must be a path"),
+    row("data with a long name", sample(data="a" * 5000), InvalidValueError, "too long"),
+]
+
 PARAMETERS = [
+    *(
+        row(
+            f"{dtype} for the default",
+            sample(
+                params={"beta": jnp.zeros(3, dtype), "bias": jnp.zeros((), dtype)},
+                sampler=None,
+                estimator=None,
+            ),
+            InvalidTypeError,
+            *("parameter `beta`", dtype, "32 bits", "float32"),
+        )
+        for dtype in ("float16", "bfloat16")
+    ),
     row(
         "NaN",
         params(beta=np.array([0, np.nan, np.inf], np.float32)),
@@ -907,6 +972,7 @@ RUNS = [
 
 TABLE = {
     "data": DATA,
+    "places": PLACES,
     "parameters": PARAMETERS,
     "model": MODELS,
     "start": STARTS,
@@ -955,12 +1021,10 @@ REMARKS = [
         "transforms={'scale': sc.transforms.positive}",
     ),
     row(
-        "double precision",
-        data(x=X.astype(float), y=Y.astype(float)),
+        "digits that 32 bits do not hold",
+        data(y=0.1 + 1e-7 * Y.astype(float)),
         SciroccoWarning,
-        "float64",
-        "`x`, `y`",
-        "float32",
+        *("data `y`", "near 0.1", "32 bits", "Subtract the mean", "enable_x64"),
     ),
     row(
         "bytes as features",

@@ -91,9 +91,28 @@ def test_one_by_name_has_no_summary(say, tmp_path):
     assert status == 0 and "All experiments" not in out and not list(tmp_path.glob("all*"))
 
 
-def test_other_errors_end_all_of_it(tmp_path):
+@pytest.mark.parametrize("error", [errors.StoreError("broken. Call a plumber."), ZeroDivisionError("by 0")])
+def test_one_that_fails_hides_neither_the_others_nor_the_table(error, say, tmp_path):
+    status, out, _ = say("all", "--quick", among=[fake("burst", error=error), fake("sea", GOOD)])
+    assert status == 1
+    said = f"burst: FAILED. {type(error).__name__}: {str(error).split(' Call')[0]}\n"
+    assert said in out, "one sentence of the message, on one line"
+    table = out[out.index("All experiments") :]
+    assert re.search(r"burst +FAILED", table) and re.search(r"sea +yes", table)
+    record = json.loads((tmp_path / "all-quick.json").read_text("utf-8"))
+    assert list(record["failed"]) == ["burst"] and not record["skipped"]
+
+
+def test_all_fail(say):
+    status, out, _ = say("all", among=[fake("burst", error=ZeroDivisionError("by 0"))])
+    assert status == 1 and re.search(r"burst +FAILED", out[out.index("All experiments") :])
+
+
+def test_by_its_name_an_error_is_an_error(tmp_path):
     with pytest.raises(errors.StoreError):
-        Series(Settings(out_dir=tmp_path), all_of_them=True).add(fake("x", error=errors.StoreError("broken")))
+        Series(Settings(out_dir=tmp_path), all_of_them=False).add(
+            fake("x", error=errors.StoreError("broken"))
+        )
 
 
 def test_a_data_set_that_is_nowhere_is_what_is_skipped(tmp_path):

@@ -189,6 +189,19 @@ def test_draws_that_have_not_mixed_are_no_truth(monkeypatch, seed):
         spt.truth(sp.small_posterior("tiny", 1))
 
 
+def test_chains_are_lengthened_until_they_are_good(monkeypatch, seed):
+    """The truth asks for 2,500 effective draws; here a quarter of the draws is worth something."""
+
+    def slow(posterior, mode, data, num_draws):
+        rng = np.random.default_rng(seed)
+        return {name: np.repeat(rng.normal(size=(4, num_draws // 4)), 4, axis=1) for name in ("mu", "sigma")}
+
+    monkeypatch.setattr(spt, "find_mode", lambda _: spt.Mode(np.zeros(2), np.eye(2)))
+    monkeypatch.setattr(spt, "_nuts", slow)
+    found = spt.truth(sp.small_posterior("tiny", 2))
+    assert found.draws["mu"].shape[1] > spt.NUM_DRAWS and found.ess > spt.MIN_ESS
+
+
 def test_discrepancy_is_the_worst_of_all_parameters():
     draws = {"a": np.array([[1.0, 3.0]]), "b": np.array([[[0.0, 0.0], [2.0, 8.0]]])}  # sds 1; 1 and 4
     means, sds = {"a": 1.0, "b": np.array([1.0, 6.0])}, {"a": 2.0, "b": np.array([1.0, 5.0])}

@@ -11,6 +11,7 @@ import stat
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -209,3 +210,23 @@ def choice(value: object, name: str, options: tuple[str, ...]) -> str:
         listed = ", ".join(repr(option) for option in options)
         raise InvalidValueError(f"`{name}` must be one of {listed}; got {value!r}.")
     return str(value)
+
+
+def path(value: object, name: str) -> Path:
+    """Return `value` as an absolute path that could exist: its nearest ancestor that exists is a folder."""
+    if not isinstance(value, (str, os.PathLike)) or isinstance(os.fspath(value), bytes):
+        raise InvalidTypeError(f"`{name}` must be a path (a string or pathlib.Path), got {value!r}.")
+    try:
+        found = Path(value).expanduser().absolute()
+        if "\0" in str(found):
+            raise ValueError("it contains a null character")
+        found.lstat()
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        file = next(parent for parent in found.parents if parent.exists())
+        raise InvalidValueError(f"`{name}` is {str(value)!r}, but {file} is a file, not a folder.") from None
+    except (OSError, ValueError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidValueError(f"`{name}` cannot be the path {str(value)[:80]!r}: {why}.") from error
+    return found

@@ -73,12 +73,28 @@ def test_what_becomes_of_each_kind(given, dtype):
     np.testing.assert_array_equal(array, np.asarray(given))
 
 
-def test_double_precision_is_cast_once_for_all_arrays():
+def test_double_precision_is_rounded_in_silence_where_it_does_not_matter():
+    """The module turns warnings into errors."""
+    source = as_source({"x": X.astype(float), "years": 1950.0 + np.arange(10), "one": np.ones(10), "y": Y})
+    assert {name: leaf.dtype.kind + str(leaf.dtype.itemsize) for name, leaf in source.arrays.items()} == {
+        "x": "f4",
+        "years": "f4",
+        "one": "f4",
+        "y": "i4",
+    }
+
+
+@pytest.mark.parametrize("rows", [50, 50_000])
+@pytest.mark.parametrize(("centre", "complains"), [(1e3, False), (1e4, False), (3e4, True), (1e9, True)])
+def test_rounding_is_remarked_on_where_it_exceeds_a_thousandth_of_the_spread(rows, centre, complains):
+    spread = RNG.permutation(np.resize([-1.0, 1.0], rows))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        source = as_source({"x": X.astype(float), "nested": {"z": X[:, 0].astype(float)}, "y": Y})
-    assert [str(warning.message).split(" are")[0] for warning in caught] == ["float64 data (`nested.z`, `x`)"]
-    assert source.arrays["x"].dtype == np.float32
+        as_source({"z": spread, "x": np.column_stack([spread, centre + spread])})
+        as_source({"x": pd.DataFrame({"size": spread, "year": centre + spread})})
+    assert len(caught) == 2 * complains
+    for warning, column in zip(caught, ("1", "`year`"), strict=False):
+        assert f"column {column} of data `x`" in str(warning.message)
 
 
 @pytest.mark.parametrize("place", [0, 1234, 99_999])

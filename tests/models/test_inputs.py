@@ -155,3 +155,62 @@ def test_targets_are_finite_numbers_one_a_row():
         targets([1.0, 2.0], num_rows=3)
     with pytest.warns(Warning, match="column-vector y"):
         assert targets(np.ones((3, 1))).shape == (3,)
+
+
+# -- categories --------------------------------------------------------------------------------------------------------
+
+
+def coloured(eyes, kind="category"):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"age": np.arange(len(eyes)) % 5 + 20.0, "eyes": eyes, "size": np.arange(len(eyes)) % 3}
+    )
+    return frame.astype({"eyes": kind})
+
+
+EYES = ["green", "blue", "brown", "blue", "brown", "green"] * 10
+
+
+def test_categories_become_indicators_of_all_levels_but_the_first():
+    found = features(coloured(EYES), "Model", levels={})
+    assert found.names == ("age", "eyes[brown]", "eyes[green]", "size")
+    assert found.levels == {"eyes": ["blue", "brown", "green"]}
+    np.testing.assert_array_equal(found.array[:3, 1:3], [[0, 1], [0, 0], [1, 0]])
+    like = (4, found.names)
+    for kind in (
+        "category",
+        object,
+    ):  # the levels are those of the fit, in whatever order the new table has them
+        again = features(coloured(["green", "brown"], kind), "Model", like=like, levels=found.levels)
+        np.testing.assert_array_equal(again.array[:, 1:3], [[0, 1], [1, 0]])
+
+
+def test_categories_that_cannot_be_used_are_named():
+    with pytest.raises(
+        InvalidValueError, match=r"column 1 \(`eyes`\) of X has 'red' in row 1, .*'blue', 'brown'"
+    ):
+        features(coloured(["blue", "red"]), "M", like=(3, None), levels={"eyes": ["blue", "brown"]})
+    with pytest.raises(InvalidValueError, match=r"`eyes`\) of X is missing \(NaN\) in row 1"):
+        features(coloured(["blue", None, "brown"]), "M", levels={})
+    with pytest.raises(InvalidValueError, match="single level 'blue'"):
+        features(coloured(["blue", "blue"]), "M", levels={})
+    with pytest.raises(InvalidTypeError, match=r"`eyes`\) of X contains 'blue' in row 0.*astype"):
+        features(coloured(["blue", "brown"], object), "M", levels={})
+
+
+@pytest.mark.compile
+def test_regressions_take_categories_and_remember_them(tmp_path):
+    from scirocco.models import LinearRegression
+
+    frame, shift = coloured(EYES), {"blue": 0.0, "brown": 2.0, "green": -1.0}
+    y = np.array([shift[eye] for eye in EYES]) + 0.1 * np.arange(60) % 0.3
+    model = LinearRegression(num_samples=50, seed=1).fit(frame, y, progress=False)
+    assert "coef[eyes[brown]]" in model.named_draws()
+    assert model.coef_.shape == (4,) and list(model.feature_names_in_)[1] == "eyes[brown]"
+    new = coloured(["brown", "blue"], object)
+    model.save(tmp_path / "model")
+    expected = model.predict(new)
+    assert expected[0] - expected[1] == pytest.approx(2.0, abs=0.5)
+    np.testing.assert_allclose(LinearRegression.load(tmp_path / "model").predict(new), expected)
+    with pytest.raises(InvalidValueError, match="'red'"):
+        model.predict(coloured(["red"]))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco._random import SeedPurpose
 from scirocco.run import pilot, setup
 from scirocco.samplers.base import reshuffling_factor
 
@@ -73,3 +74,21 @@ def test_errors_that_cancel_within_an_epoch_count_less(relaxation):
     variances = np.sum((last @ covariance) * last, axis=1)
     expected = variances.mean() * (1 - a**2)
     assert reshuffling_factor(np.array(relaxation), epoch) == pytest.approx(expected, rel=1e-6)
+
+
+def test_noise_of_control_variates_from_all_rows():
+    """In closed form for a linear regression: the gradient of a row changes by -x (x · δ)."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(500, 3)).astype(np.float32)
+    x[:3] *= 20.0  # a few rows cause most of it
+    model = sc.Model(lambda beta, x: -0.5 * (1.0 - x @ beta) ** 2)
+    problem = setup.compose(model, x, sc.SGLD(1.0), sc.ControlVariates(50, sampling="with_replacement"), 0)
+    factor = np.tri(3, dtype=np.float32) * 0.1
+    batching = problem.parts.batching
+    centre = jnp.array([0.3, -0.2, 0.1])
+    found = pilot._noise_of_all(model, problem.table, batching, centre, factor, jax.random.key(0))
+    normals = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((4, 3))
+    wide = x.astype(np.float64)
+    changes = [-(wide @ (factor @ normal))[:, None] * wide @ factor for normal in normals]
+    exact = np.mean([change.var(axis=0) for change in changes], axis=0) * 500**2 / 50 * batching.correction
+    np.testing.assert_allclose(found, exact, rtol=1e-3)

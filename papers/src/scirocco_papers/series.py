@@ -17,11 +17,13 @@ from scirocco_papers.base import Experiment, Reproduction, Settings, machine, re
 
 @dataclass(frozen=True)
 class Skipped:
-    """An experiment that could not be made for want of data or of a package."""
+    """An experiment that was not made, for want of data or of a package, or because of an error."""
 
     experiment: Experiment
     why: str
     """One sentence."""
+    failed: bool = False
+    """Whether it ended in an error."""
 
 
 class Series:
@@ -32,8 +34,9 @@ class Series:
     settings
         For each of them.
     all_of_them
-        Whether they were requested as `all`: then one whose data or packages are not on this machine is left out, and
-        a summary is printed and written at the end. Requested by its name, it is an error.
+        Whether they were requested as `all`: then one whose data or packages are not on this machine is left out, one
+        that fails does not end the others, and a summary is printed and written at the end. Requested by its name, it
+        is an error.
     """
 
     def __init__(self, settings: Settings, all_of_them: bool):
@@ -47,8 +50,8 @@ class Series:
 
     @property
     def ok(self) -> bool:
-        """Whether every claim that is expected to hold does, in all that were made."""
-        return all(one.ok for one in self.done)
+        """Whether every claim that is expected to hold does, in all that were made, and none failed."""
+        return all(one.ok for one in self.done) and not any(one.failed for one in self.skipped)
 
     def add(self, experiment: Experiment) -> Reproduction | Skipped:
         """Make one, or leave it out."""
@@ -59,6 +62,12 @@ class Series:
                 raise
             self.skipped.append(Skipped(experiment, _first_sentence(str(missing))))
             return self.skipped[-1]
+        except Exception as error:
+            if not self.all_of_them:
+                raise
+            why = f"{type(error).__name__}: {_first_sentence(str(error))}"
+            self.skipped.append(Skipped(experiment, why, failed=True))
+            return self.skipped[-1]
         self.done.append(found)
         return found
 
@@ -66,7 +75,7 @@ class Series:
         """Print and write the summary."""
         if not self.all_of_them:
             return
-        if not self.done:
+        if not self.done and not any(one.failed for one in self.skipped):
             raise MissingDataError(f"none of the experiments can be made here. {self.skipped[0].why}")
         record = self.record()
         print_series(self.done, self.skipped, record["seconds"]["wall"])
@@ -82,7 +91,7 @@ class Series:
             "quick": self.settings.quick,
             "seconds": self._clock.read(),
             "experiments": {done.experiment.name: counts(done) for done in self.done},
-            "skipped": {skipped.experiment.name: skipped.why for skipped in self.skipped},
+            **self._left_out(),
             "versions": versions(),
             "machine": machine(),
         }
@@ -97,10 +106,17 @@ class Series:
         return {
             "ok": self.ok,
             "experiments": made,
-            "skipped": {one.experiment.name: one.why for one in self.skipped},
+            **self._left_out(),
+        }
+
+    def _left_out(self) -> dict[str, dict[str, str]]:
+        return {
+            title: {one.experiment.name: one.why for one in self.skipped if one.failed == failed}
+            for title, failed in (("skipped", False), ("failed", True))
         }
 
     def _write(self, record: dict[str, Any]) -> Path:
+        self.settings.out_dir.mkdir(parents=True, exist_ok=True)
         path = self.settings.out_dir / ("all-quick.json" if self.settings.quick else "all.json")
         text = json.dumps(to_json(record), indent=1, ensure_ascii=False, allow_nan=False)
         path.write_text(text + "\n", "utf-8")
@@ -138,7 +154,7 @@ def print_one(one: Reproduction | Skipped) -> None:
     if isinstance(one, Reproduction):
         print_reproduction(one)
     else:
-        print(f"{one.experiment.name}: skipped. {one.why}", flush=True)
+        print(f"{one.experiment.name}: {'FAILED' if one.failed else 'skipped'}. {one.why}", flush=True)
 
 
 def print_series(done: Sequence[Reproduction], skipped: Sequence[Skipped], seconds: float) -> None:
@@ -155,7 +171,7 @@ def print_series(done: Sequence[Reproduction], skipped: Sequence[Skipped], secon
                 f"{one.seconds:.0f}",
             ]
         )
-    rows += [[one.experiment.name, "skipped", "", "", ""] for one in skipped]
+    rows += [[one.experiment.name, "FAILED" if one.failed else "skipped", "", "", ""] for one in skipped]
     rows.append(["total", "", "", "", f"{seconds:.0f}"])
     # narrow columns stand close together: spaces keep them apart
     columns = ["experiment", "as claimed", "  claims that hold", "  not counted", "  seconds"]

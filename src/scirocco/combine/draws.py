@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from scirocco import _checks, _tree
 from scirocco.combine.shards import Subposteriors
+from scirocco.data.values import as_numpy
 from scirocco.diagnostics.columns import label
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model, Posterior
@@ -130,7 +131,7 @@ def _joined(leaf: Array) -> Array:
 
 
 def _array(leaf: npt.ArrayLike, shard: int) -> Array:
-    found = np.asarray(leaf)
+    found = as_numpy(leaf, f"the draws of subposterior {shard}")
     if not jnp.issubdtype(found.dtype, jnp.floating) and found.dtype.kind not in "iu":
         raise InvalidTypeError(
             f"the draws of subposterior {shard} must be real numbers, got {type(leaf).__name__} of {found.dtype}."

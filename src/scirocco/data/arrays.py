@@ -7,7 +7,7 @@ sampling is checked here, and the message names the array.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -15,12 +15,15 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.data import fingerprints
+from scirocco.data.values import Frame, as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
 
 _WILD_SCALE = 1e3
 _SCALE_PROBE_ROWS = 10_000
 _SAMPLED_ROWS = 64
+_ROUNDING, _NOTICEABLE = 6e-8, 1e-3
+"""Relative rounding error of float32, and the part of a standard deviation by which it may change a value."""
 
 
 class RowSource(abc.ABC):
@@ -121,19 +124,29 @@ class ArraySource(RowSource):
 
 
 def from_arrays(data: Data) -> ArraySource:
-    """Check a pytree of arrays and wrap it as a source."""
-    checked = as_arrays(data)
-    leaves, treedef = jax.tree.flatten(checked)
-    names = _names(data, leaves)
-    for array, name in zip(leaves, names, strict=True):
-        check_finite(array, name)
-    wild = next(filter(None, map(_wild_scales, leaves, names)), "")
-    return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(leaves, names)), wild)
+    """Check a pytree of arrays, or a table with named columns, and wrap it as a source."""
+    leaves, treedef, names = _leaves(data)
+    columns = [_column_names(leaf) for leaf in leaves]
+    arrays = [_as_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+    _check_lengths(arrays, names)
+    for array, name, inside in zip(arrays, names, columns, strict=True):
+        check_finite(array, name, columns=inside)
+    wild = next(filter(None, map(_wild_scales, arrays, names)), "")
+    return ArraySource(jax.tree.unflatten(treedef, _to_jax_precision(arrays, names, columns)), wild)
 
 
 def as_arrays(data: Data) -> PyTree:
     """A pytree of numeric arrays with equal first axes; checks everything that does not require reading them."""
-    leaves, treedef = jax.tree.flatten(data, is_leaf=_is_iterator)
+    leaves, treedef, names = _leaves(data)
+    arrays = [_as_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+    _check_lengths(arrays, names)
+    return jax.tree.unflatten(treedef, arrays)
+
+
+def _leaves(data: Data) -> tuple[list[Any], Any, list[str]]:
+    """The arrays, their tree, and their names for messages; a table is a dict of its columns."""
+    table = named_columns(data)
+    leaves, treedef = jax.tree.flatten(data if table is None else table, is_leaf=_is_iterator)
     if any(_is_iterator(leaf) for leaf in leaves):
         raise InvalidTypeError(
             "`data` holds a generator or iterator, which can be read only once. Collect its rows first, e.g. "
@@ -143,34 +156,28 @@ def as_arrays(data: Data) -> PyTree:
         raise InvalidValueError(
             "`data` holds no arrays. Pass an array or a dict of arrays with one row per datum."
         )
-    names = _names(data, leaves)
-    arrays = [_as_array(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
-    _check_lengths(arrays, names)
-    return jax.tree.unflatten(treedef, arrays)
-
-
-def _names(data: Data, leaves: list[Any]) -> list[str]:
-    """Names for messages: the whole, or its parts by name."""
+    if table is not None:
+        return leaves, treedef, [f"column `{name}` of the data" for name in sorted(table)]
     bare = len(leaves) == 1 and jax.tree_util.all_leaves([data])
-    return ["`data`"] if bare else [f"data `{name}`" for name in _tree.leaf_names(data)]
+    return leaves, treedef, ["`data`"] if bare else [f"data `{name}`" for name in _tree.leaf_names(data)]
 
 
 def _is_iterator(node: Any) -> bool:
     return isinstance(node, Iterator)
 
 
+def _column_names(leaf: Any) -> list[str]:
+    return [str(name) for name in leaf.columns] if isinstance(leaf, Frame) else []
+
+
 def _as_array(leaf: Any, name: str) -> np.ndarray:
-    columns = getattr(leaf, "dtypes", None)
-    # a data frame: name the columns that are not numeric
-    if columns is not None and getattr(leaf, "ndim", 1) == 2:
-        bad = [f"{column!r} ({dtype})" for column, dtype in columns.items() if not _is_numeric(dtype)]
-        if bad:
-            raise InvalidTypeError(f"{name}: columns {', '.join(bad)} are not numeric. Encode or drop them.")
-    try:
-        array = np.asarray(leaf)
-    except Exception as error:
-        raise InvalidTypeError(f"{name} cannot be read as an array: {error}") from error
-    if not _is_numeric(array.dtype):
+    if isinstance(leaf, Frame) and len(leaf.columns):
+        parts = [_as_array(leaf[column], f"column `{column}` of {name}") for column in leaf.columns]
+        return np.stack(parts, axis=1)
+    array = as_numpy(leaf, name)
+    if array.dtype == object:
+        array = _from_objects(array, name)
+    if array.dtype.kind not in "fiub":
         raise InvalidTypeError(
             f"{name} has dtype {array.dtype}; real numbers are required (no strings, objects, dates, complex or "
             "ragged lists). Encode it as numbers first."
@@ -189,12 +196,18 @@ def _as_array(leaf: Any, name: str) -> np.ndarray:
     return array
 
 
-def _is_numeric(dtype: Any) -> bool:
-    try:
-        dtype = np.dtype(dtype)
-    except TypeError:
-        return False
-    return dtype.kind in "fiub"
+def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
+    """Numbers that are held as Python objects; the first value that is none is named."""
+    for place, value in np.ndenumerate(array):
+        if missing(value) or not (_checks.is_number(value) or isinstance(value, (bool, np.bool_))):
+            raise InvalidTypeError(
+                f"{name} has dtype object and holds {value!r} in row {place[0] if place else 0}; real numbers are "
+                "required (no strings, missing values, dates or ragged lists). Encode it as numbers, and drop or "
+                "impute missing values first."
+            )
+    return array.astype(
+        np.result_type(*{np.asarray(value).dtype for value in array.flat} or {np.dtype(float)})
+    )
 
 
 def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
@@ -208,8 +221,11 @@ def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
         raise InvalidValueError("the data are empty: there are 0 rows.")
 
 
-def check_finite(array: np.ndarray, name: str, first_row: int = 0) -> None:
-    """Raise an error for NaN and infinite values; it names the array and the first row, counted from `first_row`."""
+def check_finite(array: np.ndarray, name: str, first_row: int = 0, columns: Sequence[str] = ()) -> None:
+    """Raise an error for NaN and infinite values.
+
+    It names the array, the first row, counted from `first_row`, and the column.
+    """
     if array.dtype.kind != "f":
         return
     with np.errstate(all="ignore"):  # a finite sum proves finite entries in one fast pass
@@ -221,7 +237,8 @@ def check_finite(array: np.ndarray, name: str, first_row: int = 0) -> None:
         return
     first = tuple(int(i) for i in np.argwhere(bad)[0])
     rows = int(bad.reshape(len(array), -1).any(axis=1).sum())
-    place = f"row {first_row + first[0]}" + (f", index {first[1:]}" if len(first) > 1 else "")
+    inside = f", column `{columns[first[1]]}`" if columns else f", index {first[1:]}" if first[1:] else ""
+    place = f"row {first_row + first[0]}{inside}"
     raise InvalidValueError(
         f"{name} holds {count} NaN or infinite value{'s' * (count > 1)} in {rows} of {len(array)} rows; the "
         f"first is at {place}. Drop or impute them."
@@ -243,14 +260,16 @@ def _wild_scales(array: np.ndarray, name: str) -> str:
     )
 
 
-def _to_jax_precision(arrays: list[np.ndarray], names: list[str]) -> list[np.ndarray]:
-    """Cast 64-bit arrays if JAX uses 32 bits, with one warning."""
+def _to_jax_precision(
+    arrays: list[np.ndarray], names: list[str], columns: list[list[str]]
+) -> list[np.ndarray]:
+    """Cast 64-bit arrays if JAX uses 32 bits."""
     if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         return arrays
-    out, cast = [], []
-    for array, name in zip(arrays, names, strict=True):
+    out = []
+    for array, name, inside in zip(arrays, names, columns, strict=True):
         if array.dtype == np.float64:
-            cast.append(name.removeprefix("data "))
+            remark_rounding(array, name, inside)
             array = _as_single(array, name)
         elif array.dtype in (np.int64, np.uint64):
             if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
@@ -260,12 +279,34 @@ def _to_jax_precision(arrays: list[np.ndarray], names: list[str]) -> list[np.nda
                 )
             array = array.astype(np.int32)
         out.append(array)
-    if cast:
-        _checks.warn(
-            f"float64 data ({', '.join(cast)}) are converted to float32, because JAX uses 32 bits. Pass float32 "
-            "to avoid this warning, or call jax.config.update('jax_enable_x64', True) for double precision."
-        )
     return out
+
+
+def remark_rounding(array: np.ndarray, name: str, columns: Sequence[str] = ()) -> None:
+    """Warn if rounding to float32 changes a column by a noticeable part of its standard deviation.
+
+    Some rows are enough: in 10⁸ rows or fewer no single value can be that far out without widening the column.
+    """
+    table = array.reshape(len(array), -1)
+    step = max(1, len(table) // _SCALE_PROBE_ROWS)
+    probe = table[::step]
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest, spread = np.abs(probe).max(axis=0), probe.std(axis=0)
+        for still in np.flatnonzero((probe == probe[0]).all(axis=0) & (step > 1)):
+            spread[still] = table[:, still].std()
+        lost = largest * _ROUNDING > _NOTICEABLE * spread
+    for column in map(int, np.flatnonzero(lost)):
+        values = table[:, column]
+        if values.min() == values.max():
+            continue
+        inside = f"column `{columns[column]}` of {name}" if columns else f"column {column} of {name}"
+        where = name if table.shape[1] == 1 and not columns else inside
+        _checks.warn(
+            f"{where} has values near {largest[column]:.4g} with the standard deviation {spread[column]:.2g}, and JAX "
+            f"uses 32 bits: rounding changes them by up to {largest[column] * _ROUNDING:.1g}. Subtract the mean "
+            f"({float(values.mean()):.10g}) first, or call jax.config.update('jax_enable_x64', True)."
+        )
+        return
 
 
 def _as_single(array: np.ndarray, name: str) -> np.ndarray:

@@ -160,6 +160,11 @@ class MappedSource(RowSource):
     """Rows of memory-mapped arrays, read when needed; in the user's order, so not known to be shuffled."""
 
     def __init__(self, arrays: PyTree):
+        if not all(leaf.dtype.isnative for leaf in jax.tree.leaves(arrays)):
+            raise InvalidValueError(
+                "the memory-mapped data are in the byte order of another machine, and too large to be copied into "
+                "memory: convert the files with sc.data.convert."
+            )
         self.arrays = as_arrays(arrays)
         self._held = ArraySource(self.arrays)
         self.num_rows = self._held.num_rows

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, records, snapshot
 from scirocco.run.certificate import Certificate
@@ -41,6 +41,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     ...     run.draws[:, -10:].shape, run.status
     ((1, 10), 'complete')
     """
+    _checks.path(path, "path")
     if CHAINS.is_at(path):
         return load_chains(path)
     if SHARDS.is_at(path):
@@ -79,6 +80,7 @@ def _trace(name: str, written: dict[str, Any], arrays: dict[str, Any]) -> PyTree
 
 def save(run: Run, path: str | os.PathLike[str], overwrite: bool) -> None:
     """Write a run that is in memory; it can be loaded, but not resumed."""
+    _checks.path(path, "path")
     kept = Kept(run.draws, run.gradients, run.stats, run.traces)
     spec = _spec(kept)
     record = Record(

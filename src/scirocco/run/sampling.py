@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from scirocco import _checks
+from scirocco import _checks, _tree
 from scirocco.data import as_devices, as_source
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -146,6 +147,10 @@ def sample(
     """
     setup.check_order(model, data)
     _check_callbacks(callbacks)
+    if store is not None:
+        _checks.path(store, "store")
+    if notes is not None and not isinstance(notes, Mapping):
+        raise InvalidTypeError(f"`notes` must be a dict with strings as keys, got {type(notes).__name__}.")
     source = as_source(data)
     devices = as_devices(mesh)
     if sampler is not None:
@@ -176,6 +181,8 @@ def sample(
         chain_method,
     )
     left_sampler = sampler is None
+    if sampler is None:
+        _refuse_half(params)
     if sampler is None:
         exact = estimator is None or estimator.is_exact
         sampler = default_sampler(model, source if exact else None, params, devices)
@@ -335,5 +342,17 @@ def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool) -> 
 
 
 def _check_callbacks(callbacks: Any) -> None:
-    if callable(callbacks) or not all(callable(callback) for callback in callbacks):
+    listed = isinstance(callbacks, Iterable) and not callable(callbacks)
+    if not listed or not all(callable(callback) for callback in callbacks):
         raise InvalidTypeError("`callbacks` must be a sequence of functions, e.g. callbacks=[my_function].")
+
+
+def _refuse_half(params: Params) -> None:
+    """The default computes in the precision of the parameters, and 16 bits are not enough for it."""
+    for name, leaf in zip(_tree.leaf_names(params), jax.tree.leaves(params), strict=True):
+        dtype = getattr(leaf, "dtype", None)
+        if dtype is not None and jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4:
+            raise InvalidTypeError(
+                f"parameter `{name}` has dtype {dtype}, and the default method requires 32 bits: start from float32, "
+                "or choose a `sampler` and an `estimator`."
+            )

@@ -25,6 +25,7 @@ from scirocco.data import (
     to_device,
 )
 from scirocco.data.arrays import RowSource
+from scirocco.data.values import as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts
 from scirocco.estimators.mode import Mode
@@ -400,10 +401,7 @@ def _check_leaf(name: str, leaf: Any) -> Array:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
         _checks.warn(f"parameter `{name}` starts at the integer {leaf}; it is converted to {float(leaf)}.")
         leaf = float(leaf)
-    try:
-        host = np.asarray(leaf)
-    except Exception as error:
-        raise InvalidTypeError(f"parameter `{name}` cannot be read as an array: {error}") from error
+    host = as_numpy(leaf, f"parameter `{name}`")
     if host.dtype.kind in "iub":
         raise InvalidTypeError(
             f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers require continuous parameters: "
@@ -419,7 +417,9 @@ def _check_leaf(name: str, leaf: Any) -> Array:
             f"the starting value of parameter `{name}` has {count} NaN or infinite entr{'y' if count == 1 else 'ies'}: "
             "start from finite numbers."
         )
-    return jnp.asarray(leaf, jax.dtypes.canonicalize_dtype(host.dtype))
+    return jnp.asarray(
+        leaf if isinstance(leaf, jax.Array) else host, jax.dtypes.canonicalize_dtype(host.dtype)
+    )
 
 
 def check_first(problem: Problem, params: Params, density: Array, gradient: PyTree) -> None:

@@ -152,6 +152,41 @@ def test_it_follows_scikit_learns_conventions():
     assert BPMF(**model.get_params()).get_params() == model.get_params()
 
 
+# -- ids of any kind ---------------------------------------------------------------------------------------------------
+
+
+def named(numbers, kind):
+    """Ids that sort as the numbers do."""
+    if kind == "strings":
+        return np.array([f"id {number:03}" for number in np.atleast_1d(numbers)])
+    return np.atleast_1d(numbers).astype(np.int64) + {"far": 200_000, "very far": 10**12}[kind]
+
+
+@pytest.mark.parametrize("kind", ["strings", "far", "very far"])
+def test_ids_of_any_kind_are_numbered_and_remembered(kind, tmp_path):
+    users, items, ratings = make_ratings()
+    options = {"num_epochs": 50, "progress": False}
+    plain = BPMF(2, num_samples=5).fit(users, items, ratings, **options)
+    model = BPMF(2, num_samples=5).fit(named(users, kind), named(items, kind), ratings, **options)
+    assert (model.num_users_, model.num_items_) == (NUM_USERS, NUM_ITEMS)
+    model.save(tmp_path / "model")
+    for fitted in (model, BPMF.load(tmp_path / "model")):
+        np.testing.assert_array_equal(
+            fitted.predict(named([3, 7], kind), named([2, 5], kind)), plain.predict([3, 7], [2, 5])
+        )
+        found, expected = fitted.recommend(named(4, kind)[0], 3), plain.recommend(4, 3)
+        assert found.items.tolist() == named(expected.items, kind).tolist()
+        with pytest.raises(InvalidValueError, match=r"pair 1 has the user .*no rating in the fit"):
+            fitted.predict(named([3, 99], kind), named([2, 2], kind))
+        with pytest.raises(InvalidTypeError, match="in the fit, and are"):
+            fitted.predict(np.array([3]) if kind == "strings" else ["ann"], named(2, kind))
+
+
+def test_a_missing_id_is_named():
+    with pytest.raises(InvalidValueError, match=r"`users` has a missing id in row 1 \(None\)"):
+        BPMF(2).fit(["ann", None], [0, 1], [1.0, 2.0], progress=False)
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -173,14 +208,14 @@ def test_it_follows_scikit_learns_conventions():
             [0, 1],
             [3.0, 4.0],
             InvalidTypeError,
-            r"got 'ann'\. Encode them first: .*numpy\.unique",
+            r"integers from 0 on, because num_users is declared .* got 'ann'",
         ),
         (
             [0.0, 1.0],
             [0, 1],
             [3.0, 4.0],
             InvalidTypeError,
-            r"integers, got float64\. Use users\.astype\(int\)",
+            r"integers or strings, got float64\. Use users\.astype\(int\)",
         ),
         ([0, 1], [0, 1], ["good", "bad"], InvalidTypeError, "`ratings` must be numbers"),
         ([], [], [], InvalidValueError, "`ratings` is empty"),

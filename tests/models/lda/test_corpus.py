@@ -269,9 +269,9 @@ ROWS = {
     "word id = V": (
         lambda: as_corpus(with_id(4)),
         InvalidValueError,
-        (DOCUMENT_2, "word id 4", "4 words", "0..3"),
+        ("row 2", "column index 4", "4 columns", "0..3"),
     ),
-    "negative word id": (lambda: as_corpus(with_id(-1)), InvalidValueError, (DOCUMENT_2, "word id -1")),
+    "negative word id": (lambda: as_corpus(with_id(-1)), InvalidValueError, ("row 2", "column index -1")),
     "word id = V in pairs": (
         lambda: as_corpus([[], [(0, 1), (4, 1)]], WORDS),
         InvalidValueError,
@@ -284,7 +284,11 @@ ROWS = {
     ),
     "infinite word id": (lambda: as_corpus([[(np.inf, 1)]]), InvalidValueError, ("document 0", "word id")),
     "fractional word id": (lambda: as_corpus([[(0.5, 1)]]), InvalidValueError, ("word id 0.5", "integers")),
-    "damaged columns": (lambda: as_corpus(damaged_columns()), InvalidValueError, ("csc", "invalid")),
+    "damaged columns": (
+        lambda: as_corpus(damaged_columns()),
+        InvalidValueError,
+        ("not a valid sparse matrix", "row index 99"),
+    ),
     "vocabulary too short": (
         lambda: as_corpus(COUNTS, WORDS[:3]),
         InvalidValueError,

@@ -171,7 +171,7 @@ def convert(
     >>> sc.data.convert(place + "/data.npz", place + "/rows").num_rows
     5
     """
-    path = Path(source).expanduser().absolute()
+    path = _checks.path(source, "source")
     if path.suffix == ".npz" and path.is_file() and is_sparse(path):
         if columns is not None:
             raise InvalidValueError(f"{path.name} is a sparse matrix: it has no columns to choose from.")

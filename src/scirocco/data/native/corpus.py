@@ -29,6 +29,7 @@ from scirocco.data.native.header import (
 from scirocco.data.native.npy import MAP_LIMIT, ArrayFile, ArrayFileWriter, run_entries
 from scirocco.data.native.precision import check_kind, stored_dtype, to_stored
 from scirocco.data.shuffle import shuffled_numbers
+from scirocco.data.values import as_csr
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
 from scirocco.types import PyTree, Rows
 
@@ -228,25 +229,18 @@ def _checked(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
             f"{type(matrix).__name__}. Wrap dense counts with scipy.sparse.csr_array(counts)."
         )
     check_kind(matrix.dtype, "the corpus")
-    rows = matrix.tocsr()
+    rows = as_csr(matrix, "the corpus (documents × words)")
     num_rows, vocabulary = rows.shape
     if not num_rows or not rows.nnz:
         raise InvalidValueError(f"the corpus is empty: {num_rows} documents with {rows.nnz} entries.")
-    bad = (rows.indices < 0) | (rows.indices >= vocabulary)
-    if bad.any():
-        raise InvalidValueError(
-            f"{_document(rows, bad)} has the word index {rows.indices[bad][0]}; with {vocabulary} words the indices "
-            f"are 0..{vocabulary - 1}. Is the matrix documents × words?"
-        )
     if rows.dtype.kind == "f" and not np.isfinite(rows.data).all():
         raise InvalidValueError(f"{_document(rows, ~np.isfinite(rows.data))} has a NaN or infinite count.")
     if rows.dtype.kind in "fi" and (rows.data < 0).any():
         raise InvalidValueError(f"{_document(rows, rows.data < 0)} has a negative count. Counts are >= 0.")
     if rows.dtype.kind == "b":
         rows = rows.astype(np.int32)
-    if not rows.has_canonical_format or not rows.data.all():
+    if not rows.data.all():
         rows = rows.copy()  # the caller's matrix is not changed
-        rows.sum_duplicates()
         rows.eliminate_zeros()
         if not rows.nnz:
             raise InvalidValueError("the corpus is empty: all counts are 0.")

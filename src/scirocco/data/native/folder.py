@@ -11,10 +11,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from scirocco import _checks
 from scirocco.data.arrays import RowSource
 from scirocco.data.native.header import check_unchanged, open_arrays, read_header, stamp, verify_arrays
 from scirocco.data.native.npy import MAP_LIMIT, ArrayFile
 from scirocco.data.native.writer import DEFAULT_MEMORY, FolderWriter
+from scirocco.data.values import as_numpy, named_columns
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
 from scirocco.types import PyTree, Rows
 
@@ -163,7 +165,7 @@ def open_folder(path: str | os.PathLike[str]) -> Any:
     """Open a data folder: a `FolderSource`, or a `CorpusSource` if it holds a corpus."""
     from scirocco.data.native.corpus import CorpusSource  # it depends on this module
 
-    kind = read_header(Path(path).expanduser().absolute()).kind
+    kind = read_header(_checks.path(path, "path")).kind
     return CorpusSource(path) if kind == "corpus" else FolderSource(path)
 
 
@@ -234,7 +236,7 @@ def write_folder(
     path
         The folder to create.
     data
-        A dict of arrays with equal first axes, or one array.
+        A dict of arrays with equal first axes, a data frame (an array for each column), or one array.
     shuffle, seed, dtype, memory, overwrite
         As in `FolderWriter`: rows in a uniformly random order (required by `batching="blocks"`), 32-bit numbers
         unless `dtype` is 'float64', the memory budget in bytes, and whether to replace an existing data folder.
@@ -244,6 +246,8 @@ def write_folder(
     FolderSource
         The folder, opened.
     """
+    table = named_columns(data)
+    data = data if table is None else table
     single = not isinstance(data, Mapping)
     arrays = {
         name: _as_array(leaf, name) for name, leaf in ({"data": data} if single else dict(data)).items()
@@ -268,14 +272,12 @@ def write_folder(
 
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
-    if isinstance(leaf, (Mapping, np.ma.MaskedArray, Iterator)):
-        problem = {True: "is a dict: nested names are not supported"}.get(isinstance(leaf, Mapping))
-        problem = problem or f"is a {type(leaf).__name__}: impute or remove missing values, and pass an array"
+    if isinstance(leaf, (Mapping, Iterator)):
+        problem = "is a dict: nested names are not supported"
+        if isinstance(leaf, Iterator):
+            problem = f"is a {type(leaf).__name__}, which can be read only once: collect its rows in an array"
         raise InvalidTypeError(f"array `{name}` {problem}.")
-    try:
-        array = np.asarray(leaf)
-    except Exception as error:
-        raise InvalidTypeError(f"array `{name}` cannot be read as an array: {error}") from error
+    array = as_numpy(leaf, f"array `{name}`")
     if array.ndim == 0:
         raise InvalidTypeError(f"array `{name}` is a single number, not one row per datum.")
     return array

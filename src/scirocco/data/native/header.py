@@ -205,7 +205,7 @@ class PartialFolder:
     """`FOLDER.partial`, renamed to `FOLDER` at the end; the next attempt removes the files of an interrupted one."""
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool):
-        self.target = Path(path).expanduser().absolute()
+        self.target = _checks.path(path, "path")
         self.overwrite = overwrite
         self.path = self.target.with_name(self.target.name + ".partial")
         self._check_target()

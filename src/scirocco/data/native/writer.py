@@ -18,6 +18,7 @@ from scirocco.data.native.header import ArrayEntry, Header, PartialFolder
 from scirocco.data.native.npy import ArrayFileWriter
 from scirocco.data.native.precision import check_kind, check_precision, stored_dtype, to_stored
 from scirocco.data.shuffle import RowShuffle
+from scirocco.data.values import as_numpy
 from scirocco.errors import InvalidValueError
 
 DEFAULT_MEMORY = 1 << 30
@@ -86,6 +87,7 @@ class FolderWriter:
 
     def append(self, chunk: Mapping[str, np.ndarray]) -> None:
         """Add rows: arrays with equal first axes, the same names, row shapes and kinds in every chunk."""
+        chunk = {name: as_numpy(rows, self._label(name)) for name, rows in chunk.items()}
         if not self._files:
             self._begin(chunk)
         self._check_chunk(chunk)

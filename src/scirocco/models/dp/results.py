@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scirocco.data.values import Sparse, as_numpy
 from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.dp import prediction
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.prediction import ends
 from scirocco.models.dp.rows import Array, Rows, Table
 from scirocco.models.fits.intervals import tails_of
-from scirocco.models.inputs.tables import Sparse
 
 _ROWS_AT_ONCE = 32_768
 _MOST_NUMBERS = 20_000_000
@@ -275,7 +275,7 @@ class Results:
 
     def _rows_or_numbers(self, X: Table) -> Rows:
         if not isinstance(X, Sparse):
-            numbers = np.asarray(X)
+            numbers = as_numpy(X, "`X`")
             if numbers.ndim == 1 and numbers.dtype.kind in "iu":
                 return self._fitted_rows(numbers)
         return self._rows(X)

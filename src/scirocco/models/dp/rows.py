@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from scirocco.data.values import Sparse, as_csr, as_numpy
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.inputs.tables import Sparse
 from scirocco.models.inputs.tables import TableLike as Table
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -77,11 +77,8 @@ def count_rows(X: Table, width: int | None = None) -> CountRows:
     `width`: the number of categories that the model was fitted with; a different number raises an error.
     """
     if isinstance(X, Sparse):
-        matrix = X.tocsr()
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
-        values = np.asarray(matrix.data)
+        matrix = as_csr(X, "`X`")
+        values = matrix.data
         indptr, indices, shape = matrix.indptr, matrix.indices, matrix.shape
         place = np.repeat(np.arange(shape[0]), np.diff(indptr))
     else:
@@ -127,7 +124,7 @@ def check_sums(indices: Array, counts: Array) -> None:
 def real_rows(X: Table, width: int | None = None) -> RealRows:
     """Real numbers from a table."""
     if isinstance(X, Sparse):
-        X = X.toarray()
+        X = as_csr(X, "`X`").toarray()
     values = np.array(_numbers(_table(X, "numbers")), np.float64, order="C")
     _check_shape(values.shape, width, "columns")
     wrong = np.argwhere(~(np.abs(values) < _HUGE))
@@ -141,13 +138,10 @@ def real_rows(X: Table, width: int | None = None) -> RealRows:
 
 
 def _table(X: Table, what: str) -> Array:
-    try:
-        table = np.asarray(X)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"`X` must be a table of {what}, got {type(X).__name__}.") from error
+    table = as_numpy(X, "`X`")
     if table.dtype == object:  # such as pandas' nullable integers
         try:
-            table = np.asarray(X, np.float64)
+            table = table.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidTypeError(f"`X` must hold numbers, got objects: {error}.") from error
     if table.ndim != 2:

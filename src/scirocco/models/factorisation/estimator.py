@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,7 +51,8 @@ class BPMF(fits.Conventions, Results):
         τ: "sample" (default), or a fixed number (the thesis uses 3, which makes intervals too narrow: the noise of
         ratings has a τ near 1.5).
     num_users, num_items
-        Number of rows of U and V; None: one more than the largest id.
+        Number of rows of U and V: ids are then integers below it. None: ids may be of any kind (strings, integers with
+        gaps) and the rows are those that occur, except that integers below 1000, or with few gaps, are row numbers.
     sampler
         Sampler of U, V, a, b and log τ: `sc.LeafScaledSGLD(0.01)` by default, which scales the step size of each of
         them by its gradient; or sc.SGLD, sc.SGHMC, sc.BAOAB, ... with step sizes by name ("users", "items",
@@ -139,7 +140,7 @@ class BPMF(fits.Conventions, Results):
         Parameters
         ----------
         users, items
-            Integer ids from 0 on, one of each per rating. Several ratings of one pair are all used.
+            Ids, one of each per rating: integers or strings. Several ratings of one pair are all used.
         ratings
             Finite numbers.
         num_epochs, max_seconds
@@ -164,6 +165,7 @@ class BPMF(fits.Conventions, Results):
             planned_steps=fits.planned_steps(*wanted),
         )
         inner = LeafScaledSGLD(_STEP_SIZE) if self.sampler is None else self.sampler
+        rated = Rated.of(triples)
         data = Ratings(triples.users, triples.items, triples.ratings - np.float32(offset))
         sampling = functools.partial(
             sample,
@@ -174,9 +176,8 @@ class BPMF(fits.Conventions, Results):
             estimator=Minibatch(batch) if self.estimator is None else self.estimator,
             num_chains=self.num_chains,
             seed=self.seed,
-            notes=sampled.notes(_KIND, self, {"offset": offset, "num_items": triples.num_items}),
+            notes=sampled.notes(_KIND, self, _extra(offset, rated)),
         )
-        rated = Rated.of(triples)
         run = sampled.draw(
             *(sampling, length, wanted),
             store=store,
@@ -199,7 +200,7 @@ class BPMF(fits.Conventions, Results):
         `sampler` and `estimator` are not saved: the loaded model has the defaults.
         """
         self._check_fitted()
-        extra = {"offset": self.offset_, "num_items": self.num_items_}
+        extra = _extra(self.offset_, self._rated)
         rated = {"items": self._rated.items, "first": self._rated.first}
         sampled.save(_KIND, self, dict(self.run_.draws), extra, path, overwrite, rated)
 
@@ -213,7 +214,8 @@ class BPMF(fits.Conventions, Results):
                 f"the fit in {path} has not finished ({saved.run.status}), and the rated pairs are written at its end: "
                 "wait for it, or resume it. To open its draws use sc.load."
             )
-        rated = Rated(saved.arrays["items"], saved.arrays["first"], int(saved.extra["num_items"]))
+        ids = (_read_ids(saved.extra.get(name)) for name in ("user_ids", "item_ids"))
+        rated = Rated(saved.arrays["items"], saved.arrays["first"], int(saved.extra["num_items"]), *ids)
         model._settle(saved.run, float(saved.extra["offset"]), model._law(), rated)
         return model
 
@@ -250,3 +252,14 @@ class BPMF(fits.Conventions, Results):
         if law.rating_precision is None:
             start["rating_precision"] = np.asarray(1 / max(float(triples.ratings.var()), 0.01), np.float32)
         return start
+
+
+def _extra(offset: float, rated: Rated) -> dict[str, Any]:
+    """What is saved besides draws and settings."""
+    ids = {"user_ids": rated.user_ids, "item_ids": rated.item_ids}
+    written = {name: sampled.write_labels(known) for name, known in ids.items() if known is not None}
+    return {"offset": offset, "num_items": rated.num_items, **written}
+
+
+def _read_ids(written: dict[str, Any] | None) -> np.ndarray | None:
+    return None if written is None else sampled.read_labels(written)

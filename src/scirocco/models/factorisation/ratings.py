@@ -1,4 +1,4 @@
-"""Validation of ids and ratings on the host, because a gather in JAX would clamp an invalid id."""
+"""Validation and numbering of ids, and ratings, on the host, because a gather in JAX would clamp an invalid id."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
+from scirocco.data.values import as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _LARGE, _SMALL = 10.0, 0.1
+_FEW_ROWS, _MOST_GAPS = 1_000, 2
+"""Integers are row numbers if the largest is below the first, or the second times the number of different ones."""
 
 
 class Triples(NamedTuple):
-    """Checked ratings and the numbers of users and items."""
+    """Checked ratings, the numbers of users and items, and their ids (None: the row numbers)."""
 
     users: np.ndarray
     items: np.ndarray
     ratings: np.ndarray
     num_users: int
     num_items: int
+    user_ids: np.ndarray | None = None
+    item_ids: np.ndarray | None = None
 
 
 def check_triples(
@@ -28,8 +33,9 @@ def check_triples(
 ) -> Triples:
     """Check that lengths are equal, ids valid and ratings finite. Several ratings of one pair are allowed."""
     values = check_ratings(ratings)
-    user_ids, item_ids = check_ids(users, "user", num_users), check_ids(items, "item", num_items)
-    check_lengths({"users": user_ids, "items": item_ids, "ratings": values})
+    user_rows, user_ids = _numbered(users, "user", num_users)
+    item_rows, item_ids = _numbered(items, "item", num_items)
+    check_lengths({"users": user_rows, "items": item_rows, "ratings": values})
     if not len(values):
         raise InvalidValueError("`ratings` is empty.")
     spread = float(values.std())
@@ -39,10 +45,45 @@ def check_triples(
             "with one near 1 (such as 1 to 5 stars): divide them by it."
         )
     sizes = [
-        int(ids.max()) + 1 if declared is None else int(declared)
-        for ids, declared in ((user_ids, num_users), (item_ids, num_items))
+        int(rows.max()) + 1 if declared is None else int(declared)
+        for rows, declared in ((user_rows, num_users), (item_rows, num_items))
     ]
-    return Triples(user_ids, item_ids, values, *sizes)
+    return Triples(user_rows, item_rows, values, sizes[0], sizes[1], user_ids, item_ids)
+
+
+def _numbered(ids: ArrayLike, kind: str, size: int | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Row numbers of ids, and the sorted ids; None where ids are row numbers: integers, most of which occur."""
+    array = _id_array(ids, kind)
+    if size is not None or not len(array):
+        return check_ids(array, kind, size), None
+    try:
+        known, rows = np.unique(array, return_inverse=True)
+    except TypeError as error:
+        raise InvalidTypeError(
+            f"`{kind}s` have ids of several types ({error}): convert all to strings."
+        ) from error
+    if known.dtype.kind in "iu" and known[0] >= 0 and known[-1] < max(_FEW_ROWS, _MOST_GAPS * len(known)):
+        return array.astype(np.int32), None
+    return rows.astype(np.int32), known
+
+
+def _id_array(ids: ArrayLike, kind: str) -> np.ndarray:
+    array = np.atleast_1d(as_numpy(ids, f"`{kind}s`"))
+    if array.ndim != 1:
+        raise InvalidValueError(f"`{kind}s` must be a list of ids, one per rating; got shape {array.shape}.")
+    if array.dtype == object:
+        for place, value in enumerate(array):
+            if missing(value):
+                raise InvalidValueError(
+                    f"`{kind}s` has a missing id in row {place} ({value!r}): drop its rating."
+                )
+        if all(isinstance(value, (str, int, np.integer)) for value in array):
+            array = np.array(array.tolist()) if len({isinstance(v, str) for v in array}) == 1 else array
+    if len(array) and array.dtype.kind not in "iuUSO":
+        raise InvalidTypeError(
+            f"`{kind}s` must be integers or strings, got {array.dtype}. Use {kind}s.astype(int)."
+        )
+    return array
 
 
 def check_lengths(arrays: dict[str, np.ndarray]) -> None:
@@ -53,22 +94,29 @@ def check_lengths(arrays: dict[str, np.ndarray]) -> None:
         raise InvalidValueError(f"there must be one user and one item per rating: {listed}.")
 
 
-def check_ids(ids: ArrayLike, kind: str, size: int | None, of: str = "rating") -> np.ndarray:
-    """Convert ids to int32: integers from 0 on, below `size` if known; `of` is a word for messages."""
-    array = np.asarray(ids)
-    if array.ndim == 0:
-        array = array[None]
-    if array.ndim != 1:
-        raise InvalidValueError(f"`{kind}s` must be a list of ids, one per rating; got shape {array.shape}.")
+def check_ids(
+    ids: ArrayLike, kind: str, size: int | None, of: str = "rating", known: np.ndarray | None = None
+) -> np.ndarray:
+    """Row numbers (int32) of ids: themselves, below `size`, or their places in `known`; `of` is a word for messages."""
+    array = _id_array(ids, kind)
     if not len(array):
         return np.zeros(0, np.int32)
-    if array.dtype.kind in "USO":
-        raise InvalidTypeError(
-            f"`{kind}s` must be integers from 0 on, got {str(array.flat[0])!r}. Encode them first: "
-            f"names, {kind}s = numpy.unique({kind}s, return_inverse=True)."
-        )
+    if known is not None:
+        if known.dtype.kind != array.dtype.kind and {known.dtype.kind, array.dtype.kind} - {"i", "u"}:
+            raise InvalidTypeError(f"`{kind}s` were {known.dtype} in the fit, and are {array.dtype} now.")
+        rows = np.searchsorted(known, array).clip(max=len(known) - 1)
+        unknown = np.flatnonzero(known[rows] != array)
+        if unknown.size:
+            raise InvalidValueError(
+                f"{of} {int(unknown[0])} has the {kind} {array[unknown[0]].item()!r}, which has no rating in the fit "
+                f"({unknown.size} of {len(array)} {of}s have such {kind}s)."
+            )
+        return rows.astype(np.int32)
     if array.dtype.kind not in "iu":
-        raise InvalidTypeError(f"`{kind}s` must be integers, got {array.dtype}. Use {kind}s.astype(int).")
+        raise InvalidTypeError(
+            f"`{kind}s` must be integers from 0 on, because num_{kind}s is declared or the fit had such ids; got "
+            f"{str(array[0])!r}."
+        )
     limit = np.iinfo(np.int32).max if size is None else _checks.positive_int(size, f"num_{kind}s")
     wrong = np.flatnonzero((array < 0) | (array >= limit))
     if wrong.size:
@@ -84,7 +132,7 @@ def check_ids(ids: ArrayLike, kind: str, size: int | None, of: str = "rating") -
 
 def check_ratings(ratings: ArrayLike) -> np.ndarray:
     """Ratings as finite float32."""
-    array = np.asarray(ratings)
+    array = as_numpy(ratings, "`ratings`")
     if array.dtype.kind not in "fiub":
         raise InvalidTypeError(f"`ratings` must be numbers, got {array.dtype}.")
     if array.ndim != 1:

@@ -52,13 +52,16 @@ class Rated(NamedTuple):
     """Offsets of the items of each user, and the total."""
     num_items: int
     """Number of items of the table, rated or not."""
+    user_ids: np.ndarray | None = None
+    item_ids: np.ndarray | None = None
+    """The user's ids in the order of the rows; None: the row numbers."""
 
     @classmethod
     def of(cls, triples: Triples) -> Rated:
         """Group the ratings by user."""
         order = np.argsort(triples.users, kind="stable")
         first = np.searchsorted(triples.users[order], np.arange(triples.num_users + 1))
-        return cls(triples.items[order], first, triples.num_items)
+        return cls(triples.items[order], first, triples.num_items, triples.user_ids, triples.item_ids)
 
 
 class Results:
@@ -96,10 +99,10 @@ class Results:
         joined = tuple(_joined(column) for column in zip(*columns, strict=True))
         return joined if interval is not None else joined[0]
 
-    def recommend(self, user: int, n: int = 10, *, exclude_seen: bool = True) -> Recommendation:
+    def recommend(self, user: object, n: int = 10, *, exclude_seen: bool = True) -> Recommendation:
         """The `n` items with the highest expected ratings by `user`; by default among items without a rating."""
         self._check_fitted()
-        number = check_ids([user], "user", self.num_users_, "entry")[0]
+        number = check_ids(np.asarray([user]), "user", self.num_users_, "entry", self._rated.user_ids)[0]
         n = _checks.positive_int(n, "n")
         items = np.arange(self.num_items_, dtype=np.int32)
         if exclude_seen:
@@ -107,7 +110,8 @@ class Results:
         found = [_moments(part) for part in self._parts(np.full(len(items), number), items)]
         mean, sd = (_joined([np.asarray(part[k]) for part in found]) for k in (0, 1))
         best = np.argsort(-mean, kind="stable")[:n]
-        return Recommendation(items[best], mean[best] + self.offset_, sd[best])
+        named = items[best] if self._rated.item_ids is None else self._rated.item_ids[items[best]]
+        return Recommendation(named, mean[best] + self.offset_, sd[best])
 
     def log_predictive(self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike) -> np.ndarray:
         """The log posterior predictive density of each rating."""
@@ -152,7 +156,9 @@ class Results:
             left, right = (np.asarray(drawn[name][:, :, k]) for name, k in (("users", user), ("items", item)))
             biases = np.asarray(drawn["user_bias"][:, :, user]) + np.asarray(drawn["item_bias"][:, :, item])
             rating = np.sum(left * right, axis=-1, dtype=np.float64) + biases + self.offset_
-            draws[f"rating of item {item} by user {user}"] = rating
+            ids = self._rated.user_ids, self._rated.item_ids
+            by, item_id = (n if k is None else k[n] for n, k in zip((user, item), ids, strict=True))
+            draws[f"rating of item {item_id} by user {by}"] = rating
         about = (
             "Factors may rotate and change sign along a chain. The diagnostics and plots use quantities that do not "
             f"change: the precisions, and the expected ratings of {len(users)} pairs spread over users and items."
@@ -178,8 +184,8 @@ class Results:
 
     def _pairs(self, users: ArrayLike, items: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         self._check_fitted()
-        left = check_ids(users, "user", self.num_users_, "pair")
-        right = check_ids(items, "item", self.num_items_, "pair")
+        left = check_ids(users, "user", self.num_users_, "pair", self._rated.user_ids)
+        right = check_ids(items, "item", self.num_items_, "pair", self._rated.item_ids)
         if len(left) != len(right) and 1 in (len(left), len(right)):
             left, right = (np.ascontiguousarray(side) for side in np.broadcast_arrays(left, right))
         check_lengths({"users": left, "items": right})

@@ -7,14 +7,15 @@ its columns before it rounds them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from scirocco import _checks
+from scirocco.data.values import Frame, Series, Sparse, as_csr, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 CONSTANT = ("refuse", "keep")
@@ -26,57 +27,22 @@ _SHOWN = 5
 _CHUNK = 16_384
 
 
-@runtime_checkable
-class Series(Protocol):
-    """A column of pandas or polars."""
-
-    def to_numpy(self) -> np.ndarray:
-        """The values as an array."""
-
-
-@runtime_checkable
-class Frame(Series, Protocol):
-    """A table of pandas or polars."""
-
-    @property
-    def columns(self) -> Sequence[Any]:
-        """Column names, of any type."""
-
-    def __getitem__(self, name: Any, /) -> Series:
-        """A column."""
-
-    def __len__(self) -> int:
-        """Number of rows."""
-
-
-@runtime_checkable
-class Sparse(Protocol):
-    """A sparse matrix of SciPy."""
-
-    nnz: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows and columns."""
-
-    def toarray(self) -> np.ndarray:
-        """Convert to a dense array."""
-
-    def tocsr(self) -> Any:
-        """Convert to CSR format."""
-
-
 TableLike = ArrayLike | Frame | Sparse
 """A table: NumPy, pandas, polars, SciPy sparse, nested lists."""
 ColumnLike = ArrayLike | Series
 """One value per row."""
 
 
+Levels = Mapping[str, Sequence[object]]
+"""The levels of each column of categories; each but the first has a column `name[level]` of 0 and 1."""
+
+
 class Features(NamedTuple):
-    """A table of numbers, and the names of its columns, if any."""
+    """A table of numbers, the names of its columns, if any, and the levels of categories."""
 
     array: np.ndarray
     names: tuple[str, ...] | None
+    levels: dict[str, list[object]]
 
 
 def features(
@@ -89,6 +55,7 @@ def features(
     scale_bytes: bool = False,
     wild: bool = False,
     like: tuple[int, Sequence[str] | None] | None = None,
+    levels: Levels | None = None,
 ) -> Features:
     """A table (rows, columns) of finite floating-point numbers.
 
@@ -111,9 +78,19 @@ def features(
         Whether to warn if the standard deviations of columns differ by more than a factor of 1000.
     like
         Number and names of the columns that the model was fitted with; others raise an error.
+    levels
+        Of categories in the fit; in a fit, {}: they are found. None: the model does not take categories.
     """
     _checks.choice(constant, "constant_columns", CONSTANT)
-    array, names = _table(X, who)
+    found: dict[str, list[object]] = {}
+    if levels is not None and isinstance(X, Frame) and all(isinstance(column, str) for column in X.columns):
+        _refuse_twins(list(X.columns), who)
+        found = (
+            _levels_of(X, constant)
+            if like is None
+            else {n: list(levels[n]) for n in X.columns if n in levels}
+        )
+    array, names = _table(X, who, found)
     if like is not None:
         _check_like(array, names, like, who)
     if scale_bytes and array.dtype == np.uint8 and array.max() > 1:
@@ -128,7 +105,7 @@ def features(
         _refuse_constant(array, names, constant_hint)
     if like is None and wild:
         _remark_scales(array, names, who)
-    return Features(array, names)
+    return Features(array, names, found)
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
@@ -141,27 +118,27 @@ def column_name(number: int, names: Sequence[str] | None) -> str:
     return f"column {number}" + (f" (`{names[number]}`)" if names is not None else "")
 
 
-def _table(X: TableLike, who: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _table(
+    X: TableLike, who: str, levels: Mapping[str, list[object]]
+) -> tuple[np.ndarray, tuple[str, ...] | None]:
     names = None
     if isinstance(X, Frame):
         _refuse_twins(list(X.columns), who)
         if all(isinstance(column, str) for column in X.columns):
             names = tuple(X.columns)
-        array = _from_frame(X, names)
+        array = _from_frame(X, names, levels)
+        if levels and names is not None:
+            indicators = {name: [f"{name}[{level}]" for level in some[1:]] for name, some in levels.items()}
+            names = tuple(new for name in names for new in indicators.get(name, [name]))
     elif isinstance(X, Sparse):
         if X.shape[0] * X.shape[-1] > _MOST_DENSE:
             raise InvalidTypeError(
                 f"{who} requires dense tables, and this sparse one of shape {X.shape} would have "
                 f"{X.shape[0] * X.shape[-1]:.1e} numbers: use fewer columns."
             )
-        array = X.toarray()
+        array = as_csr(X, f"X of {who}").toarray()
     else:
-        try:
-            array = np.asarray(X)
-        except ValueError as error:
-            raise InvalidValueError(
-                f"X of {who} is not a table: its rows differ in length. All rows must have the same columns."
-            ) from error
+        array = as_numpy(X, f"X of {who}")
         if array.dtype.kind in "US":  # numbers mixed with strings have become strings
             array = np.asarray(X, dtype=object)
     if array.dtype.kind == "c":
@@ -191,17 +168,62 @@ def _refuse_twins(columns: list[object], who: str) -> None:
         seen.add(column)
 
 
-def _from_frame(frame: Frame, names: tuple[str, ...] | None) -> np.ndarray:
+def _from_frame(
+    frame: Frame, names: tuple[str, ...] | None, levels: Mapping[str, list[object]]
+) -> np.ndarray:
     """Convert a data frame by column, so that a column of strings is named, and missing values become NaN."""
-    parts = [_frame_column(frame[column], number, names) for number, column in enumerate(frame.columns)]
+    parts: list[np.ndarray] = []
+    for number, column in enumerate(frame.columns):
+        if column in levels:
+            parts += _indicators(frame[column], levels[column], column_name(number, names))
+        else:
+            parts.append(_frame_column(frame[column], number, names))
     if not parts:
         return np.empty((len(frame), 0), np.float32)
     kinds = {part.dtype for part in parts}
     return np.stack(parts, axis=1).astype(np.result_type(*kinds), copy=False)
 
 
+def _levels_of(frame: Frame, constant: str) -> dict[str, list[object]]:
+    """The levels that occur in each column of categories (pandas: category; polars: Categorical, Enum), in order."""
+    found = {}
+    for number, name in enumerate(frame.columns):
+        column: Any = frame[name]
+        if not str(getattr(column, "dtype", "")).lower().startswith(("category", "categorical", "enum")):
+            continue
+        where = f"{column_name(number, tuple(frame.columns))} of X"
+        values = as_numpy(column, where).tolist()
+        gap = next((row for row, value in enumerate(values) if missing(value)), None)
+        if gap is not None:
+            raise InvalidValueError(f"{where} is missing (NaN) in row {gap}: fill or drop it first.")
+        known = column.cat.categories if hasattr(column.cat, "categories") else column.cat.get_categories()
+        occur = set(values)
+        found[name] = [level for level in as_numpy(known, where).tolist() if level in occur]
+        if not all(isinstance(level, (str, int, float)) for level in found[name]):
+            raise InvalidTypeError(
+                f"the levels of {where} must be strings or numbers: convert them to strings."
+            )
+        if len(found[name]) < 2 and constant == "refuse" and len(values) > 1:
+            raise InvalidValueError(f"{where} has the single level {found[name][0]!r}: drop it.")
+    return found
+
+
+def _indicators(column: Series, levels: list[object], where: str) -> list[np.ndarray]:
+    values = as_numpy(column, f"{where} of X").tolist()
+    codes = {level: code for code, level in enumerate(levels)}
+    unknown = [value for value in dict.fromkeys(values) if value not in codes]
+    if unknown:
+        shown = ", ".join(map(repr, unknown[:_SHOWN]))
+        raise InvalidValueError(
+            f"{where} of X has {shown} in row {values.index(unknown[0])}, which the fit did not have: its levels are "
+            f"{', '.join(map(repr, levels))}."
+        )
+    numbers = np.array([codes[value] for value in values])
+    return [(numbers == code).astype(np.float32) for code in range(1, len(levels))]
+
+
 def _frame_column(column: Series, number: int, names: tuple[str, ...] | None) -> np.ndarray:
-    values = np.asarray(column.to_numpy())
+    values = as_numpy(column, f"{column_name(number, names)} of X")
     return values if values.dtype.kind in "fiub" else numbers(values[:, None], names, number)[:, 0]
 
 
@@ -221,7 +243,8 @@ def numbers(
                 fix = (
                     "For classes use sc.models.LogisticRegression."
                     if target
-                    else "Encode categories first, e.g. with one column per category."
+                    else "Encode categories first, with one column per category, or pass a data frame in which it has "
+                    "the type category to a regression: X.astype({name: 'category'})."
                 )
                 raise InvalidTypeError(
                     f"{where} contains {_plain(value)!r} in row {row}: {'targets' if target else 'features'} must be "
@@ -232,16 +255,6 @@ def numbers(
 
 def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def missing(value: object) -> bool:
-    """Whether a value is None, NaN, or pandas' NA or NaT."""
-    if value is None:
-        return True
-    try:
-        return bool(value != value)
-    except (TypeError, ValueError):
-        return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _check_like(

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from scirocco import _checks
+from scirocco.data.values import as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
-from scirocco.models.inputs.tables import ColumnLike, Series, missing, numbers
+from scirocco.models.inputs.tables import ColumnLike, numbers
 
 
 def labels(
@@ -106,7 +107,7 @@ def targets(y: ColumnLike | None, *, num_rows: int | None = None, who: str = "th
 def _column(y: ColumnLike | None, num_rows: int | None, who: str) -> np.ndarray:
     if y is None:
         raise InvalidValueError(f"{who} requires y to be passed, but the target y is None.")
-    values = np.asarray(y.to_numpy() if isinstance(y, Series) else y)
+    values = as_numpy(y, f"y of {who}")
     if values.ndim == 2 and values.shape[1] == 1:
         _remark_column(values.shape)
         values = values[:, 0]

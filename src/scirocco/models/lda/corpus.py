@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from scirocco._extras import require
 from scirocco.data.native.corpus import CorpusSource
+from scirocco.data.values import Sparse, as_csr, as_numpy
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.inputs.tables import Sparse
 from scirocco.models.lda.readers import Vocabulary, check_counts, check_words, read_matrix, read_vocabulary
 from scirocco.models.lda.streams import DocumentReader, DocumentStream, Rows, stack
 
@@ -169,41 +169,24 @@ def _is_table(X: object) -> bool:
     """Whether X is an array or data frame of numbers; arrays of words or objects are read as documents."""
     if not hasattr(X, "__array__"):
         return False
-    array = np.asarray(X)
+    array = as_numpy(X, "the matrix of counts")
     return array.dtype.kind in "fiubc" or array.ndim == 0
 
 
 def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> CorpusSource | NoWords:
     sparse = require("scipy.sparse", "a corpus in memory")
-    held: Any = X if sparse.issparse(X) else np.asarray(X)
+    held: Any = X if sparse.issparse(X) else as_numpy(X, "the matrix of counts")
     if held.ndim != 2:
         raise InvalidValueError(f"a matrix of counts must be documents × words, got shape {held.shape}.")
     if held.dtype.kind not in "fiub":
         raise InvalidTypeError(f"word counts must be numbers, got dtype {held.dtype}.")
     _check_size(num_words, held.shape[1])
-    matrix: Any = held if sparse.issparse(held) else sparse.csr_array(held)
-    if matrix.format == "csr":
-        check_words(matrix.indices, matrix.shape[1], lambda i: _document(matrix.indptr, i))
-    elif matrix.format in ("csc", "bsr"):
-        _check_blocks(matrix)  # SciPy's conversion would write out of bounds
-    if matrix.format != "csr" or not matrix.has_canonical_format:
-        # duplicate entries are summed: in 64 bits, because 8 would overflow
-        matrix = matrix.astype(np.float64 if matrix.dtype.kind == "f" else np.int64).tocsr().copy()
-        matrix.sum_duplicates()
+    matrix = as_csr(held if sparse.issparse(held) else sparse.csr_array(held), "the matrix of counts")
     counts = check_counts(
         matrix.data, lambda i: f"{_document(matrix.indptr, i)}, word id {matrix.indices[i]},"
     )
     rows, (height, width) = (matrix.indptr, matrix.indices, counts.astype(np.int32)), matrix.shape
     return _held(rows, height, width, may_be_empty)
-
-
-def _check_blocks(matrix: Any) -> None:
-    try:
-        matrix.check_format(full_check=True)
-    except ValueError as error:
-        raise InvalidValueError(
-            f"the {matrix.format} matrix of counts is invalid ({error}). Build a new one, documents × words."
-        ) from error
 
 
 def _held(

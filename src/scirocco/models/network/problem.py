@@ -12,11 +12,11 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.data.arrays import check_finite
+from scirocco.data.values import Frame, Sparse, as_numpy
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.models import inputs
 from scirocco.models.inputs import ColumnLike, TableLike, gamma_law
-from scirocco.models.inputs.tables import Frame, Sparse
 from scirocco.models.network.density import Apply, LogLikelihood, Prior, Probabilities, Rows
 from scirocco.models.network.networks import TwoLayers
 from scirocco.types import Params
@@ -112,7 +112,7 @@ def checked_inputs(X: TableLike, like: Form | None = None) -> tuple[np.ndarray, 
     `like` is the form of the fit.
     """
     pixels = _is_pixels(X, like)
-    array, names = (np.asarray(X), None) if pixels else _numbers_of(X, like)
+    array, names = (as_numpy(X, "X of BNN"), None) if pixels else _numbers_of(X, like)
     if array.dtype.kind not in "fiub":
         raise InvalidTypeError(f"X of BNN must be numbers, got the type {array.dtype}.")
     if array.ndim < 2 or not len(array):
@@ -136,15 +136,15 @@ def checked_inputs(X: TableLike, like: Form | None = None) -> tuple[np.ndarray, 
 def _is_pixels(X: TableLike, like: Form | None) -> bool:
     if getattr(X, "dtype", None) != np.uint8 or isinstance(X, Sparse):
         return False
-    return (like is not None and like.pixels) or bool(np.max(np.asarray(X), initial=0) > 1)
+    return (like is not None and like.pixels) or bool(np.max(as_numpy(X, "X of BNN"), initial=0) > 1)
 
 
 def _numbers_of(X: TableLike, like: Form | None) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Inputs that are not pixels, and the names of their columns."""
     if not _is_table(X):
-        return np.asarray(X), None
+        return as_numpy(X, "X of BNN"), None
     columns = None if like is None or len(like.row) != 1 else (like.row[0], like.names)
-    return inputs.features(X, "BNN", constant="keep", like=columns)
+    return inputs.features(X, "BNN", constant="keep", like=columns)[:2]
 
 
 def _is_table(X: TableLike) -> bool:

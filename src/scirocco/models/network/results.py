@@ -11,10 +11,10 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.analysis import scores as rating
+from scirocco.data.values import Sparse, as_numpy
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.inputs import ColumnLike, TableLike
-from scirocco.models.inputs.tables import Sparse
 from scirocco.models.network.density import Prior, Probabilities
 from scirocco.models.network.problem import Form, checked_inputs, checked_labels
 from scirocco.models.view import View, own_run, with_draws
@@ -181,7 +181,7 @@ class Results:
 
     def _codes(self, y: ColumnLike, X: TableLike) -> np.ndarray:
         self._draws()
-        rows = X.shape[0] if isinstance(X, Sparse) else len(np.asarray(X))
+        rows = X.shape[0] if isinstance(X, Sparse) else len(as_numpy(X, "X of BNN"))
         return checked_labels(y, rows, self.classes_.tolist(), None)[0]
 
 

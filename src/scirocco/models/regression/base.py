@@ -64,6 +64,8 @@ class Regression(fits.Conventions):
     seed: int
     run_: Run | None
     n_features_in_: int
+    categories_: dict[str, list[object]]
+    """The levels of columns of categories; each level but the first is a feature `column[level]`."""
     _kind: fits.Kind
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_prediction_draws"}
     _from_data: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ class Regression(fits.Conventions):
         name = type(self).__name__
         constant = self.constant_columns if self.intercept else "keep"
         wild = not self.standardise
-        found = features(X, name, constant=constant, constant_hint=_HINT, exact=True, wild=wild)
+        found = features(X, name, constant=constant, constant_hint=_HINT, exact=True, wild=wild, levels={})
         if len(found.array) < 2:
             raise InvalidValueError(f"{name} requires at least 2 rows, got n_samples = 1.")
         return found
@@ -88,7 +90,7 @@ class Regression(fits.Conventions):
         self.__dict__.pop("feature_names_in_", None)
         if table.names is not None:
             self.feature_names_in_ = np.asarray(table.names, dtype=object)
-        self.n_features_in_, self.run_ = table.array.shape[1], run
+        self.n_features_in_, self.run_, self.categories_ = table.array.shape[1], run, table.levels
         for name, value in more.items():
             setattr(self, name, value)
 
@@ -246,7 +248,7 @@ class Regression(fits.Conventions):
         """Rows, and their linear predictors (rows, draws) or (rows, draws, K), some rows at a time."""
         names = getattr(self, "feature_names_in_", None)
         like = (self.n_features_in_, None if names is None else tuple(names))
-        table = features(X, type(self).__name__, like=like, exact=True).array
+        table = features(X, type(self).__name__, like=like, exact=True, levels=self.categories_).array
         coef = self._few["coef"]
         flat = coef.reshape(-1, coef.shape[-1])
         size = max(1, _MOST_NUMBERS // len(flat))
@@ -295,7 +297,7 @@ class Regression(fits.Conventions):
         """
         self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
-        extra = {"names": None if names is None else list(names), **self._more()}
+        extra = {"names": None if names is None else list(names), "levels": self.categories_, **self._more()}
         kept = {name: np.asarray(leaf) for name, leaf in self._draws.items()}
         sampled.save(self._kind, self, kept, extra, path, overwrite)
 
@@ -308,6 +310,7 @@ class Regression(fits.Conventions):
         model.n_features_in_ = int(saved.run.draws["coef"].shape[-1])
         if saved.extra["names"] is not None:
             model.feature_names_in_ = np.asarray(saved.extra["names"], dtype=object)
+        model.categories_ = dict(saved.extra.get("levels", {}))
         model._restore(saved.extra)
         model._settle(model._outside(saved.run.draws, saved.extra))
         return model

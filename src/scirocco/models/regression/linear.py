@@ -151,7 +151,8 @@ class LinearRegression(Regression):
         Parameters
         ----------
         X
-            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense).
+            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense). In a data frame,
+            columns of categories get a feature `column[level]` of 0 and 1 for each level but the first.
         y
             One number per row.
         num_epochs, max_seconds
@@ -177,7 +178,7 @@ class LinearRegression(Regression):
         model, data, chosen = self._composed(units.apply(table.array), given - centre, spread)
         options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
         options |= {"callbacks": callbacks, "progress": progress}
-        extra = {"names": table.names, **units.written(), "centre": centre}
+        extra = {"names": table.names, "levels": table.levels, **units.written(), "centre": centre}
         try:
             run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
         except DivergenceError as error:

@@ -148,7 +148,8 @@ class LogisticRegression(Regression):
         Parameters
         ----------
         X
-            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense).
+            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense). In a data frame,
+            columns of categories get a feature `column[level]` of 0 and 1 for each level but the first.
         y
             Labels of any kind that can be sorted.
         num_epochs, max_seconds
@@ -168,7 +169,12 @@ class LogisticRegression(Regression):
         data = {"x": x, "y": codes.astype(x.dtype) if len(classes) == 2 else codes}
         options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
         options |= {"callbacks": callbacks, "progress": progress}
-        extra = {"names": table.names, **units.written(), **sampled.write_labels(classes)}
+        extra = {
+            "names": table.names,
+            "levels": table.levels,
+            **units.written(),
+            **sampled.write_labels(classes),
+        }
         run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
         self._remember(table, run, classes_=classes)
         self._settle(self._outside(run.draws, extra))
