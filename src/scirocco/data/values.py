@@ -1,6 +1,6 @@
 """Arrays, columns, tables and sparse matrices as users have them: the one place where they become NumPy arrays.
 
-NumPy drops the mask of a masked array without a word, and compiled code reads a sparse matrix without a look at its
+NumPy drops the mask of a masked array silently, and compiled code reads a sparse matrix without a look at its
 bounds: both are checked here, before anything else touches the values.
 """
 

@@ -53,7 +53,7 @@ def measure(
 ) -> Scales:
     """Curvature and noise where the posterior has its mass, in the coordinates of the sampler.
 
-    `thorough`: the noise of control variates is computed from all rows, because batches seldom contain the rare rows
+    `thorough`: the noise of control variates is computed from all rows, because batches rarely contain the rare rows
     that may cause most of it.
 
     Far from the mode, noise and curvature can be several times larger. Unless the estimator has already found the

@@ -255,7 +255,7 @@ class BPMF(fits.Conventions, Results):
 
 
 def _extra(offset: float, rated: Rated) -> dict[str, Any]:
-    """What is saved besides draws and settings."""
+    """What is saved in addition to draws and settings."""
     ids = {"user_ids": rated.user_ids, "item_ids": rated.item_ids}
     written = {name: sampled.write_labels(known) for name, known in ids.items() if known is not None}
     return {"offset": offset, "num_items": rated.num_items, **written}
