@@ -240,6 +240,14 @@ def test_a_csv_whose_columns_are_numbered(tmp_path):
     np.testing.assert_array_equal(rows["2"], X[:, 2].astype(np.float32))
 
 
+@pytest.mark.parametrize("first", ["3,1,0", "1,0,1", "2,3,4", "0.5,1,2"])
+def test_a_first_line_of_numbers_is_data(first, tmp_path):
+    (tmp_path / "rows.csv").write_text(f"{first}\n5,2,0\n7,1,1\n")
+    with pytest.warns(SciroccoWarning, match=r"first line of rows\.csv holds numbers, not names"):
+        source = convert(tmp_path / "rows.csv", tmp_path / "out", shuffle=False)
+    assert source.num_rows == 3 and float(source.read(0, 1)["column0"][0]) == float(first.split(",")[0])
+
+
 def test_the_index_of_pandas_is_no_data(tmp_path):
     frame().iloc[::-1].to_parquet(tmp_path / "frame.parquet")
     assert set(convert(tmp_path / "frame.parquet", tmp_path / "out").row_spec) == {"f0", "f1", "f2", "y"}

@@ -67,8 +67,9 @@ def sample(
         `sc.Model(log_likelihood, log_prior)`, `sc.CountModel(concentration, counts)` for the simplex, or
         `sc.BlockModel(model, name=...)` for parts that `sc.Blocks` moves with separate samplers.
     data
-        A pytree of arrays with one common first axis (one row per datum); or rows on disk: the path of a
-        folder made by `sc.data.convert`, or any `sc.data.Source`.
+        A pytree of arrays with one common first axis (one row per datum); a data frame of pandas, polars or Arrow,
+        of which a datum is a dict of the columns by name; or rows on disk: the path of a folder made by
+        `sc.data.convert`, or any `sc.data.Source`.
     params
         Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
         the mode from this point, and start there or around it.

@@ -289,9 +289,10 @@ class CsvTable:
 
 
 def _all_data(names: list[str]) -> bool:
-    """Whether a header line is a row of numbers; consecutive integers are taken to be the names of pixels."""
+    """Whether a header line is a row of numbers; 0, 1, 2, ... or 1, 2, 3, ... are names (of pixels)."""
     try:
         numbers = [float(name) for name in names]
     except ValueError:
         return False
-    return numbers != [numbers[0] + k for k in range(len(numbers))] or any("." in name for name in names)
+    counted = any(names == [str(first + i) for i in range(len(names))] for first in (0, 1))
+    return bool(numbers) and not counted
