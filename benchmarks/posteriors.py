@@ -224,7 +224,7 @@ def _worst(runs: list[dict[str, Any]]) -> list[str]:
         f"{min(each['ess'] for each in ended):.0f}",
         f"{max(each['rhat'] for each in ended):.3f}",
         seconds,
-        "; ".join(dict.fromkeys(",".join(text.split(",")[:2]) for text in chosen)).replace("|", "\\|"),
+        "; ".join(dict.fromkeys(", ".join(text.split(", ")[:2]) for text in chosen)).replace("|", "\\|"),
     ]
 
 

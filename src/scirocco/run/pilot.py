@@ -182,9 +182,11 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     """
     flat, factor = np.asarray(ravel_pytree(position)[0], np.float64), np.asarray(factor, np.float64)
     u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size))
+    u[0] = 0.0
     away = u * factor if factor.ndim == 1 else u @ factor.T
     scores = scores_at(model, table, position, flat + away, key)
     pulled = scores * factor if factor.ndim == 1 else scores @ factor
+    u, pulled = u[1:], pulled[1:] - pulled[0]  # `position` need not be the mode to the last digit
     if not np.all(np.isfinite(pulled)):
         return math.inf
     centred = u - u.mean(axis=0)
