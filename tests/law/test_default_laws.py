@@ -49,7 +49,7 @@ def test_regression_in_raw_units(num_rows, start):
         model,
         {"x": x, "y": y},
         np.full(3, start, np.float32),
-        num_samples=4_000,
+        num_samples=1_000,
         num_chains=4,
         seed=SEED,
         progress=False,
@@ -65,7 +65,7 @@ def test_location_and_scale_from_afar():
         lambda p, y: -0.5 * ((y - p["mean"]) / jnp.exp(p["log_sd"])) ** 2 - p["log_sd"],
     )
     start = {"mean": np.float32(0.0), "log_sd": np.float32(0.0)}
-    run = sc.sample(model, y, start, num_samples=4_000, num_chains=4, seed=SEED, progress=False)
+    run = sc.sample(model, y, start, num_samples=1_000, num_chains=4, seed=SEED, progress=False)
     assert run.preparation["distance_to_mode_in_sd"] < 0.25
     # flat in the mean and in log sd: (n - 1) s² / σ² is chi-square with n - 1 degrees
     n, exact = len(y), y.astype(np.float64)
@@ -80,7 +80,7 @@ def test_a_likelihood_of_absolute_values():
     """Its second derivatives are 0 wherever they are taken: scales follow from the gradients. Truth by quadrature."""
     x = np.random.default_rng([SEED, 2]).normal(size=200).astype(np.float32)
     model = sc.Model(lambda p, x: -jnp.abs(p - x), lambda p: -0.005 * p**2)
-    run = sc.sample(model, x, np.float32(3.0), num_samples=4_000, num_chains=4, seed=SEED, progress=False)
+    run = sc.sample(model, x, np.float32(3.0), num_samples=1_000, num_chains=4, seed=SEED, progress=False)
     grid = np.linspace(-1.0, 1.0, 4_001)
     log_density = -np.abs(grid[:, None] - x).sum(axis=1) - 0.005 * grid**2
     weights = np.exp(log_density - log_density.max())
