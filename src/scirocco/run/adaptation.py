@@ -21,7 +21,7 @@ from scirocco._random import SeedPurpose
 from scirocco.diagnostics.measures import rhat
 from scirocco.estimators.newton import log_density_on_rows
 from scirocco.reducers import Reducing
-from scirocco.run import setup
+from scirocco.run import pilot, setup
 from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains, Keeping
 from scirocco.run.session import Plan
@@ -115,7 +115,6 @@ class _Search:
     def __init__(self, problem: Problem, chains: DeviceChains, sampler: Any):
         self.model, self.chains, self.sampler = problem.model, chains, sampler
         self.steps, self.acceptance, self.disagreement = 0, 0.0, np.inf
-        self._flat = jax.jit(jax.vmap(jax.vmap(lambda x: ravel_pytree(self.model.unconstrain(x))[0])))
 
     def advance(self, steps: int) -> np.ndarray:
         """Positions on the real line, (chain, step, d)."""
@@ -124,7 +123,7 @@ class _Search:
         rates = np.nan_to_num(np.asarray(chunk.stats["acceptance_rate"], float))
         slowest = float(rates.mean(axis=1).min())  # a chain that hardly moves must not be outvoted
         self.acceptance = slowest if slowest < _STUCK else float(rates.mean())
-        return np.asarray(self._flat(chunk.draws), np.float64)
+        return pilot.flat_positions(self.model, chunk.draws)
 
     def set(self, **settings: Any) -> None:
         """New hyper-parameters; the chains stay where they are."""

@@ -213,7 +213,7 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     """Relative errors of means and of standard deviations, each with its standard error, per parameter."""
     origin = run.origin
     problem = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0)
-    positions = _positions(origin.model, run.draws)
+    positions = pilot.flat_positions(origin.model, run.draws)
     dimension = positions.shape[-1]
     everything = positions.reshape(-1, dimension)
     mean, spread = everything.mean(axis=0), np.maximum(everything.std(axis=0), 1e-300)
@@ -259,12 +259,6 @@ def _line(
     errors = [np.std(values, axis=0) / math.sqrt(count) for values in (residual, products)]
     # positive: the draws' own moments are too large
     return (-shift, errors[0]), (1 / np.sqrt(ratio) - 1, errors[1] / 2)
-
-
-def _positions(model: Any, draws: Params) -> np.ndarray:
-    """All draws on the real line, (chain, draw, d)."""
-    flat = jax.jit(jax.vmap(jax.vmap(lambda x: ravel_pytree(model.unconstrain(x))[0])))
-    return np.asarray(flat(jax.tree.map(np.asarray, draws)), np.float64)
 
 
 def _unraveled(model: Any, draws: Params, flat: np.ndarray) -> Params:

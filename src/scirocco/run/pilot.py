@@ -26,7 +26,7 @@ from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.estimators.newton import negative_log_posterior
-from scirocco.model import Model, without_value
+from scirocco.model import Model, Posterior, without_value
 from scirocco.run import metric
 from scirocco.run.loop import Parts
 from scirocco.samplers import Scales
@@ -195,6 +195,16 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
     near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
     return left if near else max(left, 1.0)
+
+
+def flat_positions(model: Posterior, draws: Params) -> np.ndarray:
+    """Draws in the user's units, leaves (chain, draw, ...), as numbers on the real line (chain, draw, d)."""
+    return np.asarray(_flat_positions(model, jax.tree.map(np.asarray, draws)), np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+def _flat_positions(model: Posterior, draws: Params) -> Array:
+    return jax.vmap(jax.vmap(lambda one: ravel_pytree(model.unconstrain(one))[0]))(draws)
 
 
 def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray, key: Key) -> np.ndarray:

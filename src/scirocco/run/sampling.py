@@ -160,6 +160,8 @@ def sample(
         setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     if num_burnin == "auto":
         num_burnin = None if sampler is None else BURNIN
+    elif isinstance(num_burnin, str):
+        raise InvalidTypeError(f'`num_burnin` must be a whole number (int) or "auto", got {num_burnin!r}.')
     given = {
         "sampler": sampler,
         "estimator": estimator,
