@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import os
 import platform
+import time
+import warnings
 from pathlib import Path
 
 import jax
@@ -19,6 +20,7 @@ import jaxlib
 
 _LARGEST = 1 << 28
 """Bytes; the programs that have not been used for the longest time are deleted."""
+_DAY = 86_400
 _WORTH_KEEPING = 0.0
 """Seconds of compiling."""
 
@@ -40,9 +42,33 @@ def keep() -> str | None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    if importlib.util.find_spec("filelock") is not None:  # needed to delete safely
-        jax.config.update("jax_compilation_cache_max_size", _LARGEST)
+    # a program that cannot be read or written is compiled, which is nothing to warn of
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+    with contextlib.suppress(OSError):
+        _trim(folder)
     return str(folder)
+
+
+def _trim(folder: Path) -> None:
+    """Once a day, delete the programs that have not been used for the longest time.
+
+    JAX can limit the folder itself, but then reads it at every program, and a process that is killed while it writes
+    leaves an entry at which all later ones fail.
+    """
+    stamp = folder / ".trimmed"
+    if stamp.exists() and time.time() - stamp.stat().st_mtime < _DAY:
+        return
+    stamp.touch()
+    with os.scandir(folder) as entries:
+        files = [
+            (entry.stat(), entry.path) for entry in entries if entry.is_file() and entry.name != stamp.name
+        ]
+    total = 0
+    for status, path in sorted(files, key=lambda file: max(file[0].st_atime, file[0].st_mtime), reverse=True):
+        total += status.st_size
+        if total > _LARGEST:
+            with contextlib.suppress(OSError):
+                os.remove(path)
 
 
 def _processor() -> str:

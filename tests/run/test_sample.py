@@ -15,7 +15,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoWarning
-from scirocco.run import chains, defaults, keeping, loop, session
+from scirocco.run import chains, defaults, keeping, session
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -378,35 +378,6 @@ def test_the_bar_is_closed_when_a_run_fails(terminal, capsys):
     with warnings.catch_warnings(), pytest.raises(InvalidValueError):
         helpers.draw(estimator=sc.Minibatch(10_000), progress=True)
     assert "setting up" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("chain_method", ["threads", "vmap"])
-def test_groups_of_fixed_length_make_the_same_chain(chain_method, monkeypatch):
-    """As on accelerators: spare steps of the last group leave no trace."""
-    model, _ = helpers.counted_model()  # its own, so that nothing compiled is found again
-
-    def run(model):
-        return sc.sample(
-            model,
-            helpers.make_data(),
-            helpers.make_params(),
-            sampler=sc.SGLD(1e-3),
-            estimator=sc.Minibatch(16),
-            num_samples=37,
-            num_burnin=5,
-            thin=3,
-            num_chains=2,
-            keep_gradients=True,
-            chain_method=chain_method,
-            progress=False,
-        )
-
-    expected = run(helpers.MODEL)
-    monkeypatch.setattr(loop, "in_lockstep", lambda: True)
-    found = run(model)
-    for name in ("draws", "gradients"):
-        for a, b in zip(*map(jax.tree.leaves, (getattr(expected, name), getattr(found, name))), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_the_estimator_that_was_chosen_is_named_without_its_wrapping():

@@ -24,7 +24,7 @@ from scirocco.run import loop, snapshot
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws, join, stack
 from scirocco.run.loop import CHAIN_AXES, KernelState, Start
 from scirocco.run.over_devices import SpreadChains
-from scirocco.run.session import Plan
+from scirocco.run.session import NEVER, Plan
 from scirocco.run.setup import Problem
 from scirocco.run.streaming import StreamedParts, advance_streamed, start_streamed
 from scirocco.samplers import Gradient
@@ -193,12 +193,35 @@ def _advance_all(
     return jax.vmap(one, in_axes=(CHAIN_AXES,), out_axes=(CHAIN_AXES, 0))(states)
 
 
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _advance_all_by_draws(
+    model: Posterior,
+    keep_gradients: bool,
+    capacity: int,
+    pace: loop.Pace,
+    parts: loop.Parts,
+    states: KernelState,
+    num_steps: Any,
+) -> tuple[KernelState, loop.Chunk]:
+    def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
+        return loop.advance_by_draws(model, keep_gradients, capacity, pace, parts, state, num_steps)
+
+    if states.noise_key.shape[0] == 1:  # the plain program reads its rows as a slice, not as a gather
+        only = jax.tree.map(lambda leaf: leaf[0], states._replace(number=states.number[None]))
+        state, chunk = jax.tree.map(lambda leaf: leaf[None], one(only))
+        return state._replace(number=state.number[0]), chunk
+    return jax.vmap(one, in_axes=(CHAIN_AXES,), out_axes=(CHAIN_AXES, 0))(states)
+
+
 class VectorizedChains(DeviceChains):
     """All chains in one program, vectorised with `vmap`."""
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self.capacity = buffer_capacity(start.position, keeping.gradients, num_chains)
+        self._pace = loop.pace_of(problem.parts, start.position, plan.thin, num_chains)
+        capacity = buffer_capacity(start.position, keeping.gradients, num_chains)
+        self.draws_together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
+        self.capacity = capacity // self.draws_together * self.draws_together
         self._static = (model, keeping.gradients, self.capacity)
         self._parts, self._keeping, self._num_chains = problem.parts, keeping, num_chains
         one = keeping.reducing.init(model.constrain(start.position))
@@ -234,14 +257,23 @@ class VectorizedChains(DeviceChains):
     def advance(self, num_steps: int, thin: int) -> HostChunk:
         """One call for all chains."""
         start = int(self.states.number)
-        self.states, chunk = _advance_all(
-            *self._static, self._parts, self.states, np.int32(num_steps), np.int32(thin)
-        )
+        self.states, chunk = self._advanced(num_steps, thin)
         count = good_draws(chunk, num_steps // thin, start, thin)
         self.reducing = self._keeping.reducing.update(self.reducing, chunk.draws, count, vectorized=True)
         host = self._keeping.to_host(chunk, count, self.made, axis=1)
         self.made += count
         return host
+
+    def _advanced(self, num_steps: int, thin: int) -> tuple[KernelState, loop.Chunk]:
+        if loop.in_lockstep():
+            # in the burn-in no draw is kept: it runs at the pace of the sampling, in the same program
+            pace = self._pace if thin == NEVER else self._pace._replace(every=thin)
+            states, chunk = _advance_all_by_draws(
+                *self._static, pace, self._parts, self.states, np.int32(num_steps)
+            )
+            if np.all(np.asarray(chunk.bad_step) < 0):
+                return states, chunk
+        return _advance_all(*self._static, self._parts, self.states, np.int32(num_steps), np.int32(thin))
 
     def _numbered(self) -> KernelState:
         """The states with one step number per chain, as they are stored."""

@@ -9,6 +9,7 @@ The number of steps and the thinning are data: other values do not recompile.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _AHEAD_WORDS = 1 << 16
 _AHEAD_WORDS_ACCELERATOR = 1 << 24
 _AHEAD_STEPS = 256
+_NOISE_AHEAD_PAYS = 8
+_UNROLL = (4, 5, 3, 2)
 _LOOK_AT_ROWS = 1_000
 
 
@@ -151,7 +154,7 @@ def random_signs(params: Params, key: Key | None) -> PyTree | None:
 
 def context_of(parts: Parts, batch: Batch, number: Array, key: Key | None) -> Context:
     """The inputs of an estimate."""
-    return Context(parts.data if parts.resident else None, batch, number, key)
+    return Context(parts.batching.rows(parts.data) if parts.resident else None, batch, number, key)
 
 
 def as_gradient(target: Posterior, position: Params, drive: PyTree, estimate: Estimate) -> Gradient:
@@ -243,10 +246,14 @@ def start_chain(
 
 def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
     """One step, and information about it."""
+    state = _moved(model, parts, state, draws)
+    return state, inform(model, parts, state)
+
+
+def _moved(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
     number = state.number + 1
     moved, gradient, memory = parts.scheme.move(model, parts, state, number, draws)
-    state = KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
-    return state, inform(model, parts, state)
+    return KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
 
 
 def inform(model: Posterior, parts: Parts, state: KernelState) -> Info:
@@ -292,61 +299,202 @@ def advance(
     `phase` is the number of steps already made towards the first draw.
     """
     position = state.sampler.position
-    ahead, lockstep = ahead_steps(parts, position), in_lockstep()
+    ahead = ahead_steps(parts, position)
     alone = ahead == 1  # so many parameters that copying them is expensive
-    kept = (
-        position,
-        state.gradient.total if keep_gradients else None,
-        _stats(model, parts, state.sampler, state.gradient),
-    )
-    # in lockstep the last group may be longer than needed: its extra steps change nothing, and write their
-    # draws to a separate place
-    places = capacity + lockstep
-    buffers = jax.tree.map(lambda leaf: jnp.zeros((places, *leaf.shape), leaf.dtype), kept)
+    buffers = _buffers(_kept(model, parts, state, keep_gradients), capacity)
     nothing = jnp.full((), -1, jnp.int32)
 
-    def group(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def group(count: Any, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         done, state, buffers, bad = carry
-        now = jnp.minimum(ahead, num_steps - done)
-        numbers = state.number + jnp.arange(ahead)
-
-        def own(number: Array) -> Draws:
-            return draw(model, parts, position, step_key(state.noise_key, number), state.batch_key, number)
-
-        drawn = own(state.number) if alone else jax.vmap(own)(numbers)
+        drawn = _draws_of(model, parts, state, ahead)
 
         def one(offset: Array, inner: tuple[Any, ...]) -> tuple[Any, ...]:
             before, buffers, (bad_step, bad_leaf) = inner
-            draws = drawn if alone else jax.tree.map(lambda leaf: leaf[offset], drawn)
-            state, info = move(model, parts, before, draws)
-            newly = (bad_step < 0) & (info.code > 0)
-            if lockstep:
-                wanted = offset < now
-                state = jax.tree.map(lambda new, old: jnp.where(wanted, new, old), state, before)
-                newly &= wanted
-            bad = (jnp.where(newly, state.number - 1, bad_step), jnp.where(newly, info.code - 1, bad_leaf))
+            state = _moved(model, parts, before, _at(drawn, 0 if alone else offset))
+            code = _code(state.sampler.position)
+            newly = (bad_step < 0) & (code > 0)
+            bad = (jnp.where(newly, state.number - 1, bad_step), jnp.where(newly, code - 1, bad_leaf))
             slot = (phase + done + offset) // thin
-            slot = jnp.where(wanted, slot, capacity) if lockstep else slot
-            keep = (state.sampler.position, state.gradient.total if keep_gradients else None, info.stats)
 
             def put(buffers: PyTree) -> PyTree:
-                return jax.tree.map(
-                    lambda buffer, leaf: jax.lax.dynamic_update_index_in_dim(
-                        buffer, leaf.astype(buffer.dtype), slot, 0
-                    ),
-                    buffers,
-                    keep,
-                )
+                return _put(buffers, _kept(model, parts, state, keep_gradients), slot)
 
             if not alone:
                 return state, put(buffers), bad
             due = (phase + done + offset + 1) % thin == 0
             return state, jax.lax.cond(due, put, lambda same: same, buffers), bad
 
-        state, buffers, bad = jax.lax.fori_loop(0, ahead if lockstep else now, one, (state, buffers, bad))
-        return done + now, state, buffers, bad
+        state, buffers, bad = jax.lax.fori_loop(0, count, one, (state, buffers, bad))
+        return done + count, state, buffers, bad
+
+    def next_group(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        left = num_steps - carry[0]
+        if not in_lockstep():
+            return group(jnp.minimum(ahead, left), carry)
+        whole, rest = partial(group, ahead), lambda carry: group(num_steps - carry[0], carry)
+        return jax.lax.cond(left >= ahead, whole, rest, carry)
 
     first = (jnp.zeros((), jnp.int32), state, buffers, (nothing, nothing))
-    _, state, buffers, bad = jax.lax.while_loop(lambda carry: carry[0] < num_steps, group, first)
+    _, state, buffers, bad = jax.lax.while_loop(lambda carry: carry[0] < num_steps, next_group, first)
     positions, gradients, stats = buffers
     return state, Chunk(jax.vmap(model.constrain)(positions), gradients, stats, *bad)
+
+
+class Pace(NamedTuple):
+    """How `advance_by_draws` divides its steps; static."""
+
+    every: int
+    """Steps per draw."""
+    ahead: int
+    """Steps whose batches, and noise if it is not `inline`, are drawn together."""
+    inline: bool
+    """Whether a step draws its own noise: for so many parameters that writing and reading it again would take time."""
+
+    @property
+    def draws_together(self) -> int:
+        """Draws made in one loop of fixed length."""
+        return max(1, self.ahead // self.every)
+
+
+def pace_of(parts: Parts, params: Params, every: int, num_chains: int) -> Pace:
+    """The pace of that many chains."""
+    numbers, plans = (num_chains * max(1, size) for size in (_tree.size(params), parts.batching.plan_size))
+    inline = numbers * _NOISE_AHEAD_PAYS > _AHEAD_WORDS_ACCELERATOR
+    room = _AHEAD_WORDS_ACCELERATOR // (plans if inline else max(numbers, plans))
+    return Pace(every, max(1, min(_AHEAD_STEPS, room)), inline)
+
+
+def advance_by_draws(
+    model: Posterior,
+    keep_gradients: bool,
+    capacity: int,
+    pace: Pace,
+    parts: Parts,
+    state: KernelState,
+    num_steps: Array,
+) -> tuple[KernelState, Chunk]:
+    """As `advance`, for accelerators: a step only moves the chain.
+
+    Draws are kept, and checked, every `pace.every` steps. As many as the randomness drawn ahead lasts for are made in
+    one loop of fixed length, because an accelerator queries the host in each iteration of any other. If the chunk
+    diverged, `bad_step` is the step of the first draw that is not finite; `advance` finds the step itself.
+    """
+    begin, every, together = state.number, pace.every, min(pace.draws_together, capacity)
+    length = every * together
+    ahead = min(pace.ahead, length)
+    ahead = next(
+        (n for n in range(ahead, ahead // 2, -1) if every % n == 0), ahead
+    )  # blocks without a remainder
+    buffers = _buffers(_kept(model, parts, state, keep_gradients), capacity)
+    batching, data = parts.batching.for_accelerator(parts.data)
+    parts = parts._replace(batching=batching, data=data)
+
+    def drawn_ahead(state: KernelState, count: int) -> PyTree:
+        if pace.inline:
+            return jax.vmap(lambda number: parts.batching.plan(state.batch_key, number + 1))(
+                state.number + jnp.arange(count)
+            )
+        return _draws_of(model, parts, state, count)
+
+    def steps(count: Any, state: KernelState, drawn: PyTree, first: Any = 0) -> KernelState:
+        """`count` steps, of which the randomness is `drawn` from number `first` on."""
+        number = state.number
+
+        def one(offset: Array, state: KernelState) -> KernelState:
+            # the number comes from the loop's own counter: carried along, it would be another kernel per step
+            now = number + offset
+            draws = _at(drawn, first + offset)
+            if pace.inline:
+                key = step_key(state.noise_key, now)
+                noise, signs, own = noise_and_signs(model, parts, state.sampler.position, key)
+                draws = Draws(noise, draws, signs, own)
+            moved = _moved(model, parts, state._replace(number=now), draws)
+            return moved._replace(number=number)
+
+        unroll = _unrolled(count) if isinstance(count, int) else None
+        return jax.lax.fori_loop(0, count, one, state, unroll=unroll)._replace(number=number + count)
+
+    def blocks(count: int, state: KernelState) -> KernelState:
+        """`count` steps, of which the randomness is drawn for `ahead` at a time."""
+
+        def block(_: Any, state: KernelState) -> KernelState:
+            return steps(ahead, state, drawn_ahead(state, ahead))
+
+        state = jax.lax.fori_loop(0, count // ahead, block, state)
+        return steps(count % ahead, state, drawn_ahead(state, ahead)) if count % ahead else state
+
+    def put(buffers: PyTree, state: KernelState, slot: Array) -> PyTree:
+        return _put(buffers, _kept(model, parts, state, keep_gradients), slot)
+
+    def group(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
+        done, state, buffers = carry
+        slot = done // every
+        if ahead < length:
+            state = blocks(length, state)
+            return done + length, state, put(buffers, state, slot)
+        drawn = drawn_ahead(state, length)
+
+        def draw_one(number: Array, inner: tuple[KernelState, PyTree]) -> tuple[KernelState, PyTree]:
+            state = steps(every, inner[0], drawn, number * every)
+            return state, put(inner[1], state, slot + number)
+
+        unroll = _unrolled(together) if every == 1 else 1
+        return done + length, *jax.lax.fori_loop(0, together, draw_one, (state, buffers), unroll=unroll)
+
+    def rest(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
+        done, state, buffers = carry
+        slot, left = done // every, jnp.minimum(every - done % every, num_steps - done)
+        count = jnp.minimum(ahead, left)
+        state = steps(count, state, drawn_ahead(state, ahead))
+        return done + count, state, put(buffers, state, slot)
+
+    def either(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
+        whole = (num_steps - carry[0] >= length) & (carry[0] % every == 0)
+        return jax.lax.cond(whole, group, rest, carry)
+
+    first = (jnp.zeros((), jnp.int32), state, buffers)
+    _, state, buffers = jax.lax.while_loop(lambda carry: carry[0] < num_steps, either, first)
+    positions, gradients, stats = buffers
+    codes = jnp.append(jax.vmap(_code)(positions), _code(state.sampler.position))
+    worst = jnp.argmax(codes > 0)  # the first
+    step = jnp.minimum(begin + (worst + 1) * every, state.number) - 1
+    bad = (jnp.where(codes[worst] > 0, step, -1), jnp.where(codes[worst] > 0, codes[worst] - 1, -1))
+    return state, Chunk(jax.vmap(model.constrain)(positions), gradients, stats, *bad)
+
+
+def _unrolled(count: int) -> int:
+    """How many steps of a loop of this length are written out: work at the end of one then merges with the next."""
+    return next((number for number in _UNROLL if count % number == 0), 1)
+
+
+def _draws_of(model: Posterior, parts: Parts, state: KernelState, count: int) -> Draws:
+    """The randomness of the next `count` steps, leaves (step, ...)."""
+
+    def own(number: Array) -> Draws:
+        key = step_key(state.noise_key, number)
+        return draw(model, parts, state.sampler.position, key, state.batch_key, number)
+
+    if count == 1:  # not vectorised, so that it becomes a part of the step
+        return jax.tree.map(lambda leaf: leaf[None], own(state.number))
+    return jax.vmap(own)(state.number + jnp.arange(count))
+
+
+def _at(drawn: PyTree, number: Any) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[0 if leaf.shape[0] == 1 else number], drawn)
+
+
+def _kept(model: Posterior, parts: Parts, state: KernelState, keep_gradients: bool) -> PyTree:
+    """What a draw keeps: position, gradient if requested, statistics."""
+    gradient = state.gradient.total if keep_gradients else None
+    return state.sampler.position, gradient, _stats(model, parts, state.sampler, state.gradient)
+
+
+def _buffers(kept: PyTree, capacity: int) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), kept)
+
+
+def _put(buffers: PyTree, kept: PyTree, slot: Array) -> PyTree:
+    def one(buffer: Array, leaf: Array) -> Array:
+        return jax.lax.dynamic_update_index_in_dim(buffer, leaf.astype(buffer.dtype), slot, 0)
+
+    return jax.tree.map(one, buffers, kept)

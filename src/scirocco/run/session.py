@@ -26,7 +26,7 @@ from scirocco.types import Key, PyTree
 
 _CHUNK_SECONDS = 0.3
 _FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024
-_NEVER = 1 << 30
+NEVER = 1 << 30
 _LOOK_SECONDS = 1.0
 
 
@@ -169,7 +169,7 @@ class Session:
         burning = self.step < self.plan.num_burnin
         (steps,) = self._agreed(self._next_steps())
         begin = time.perf_counter()
-        chunk = self.chains.advance(steps, _NEVER if burning else self.plan.thin)
+        chunk = self.chains.advance(steps, NEVER if burning else self.plan.thin)
         seconds = time.perf_counter() - begin
         if self.timing:  # the first chunk includes compilation: ignore its speed
             self.rate = steps / seconds
@@ -198,10 +198,11 @@ class Session:
             wanted = second
         else:
             wanted = int(self.rate * _CHUNK_SECONDS)
+        together = self.chains.draws_together
+        draws = max(1, wanted // (plan.thin * together)) * together
         if self.step < plan.num_burnin:
-            return max(1, min(wanted, plan.num_burnin - self.step))
-        draws = max(1, min(wanted // plan.thin, self.chains.capacity, plan.num_samples - self.made))
-        return draws * plan.thin
+            return min(draws * plan.thin, plan.num_burnin - self.step)
+        return min(draws, self.chains.capacity, plan.num_samples - self.made) * plan.thin
 
     def _diverged(self, chunk: HostChunk) -> bool:
         bad = np.atleast_1d(chunk.bad_step)

@@ -1,0 +1,315 @@
+"""The compiled loop on an accelerator, beside plain JAX and BlackJAX on the same machine.
+
+usage: python benchmarks/accelerator.py [chains] [networks] [diffusions] [setup] [--seconds 2] [--chains 1 64 512 4096]
+
+chains: SGLD, logistic regression with N = 10^6 rows, d = 50, batches of 500 rows, every tenth state kept: BlackJAX's
+SGLD in a scan under vmap. networks: SGLD of two classifiers with batches of 500: the same arithmetic in a plain scan.
+diffusions: exact CIR transitions by whole arrays. setup: seconds from the call to the first step, in two processes.
+
+Each table ends with the floor: bytes that a step must move, and the share of the device's bandwidth reached. Needs
+blackjax for the first table; works on any device that JAX supports (without a GPU the sizes are smaller).
+"""
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import scirocco as sc
+
+ON_CPU = jax.default_backend() == "cpu"
+THIN = 10
+
+
+def seconds_of(function, *arguments):
+    """Wall seconds of one call, after one that compiles."""
+    jax.block_until_ready(function(*arguments))
+    begin = time.perf_counter()
+    jax.block_until_ready(function(*arguments))
+    return time.perf_counter() - begin
+
+
+def steps_per_second(make, seconds):
+    """Steps per second of `make(num_draws)`, which returns a function without arguments, in runs of `seconds`."""
+    draws = 20
+    function = make(draws)
+    rate = draws / seconds_of(function)
+    draws = int(min(max(20, rate * seconds), 20_000))
+    return THIN * draws / seconds_of(make(draws))
+
+
+def bandwidth():
+    """Bytes per second of a plain copy, read and write."""
+    size = 1 << (24 if ON_CPU else 29)
+    array = jnp.zeros(size // 4)
+    add = jax.jit(lambda a: a + 1)
+    return 2 * size / min(seconds_of(add, array) for _ in range(3))
+
+
+# -- chains ---------------------------------------------------------------------------------------------------
+
+
+def logistic_data(num_rows, dimension):
+    """Rows and labels."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((num_rows, dimension), np.float32)
+    y = (rng.random(num_rows) < 1 / (1 + np.exp(-x @ np.full(dimension, 0.1)))).astype(np.float32)
+    return x, y
+
+
+def log_likelihood(beta, row):
+    """Of one row."""
+    eta = row["x"] @ beta
+    return row["y"] * eta - jax.nn.softplus(eta)
+
+
+def log_prior(beta):
+    """Normal, with variance 10."""
+    return -0.05 * jnp.sum(beta**2)
+
+
+def blackjax_sgld(data, num_chains, batch, step_size):
+    """BlackJAX's SGLD, as its documentation writes it, in a scan under vmap."""
+    import blackjax
+
+    num_rows, dimension = data["x"].shape
+    estimate = blackjax.sgmcmc.gradients.grad_estimator(log_prior, log_likelihood, num_rows)
+    sgld = blackjax.sgld(estimate)
+
+    def chain(key, data, num_draws):
+        def step(position, key):
+            rows_key, key = jax.random.split(key)
+            rows = jax.random.randint(rows_key, (batch,), 0, num_rows)
+            return sgld.step(key, position, jax.tree.map(lambda leaf: leaf[rows], data), step_size), None
+
+        def draw(position, key):
+            position, _ = jax.lax.scan(step, position, jax.random.split(key, THIN))
+            return position, position
+
+        return jax.lax.scan(draw, jnp.zeros(dimension), jax.random.split(key, num_draws))[1]
+
+    def make(num_draws):
+        keys = jax.random.split(jax.random.key(0), num_chains)
+        function = jax.jit(jax.vmap(lambda key, data: chain(key, data, num_draws), (0, None)))
+        return lambda: function(keys, data)
+
+    return make
+
+
+def ours(model, data, start, sampler, estimator, num_chains, seconds, thin=THIN):
+    """Steps per second of `sc.sample`, draws on the host included, without the first chunk (compiling)."""
+    draws = max(8, 2_000 // thin)
+    while True:
+        run = sc.sample(
+            model, data, start, sampler=sampler, estimator=estimator, num_chains=num_chains, num_samples=draws,
+            thin=thin, progress=False,
+        )  # fmt: skip
+        timing = run.timing["sampling"]
+        if timing["wall"] > 0.6 * seconds or draws >= 100_000:
+            return timing["steps"] / timing["wall"]
+        rate = max(timing["steps"], 1) / max(timing["wall"], 1e-3)
+        draws = int(min(max(2 * draws, 1.2 * rate * seconds / thin), 100_000))
+
+
+def chains(arguments):
+    """Million chain-steps per second."""
+    num_rows, dimension, batch = (100_000 if ON_CPU else 1_000_000), 50, 500
+    x, y = logistic_data(num_rows, dimension)
+    data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
+    model = sc.Model(log_likelihood, log_prior)
+    limit = bandwidth()
+    print("\nSGLD, logistic regression: million chain-steps per second")
+    print(f"{'chains':>7} {'scirocco':>9} {'BlackJAX':>9} {'ratio':>6} {'of bandwidth':>13}")
+    for count in arguments.chains:
+        mine = ours(
+            model,
+            {"x": x, "y": y},
+            jnp.zeros(dimension),
+            sc.SGLD(1e-7),
+            sc.Minibatch(batch),
+            count,
+            arguments.seconds,
+        )
+        rival = steps_per_second(blackjax_sgld(data, count, batch, 1e-7), arguments.seconds)
+        share = mine * count * batch * (dimension + 1) * 4 / limit
+        print(
+            f"{count:>7} {mine * count / 1e6:>9.3f} {rival * count / 1e6:>9.3f} {mine / rival:>6.2f} {share:>12.1%}",
+            flush=True,
+        )
+
+
+# -- networks -------------------------------------------------------------------------------------------------
+
+
+def network(sizes, seed=0):
+    """Weights of a dense network, and its log likelihood over a batch."""
+    rng = np.random.default_rng(seed)
+    params = [
+        {"w": jnp.asarray(rng.standard_normal((m, n), np.float32) / np.sqrt(m)), "b": jnp.zeros(n)}
+        for m, n in itertools.pairwise(sizes)
+    ]
+
+    def logits(params, x):
+        for layer in params[:-1]:
+            x = jax.nn.relu(x @ layer["w"] + layer["b"])
+        return x @ params[-1]["w"] + params[-1]["b"]
+
+    def log_likelihoods(params, rows):
+        scores = jax.nn.log_softmax(logits(params, rows["x"]))
+        return jnp.take_along_axis(scores, rows["y"][:, None], axis=1)[:, 0]
+
+    def prior(params):
+        return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+
+    return params, log_likelihoods, prior
+
+
+def plain_scan(data, params, log_likelihoods, prior, num_chains, batch, step_size, unroll):
+    """SGLD in a scan, as one would type it."""
+    num_rows = data["x"].shape[0]
+
+    def density(params, rows):
+        return prior(params) + num_rows / batch * jnp.sum(log_likelihoods(params, rows))
+
+    def chain(key, data, num_draws):
+        def step(params, key):
+            rows_key, key = jax.random.split(key)
+            rows = jax.random.randint(rows_key, (batch,), 0, num_rows)
+            gradient = jax.grad(density)(params, jax.tree.map(lambda leaf: leaf[rows], data))
+            leaves, treedef = jax.tree.flatten(params)
+            keys = jax.tree.unflatten(treedef, list(jax.random.split(key, len(leaves))))
+            return jax.tree.map(
+                lambda p, g, k: p + step_size * g + (2 * step_size) ** 0.5 * jax.random.normal(k, p.shape),
+                params,
+                gradient,
+                keys,
+            ), None
+
+        return jax.lax.scan(step, params, jax.random.split(key, THIN * num_draws), unroll=unroll)[0]
+
+    def make(num_draws):
+        def one(key, data):
+            return chain(key, data, num_draws)
+
+        keys = jax.random.split(jax.random.key(0), num_chains)
+        function = jax.jit(jax.vmap(one, (0, None)) if num_chains > 1 else one)
+        return lambda: function(keys if num_chains > 1 else keys[0], data)
+
+    return make
+
+
+def networks(arguments):
+    """Steps per second."""
+    rng = np.random.default_rng(1)
+    num_rows, batch = 60_000, 500
+    x, y = rng.random((num_rows, 784), np.float32), rng.integers(0, 10, num_rows).astype(np.int32)
+    data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
+    sizes = [[784, 100, 10]] + ([] if ON_CPU else [[784, 2048, 2048, 10]])
+    print("\nSGLD, networks, batches of 500: steps per second")
+    print(f"{'network':>18} {'chains':>6} {'scirocco':>9} {'scan':>8} {'unrolled':>8} {'ratio':>6}")
+    for size in sizes:
+        for count in (1, 8):
+            params, log_likelihoods, prior = network(size)
+            model = sc.Model(log_likelihoods, prior, vectorized=True)
+            mine = ours(
+                model,
+                {"x": x, "y": y},
+                params,
+                sc.SGLD(1e-8),
+                sc.Minibatch(batch),
+                count,
+                arguments.seconds,
+                thin=500,
+            )
+            rivals = [
+                steps_per_second(
+                    plain_scan(data, params, log_likelihoods, prior, count, batch, 1e-8, unroll),
+                    arguments.seconds,
+                )
+                for unroll in (1, 4)
+            ]
+            name = "-".join(map(str, size))
+            print(
+                f"{name:>18} {count:>6} {mine:>9.0f} {rivals[0]:>8.0f} {rivals[1]:>8.0f} {mine / max(rivals):>6.2f}",
+                flush=True,
+            )
+
+
+# -- diffusions and set-up ------------------------------------------------------------------------------------
+
+
+def diffusions(arguments):
+    """Milliseconds of one call of `sc.diffusions.cir`."""
+    shape = (100, 5_000) if ON_CPU else (1_000, 50_000)
+    start, shape_a = jnp.full(shape, 0.3), jnp.full(shape, 0.2)
+    step = jax.jit(lambda key, theta: sc.diffusions.cir(key, theta, shape_a, 0.1))
+    best = min(seconds_of(step, jax.random.key(0), start) for _ in range(5))
+    floor = 3 * start.nbytes / bandwidth()
+    print(f"\nCIR transitions {shape}: {1e3 * best:.2f} ms (traffic alone {1e3 * floor:.2f} ms)")
+
+
+_SETUP = """
+import json, time
+import jax.numpy as jnp, numpy as np
+import scirocco as sc
+from accelerator import log_likelihood, log_prior, logistic_data
+x, y = logistic_data({rows}, 34)
+model = sc.Model(log_likelihood, log_prior)
+begin = time.perf_counter()
+run = sc.sample(model, {{"x": x, "y": y}}, jnp.zeros(34), {arguments} progress=False)
+print("FOUND", json.dumps({{"call": time.perf_counter() - begin, "setup": run.timing["setup"]["wall"]}}))
+"""
+
+
+def setup(arguments):
+    """Seconds of the whole call and of its set-up, in a first and in a second process with the same cache."""
+    import os
+    import tempfile
+
+    rows = 50_000 if ON_CPU else 581_012
+    print("\nset-up, logistic regression, 34 columns: seconds of the call (of its set-up)")
+    cases = {
+        "plain call": "",
+        'BAOAB("auto")': 'sampler=sc.BAOAB(step_size="auto"), num_chains=4, num_samples=1000,',
+    }
+    for name, given in cases.items():
+        with tempfile.TemporaryDirectory() as folder:
+            environment = dict(os.environ, SCIROCCO_CACHE=folder)
+            environment["PYTHONPATH"] = os.pathsep.join(
+                [os.path.dirname(os.path.abspath(__file__)), environment.get("PYTHONPATH", "")]
+            )
+            cells = []
+            for _ in range(2):
+                code = _SETUP.format(rows=rows, arguments=given)
+                out = subprocess.run(
+                    [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+                )
+                line = [line for line in out.stdout.splitlines() if line.startswith("FOUND")]
+                if not line:
+                    sys.exit(out.stderr)
+                found = json.loads(line[0][6:])
+                cells.append(f"{found['call']:.1f} ({found['setup']:.1f})")
+        print(f"{name:>16}: first process {cells[0]}, second {cells[1]}", flush=True)
+
+
+def main():
+    """Run the chosen tables."""
+    tables = {"chains": chains, "networks": networks, "diffusions": diffusions, "setup": setup}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tables", nargs="*", choices=list(tables))
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement")
+    parser.add_argument("--chains", type=int, nargs="+", default=[1, 64] if ON_CPU else [1, 64, 512, 4096])
+    arguments = parser.parse_args()
+    print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
+    for name in arguments.tables or tables:
+        tables[name](arguments)
+
+
+if __name__ == "__main__":
+    main()

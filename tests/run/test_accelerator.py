@@ -1,0 +1,147 @@
+"""The loop for accelerators, run on a CPU: draws at their own rhythm, groups of fixed length, short rows by columns."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import helpers
+import scirocco as sc
+from scirocco import _programs
+from scirocco.data import batching
+from scirocco.errors import DivergenceError
+from scirocco.run import loop
+
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
+
+
+@pytest.fixture
+def as_on_accelerators(monkeypatch):
+    """Small groups, so that short runs have several of them."""
+    monkeypatch.setattr(loop, "_AHEAD_STEPS", 12)
+    return lambda: monkeypatch.setattr(loop, "in_lockstep", lambda: True)
+
+
+def run(model, sampler=None, estimator=None, **given):
+    """Two vectorised chains."""
+    plan = {"num_samples": 37, "num_burnin": 5, "num_chains": 2, "chain_method": "vmap", "progress": False}
+    sampler, estimator = sampler or sc.SGLD(1e-3), estimator or sc.Minibatch(16)
+    return sc.sample(
+        model,
+        helpers.make_data(),
+        helpers.make_params(),
+        sampler=sampler,
+        estimator=estimator,
+        **plan | given,
+    )
+
+
+def same(a, b):
+    """Equal up to rounding."""
+    for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6 * max(1.0, np.abs(x).max()))
+
+
+CASES = {
+    "every step": {"thin": 1, "keep_gradients": True},
+    "several draws in a group": {"thin": 3, "keep_gradients": True},
+    "several groups in a draw": {"thin": 30, "num_samples": 3, "num_burnin": 50},
+    "one chain": {"thin": 4, "num_chains": 1},
+    "passes over all rows": {"thin": 2, "estimator": sc.SVRG(16, refresh_every=7)},
+    "threads": {"thin": 3, "chain_method": "threads"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("inline", [False, True])
+def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
+    if inline:  # as if the noise of several steps had no room
+        monkeypatch.setattr(loop, "_AHEAD_WORDS_ACCELERATOR", 8)
+    expected = run(helpers.MODEL, **CASES[case])
+    as_on_accelerators()
+    model, _ = helpers.counted_model()  # its own, so that nothing compiled is found again
+    found = run(model, **CASES[case])
+    same(expected.draws, found.draws)
+    if CASES[case].get("keep_gradients"):
+        same(expected.gradients, found.gradients)
+    same(expected.stats, found.stats)
+
+
+def test_a_divergence_names_its_step(as_on_accelerators):
+    errors = []
+    for _ in range(2):
+        model, _ = helpers.counted_model()
+        with pytest.raises(DivergenceError) as error:
+            run(model, sc.SGLD(30.0), thin=3)
+        errors.append(error.value)
+        as_on_accelerators()
+    assert str(errors[0]) == str(errors[1])
+    assert errors[0].run.num_draws == errors[1].run.num_draws
+
+
+def test_a_resumed_run_is_the_same_bit_for_bit(as_on_accelerators, tmp_path):
+    as_on_accelerators()
+    model, _ = helpers.counted_model()
+    whole = run(model, thin=3, num_samples=400)
+
+    def stop(report):
+        if report.step > 40:
+            report.stop()
+
+    part = run(model, thin=3, num_samples=400, store=tmp_path / "run", callbacks=[stop])
+    assert 0 < part.num_draws < 400
+    rest = sc.resume(tmp_path / "run", model, helpers.make_data(), progress=False)
+    for a, b in zip(*map(jax.tree.leaves, (whole.draws, rest.draws)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.unit
+def test_windows_by_columns_are_the_same_windows(seed):
+    rng = np.random.default_rng(seed)
+    data = {"y": rng.random(50), "x": rng.random((50, 3)), "image": rng.random((50, 20, 20))}
+    blocks = batching.Blocks(50, 8)
+    arranged = jax.tree.map(jnp.asarray, blocks.arrange(data, seed))
+    other, columns = blocks.for_accelerator(arranged)
+    for number in range(8):
+        plan = blocks.plan(jax.random.key(seed), jnp.int32(number))
+        expected, found = blocks.take(arranged, plan), other.take(columns, plan)
+        for a, b in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
+            np.testing.assert_array_equal(a, b)
+    for a, b in zip(*map(jax.tree.leaves, (arranged, other.rows(columns))), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# -- programs kept on disk ------------------------------------------------------------------------------------
+
+
+@pytest.mark.unit
+def test_the_oldest_programs_are_deleted(tmp_path, monkeypatch):
+    monkeypatch.setattr(_programs, "_LARGEST", 250)
+    for age in range(4):
+        file = tmp_path / f"program-{age}"
+        file.write_bytes(bytes(100))
+        _programs.os.utime(file, (1e9 - age, 1e9 - age))
+    _programs._trim(tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".trimmed", "program-0", "program-1"]
+    (tmp_path / "large").write_bytes(bytes(1000))
+    _programs._trim(tmp_path)  # once a day
+    assert (tmp_path / "large").exists()
+
+
+@pytest.mark.process
+def test_damaged_programs_are_ignored(tmp_path):
+    """Half-written by a process that was killed: the next one compiles again, without a word."""
+    code = "import scirocco, jax; scirocco.Model; print(float(jax.jit(lambda x: x + 1)(2.0)))"
+    environment = {"SCIROCCO_CACHE": str(tmp_path), "JAX_PLATFORMS": "cpu", "PATH": ""}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        assert (done.stdout, done.stderr) == ("3.0\n", "")
+        kept = list(tmp_path.glob("programs-*/*-cache"))
+        assert kept
+        for file in kept:
+            file.write_bytes(file.read_bytes()[:10])
