@@ -10,7 +10,7 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco import _programs
+from scirocco import _programs, estimators
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.run import loop
@@ -112,6 +112,29 @@ def test_windows_by_columns_are_the_same_windows(seed):
             np.testing.assert_array_equal(a, b)
     for a, b in zip(*map(jax.tree.leaves, (arranged, other.rows(columns))), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+PRECISIONS = [(sc.Full(), True), (sc.ControlVariates(8), True), (sc.SAGA(8), True), (sc.Minibatch(8), False)]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("estimator", "full"), PRECISIONS)
+def test_products_are_rounded_only_where_noise_hides_it(estimator, full, monkeypatch):
+    """Products of matrices with ten bits would make the differences of control variates, and exact sums, wrong."""
+
+    def precision():
+        def product(x):
+            with estimators.full_products(estimator):
+                return x @ x
+
+        (equation,) = jax.make_jaxpr(product)(jnp.ones((2, 2))).eqns
+        return equation.params["precision"]
+
+    assert precision() is None  # a CPU never rounds
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert precision() == ((jax.lax.Precision.HIGHEST,) * 2 if full else None)
+    with jax.default_matmul_precision("bfloat16"):  # the user's wish
+        assert precision() == (jax.lax.Precision.DEFAULT,) * 2
 
 
 # -- programs kept on disk ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ log likelihood; other samplers are driven by counts. It never sees a sampler.
 from __future__ import annotations
 
 import abc
+import contextlib
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -19,6 +20,8 @@ from scirocco.data.tables import Summand, Table, full_sum, rows_per_chunk
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior, WithValue
 from scirocco.types import Array, Data, Key, Params, PyTree
+
+_PRECISION = "jax_default_matmul_precision"
 
 __all__ = ["Summand", "full_sum", "rows_per_chunk"]
 
@@ -155,6 +158,19 @@ class Estimator(abc.ABC):
 
     def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:  # noqa: B027
         """Raise an error if the memory would not suffice; by default nothing is checked."""
+
+
+def full_products(estimator: Estimator | None) -> contextlib.AbstractContextManager[Any]:
+    """Products of matrices in full precision, except for estimates that are plain sums over a batch.
+
+    Accelerators round the factors of products to about ten bits. The noise of a plain batch hides that, but in a
+    difference of nearly equal gradients, or in an exact log density, it is an error. A precision that the user has set
+    (`jax.default_matmul_precision`) is used for everything.
+    """
+    rounds = jax.default_backend() != "cpu" and getattr(jax.config, _PRECISION) is None
+    if not rounds or estimator is None or estimator.core.looks_once:
+        return contextlib.nullcontext()
+    return jax.default_matmul_precision("float32")
 
 
 def estimate_from_rows(

@@ -16,7 +16,7 @@ from scirocco import _checks, _tree
 from scirocco.data import Devices, fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
-from scirocco.estimators import Estimator, Full
+from scirocco.estimators import Estimator, Full, full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
@@ -74,7 +74,8 @@ class Request(NamedTuple):
 def carry_out(request: Request) -> Run:
     """Start the run, or resume the one in the store."""
     make_room()
-    with contextlib.nullcontext() if request.devices is None else request.devices.in_use():
+    mesh = contextlib.nullcontext() if request.devices is None else request.devices.in_use()
+    with mesh, full_products(request.estimator):
         if request.store is not None and request.resume and holds_run(request.store):
             return _resume(request)
         return _start(request)

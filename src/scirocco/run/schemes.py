@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
+from scirocco.estimators import Estimate, Estimator, Prepared, find_mode, full_products
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of
 from scirocco.samplers import Gradient, Sampler
@@ -143,17 +143,18 @@ class Together(Scheme):
         if parts.sampler.needs_auxiliary:  # the same key gives each row the same draw as in the estimate
             more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
         of = (memory, context, parts.sampler.noise_kind)
-        if probe is None:
-            estimate, updated = parts.estimator.estimate(target.summand, position, *of)
-            drive = target.combine(position, estimate.total)
-        else:
+        with full_products(parts.estimator):
+            if probe is None:
+                estimate, updated = parts.estimator.estimate(target.summand, position, *of)
+                drive = target.combine(position, estimate.total)
+            else:
 
-            def total(at: Params) -> tuple[PyTree, tuple[Estimate, PyTree]]:
-                estimate, updated = parts.estimator.estimate(target.summand, at, *of)
-                return target.combine(at, estimate.total), (estimate, updated)
+                def total(at: Params) -> tuple[PyTree, tuple[Estimate, PyTree]]:
+                    estimate, updated = parts.estimator.estimate(target.summand, at, *of)
+                    return target.combine(at, estimate.total), (estimate, updated)
 
-            drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
-            more["curvature"] = jax.tree.map(jnp.multiply, probe, without_value(tangent))
+                drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
+                more["curvature"] = jax.tree.map(jnp.multiply, probe, without_value(tangent))
         return as_gradient(target, position, drive, estimate)._replace(**more), updated
 
     def move(
