@@ -44,6 +44,24 @@ CONTRAST = """() => {
   return found;
 }"""
 
+HALF_EMPTY = """() => {
+  const whole = document.querySelector("main").getBoundingClientRect().width;
+  const found = [];
+  for (const row of document.querySelectorAll(".charts, .cards, .pair")) {
+    const ends = {};
+    for (const each of row.children) {
+      const box = each.getBoundingClientRect();
+      const key = row.matches(".charts") ? Math.round(box.bottom) : Math.round(box.top);
+      ends[key] = Math.max(ends[key] || 0, box.right);
+    }
+    const right = row.getBoundingClientRect();
+    if (right.width < whole - 1) found.push(`${row.className} is ${right.width} wide`);
+    if (row.querySelector(".rows")) continue;  // rows of intervals differ in height
+    for (const end of Object.values(ends)) if (end < right.right - 1) found.push(`${row.className} ends at ${end}`);
+  }
+  return found;
+}"""
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -129,9 +147,10 @@ def test_every_section_renders(open_page, name, width):
         box = found.nth(place).bounding_box()
         assert box["width"] > 200 and box["height"] > 50
     shown = "all => all.map(e => e.getBoundingClientRect().height).filter(h => h > 0)"
-    sizes = page.eval_on_selector_all("figure svg", shown)
+    sizes = page.eval_on_selector_all("figure > svg, figure .rows > div", shown)
     assert len(sizes) >= 8 and min(sizes) > 20
     assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out of a phone
+    assert page.evaluate(HALF_EMPTY) == []
     assert min(page.eval_on_selector_all("svg text", shown)) >= 9
 
 
@@ -161,7 +180,7 @@ def test_a_topic_that_is_chosen_shows_the_traces_of_its_words(open_page):
     assert traces.count() == 0
     name = page.get_by_role("button", name="Topic 2")
     name.click()
-    assert traces.count() == 1 and name.get_attribute("aria-expanded") == "true"
+    assert traces.first.is_visible() and name.get_attribute("aria-expanded") == "true"
     assert page.locator("#topic-2-more path.line").count() == 4  # a line for each word of the one chain
     name.click()
     assert traces.count() == 0
@@ -245,7 +264,9 @@ def test_light_and_dark(open_page, scheme):
     before = lightness()
     assert printed() > 200  # ink on paper
     assert (before > 200) == (scheme == "light")
-    page.get_by_role("button", name="Dark colours").click()
+    names = {"light": "Dark colours", "dark": "Light colours"}
+    page.get_by_role("button", name=names.pop(scheme)).click()
+    assert page.get_by_role("button", name=names.popitem()[1]).is_visible()  # what the next click does
     assert (lightness() > 200) != (before > 200)
     page.reload()
     assert (lightness() > 200) != (before > 200)  # remembered
