@@ -99,6 +99,19 @@ def facts(rows: Iterable[tuple[str, object]], label: str) -> Html:
     return tag("table", tag("tbody", *body), class_="facts", aria_label=label)
 
 
+def plain_table(rows: Iterable[tuple[str, object]]) -> Html:
+    """As `facts`, without a style sheet: for notebooks."""
+    body = []
+    for name, value in rows:
+        room = ";padding-left:2em" if name.startswith(" ") else ""
+        cells = (
+            tag("td", name.strip(), style=f"text-align:left{room}"),
+            tag("td", value, style="text-align:left"),
+        )
+        body.append(tag("tr", *cells))
+    return tag("table", *body)
+
+
 def sortable(
     name: str,
     columns: Sequence[str],
