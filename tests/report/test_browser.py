@@ -1,9 +1,12 @@
-"""Reports in a real browser, without a window: Debian's Chromium, driven by Playwright."""
+"""Reports, and the styles of the documentation, in a real browser without a window: Chromium and Playwright."""
 
 from __future__ import annotations
 
 import os
+import pathlib
+import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -308,3 +311,65 @@ def test_a_notebook_shows_the_page_in_a_frame(browser, files):
     frame.locator("nav a", has_text="Prevalence").click()
     assert frame.evaluate("document.activeElement.id") == "prevalence"
     page.close()
+
+
+# -- the documentation ------------------------------------------------------------------------------------------------
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+BROKEN = """() => {
+  const found = [];
+  for (const cell of document.querySelectorAll("td")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+      for (const word of node.textContent.matchAll(/\\S+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (lines.size > 1) found.push(word[0]);
+      }
+    }
+  }
+  return found;
+}"""
+ABOVE = """all => all.map((e) => {
+  const [base, script] = [e.querySelector("mi, mo"), e.lastElementChild].map((e) => e.getBoundingClientRect());
+  return (script.bottom - base.top) / base.height;
+})"""
+
+
+def documented(*codes):
+    """A page of the documentation with a table of code and sentences, code in a wide line, and formulas."""
+    sys.path[:0] = [str(DOCS / "_ext")]
+    theme = pytest.importorskip(
+        "pydata_sphinx_theme", reason="the documentation's packages are not installed"
+    )
+    mathml = pytest.importorskip("mathml")
+    style = next(pathlib.Path(theme.__file__).parent.rglob("pydata-sphinx-theme.css")).read_text("utf-8")
+    style = re.sub(r"url\([^)]*\)|@import[^;]*;", "none", style) + (DOCS / "_static/scirocco.css").read_text(
+        "utf-8"
+    )
+    literal = '<code class="docutils literal"><span class="pre">{}</span></code>'
+    cells = [
+        f"<td><p>{literal.format(code)}</p></td><td>{'many words ' * 30}</td><td>Full</td>" for code in codes
+    ]
+    table = "".join(f"<tr>{cell}</tr>" for cell in cells)
+    wide = f'<div class="highlight"><pre>{"x = a_long_line(of, code) " * 9}</pre></div>'
+    formulas = mathml.drawn(r"\theta^2 + (1 + x)^2")
+    body = f'<div class="pst-scrollable-table-container"><table class="table">{table}</table></div>{wide}{formulas}'
+    no_font = "math { font-family: 'DejaVu Sans'; }"  # which has no measures for formulas
+    return f"<!doctype html><style>{style}{no_font}</style><article class='bd-article'>{body}</article>"
+
+
+def test_pages_of_the_documentation(browser):
+    """No word of a table is broken, wide lines scroll in their place, and superscripts are at their height."""
+    text = documented("sc.ControlVariates", "--keep-gradients-of-every-draw", "sc.Preconditioned(sc.BAOAB())")
+    for width in (390, 1280):
+        page = new_page(browser, viewport={"width": width, "height": 800})
+        page.set_content(text)
+        assert page.evaluate(BROKEN) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        wide = page.locator("pre")
+        assert wide.evaluate("e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === 'auto'")
+        assert min(page.eval_on_selector_all("msup", ABOVE)) > 0.15
+        page.close()
