@@ -68,10 +68,16 @@ def shorten(text: str, most: int) -> str:
 
 
 def breakable(name: object) -> Html:
-    """A name that may be broken after its signs of punctuation, so that it need not be broken elsewhere."""
+    """A name that may be broken after its signs of punctuation, so that it need not be broken elsewhere.
+
+    Examples
+    --------
+    >>> breakable("a_b.c=1.5e-3")
+    'a_<wbr>b.<wbr>c=1.5e-3'
+    """
     if isinstance(name, Html):
         return name
-    return join(re.split(r"(?<=[_./,:|-])(?=\w)", str(name)), tag("wbr"))
+    return join(re.split(r"(?<=[_/|])(?=\w)|(?<=[.,:-])(?=[^\W\d])", str(name)), tag("wbr"))
 
 
 class Section(NamedTuple):
