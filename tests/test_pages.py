@@ -127,6 +127,37 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(aim), f"{name_of(page)}: {name_of(aim)} has no heading #{anchor}"
 
 
+def test_what_blocks_print_about_time_is_left_out():
+    plain_pages = pytest.importorskip("plain_pages", reason="the documentation's packages are not installed")
+    printed = (
+        "Verdict: all well.\n  effective draws per second    7,723.5\n  effective draws    10\n"
+        "sampling ━━━ 20250/20250 steps 20.2k it/s 0:00:06 left 0:00:00 \n"
+        " sampling · 2000/2000 steps · 146.1k it/s · 3 s · 0 s left\n"
+        "sampling ━ 185/185 steps 95 it/s 0:00:02 left 0:00:00 perplexity 532.87\n"
+        "the best of 56 settings (16.6 s)\n"
+    )
+    assert plain_pages.TIMES.sub("", printed) == (
+        "Verdict: all well.\n  effective draws    10\n"
+        "sampling ━━━ 20250/20250 steps \n sampling · 2000/2000 steps\n"
+        "sampling ━ 185/185 steps perplexity 532.87\nthe best of 56 settings\n"
+    )
+
+
+def test_pages_do_not_measure_time():
+    for page in GUIDES:
+        shown = (
+            block for block in blocks(page.read_text(encoding="utf-8")) if block.runs and not block.hidden
+        )
+        assert not any(re.search(r"perf_counter|process_time|%time", block.code) for block in shown), page
+
+
+def test_a_search_finds_hierarchical_models():
+    """By the words that people have for them: Sphinx's search knows the words of headings and of pages, no others."""
+    assert "hierarchical-models" in anchors(DOCS / "tour.md")
+    for words in ("hierarchical", "multilevel", "mixed-effects", "non-centred"):
+        assert words in prose(DOCS / "tour.md")
+
+
 # ----------------------------------------------------------------------------------------------------- words
 
 PROGRAM = '''"""A run goes

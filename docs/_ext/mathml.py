@@ -11,11 +11,15 @@ from sphinx.application import Sphinx
 FUNCTION = re.compile(
     r"(<mi>(?:log|exp|sin|cos|tan|sinh|cosh|tanh|det|max|min|sup|inf|lim|arg|tr)</mi>)(?=<m(?!o\b))"
 )
+# A letter, number or sign with a superscript. With a font that has no measures for formulas, as on many phones,
+# browsers put the superscript on top of it; of a lower letter it is at its height with every font.
+BASE = re.compile(r"(<ms(?:ubs)?up>)(<(m[ion])\b[^>]*>[^<]*</\3>)")
 
 
 def drawn(formula: str, display: str = "inline") -> str:
     """Return a formula as MathML, with the thin space after function names that the converter omits."""
-    return FUNCTION.sub(r'\1<mspace width="0.17em"/>', convert(formula, display=display))
+    made = FUNCTION.sub(r'\1<mspace width="0.17em"/>', convert(formula, display=display))
+    return BASE.sub(r'\1<mpadded height="0.45em">\2</mpadded>', made)
 
 
 def visit_inline(self: Any, node: nodes.math) -> None:

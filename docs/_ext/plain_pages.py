@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 import nbformat
+from docutils import nodes
 from page_blocks import Block, blocks
 from public_names import entries
 from sphinx.application import Sphinx
@@ -23,6 +24,13 @@ MIRRORED = {
 }
 LINK = re.compile(r"\]\((" + "|".join(map(re.escape, MIRRORED)) + r")(#[^)]*)?\)")
 UNSEEN = "remove-input"
+TIMES = re.compile(
+    r"^.*effective draws per second.*\n?"
+    r"| ·? ?[\d.,]+[kM]? it/s [· ]*(?:\d+ s|[\d:]+)[· ]* (?:\d+ s left|left [\d:]+)"
+    r"| \(\d+(?:\.\d+)? s\)",
+    re.MULTILINE,
+)
+"""What a block prints about time, which depends on the machine that builds the documentation."""
 
 
 def read(text: str) -> nbformat.NotebookNode:
@@ -99,6 +107,16 @@ def without_code(folder: pathlib.Path) -> list[str]:
     ]
 
 
+def without_times(app: Sphinx, doctree: nodes.document) -> None:
+    """Leave out of the output of blocks how long they took."""
+    for block in doctree.findall(nodes.literal_block):
+        if "output" in block["classes"] and TIMES.search(block.astext()):
+            text = TIMES.sub("", block.astext())
+            block.children[:] = []
+            block.rawsource = text  # without that of old, which Sphinx would not highlight
+            block += nodes.Text(text)
+
+
 def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
     """Alternate pages with and without code: Sphinx gives each worker ten neighbouring pages at a time."""
     idle = {
@@ -110,6 +128,7 @@ def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the event handler; conf.py registers `read` in ``nb_custom_formats``."""
+    """Register the event handlers; conf.py registers `read` in ``nb_custom_formats``."""
     app.connect("env-before-read-docs", spread_out)
+    app.connect("doctree-read", without_times)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

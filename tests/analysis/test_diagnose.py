@@ -4,6 +4,7 @@ Runs of one length with one estimator share their programs, so a test takes thes
 """
 
 import functools
+import html
 import pickle
 import warnings
 
@@ -231,7 +232,9 @@ def test_count_models_and_refusals():
 def test_the_report_reads_well(seed):
     found = diagnose(too_long(seed))
     shown = found._repr_html_()
-    assert f"Verdict: {found.verdict}." in shown and "<li>" in shown and "R-hat" in shown
+    assert shown.count(found.findings[0].words) == 1 and "<li>" in shown and "R-hat" in shown
+    assert f"Certificate: {html.escape(str(found.certificate))}." in shown
+    assert 'padding-left:2em">its standard error' in shown
     text = repr(found)
     assert max(map(len, text.splitlines())) <= 160
     for piece in (

@@ -1,11 +1,14 @@
 """Markup that nothing breaks, charts of few numbers, and traces that keep their extremes."""
 
+import re
+from importlib import resources
+
 import numpy as np
 import pytest
 
 from scirocco.drawing import svg
-from scirocco.drawing.charts import envelope, forest, scores, spoken
-from scirocco.drawing.markup import Html, interval_cell, join, number, shorten, sortable, tag
+from scirocco.drawing.charts import envelope, forest, scores, sparks, spoken
+from scirocco.drawing.markup import Html, facts, interval_cell, join, number, shorten, sortable, tag
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +41,7 @@ def test_axes_hold_what_is_drawn():
     assert svg.extent([np.nan]) == (0.0, 1.0)
     assert svg.ticks(0.0, 10.0) == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
     frame = svg.Frame((1.0, 100.0), (0.0, 1.0), logs="x")
-    np.testing.assert_allclose(frame.across([1.0, 10.0, 100.0]), [46.0, 189.0, 332.0])
+    np.testing.assert_allclose(frame.across([1.0, 10.0, 100.0]), [0.0, 0.5, 1.0])
     assert (
         svg.line(frame, [1.0, 10.0, 100.0], [0.0, np.nan, 1.0], "c0").count("M") == 2
     )  # broken in the middle
@@ -54,3 +57,39 @@ def test_a_curve_for_each_score():
     assert scores([]) is None
     drawn = scores([(1, {"loss": 2.0}), (2, {"loss": 1.0, "error": 0.5})])
     assert drawn.count("<figure>") == 2 and "Loss, 1 at the end" in drawn
+
+
+def test_a_chart_is_as_wide_as_its_place_and_its_text_keeps_its_size():
+    frame = svg.Frame((0.0, 2.0), (0.0, 1.0))
+    parts = [svg.axes(frame, "draw"), svg.line(frame, [0, 1], [0, 1], "c0"), svg.dots(frame, [1.0], [0.5])]
+    drawn = svg.figure(frame, parts, "A chart")
+    outer, stretched = drawn.split('preserveAspectRatio="none">')
+    assert "viewBox" not in outer[: outer.index("<text")]  # which would scale the text
+    assert "<path" not in outer and "<text" not in stretched
+    assert 'cx="50.00%"' in stretched and 'x2="100%"' in outer
+
+
+def test_long_names_are_whole_and_break_at_their_signs():
+    name = "income_after_taxes and a very long name of a column"
+    ends = np.array([[-1.0, 1.0]])
+    for drawn in (
+        forest([name], np.zeros(1), ends, ends, "Intervals", ""),
+        sparks([name], np.zeros((1, 3, 1)), "Traces"),
+        sortable("t", ["name"], [[name]], "A table"),
+    ):
+        assert "income_<wbr>after_<wbr>taxes and a very long name of a column<" in drawn
+
+
+def test_the_dot_of_a_narrow_interval_does_not_hide_it():
+    """The dot is lower than the thick line, and drawn after it."""
+    means = np.array([0.0, 100.0])
+    drawn = forest(["a", "b"], means, np.stack([means, means + 1e-3], 1), means[:, None] + [[-1, 1]], "I", "")
+    style = resources.files("scirocco.report").joinpath("style.css").read_text("utf-8")
+    height = float(re.search(r"\.inner {[^}]*stroke-width: ([\d.]+)", style)[1])
+    assert 2 * float(re.search(r'r="([\d.]+)" class="middle"', drawn)[1]) < height
+    assert drawn.index('class="inner"') < drawn.index('class="middle"')
+
+
+def test_facts_that_belong_to_the_one_above_are_indented():
+    drawn = facts([("mean", 1), ("  its error", 2)], "Facts")
+    assert '<th scope="row">mean</th>' in drawn and '<th scope="row" class="under">its error</th>' in drawn

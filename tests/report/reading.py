@@ -7,7 +7,7 @@ import numpy as np
 
 from scirocco.run import Run
 
-_VOID = {"input", "meta", "link", "br", "hr"}
+_VOID = {"input", "meta", "link", "br", "hr", "wbr"}
 
 
 class Page(HTMLParser):

@@ -1,9 +1,11 @@
-"""Reports in a real browser, without a window: Debian's Chromium, driven by Playwright."""
+"""Reports, and the styles of the documentation, in a real browser without a window: Chromium and Playwright."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -40,6 +42,23 @@ CONTRAST = """() => {
     const [a, b] = [light(parse(e.closest("svg") ? style.fill : style.color)), light(under(e))];
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < 4.5) found.push(`${e.tagName} ${e.textContent.slice(0, 30)}: ${ratio.toFixed(2)}`);
+  }
+  return found;
+}"""
+
+HALF_EMPTY = """() => {
+  const whole = document.querySelector("main").getBoundingClientRect().width;
+  const found = [];
+  for (const row of document.querySelectorAll(".charts, .cards, .pair")) {
+    const ends = {};
+    for (const each of row.children) {
+      const box = each.getBoundingClientRect();
+      const key = row.matches(".charts") ? Math.round(box.bottom) : Math.round(box.top);
+      ends[key] = Math.max(ends[key] || 0, box.right);
+    }
+    const right = row.getBoundingClientRect();
+    if (right.width < whole - 1) found.push(`${row.className} is ${right.width} wide`);
+    for (const end of Object.values(ends)) if (end < right.right - 1) found.push(`${row.className} ends at ${end}`);
   }
   return found;
 }"""
@@ -129,9 +148,10 @@ def test_every_section_renders(open_page, name, width):
         box = found.nth(place).bounding_box()
         assert box["width"] > 200 and box["height"] > 50
     shown = "all => all.map(e => e.getBoundingClientRect().height).filter(h => h > 0)"
-    sizes = page.eval_on_selector_all("figure svg", shown)
+    sizes = page.eval_on_selector_all("figure > svg, figure .rows > div", shown)
     assert len(sizes) >= 8 and min(sizes) > 20
     assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out of a phone
+    assert page.evaluate(HALF_EMPTY) == []
     assert min(page.eval_on_selector_all("svg text", shown)) >= 9
 
 
@@ -161,7 +181,7 @@ def test_a_topic_that_is_chosen_shows_the_traces_of_its_words(open_page):
     assert traces.count() == 0
     name = page.get_by_role("button", name="Topic 2")
     name.click()
-    assert traces.count() == 1 and name.get_attribute("aria-expanded") == "true"
+    assert traces.first.is_visible() and name.get_attribute("aria-expanded") == "true"
     assert page.locator("#topic-2-more path.line").count() == 4  # a line for each word of the one chain
     name.click()
     assert traces.count() == 0
@@ -245,7 +265,9 @@ def test_light_and_dark(open_page, scheme):
     before = lightness()
     assert printed() > 200  # ink on paper
     assert (before > 200) == (scheme == "light")
-    page.get_by_role("button", name="Dark colours").click()
+    names = {"light": "Dark colours", "dark": "Light colours"}
+    page.get_by_role("button", name=names.pop(scheme)).click()
+    assert page.get_by_role("button", name=names.popitem()[1]).is_visible()  # what the next click does
     assert (lightness() > 200) != (before > 200)
     page.reload()
     assert (lightness() > 200) != (before > 200)  # remembered
@@ -287,3 +309,64 @@ def test_a_notebook_shows_the_page_in_a_frame(browser, files):
     frame.locator("nav a", has_text="Prevalence").click()
     assert frame.evaluate("document.activeElement.id") == "prevalence"
     page.close()
+
+
+# -- the documentation ------------------------------------------------------------------------------------------------
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+BROKEN = """() => {
+  const found = [];
+  for (const cell of document.querySelectorAll("td")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+      for (const word of node.textContent.matchAll(/\\S+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (lines.size > 1) found.push(word[0]);
+      }
+    }
+  }
+  return found;
+}"""
+ABOVE = """all => all.map((e) => {
+  const [base, script] = [e.querySelector("mi, mo"), e.lastElementChild].map((e) => e.getBoundingClientRect());
+  return (script.bottom - base.top) / base.height;
+})"""
+
+
+def documented(*codes):
+    """A page of the documentation with a table of code and sentences, code in a wide line, and formulas."""
+    sys.path[:0] = [str(DOCS / "_ext")]
+    theme = pytest.importorskip(
+        "pydata_sphinx_theme", reason="the documentation's packages are not installed"
+    )
+    mathml = pytest.importorskip("mathml")
+    theirs = next(pathlib.Path(theme.__file__).parent.rglob("pydata-sphinx-theme.css")).read_text("utf-8")
+    styles = [theirs, (DOCS / "_static/scirocco.css").read_text("utf-8")]
+    styles.append("math { font-family: 'DejaVu Sans'; }")  # which has no measures for formulas
+    literal = '<code class="docutils literal"><span class="pre">{}</span></code>'
+    cells = [
+        f"<td><p>{literal.format(code)}</p></td><td>{'many words ' * 30}</td><td>Full</td>" for code in codes
+    ]
+    table = "".join(f"<tr>{cell}</tr>" for cell in cells)
+    wide = f'<div class="highlight"><pre>{"x = a_long_line(of, code) " * 9}</pre></div>'
+    formulas = mathml.drawn(r"\theta^2 + (1 + x)^2")
+    body = f'<div class="pst-scrollable-table-container"><table class="table">{table}</table></div>{wide}{formulas}'
+    head = "".join(f"<style>{style}</style>" for style in styles)
+    return f"<!doctype html>{head}<article class='bd-article'>{body}</article>"
+
+
+def test_pages_of_the_documentation(browser):
+    """No word of a table is broken, wide lines scroll in their place, and superscripts are at their height."""
+    text = documented("sc.ControlVariates", "--keep-gradients-of-every-draw", "sc.Preconditioned(sc.BAOAB())")
+    for width in (390, 1280):
+        page = new_page(browser, viewport={"width": width, "height": 800})
+        page.set_content(text)
+        assert page.evaluate(BROKEN) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        wide = page.locator("pre")
+        assert wide.evaluate("e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === 'auto'")
+        assert min(page.eval_on_selector_all("msup", ABOVE)) > 0.15
+        page.close()

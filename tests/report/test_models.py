@@ -57,9 +57,12 @@ def test_coefficients_have_names_and_the_surest_comes_first(regression):
 
 
 def test_a_regression_from_its_file(tmp_path, regression):
+    """Its parameters have the names of the columns, also where they are diagnosed."""
     regression.save(tmp_path / "saved")
     for what in (tmp_path / "saved", sc.models.LogisticRegression.load(tmp_path / "saved")):
-        assert names_of(Page(report.html(what)), "coefficients")[0] == "<b>height"
+        page = Page(report.html(what))
+        assert names_of(page, "coefficients")[0] == "<b>height"
+        assert not any(re.search(r"coef\[\d", text) for text in page.sections.values())
 
 
 def test_a_linear_regression(seed):

@@ -59,7 +59,7 @@ def test_an_opened_topic_has_the_traces_of_its_words(topics):
     label = [
         known
         for tag, known in page.tags
-        if tag == "svg" and "Traces of the words of topic 1" in known.get("aria-label", "")
+        if tag == "div" and "Traces of the words of topic 1" in known.get("aria-label", "")
     ]
     assert len(label) == 1 and drawn.shape == (2, 200, 3, 6)
 

@@ -19,6 +19,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import InvalidValueError
+from scirocco.run.certificate import Certificate
 from scirocco.run.loop import step_key
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -297,6 +298,29 @@ def test_a_notebook_shows_the_first_parameters(run):
     many = dataclasses.replace(run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 40))})
     assert "&lt;b&gt;[11]" in many._repr_html_() and "and 28 more parameters" in many._repr_html_()
     assert "<table" not in dataclasses.replace(run, draws=None)._repr_html_()
+
+
+def test_a_notebook_shows_a_certificate():
+    good = Certificate(0.0411, 0.021)._repr_html_()
+    for piece in (
+        "no trouble was found",
+        "right within 0.05 posterior standard deviations",
+        "right within 3 %",
+    ):
+        assert piece in good
+    bad = Certificate(troubles=("<a> is off", "chains disagree"), unknown="they need the model")._repr_html_()
+    assert (
+        "<li>&lt;a&gt; is off.</li><li>chains disagree.</li>" in bad
+        and "not known: they need the model" in bad
+    )
+
+
+def test_labels_along_axes_name_the_parameters_of_a_text(run):
+    labels = {"coef_dim_0": ["no", "yes"], "coef_dim_1": ["age", "city[Oslo]"]}
+    named = dataclasses.replace(run, converted=(run.draws, labels))
+    text = "R-hat of coef[1, 1], coef[0, 0] and scale[1]"
+    assert named.labelled(text) == "R-hat of coef[yes, city[Oslo]], coef[no, age] and scale[1]"
+    assert run.labelled(text) == text
 
 
 @pytest.mark.parametrize(("kind", "axes"), [("traces", 10), ("intervals", 1), ("pairs", 25)])

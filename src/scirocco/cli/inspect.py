@@ -173,11 +173,10 @@ def _of_chains(path: Path) -> bool:
 
 def _judged(run: Run) -> Run:
     """A model with its own loop is diagnosed by quantities that do not depend on the order of its components."""
-    if run.kind == "sampled":
-        return run
     from scirocco.report.subjects import view_of
 
-    return view_of(run).to_judge
+    view = view_of(run)
+    return view.run if run.kind == "sampled" else view.to_judge
 
 
 def _diagnosis_as_json(found: Diagnosis, path: Path) -> dict[str, Any]:

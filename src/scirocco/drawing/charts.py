@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco.drawing import svg
-from scirocco.drawing.markup import Html, number, shorten, tag
+from scirocco.drawing.markup import Html, breakable, number, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_STEP, _LEFT = 18, 112
+_AXIS = 22
 _SPARK, _SPARK_BINS = 30, 25
 
 
@@ -22,45 +22,42 @@ def forest(
     names: Sequence[str], means: Array, inner: Array, outer: Array, label: str, caption: object
 ) -> Html:
     """A row for each name: two intervals and a dot, on one axis."""
-    frame = svg.Frame(svg.extent(outer), (0.0, 1.0), _STEP * len(names) + 40, left=_LEFT)
-    dots, parts = frame.across(means), [svg.axes(frame, y_ticks=False)]
-    if frame.x[0] < 0 < frame.x[1]:
-        place = svg.short(frame.across(0.0))
-        parts.append(tag("path", d=f"M{place} {frame.top}V{frame.height - frame.bottom}", class_="level"))
+    frame = svg.Frame(svg.extent(outer), (0.0, 1.0), _AXIS, bottom=_AXIS)
+    zero = svg.share(frame.across(0.0))
+    level = [tag("line", x1=zero, x2=zero, y2="100%", class_="level")] * (frame.x[0] < 0 < frame.x[1])
+    rows = list[Html]()
     for row, name in enumerate(names):
-        y = frame.top + _STEP * (row + 0.5)
-        parts.append(tag("g", tag("title", name), svg.text(_LEFT - 6, y + 3.5, shorten(name, 16), "end")))
-        if not np.isfinite([means[row], *inner[row], *outer[row]]).all():
-            continue
-        for ends, class_ in ((outer, "outer"), (inner, "inner")):
-            a, b = (svg.short(value) for value in frame.across(ends[row]))
-            parts.append(tag("path", d=f"M{a} {y}H{b}", class_=class_))
-        parts.append(tag("circle", cx=svg.short(dots[row]), cy=y, r=3, class_="dot"))
-    return svg.figure(frame, parts, label, caption)
+        parts = list(level)
+        if np.isfinite([means[row], *inner[row], *outer[row]]).all():
+            for ends, class_ in ((outer, "outer"), (inner, "inner")):
+                a, b = map(svg.share, frame.across(ends[row]))
+                parts.append(tag("line", x1=a, x2=b, y1="50%", y2="50%", class_=class_))
+            middle = svg.share(frame.across(means[row]))
+            parts.append(tag("circle", cx=middle, cy="50%", r=2.2, class_="middle"))
+        rows += _row(name, tag("svg", *parts, aria_hidden="true"))
+    rows += _row("", tag("svg", svg.axes(frame, y_ticks=False), aria_hidden="true"))
+    drawn = tag("div", *rows, class_="rows", role="group", aria_label=label)
+    return tag("figure", tag("figcaption", caption) if caption else Html(), drawn)
 
 
 def sparks(names: Sequence[str], draws: ArrayLike, label: str, most_chains: int = 4) -> Html:
     """A row for each name: the trace of every chain on an axis of its own; draws are (chain, draw, name)."""
-    values = np.asarray(draws, np.float64)[:most_chains]
-    names = names[: values.shape[2]]
-    height, rows = _SPARK * len(names) + 4, list[Html]()
-    for row, name in enumerate(names):
+    values, rows = np.asarray(draws, np.float64)[:most_chains], list[Html]()
+    for row, name in enumerate(names[: values.shape[2]]):
         column = values[:, :, row]
-        frame = svg.Frame(
-            (0.0, max(1.0, column.shape[1] - 1.0)),
-            svg.extent(column),
-            _SPARK * (row + 1),
-            left=_LEFT,
-            top=_SPARK * row + 4,
-            bottom=0,
-        )
-        rows.append(svg.text(_LEFT - 6, _SPARK * (row + 0.5) + 5.5, shorten(name, 16), "end"))
-        rows += [
+        end = max(1.0, column.shape[1] - 1.0)
+        frame = svg.Frame((0.0, end), svg.extent(column), _SPARK, top=2, bottom=2)
+        lines = [
             svg.line(frame, *envelope(chain, _SPARK_BINS), f"c{k % svg.NUM_COLOURS}")
             for k, chain in enumerate(column)
         ]
-    box = f"0 0 {svg.WIDTH} {height}"
-    return tag("svg", *rows, viewBox=box, role="img", aria_label=label)
+        rows += _row(name, tag("svg", svg.stretched(_SPARK, lines), aria_hidden="true"))
+    return tag("div", *rows, class_="rows sparks", role="group", aria_label=label)
+
+
+def _row(name: str, drawn: Html) -> tuple[Html, Html]:
+    """A name, which wraps, and what is drawn beside it."""
+    return tag("span", breakable(name)), tag("div", drawn)
 
 
 def envelope(values: Array, num_bins: int) -> tuple[Array, Array]:

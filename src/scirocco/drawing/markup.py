@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, SupportsFloat
 
-_VOID = frozenset({"input", "meta", "link", "br", "hr"})
+_VOID = frozenset({"input", "meta", "link", "br", "hr", "wbr"})
 
 
 class Html(str):
@@ -66,6 +67,19 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
 
 
+def breakable(name: object) -> Html:
+    """A name that may be broken after its signs of punctuation, so that it need not be broken elsewhere.
+
+    Examples
+    --------
+    >>> breakable("a_b.c=1.5e-3")
+    'a_<wbr>b.<wbr>c=1.5e-3'
+    """
+    if isinstance(name, Html):
+        return name
+    return join(re.split(r"(?<=[_/|])(?=\w)|(?<=[.,:-])(?=[^\W\d])", str(name)), tag("wbr"))
+
+
 class Section(NamedTuple):
     """A section of a report, listed in its table of contents."""
 
@@ -79,9 +93,29 @@ class Section(NamedTuple):
 
 
 def facts(rows: Iterable[tuple[str, object]], label: str) -> Html:
-    """A table with names on the left and values on the right."""
-    body = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in rows]
+    """A table with names on the left and values on the right; a name that begins with a space is indented."""
+    body = [
+        tag(
+            "tr",
+            tag("th", name.strip(), scope="row", class_="under" if name.startswith(" ") else None),
+            tag("td", breakable(value)),
+        )
+        for name, value in rows
+    ]
     return tag("table", tag("tbody", *body), class_="facts", aria_label=label)
+
+
+def plain_table(rows: Iterable[tuple[str, object]]) -> Html:
+    """As `facts`, without a style sheet: for notebooks."""
+    body = []
+    for name, value in rows:
+        room = ";padding-left:2em" if name.startswith(" ") else ""
+        cells = (
+            tag("td", name.strip(), style=f"text-align:left{room}"),
+            tag("td", value, style="text-align:left"),
+        )
+        body.append(tag("tr", *cells))
+    return tag("table", *body)
 
 
 def sortable(
@@ -100,7 +134,7 @@ def sortable(
     body = [
         tag(
             "tr",
-            tag("th", row[0], scope="row"),
+            tag("th", breakable(row[0]), scope="row"),
             *(tag("td", cell, class_=kind) for cell, kind in zip(row[1:], kinds[1:], strict=True)),
         )
         for row in rows

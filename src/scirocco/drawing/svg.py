@@ -1,11 +1,13 @@
 """Small charts as SVG, without a plotting library: axes, lines, bars, bands, intervals.
 
-Charts are 340 units wide, the width of a phone, so that their text is readable there; wider screens show several side
-by side. Colours are classes of the page's style sheet, which has a light and a dark mode.
+A chart is as wide as its place on the page: horizontal positions are shares of the width, so that lines are stretched
+and text keeps its size, on a phone and on a wide screen. Colours are classes of the page's style sheet, which has a
+light and a dark mode.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +20,14 @@ from scirocco.drawing.markup import Html, join, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-WIDTH = 340
 NUM_COLOURS = 8
+_WIDTH = 1000
+"""Units of a path across a chart, whatever its width."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The plot area, and the scales of its axes."""
+    """The plot area, and the scales of its axes; heights and margins are in pixels."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -37,8 +40,8 @@ class Frame:
     """Axes with a logarithmic scale: "x", "y" or "xy"."""
 
     def across(self, values: ArrayLike) -> Array:
-        """Horizontal positions of values."""
-        return self.left + _shares(values, self.x, "x" in self.logs) * (WIDTH - self.left - self.right)
+        """Horizontal positions of values, as shares of the width."""
+        return _shares(values, self.x, "x" in self.logs)
 
     def down(self, values: ArrayLike) -> Array:
         """Vertical positions of values."""
@@ -101,72 +104,83 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def figure(frame: Frame, parts: Sequence[Html], label: str, caption: object = None) -> Html:
     """A chart with a text description for screen readers."""
-    box = f"0 0 {WIDTH} {frame.height}"
-    drawn = tag("svg", *parts, viewBox=box, role="img", aria_label=label)
+    drawn = tag(
+        "svg",
+        stretched(frame.height, parts),
+        class_="plot",
+        height=frame.height,
+        style=f"--left:{frame.left}px;--right:{frame.right}px",
+        role="img",
+        aria_label=label,
+    )
     words = label if caption is None else caption
     return tag("figure", tag("figcaption", words) if words else Html(), drawn)
+
+
+def stretched(height: int, parts: Sequence[Html]) -> Html:
+    """Parts of a chart; the paths among them are stretched to its width."""
+    box = {"viewBox": f"0 0 {_WIDTH} {height}", "height": height, "preserveAspectRatio": "none"}
+    groups = itertools.groupby(parts, lambda part: part.startswith("<path"))
+    return join(tag("svg", *group, **box) if paths else join(group) for paths, group in groups)
 
 
 def axes(frame: Frame, x_label: str = "", y_ticks: bool = True) -> Html:
     """Lines, ticks and numbers."""
     base, parts = frame.height - frame.bottom, []
     for value in log_ticks(*frame.x) if "x" in frame.logs else ticks(*frame.x):
-        place = short(frame.across(value))
-        parts.append(tag("path", d=f"M{place} {base}v4", class_="axis"))
+        place = share(frame.across(value))
+        parts.append(tag("line", x1=place, x2=place, y1=base, y2=base + 4, class_="axis"))
         parts.append(text(place, base + 15, _tick(value, frame.x, "x" in frame.logs), "middle"))
     heights = log_ticks(*frame.y) if "y" in frame.logs else ticks(*frame.y, 4)
     for value in heights if y_ticks else []:
-        place = short(frame.down(value))
-        parts.append(tag("path", d=f"M{frame.left} {place}H{WIDTH - frame.right}", class_="grid"))
-        parts.append(
-            text(frame.left - 5, float(place) + 3.5, _tick(value, frame.y, "y" in frame.logs), "end")
-        )
-    parts.append(tag("path", d=f"M{frame.left} {base}H{WIDTH - frame.right}", class_="axis"))
+        parts.append(level(frame, value, "grid"))
+        parts.append(text(-5, frame.down(value) + 3.5, _tick(value, frame.y, "y" in frame.logs), "end"))
+    parts.append(tag("line", x2="100%", y1=base, y2=base, class_="axis"))
     if x_label:
-        middle = (frame.left + WIDTH - frame.right) / 2
-        parts.append(text(short(middle), frame.height - 3, x_label, "middle"))
+        parts.append(text("50%", frame.height - 3, x_label, "middle"))
     return join(parts)
 
 
 def line(frame: Frame, xs: ArrayLike, ys: ArrayLike, class_: str) -> Html:
     """A line, broken where values are not finite."""
-    px, py = frame.across(xs), frame.down(ys)
+    px, py = _WIDTH * frame.across(xs), frame.down(ys)
     path, pen = [], "M"
     for x, y in zip(px.tolist(), py.tolist(), strict=True):
         if not (math.isfinite(x) and math.isfinite(y)):
             pen = "M"
             continue
-        path.append(f"{pen}{short(x)} {short(y)}")
+        path.append(f"{pen}{x:.0f} {short(y)}")
         pen = "L"
     return tag("path", d="".join(path) or "M0 0", class_=f"line {class_}")
 
 
 def level(frame: Frame, value: float, class_: str = "level") -> Html:
     """A horizontal line at a value."""
-    return tag("path", d=f"M{frame.left} {short(frame.down(value))}H{WIDTH - frame.right}", class_=class_)
+    place = short(frame.down(value))
+    return tag("line", x2="100%", y1=place, y2=place, class_=class_)
 
 
 def bars(frame: Frame, edges: ArrayLike, heights: ArrayLike, class_: str) -> Html:
     """A histogram from 0 up."""
-    px, py, zero = frame.across(edges).tolist(), frame.down(heights).tolist(), short(frame.down(0.0))
+    px, py = (_WIDTH * frame.across(edges)).tolist(), frame.down(heights).tolist()
+    zero = short(frame.down(0.0))
     path = [
-        f"M{short(a)} {zero}V{short(y)}H{short(b)}V{zero}z"
-        for a, b, y in zip(px[:-1], px[1:], py, strict=True)
+        f"M{a:.0f} {zero}V{short(y)}H{b:.0f}V{zero}z" for a, b, y in zip(px[:-1], px[1:], py, strict=True)
     ]
     return tag("path", d="".join(path), class_=f"bars {class_}")
 
 
 def band(frame: Frame, low: float, high: float) -> Html:
     """A horizontal band between two values."""
-    top, end = short(frame.down(high)), short(frame.down(low))
-    return tag("path", d=f"M{frame.left} {top}H{WIDTH - frame.right}V{end}H{frame.left}z", class_="band")
+    top, end = float(frame.down(high)), float(frame.down(low))
+    return tag("rect", width="100%", y=short(top), height=short(end - top), class_="band")
 
 
 def dots(frame: Frame, xs: ArrayLike, ys: ArrayLike, class_: str = "dot", radius: float = 2.5) -> Html:
     """Circles at finite values."""
     places = zip(frame.across(xs).tolist(), frame.down(ys).tolist(), strict=True)
     kept = [(x, y) for x, y in places if math.isfinite(x) and math.isfinite(y)]
-    return join(tag("circle", cx=short(x), cy=short(y), r=radius, class_=class_) for x, y in kept)
+    return join(tag("circle", cx=share(x), cy=short(y), r=radius, class_=class_) for x, y in kept)
 
 
 def text(x: object, y: SupportsFloat, words: str, anchor: str) -> Html:
@@ -186,5 +200,10 @@ def _tick(value: float, ends: tuple[float, float], logarithmic: bool = False) ->
 
 
 def short(value: SupportsFloat) -> str:
-    """Format with at most one decimal: a tenth of a pixel on a phone."""
+    """Format with at most one decimal: a tenth of a pixel."""
     return f"{float(value):.1f}".removesuffix(".0")
+
+
+def share(value: SupportsFloat) -> str:
+    """A share of the width as a percentage."""
+    return f"{100 * float(value):.2f}%"

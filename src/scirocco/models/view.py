@@ -111,7 +111,7 @@ def size_of(run: Run, unit: str = "parameters", width: int | None = None) -> str
 def with_draws(run: Run, draws: Draws, only_moving: bool = True) -> Run:
     """The run with other draws, to diagnose. Constant quantities are omitted, unless all are constant."""
     moving = {name: values for name, values in draws.items() if np.ptp(values) != 0} if only_moving else {}
-    return dataclasses.replace(run, draws=moving or dict(draws), path=None, origin=None)
+    return dataclasses.replace(run, draws=moving or dict(draws), path=None, origin=None, converted=None)
 
 
 def own_run(model: object, run: Run | None = None) -> Run:

@@ -233,7 +233,7 @@ def _gradient_noise(run: Run) -> tuple[Html | None, str]:
     for values, colour in ((found.largest, "c1"), (found.median, "c0")):
         parts += [
             svg.line(frame, found.steps, values, f"thick {colour}"),
-            svg.dots(frame, found.steps, values),
+            svg.dots(frame, found.steps, values, f"spot {colour}"),
         ]
     words = (
         "The variance that gradient noise adds in a step, relative to the noise that the sampler injects: the worst "

@@ -41,8 +41,7 @@ def what_was_run(run: Run) -> Section:
         for name, value in known.items()
         if name not in (*_TITLES, "versions", "num_samples", "num_chains")
     }
-    first = [facts(rows, "What was run"), tag("div", _timing(run.timing))]
-    parts = [tag("div", *first, class_="pair"), _details("All settings", more)]
+    parts = [_in_two([*rows, *_timing(run.timing)], "What was run"), _details("All settings", more)]
     if run.preparation:
         parts.append(_details("What the set-up found", run.preparation))
     return Section("what", "What was run", join(parts))
@@ -62,19 +61,24 @@ def _draws(run: Run) -> str:
     return f"{chains} × {run.num_draws:,} draws{short}"
 
 
-def _timing(timing: dict[str, Any]) -> Html:
+def _timing(timing: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Seconds of the phases of a run."""
-    rows = []
+    yield "Time", "" if timing else "not stored"
     for phase, spent in timing.items():
         if isinstance(spent, dict) and "wall" in spent:
             made = spent.get("steps")
             steps = "" if made is None else f", {made:,} step{'s' * (made != 1)} per chain"
-            rows.append(
-                (_words(phase), f"{spent['wall']:.3g} s ({spent.get('cpu', 0.0):.3g} s of CPU){steps}")
-            )
-    if not rows:
-        return paragraph("The run times were not stored.", class_="note")
-    return join([tag("h3", "Time"), facts(rows, "Time")])
+            seconds = f"{spent['wall']:.3g} s ({spent.get('cpu', 0.0):.3g} s of CPU)"
+            yield f"  {_words(phase)}", f"{seconds}{steps}"
+
+
+def _in_two(rows: list[tuple[str, str]], label: str) -> Html:
+    """Two tables side by side where there is room; an indented row stays with the row that it belongs to."""
+    middle = (len(rows) + 1) // 2
+    while middle < len(rows) and rows[middle][0].startswith(" "):
+        middle += 1
+    halves = [facts(half, label) for half in (rows[:middle], rows[middle:]) if half]
+    return tag("div", *halves, class_="pair")
 
 
 def _details(title: str, tree: dict[str, Any]) -> Html:
@@ -124,19 +128,14 @@ def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "") -> Sect
             parts.append(paragraph(str(error)))
     if found is not None:
         certificate = [] if found.certificate is None else [paragraph(f"Certificate: {found.certificate}.")]
-        parts += [
-            _verdict(found),
-            *certificate,
-            *map(_finding, found.findings),
-            _measures(found),
-            _missing(found),
-        ]
+        verdict = [*map(_finding, found.findings)] or [_verdict(found)]
+        parts += [*verdict, *certificate, _measures(found), _missing(found)]
     return Section("diagnosis", "Diagnosis", join(parts))
 
 
 def _verdict(found: Diagnosis) -> Html:
     words = f"{found.verdict[0].upper()}{found.verdict[1:]}."
-    return paragraph(words, class_="verdict" if found.ok else "verdict bad")
+    return paragraph(words, class_="verdict")
 
 
 def _finding(finding: Finding) -> Html:
@@ -152,8 +151,8 @@ def _measures(found: Diagnosis) -> Html:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             continue
         place = found.measures.get(f"{name}_parameter")
-        rows.append((words.strip(), form.format(value) + (f" ({place})" if place else "")))
-    return join([tag("h3", "Measured"), facts(rows, "Measured")]) if rows else Html()
+        rows.append((words, form.format(value) + (f" ({place})" if place else "")))
+    return join([tag("h3", "Measured"), _in_two(rows, "Measured")]) if rows else Html()
 
 
 def _missing(found: Diagnosis) -> Html:

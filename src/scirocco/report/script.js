@@ -15,7 +15,7 @@
     }
   };
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const tell = () => button.setAttribute("aria-pressed", String(isDark()));
+  const tell = () => { button.textContent = isDark() ? "Light colours" : "Dark colours"; };  // what a click does
   const before = kept();
   if (before === "dark" || before === "light") root.dataset.theme = before;
   button.addEventListener("click", () => {
@@ -25,6 +25,7 @@
   });
   system.addEventListener("change", tell);
   tell();
+  button.hidden = false;
 
   // -- a card that is opened shows the traces of its words -----------------------------------------------------------
   const open = (card, wanted) => {
@@ -137,8 +138,11 @@
   });
 
   // -- keys: one card of a deck is in the order of Tab, arrows go to its neighbours -----------------------------------
-  const columns = (deck) => getComputedStyle(deck).gridTemplateColumns.split(" ").length;
   const visible = (deck) => all(".card", deck).filter((card) => !card.hidden);
+  const columns = (deck) => {
+    const cards = visible(deck);
+    return cards.filter((card) => card.offsetTop === cards[0].offsetTop).length;
+  };
   const enter = (card) => {
     const press = card.querySelector(".pick");
     return press || card;

@@ -182,7 +182,7 @@ def _resource(name: str) -> Html:
 
 
 def _header(title: str, subtitle: str) -> Html:
-    switch = tag("button", "Dark", type="button", id="theme", aria_pressed="false", aria_label="Dark colours")
+    switch = tag("button", "Dark colours", type="button", id="theme", hidden=True)  # useless without scripts
     return tag("header", tag("div", tag("h1", title), tag("p", subtitle)), switch)
 
 

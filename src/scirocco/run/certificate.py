@@ -21,6 +21,7 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess, rhat
+from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import SciroccoError
 from scirocco.run import pilot, setup
 from scirocco.types import Params
@@ -89,6 +90,17 @@ class Certificate:
 
     def __str__(self) -> str:
         return self.words
+
+    def _repr_html_(self) -> str:
+        """For notebooks: each trouble on a line, or none; then the limits."""
+        if self.mean_error is None or self.sd_error is None:
+            rows = [("errors", f"not known: {self.unknown}" if self.unknown else "not known")]
+        else:
+            rows = [("means", f"right within {_up(self.mean_error, 2)} posterior standard deviations")]
+            rows += [("standard deviations", f"right within {_up(100 * self.sd_error, 0)} %")]
+        verdict = f"Certificate: {'no trouble was' if self.ok else 'trouble'} found."
+        troubles = tag("ul", *(tag("li", f"{trouble}.") for trouble in self.troubles))
+        return join([tag("p", tag("b", verdict)), troubles if self.troubles else "", plain_table(rows)])
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and strings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -70,6 +71,9 @@ class Run:
         `sc.sample`; `sc.analysis.certify(run)` computes it for other runs.
     origin
         Model, data, sampler and estimator, for `sc.analysis`; None for a run that was loaded.
+    converted
+        Of a model that samples in coordinates of its own: the draws in the units of the user, and labels along their
+        axes, as for `to_arviz`, which converts these.
     """
 
     draws: Params
@@ -85,6 +89,9 @@ class Run:
     path: str | None = None
     certificate: Certificate | None = None
     origin: Origin | None = field(default=None, repr=False, compare=False)
+    converted: tuple[Params, Mapping[str, Sequence[Any]]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def __getstate__(self) -> dict[str, Any]:
         # models are functions, and data are large: a pickled run omits them
@@ -120,6 +127,20 @@ class Run:
         """The draws as a flat dict from parameter names to arrays (chain, draw, ...)."""
         return self._named(self.draws)
 
+    def labelled(self, text: str) -> str:
+        """A text in which parameters have the labels of their axes, if there are any: `coef[age]` for `coef[2]`."""
+        labels = {} if self.converted is None else self.converted[1]
+
+        def named(found: re.Match[str]) -> str:
+            places = [int(place) for place in found[2].split(",")]
+            known = [labels.get(f"{found[1]}_dim_{axis}") for axis in range(len(places))]
+            inside = (
+                str(place if of is None else of[place]) for of, place in zip(known, places, strict=True)
+            )
+            return f"{found[1]}[{', '.join(inside)}]"
+
+        return re.sub(r"(\w+)\[(\d+(?:, \d+)*)\]", named, text) if labels else text
+
     def _named(self, tree: PyTree) -> dict[str, np.ndarray]:
         return dict(zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True))
 
@@ -147,7 +168,8 @@ class Run:
         Groups: posterior, sample_stats, observed_data (sizes), and `gradients` if they were kept; the configuration
         and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are those of the
         kept draws; `run.stats` has all of them. `coordinates` are labels along an axis of a parameter, by the name of
-        the axis: `{"beta_dim_0": ["age", "income"]}`.
+        the axis: `{"beta_dim_0": ["age", "income"]}`. The run of a regression is converted in the units of the user,
+        with the names of its columns.
         """
         self._need_draws()
         az = require("arviz", "run.to_arviz()")
@@ -162,8 +184,10 @@ class Run:
             "inference_library": "scirocco",
         }
         attributes["inference_library_version"] = __version__
+        draws, labels = (self.draws, {}) if self.converted is None else self.converted
+        labels = {**labels, **(coordinates or {})}
         groups = {
-            "posterior": self._dataset(self.draws).assign_coords(coordinates or {}).assign_attrs(attributes),
+            "posterior": self._dataset(draws).assign_coords(labels).assign_attrs(attributes),
             "sample_stats": self._dataset(jax.tree.map(self._at_draws, self.stats)),
             "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
         }

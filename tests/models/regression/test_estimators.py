@@ -116,9 +116,13 @@ def test_a_notebook_shows_settings_and_coefficients(fitted):
 
 def test_arviz_has_the_users_units_and_names(fitted, three, line):
     pytest.importorskip("arviz")
-    posterior = fitted.to_arviz()["posterior"]
-    assert list(posterior["coef_dim_0"].values) == ["a", "b", "c"]
-    np.testing.assert_allclose(posterior["coef"].sel(coef_dim_0="b").mean(), fitted.coef_[0, 1], rtol=1e-5)
+    for found in (fitted, fitted.run_):
+        posterior = found.to_arviz()["posterior"]
+        assert list(posterior["coef_dim_0"].values) == ["a", "b", "c"]
+        mean = posterior["coef"].sel(coef_dim_0="b").mean()
+        np.testing.assert_allclose(mean, fitted.coef_[0, 1], rtol=1e-5)
+    posterior = three.run_.to_arviz()["posterior"]  # standardised: other numbers than those of the chains
+    np.testing.assert_allclose(posterior["coef"].mean(("chain", "draw")), three.coef_, rtol=1e-5)
     assert [str(each) for each in three.to_arviz()["posterior"]["coef_dim_0"].values] == list(
         map(str, three.classes_)
     )

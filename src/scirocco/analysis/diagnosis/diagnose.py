@@ -10,7 +10,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.analysis.diagnosis import probing, rules, theory
-from scirocco.analysis.diagnosis.report import Diagnosis
+from scirocco.analysis.diagnosis.report import Diagnosis, Finding
 from scirocco.data import as_source
 from scirocco.diagnostics import ess, rhat
 from scirocco.diagnostics.columns import Columns, label
@@ -103,7 +103,21 @@ def diagnose(
     findings = rules.find_faults(measures, found, about)
     if "modes" in run.preparation:
         findings.insert(0, rules.several_modes(run.preparation["modes"]))
-    return Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}", certificate)
+    return _labelled(run, Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}", certificate))
+
+
+def _labelled(run: Run, found: Diagnosis) -> Diagnosis:
+    """The diagnosis with the names that the parameters of a model have, such as those of its columns."""
+    findings = [Finding(*map(run.labelled, dataclasses.astuple(each))) for each in found.findings]
+    measures = {
+        name: run.labelled(value) if isinstance(value, str) else value
+        for name, value in found.measures.items()
+    }
+    certificate = found.certificate
+    if certificate is not None:
+        troubles = tuple(map(run.labelled, certificate.troubles))
+        certificate = dataclasses.replace(certificate, troubles=troubles)
+    return dataclasses.replace(found, findings=findings, measures=measures, certificate=certificate)
 
 
 def _look_closer(

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
-from scirocco.drawing.markup import join, tag
+from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.run.certificate import Certificate
 
 _WIDTH = 100
@@ -87,18 +87,15 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """For notebooks: the verdict, each problem with what to change, and the numbers."""
-        left = "text-align:left"
         found = [
             tag("li", tag("b", f"{each.words}."), f" {each.evidence} ", tag("em", f"→ {each.advice}"))
             for each in self.findings
         ]
-        rows = [
-            tag("tr", tag("td", label.strip(), style=left), tag("td", value, style=left))
-            for label, value in _shown(self.measures)
-        ]
         missing = [tag("p", f"not measured: {reason}") for reason in self.missing]
-        head = [tag("p", self.title), tag("p", tag("b", f"Verdict: {self.verdict}."))]
-        return join([*head, *([tag("ul", *found)] if found else []), tag("table", *rows), *missing])
+        verdict = tag("ul", *found) if found else tag("p", tag("b", f"Verdict: {self.verdict}."))
+        certificate = [] if self.certificate is None else [tag("p", f"Certificate: {self.certificate}.")]
+        table = plain_table(_shown(self.measures))
+        return join([tag("p", self.title), verdict, *certificate, table, *missing])
 
 
 def _wrapped(lead: str, text: str) -> list[str]:

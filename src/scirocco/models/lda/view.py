@@ -18,7 +18,6 @@ from scirocco.drawing.markup import (
     number,
     paragraph,
     search,
-    shorten,
     sortable,
     tag,
 )
@@ -38,7 +37,8 @@ _AGREED = 1.1
 _TRACED, _MOST_LINES = 6, 3_000
 """Number of words per topic with traces, and of lines in total: each takes about half a kilobyte."""
 _MUCH = 300_000_000
-_HEIGHT, _MARGIN = 300, 26
+_WIDTH, _HEIGHT, _MARGIN = 340, 300, 26
+"""Of the map: the width of a phone, so that its words can be read there."""
 
 
 def view(model: LDA, run: Run | None, documents: Any = None) -> View:
@@ -136,8 +136,7 @@ def _prevalences(listed: list[Topic], prevalence: Prevalence) -> Section:
     ]
     chart = svg.figure(frame, drawn, "Share of each topic")
     table = sortable("shares", columns, rows, "Prevalence of topics", (0, len(columns) - 1))
-    both = tag("div", tag("div", chart), table, class_="pair")
-    return Section("prevalence", "Prevalence", join([paragraph(prevalence.words), both]))
+    return Section("prevalence", "Prevalence", join([paragraph(prevalence.words), chart, table]))
 
 
 def _perplexity(run: Run) -> Section:
@@ -308,7 +307,7 @@ def _topic_map(model: LDA, listed: list[Topic]) -> Html:
         + ("The area of a circle is the topic's share. " if listed[0].share is not None else "")
         + "Click a circle to go to its topic; its first word is shown where there is space."
     )
-    return join([paragraph(words), _drawn(listed, places)])
+    return tag("div", paragraph(words), _drawn(listed, places), class_="beside")
 
 
 def embed(distances: Array) -> tuple[Array, float]:
@@ -328,15 +327,11 @@ def embed(distances: Array) -> tuple[Array, float]:
 
 def _drawn(listed: list[Topic], places: Array) -> Html:
     # one scale for both directions, because the map shows distances
-    room = np.array([svg.WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN]) / 2
+    room = np.array([_WIDTH, _HEIGHT]) / 2 - _MARGIN
     scale = max(float((np.abs(places).max(axis=0) / room).max()), 1e-9)
-    reach = (room * scale).tolist()
-    frame = svg.Frame(
-        (-reach[0], reach[0]), (-reach[1], reach[1]), _HEIGHT, _MARGIN, _MARGIN, _MARGIN, _MARGIN
-    )
+    across, down = _WIDTH / 2 + places[:, 0] / scale, _HEIGHT / 2 - places[:, 1] / scale
     shares = np.array([topic.share if topic.share is not None else 1.0 for topic in listed])
     radii = np.maximum(2.5, 22.0 * np.sqrt(shares / shares.max()) / np.sqrt(1 + len(listed) / 12))
-    across, down = frame.across(places[:, 0]), frame.down(places[:, 1])
     labels = _labels(listed, across, down, radii)
     circles = []
     for place in np.argsort(-radii, kind="stable"):  # small ones on top
@@ -348,7 +343,7 @@ def _drawn(listed: list[Topic], places: Array) -> Html:
             below = f"{down[place] + radii[place] + 8:.1f}"
             mark.append(tag("text", labels[place], x=x, y=below, text_anchor="middle"))
         circles.append(tag("a", *mark, href=f"#topic-{topic.number}", class_="bubble", aria_label=said))
-    box = f"0 0 {svg.WIDTH} {_HEIGHT}"
+    box = f"0 0 {_WIDTH} {_HEIGHT}"
     drawn = tag("svg", *circles, viewBox=box, role="group", aria_label="Map of topics")
     return tag("figure", drawn, class_="map")
 
@@ -358,11 +353,11 @@ def _labels(listed: list[Topic], across: Array, down: Array, radii: Array) -> di
     taken: list[tuple[float, float, float, float]] = []
     labels: dict[int, str] = {}
     for place in np.argsort(-radii, kind="stable").tolist():
-        word = shorten(listed[place].words[0].word, 14)
+        word = listed[place].words[0].word
         half, y = 2.4 * len(word) + 2, float(down[place] + radii[place] + 8)
         x = float(across[place])
         box = (x - half, y - 7, x + half, y + 2)
-        if box[0] < 0 or box[2] > svg.WIDTH or any(_overlap(box, other) for other in taken):
+        if box[0] < 0 or box[2] > _WIDTH or any(_overlap(box, other) for other in taken):
             continue
         taken.append(box)
         labels[place] = word

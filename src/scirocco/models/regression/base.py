@@ -181,12 +181,18 @@ class Regression(fits.Conventions):
     def _settle(self, draws: dict[str, Any]) -> None:
         """Keep draws (chain, draw, ...) in the user's units, and some of them for predictions."""
         self._draws = draws
+        if self.run_ is not None:
+            self.run_ = self._with_units(self.run_)
         flat = {name: np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in draws.items()}
         total = len(flat["coef"])
         chosen = np.unique(
             np.linspace(0, total - 1, min(total, self.num_prediction_draws)).round().astype(int)
         )
         self._few = {name: leaf[chosen].astype(np.float64) for name, leaf in flat.items()}
+
+    def _with_units(self, run: Run) -> Run:
+        """A run that knows its draws in the user's units, and the names of their columns and classes."""
+        return dataclasses.replace(run, converted=(self._draws, self._coordinates()))
 
     # -- what a fit gives ---------------------------------------------------------------------------------------------
 
@@ -264,8 +270,9 @@ class Regression(fits.Conventions):
     def to_arviz(self) -> Any:
         """Convert the draws in the user's units, with the names of columns and classes; see `Run.to_arviz`."""
         self._check_fitted()
-        stats = {} if self.run_ is None else self.run_.stats
-        return fits.to_arviz(self._kind, self.run_, self._draws, stats, self._coordinates())
+        if self.run_ is not None:
+            return self.run_.to_arviz()
+        return fits.to_arviz(self._kind, None, self._draws, {}, self._coordinates())
 
     def _coordinates(self) -> dict[str, Sequence[Any]]:
         """The names of columns and classes, by the axis of `coef` and `intercept` that they label."""

@@ -18,6 +18,7 @@ def view(model: Regression, run: Run | None) -> View:
     draws, name = model.draws_, type(model).__name__
     if run is None:
         run = model.run_ or run_behind(name, draws, {}, "posterior draws", model.seed, "loaded")
+    run = model._with_units(run)
     about = "The diagnostics use the coordinates of the sampler; the plots have the original units of the columns."
     return View(
         run,
