@@ -40,10 +40,18 @@ def verdict(claim: dict[str, Any]) -> str:
     return word.replace("no", "NO") if claim["counts"] else f"{word}; does not count"
 
 
-def tally(claims: list[dict[str, Any]]) -> tuple[int, int, int]:
-    """The numbers of claims that count and hold, that count, and that do not count."""
-    counted = [claim for claim in claims if claim["counts"]]
-    return sum(claim["holds"] for claim in counted), len(counted), len(claims) - len(counted)
+def tally(claims: list[dict[str, Any]]) -> list[int]:
+    """Claims of the papers that count and hold, and that count; the same of our own; claims that do not count."""
+    papers, ours = (
+        [c for c in claims if c["counts"] and c.get("ours", False) == own] for own in (False, True)
+    )
+    both = [[sum(claim["holds"] for claim in each), len(each)] for each in (papers, ours)]
+    return [*both[0], *both[1], len(claims) - len(papers) - len(ours)]
+
+
+def share(hold: int, counted: int) -> str:
+    """A cell such as `5 of 6`; empty if no claim counts."""
+    return f"{hold} of {counted}" if counted else ""
 
 
 def duration(seconds: float) -> str:
@@ -155,7 +163,7 @@ def _fill(app: Sphinx, document: nodes.document) -> None:
 
 def _verdicts_table(shown: dict[str, tuple[dict[str, Any], Any]]) -> nodes.table:
     shortly, rows = quick(), []
-    total = [0, 0, 0]
+    total = [0] * 5
     seconds = 0.0
     for name, (record, section) in shown.items():
         count = tally(record["claims"])
@@ -167,21 +175,31 @@ def _verdicts_table(shown: dict[str, tuple[dict[str, Any], Any]]) -> nodes.table
             [
                 link,
                 text(record["figure"]),
-                text(f"{count[0]} of {count[1]}"),
-                text(str(count[2]) if count[2] else ""),
+                text(share(*count[:2])),
+                text(share(*count[2:4])),
+                text(str(count[4]) if count[4] else ""),
                 text(duration(record["seconds"]["wall"])),
                 text(duration(fast["seconds"]) if fast else "not run"),
             ]
         )
     sums = [
-        f"{total[0]} of {total[1]}",
-        str(total[2]),
+        share(*total[:2]),
+        share(*total[2:4]),
+        str(total[4]),
         duration(seconds),
         duration(shortly["seconds"]["wall"]),
     ]
     rows.append([text("all"), text(""), *(text(words) for words in sums)])
-    head = ["experiment", "figure", "claims that hold", "not counted", "full", "quick"]
-    return table(head, rows, [20, 38, 12, 10, 10, 10], "verdicts")
+    head = [
+        "experiment",
+        "figure",
+        "claims of the paper that hold",
+        "our own",
+        "not counted",
+        "full",
+        "quick",
+    ]
+    return table(head, rows, [20, 32, 12, 8, 8, 10, 10], "verdicts")
 
 
 def _identifier(node: Any) -> str:

@@ -139,7 +139,7 @@ def test_divergence_by_neighbours(seed):
 
 
 def test_divergences_of_runs(bent, seed):
-    """Each run against exact draws of its own; back is the other way round; joint has all coordinates."""
+    """Each run against exact draws of its own; back is the other way round; drawn has the first coordinates."""
     draws = np.stack([bent.exact(1_000, 100 + k) for k in range(3)]) + np.array([0.3, 0.0])
     found = methods.divergences(bent, draws, seed)
     truth = bent.exact(1_000, seed + 1)
@@ -151,8 +151,10 @@ def test_divergences_of_runs(bent, seed):
     assert methods.divergences(normal, draws, seed, "moments")[2] == methods.by_moments(
         *normal.normal, draws[2]
     )
-    assert methods.divergences(first, draws, seed)[1] == methods.by_neighbours(truth[:, :1], draws[1][:, :1])
-    assert methods.divergences(first, draws, seed, "joint")[1] == found[1]
+    assert methods.divergences(first, draws, seed)[1] == found[1], "all coordinates are measured"
+    assert methods.divergences(first, draws, seed, "drawn")[1] == methods.by_neighbours(
+        truth[:, :1], draws[1][:, :1]
+    )
 
 
 def test_measures_of_two_modes(seed):
@@ -218,8 +220,8 @@ def test_combining_has_one_seed_for_each_run(seed):
 # -- judging -------------------------------------------------------------------------------------------------
 
 
-UNCOUNTED = [12, 20, 24, 29]
-"""Where the thesis leaves too much open, or methods differ."""
+UNCOUNTED = [1, 2, 12, 20, 24, 29]
+"""Where the thesis leaves too much open, methods differ, or an order rests on less than `CLOSE`."""
 
 
 def method(kl, **more):
@@ -241,11 +243,11 @@ def numbers():
     t, mixed, bent = (
         posterior((0.14, 0.05, 0.1, 0.4, 0.12)),
         posterior((0.2, 0.5, 3.0, 2.0, 1.6), exact_valley=0.1, published={"kl": [3.2], "share": [0.01]}),
-        posterior((0.1, 0.15, 4.0, 0.4, 0.3)),
+        posterior((0.1, 0.15, 4.0, 0.42, 0.3)),
     )
     for found in (t, mixed, bent):
         for each in found["methods"].values():
-            each |= {"kl_back": each["kl"], "kl_joint": each["kl"]}
+            each |= {"kl_back": each["kl"], "kl_drawn": each["kl"]}
     for name, each in mixed["methods"].items():
         each |= {"valley": [0.2 if name.startswith("SG") else 9.0] * 3, "share": [0.4] * 3}
         each |= {"far": {"kl": [0.5] * 3, "share": [0.1] * 3}, "apart": {"share": [0.0] * 3}}
@@ -281,12 +283,31 @@ def test_better_or_equal_methods_are_not_counted(numbers):
     of["t"]["methods"]["Consensus"]["kl"] = [0.01]
     of["t"]["methods"]["KDEMC"]["kl"] = [0.1]
     claims = judge(numbers)
-    for number in (2, 7, 9, 13):
+    for number in (2, 7, 8, 9, 13):
         assert not claims[number].holds and not claims[number].failed, claims[number].paper
     assert "in one chain its KL is 3.20" in claims[7].because and "within 0.1 of KDEMC" in claims[13].because
     assert "SGHMC is within 0.1 of Consensus" in claims[2].because
     of["t"]["methods"]["Weierstrass"]["kl"], of["t"]["methods"]["SGLD"]["kl"] = [0.11], [0.09]
     assert judge(numbers)[1].holds is False and not judge(numbers)[1].failed, "all five are alike"
+
+
+def test_an_order_within_the_noise_counts_neither_way(numbers):
+    """Of heavy tails: an order that agrees with the thesis by a hair is no better than one that contradicts it."""
+    for weierstrass, sghmc, agrees in ((0.35, 0.04, True), (0.42, 0.15, False)):
+        numbers["problems"]["t"]["methods"]["Weierstrass"]["kl"] = [weierstrass]
+        numbers["problems"]["t"]["methods"]["SGHMC"]["kl"] = [sghmc]
+        claims = judge(numbers)
+        assert [claims[number].holds for number in (2, 4)] == [agrees] * 2
+        assert [bool(claims[number].because) for number in (2, 4)] == [True] * 2
+
+
+def test_a_kdemc_run_better_excuses_only_what_it_explains(numbers):
+    """Not if the way it was published is better than the stochastic gradients, too."""
+    mixed = numbers["problems"]["mixture"]
+    mixed["methods"]["KDEMC"] |= {"kl": [0.3], "valley": [0.3]}
+    assert not judge(numbers)[9].failed
+    mixed["published"]["kl"] = [0.4]
+    assert judge(numbers)[9].failed
 
 
 def test_of_a_quick_run_only_the_steady_claims_count(numbers):
@@ -305,8 +326,9 @@ def test_of_a_quick_run_only_the_steady_claims_count(numbers):
         ([1, 3], "t", "Consensus", {"kl": [0.16]}),
         ([5], "mixture", "Consensus", {"valley": [0.5]}),
         ([6], "mixture", "KDEMC", {"kl": [3.1]}),
-        ([7], "mixture", "KDEMC", {"valley": [0.9]}),
+        ([7, 8], "mixture", "KDEMC", {"valley": [0.9]}),
         ([8], "mixture", "Weierstrass", {"kl": [0.9]}),
+        ([8], "mixture", "Weierstrass", {"kl": [4.1]}),
         ([9, 13, 28], "mixture", "SGLD", {"kl": [1.7]}),
         ([10], "mixture", "SGLD", {"share": [0.2]}),
         ([11], "mixture", "SGLD", {"apart": {"share": [0.3]}}),
@@ -314,7 +336,7 @@ def test_of_a_quick_run_only_the_steady_claims_count(numbers):
         ([14, 16], "warped", "Consensus", {"kl": [0.35]}),
         ([15], "warped", "Consensus", {"reach": [0.6]}),
         ([17], "warped", "KDEMC", {"tail": [1.1]}),
-        ([18], "warped", "Weierstrass", {"kl": [0.41]}),
+        ([18], "warped", "Weierstrass", {"kl": [0.43]}),
         ([19], "warped", "SGHMC", {"kl": [0.31]}),
         ([20], "warped", "SGLD", {"far": {"kl": [2.2]}}),
         ([27], "t", "Weierstrass", {"tried": [((0.1,), 0.1), ((0.2,), 4.0)]}),

@@ -19,17 +19,18 @@ CONTROL = [710.0, 660, 600, 590, 580, 570]
 
 @pytest.fixture
 def numbers():
-    def curves(scores):
+    def curves(scores, pace):
+        documents, seconds = [50, 100, 150, 200, 250, 300], [pace * k for k in range(1, 7)]
         return [
-            {"documents": [1], "now": list(np.array(scores) + shift), "averaged": scores, "seconds": [1.0]}
-            for shift in (0.0, 2.0)
+            {"documents": documents, "now": [*scores], "averaged": scores, "seconds": seconds},
+            {"documents": documents, "now": [s + 2 for s in scores], "averaged": scores, "seconds": seconds},
         ]
 
     sizes = {
         label: {
             "num_documents": 100,
-            "passes": 1,
-            "curves": {"SGLD": curves(PLAIN), "SGLD-CV": curves(CONTROL)},
+            "passes": 3,
+            "curves": {"SGLD": curves(PLAIN, 1.0), "SGLD-CV": curves(CONTROL, 1.2)},
         }
         for label in lda_cv.SIZES
     }
@@ -38,7 +39,8 @@ def numbers():
 
 def test_claims_hold_for_such_numbers(numbers):
     claims = lda_cv.judge(numbers, quick=False)
-    assert [claim.verdict for claim in claims] == ["yes", "yes"]
+    assert [claim.verdict for claim in claims] == ["yes", "yes (not counted)", "yes"]
+    assert "N: after 6.0 s 581 against 586" in claims[0].here
     assert lda_cv.fall_at_switch(numbers["sizes"]["N"]["curves"]) == {"SGLD": 80.0, "SGLD-CV": 110.0}
     assert all(claim.because for claim in lda_cv.judge(numbers, quick=True))
     assert len(lda_cv._notes(numbers)) == 3
@@ -48,11 +50,23 @@ def test_each_claim_can_fail_at_one_size(numbers):
     curves = numbers["sizes"]["0.6 N"]["curves"]["SGLD-CV"]
     np.testing.assert_array_equal(lda_cv.late(curves), [575.0, 577.0])
     curves[1]["now"][-1] += 26.0
-    assert [claim.failed for claim in lda_cv.judge(numbers, quick=False)] == [True, False]
+    assert [claim.holds for claim in lda_cv.judge(numbers, quick=False)] == [True, False, True]
     curves[1]["now"][-1] -= 26.0
     for curve in curves:
         curve["now"][2] += 40.0
-    assert [claim.failed for claim in lda_cv.judge(numbers, quick=False)] == [False, True]
+    assert [claim.holds for claim in lda_cv.judge(numbers, quick=False)] == [True, True, False]
+    for curve in curves:
+        curve["now"][2] -= 40.0
+        curve["seconds"] = [2 * spent for spent in curve["seconds"]]
+    claims = lda_cv.judge(numbers, quick=False)
+    assert [claim.failed for claim in claims] == [True, False, False], "the same scores, at twice the time"
+
+
+def test_the_reference_is_read_too(numbers):
+    """A pass over all 100 documents after a third of the 300 in batches."""
+    facts = numbers["sizes"]["N"]
+    assert lda_cv.read(facts, "SGLD").tolist() == [50, 100, 150, 200, 250, 300]
+    assert lda_cv.read(facts, "SGLD-CV").tolist() == [50, 100, 250, 300, 350, 400]
 
 
 def test_settings_are_those_of_the_thesis():

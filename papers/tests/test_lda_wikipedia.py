@@ -11,7 +11,7 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 
 from scirocco_papers import ALL, Settings, reproduce
 from scirocco_papers.lda_wikipedia import run as lda_wikipedia
-from scirocco_papers.lda_wikipedia.claims import BAKER, BARILE, OURS, judge, notes
+from scirocco_papers.lda_wikipedia.claims import BAKER, BARILE, OURS, judge, notes, read
 from shared_data import data_folder
 
 ENDS = {
@@ -51,6 +51,17 @@ def test_claims_hold_for_such_numbers(numbers):
     assert len(claims) == 5 and all(claim.holds and not claim.because for claim in claims)
     assert "SCIR 1480 1484; SGRLD 1570 1574" in claims[0].here and "1582, 1672" in claims[0].here
     assert len(notes(numbers)) == 4 and "ends at 1447 in place of 1522" in notes(numbers)[0]
+    assert [claim.ours for claim in claims] == [False, False, True, False, True]
+
+
+def test_references_count_as_read_and_time_is_compared(numbers):
+    """1,000 documents before every fifth batch of 50; after the time of SCIR, SCIR-CV is half way."""
+    assert read(numbers["curves"][BAKER]["SCIR"][0], False).tolist() == [5_000, 10_000]
+    assert read(numbers["curves"][BAKER]["SCIR-CV, as SCIR"][0], True).tolist() == [25_000, 50_000]
+    for curve in numbers["curves"][BARILE]["SCIR-CV"]:
+        curve["seconds"] = [8.0, 16.0]
+    assert "50,000 in place of 10,000" in notes(numbers)[2]
+    assert "p averaged over all marks 1702 and 1652; topics as they are 1802 and 1752" in notes(numbers)[2]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from scirocco_papers.base import Settings
 from scirocco_papers.logistic_covertype import run as experiment
 from scirocco_papers.logistic_covertype import six
 from scirocco_papers.logistic_covertype import sizes as by_size
-from scirocco_papers.logistic_covertype.claims import judge, notes
+from scirocco_papers.logistic_covertype.claims import about_trend, judge, notes, rise
 from scirocco_papers.logistic_covertype.figure import draw
 
 
@@ -77,7 +77,18 @@ def test_claims_hold_for_the_thesis_picture(numbers):
     assert "1.20, 2.00, 8.00 at N = 5,000, 50,000, 500,000" in claims[0].here
     counted = [not claim.because for claim in judge(numbers, quick=True)]
     assert counted == [False] * 11 + [True], "a quick run judges the boxes alone"
-    assert "5e-06 and 2/λ at the start 4e-06" in notes(numbers)[0]
+    assert "5e-06 and 2/λ at the start 4e-06" in notes(numbers)[1]
+    assert "step sizes 0 are not stationary" in notes(numbers)[0]
+
+
+def test_a_trend_is_told_from_noise(numbers):
+    """A line of standard deviation 3 and noise of standard deviation 4 have 5 together."""
+    line = 3 * 12**0.5 * np.arange(200) / 100
+    found = curve(0.0, 5.0) | {"mean": line}
+    assert rise(found) == pytest.approx(3 * 12**0.5) and about_trend(found) == pytest.approx(4.0)
+    numbers["sizes"][500_000]["fixed"]["SGLD"] |= {"mean": line / 5_000, "late_sd": 1e-3}
+    assert "step sizes 1 are not stationary" in notes(numbers)[0]
+    assert "6.40 at N" in judge(numbers, quick=False)[0].here, "0.8 of 8"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ class Claim:
     because
         Empty for a claim that a right implementation should reproduce. Otherwise the reason why this one cannot be
         expected to hold here; it is then shown with its numbers, but does not decide the exit status.
+    ours
+        Whether no paper makes this claim: it is the library's own, and is counted separately.
     """
 
     paper: str
@@ -49,6 +51,7 @@ class Claim:
     rule: str
     holds: bool
     because: str = ""
+    ours: bool = False
 
     @property
     def failed(self) -> bool:
@@ -169,6 +172,7 @@ def _write_record(
         "claims": [
             {"paper": c.paper, "here": c.here, "rule": c.rule, "holds": c.holds, "counts": not c.because}
             | ({"because": c.because} if c.because else {})
+            | ({"ours": True} if c.ours else {})
             for c in outcome.claims
         ],
         "notes": outcome.notes,

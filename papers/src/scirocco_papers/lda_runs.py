@@ -152,6 +152,11 @@ def ends(curves: Sequence[dict[str, Any]], score: str = "averaged") -> np.ndarra
     return np.array([curve[score][-1] for curve in curves])
 
 
+def at_time(curves: Sequence[dict[str, Any]], seconds: float, score: str = "averaged") -> np.ndarray:
+    """The score of each chain after so much processor time, interpolated between its marks."""
+    return np.array([np.interp(seconds, curve["seconds"], curve[score]) for curve in curves])
+
+
 def plot_band(axes: Axes, curves: Sequence[dict[str, Any]], x: str, score: str, **style: Any) -> None:
     """The mean of several chains over `x` (averaged too), and a band from the lowest to the highest."""
     across = np.mean([curve[x] for curve in curves], axis=0)

@@ -61,6 +61,7 @@ def _average(found: dict[str, list[dict[str, Any]]], short: str) -> Claim:
         f"in at least {SHARE:.0%} of the runs",
         bool(np.mean(better) >= SHARE),
         short,
+        ours=True,
     )
 
 
@@ -78,6 +79,7 @@ def _brier(found: dict[str, list[dict[str, Any]]], short: str) -> Claim:
         "less for the average, for each of the six",
         all(b < a for a, b in pairs.values()),
         short,
+        ours=True,
     )
 
 
@@ -92,8 +94,18 @@ def notes(numbers: dict[str, Any]) -> list[str]:
         f"{name} {mean(name, 'single', 'calibration_error'):.3f} → {mean(name, 'average', 'calibration_error'):.3f}"
         for name in METHODS
     )
-    accuracy = ", ".join(f"{name} {mean(name, 'average', 'accuracy'):.4f}" for name in METHODS)
+    accuracy, losses = (
+        ", ".join(f"{name} {mean(name, 'average', score):.4f}" for name in METHODS)
+        for score in ("accuracy", "log_loss")
+    )
+    worse = [
+        name
+        for name in STANDARD
+        if mean(f"{name}cv", "average", "log_loss") > mean(name, "average", "log_loss")
+    ]
     return [
+        f"Log loss of the average: {losses}. Control variates improve single draws; they make the average worse for "
+        f"{', '.join(worse) or 'none'}.",
         f"Share of test images that the average gets right: {accuracy}.",
         f"Expected calibration error of the last draw and of the average: {errors}. An average is less sure than its "
         "draws: right for a chain in equilibrium; in one that still improves, bad early draws count like late ones.",

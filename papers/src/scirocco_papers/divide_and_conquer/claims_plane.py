@@ -1,10 +1,14 @@
-"""Checks of the thesis' sentences about figures 2.4.1 to 2.4.3. "KL" is the median over the runs.
+"""Checks of the thesis' sentences about figures 2.4.1 to 2.4.3. "KL" is the median over the runs, of all parameters.
 
-Rules were written before the first full run. Two methods count as equal when their KL differ by at most `CLOSE`.
+Rules were written before the first full run. Three were changed after it: the mixture was measured by the KL of θ₁
+alone; an order within `CLOSE` counted where it agreed with the thesis; and "not much better" also held for much worse.
+Two methods count as equal when their KL differ by at most `CLOSE`; an order that rests on such a difference does not
+count, whether it agrees with the thesis or not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,15 +34,16 @@ def listed(values: dict[str, float], names: Any = JUDGED) -> str:
     return ", ".join(f"{name} {values[name]:.2f}" for name in names)
 
 
-def alike(kl: dict[str, float], name: str) -> str:
-    """Why it says little that another method is lowest: this one is as good."""
-    best = min(JUDGED, key=kl.__getitem__)
-    near = kl[name] - kl[best] <= CLOSE
-    return (
-        f"{name} is within {CLOSE} of {best}: which of them is lowest says little"
-        if near and name != best
-        else ""
-    )
+def tie(kl: dict[str, float], low: Sequence[str], high: Sequence[str]) -> str:
+    """Why an order of methods, those of `low` before those of `high`, says little either way; empty if it does not."""
+    last, first = max(low, key=kl.__getitem__), min(high, key=kl.__getitem__)
+    near = abs(kl[last] - kl[first]) <= CLOSE
+    return f"{last} is within {CLOSE} of {first}: their order says little, whichever it is" if near else ""
+
+
+def lowest(kl: dict[str, float], name: str) -> str:
+    """The tie of a method with the best of the others."""
+    return tie(kl, (name,), [other for other in JUDGED if other != name])
 
 
 def _mean(found: Found, name: str, key: str) -> float:
@@ -52,7 +57,7 @@ def heavy_tailed(found: Found) -> list[Claim]:
     """Figure 2.4.1."""
     kl = medians(found)
     poorest = sorted(JUDGED, key=kl.__getitem__)[-2:]
-    followers = max(kl["Consensus"], kl["Weierstrass"])
+    apart = max(abs(kl[name] - kl["SGHMC"]) for name in ("Consensus", "Weierstrass"))
     shown = f"t: KL {listed(kl)}; exact draws {np.median(found['exact']):.2f}"
     return [
         Claim(
@@ -66,29 +71,27 @@ def heavy_tailed(found: Found) -> list[Claim]:
             f"the two highest: {poorest[1]} {kl[poorest[1]]:.3f}, {poorest[0]} {kl[poorest[0]]:.3f}",
             "the two highest KL are theirs",
             set(poorest) == {"KDEMC", "SGLD"},
-            f"all five are within {CLOSE} of each other here, and their order says little; with fewer iterations SGLD "
-            "would be further away"
-            if max(kl[name] for name in JUDGED) - min(kl[name] for name in JUDGED) <= CLOSE
-            else "",
+            tie(kl, ("SGHMC", "Consensus", "Weierstrass"), ("KDEMC", "SGLD")),
         ),
         Claim(
             "SGHMC performs the best in terms of minimizing KL divergence",
             ", ".join(f"{name} {kl[name]:.3f}" for name in JUDGED),
             "the lowest KL of the five",
             kl["SGHMC"] == min(kl[name] for name in JUDGED),
-            alike(kl, "SGHMC"),
+            lowest(kl, "SGHMC"),
         ),
         Claim(
             "closely followed by the consensus Monte Carlo algorithm and the Weierstrass sampler",
             f"Consensus {kl['Consensus']:.3f}, Weierstrass {kl['Weierstrass']:.3f}, SGHMC {kl['SGHMC']:.3f}",
-            f"neither KL more than {CLOSE} above SGHMC's",
-            followers - kl["SGHMC"] <= CLOSE,
+            f"both KL within {CLOSE} of SGHMC's",
+            apart <= CLOSE,
         ),
         Claim(
             "The Weierstrass sampler does a good job of improving the convergence speed of KDEMC",
             f"Weierstrass {kl['Weierstrass']:.3f}, KDEMC {kl['KDEMC']:.3f}",
             "KL lower than KDEMC's",
             kl["Weierstrass"] < kl["KDEMC"],
+            tie(kl, ("Weierstrass",), ("KDEMC",)),
         ),
     ]
 
@@ -100,7 +103,7 @@ def modes(found: Found) -> list[Claim]:
     """Figure 2.4.2, divide and conquer."""
     kl = medians(found)
     valley = {name: _mean(found, name, "valley") for name in JUDGED}
-    shown = f"mixture: KL {listed(kl)}"
+    shown = f"mixture: KL of (θ₁, θ₂): {listed(kl)}; of θ₁ {listed(medians(found, 'kl_drawn'))}"
     middle = f"height of the middle, in modes: {listed(valley)}; truth {found['exact_valley']:.2f}"
     return [
         Claim(
@@ -114,6 +117,7 @@ def modes(found: Found) -> list[Claim]:
             f"KDEMC {kl['KDEMC']:.2f}, Consensus {kl['Consensus']:.2f}",
             "KL lower",
             kl["KDEMC"] < kl["Consensus"],
+            tie(kl, ("KDEMC",), ("Consensus",)),
         ),
         Claim(
             "[KDEMC] still does not capture the bimodality",
@@ -124,9 +128,12 @@ def modes(found: Found) -> list[Claim]:
         ),
         Claim(
             "The Weierstrass method seems to encounter similar issues to KDEMC, and its performance is not much better",
-            f"Weierstrass {kl['Weierstrass']:.2f}, middle {valley['Weierstrass']:.2f}; KDEMC {kl['KDEMC']:.2f}",
-            f"middle ≥ {UNIMODAL:g}, KL at least 1/{MUCH:g} of KDEMC's",
-            valley["Weierstrass"] >= UNIMODAL and kl["Weierstrass"] >= kl["KDEMC"] / MUCH,
+            f"Weierstrass {kl['Weierstrass']:.2f}, middle {valley['Weierstrass']:.2f}; KDEMC {kl['KDEMC']:.2f}, "
+            f"middle {valley['KDEMC']:.2f}",
+            f"both middles ≥ {UNIMODAL:g}, KL between 1/{MUCH:g} of KDEMC's and {MUCH:g} times it",
+            min(valley["Weierstrass"], valley["KDEMC"]) >= UNIMODAL
+            and kl["KDEMC"] / MUCH <= kl["Weierstrass"] <= MUCH * kl["KDEMC"],
+            better_kdemc(found) if valley["KDEMC"] < UNIMODAL else "",
         ),
     ]
 
@@ -143,17 +150,19 @@ def better_kdemc(found: Found) -> str:
 
 def stochastic_modes(found: Found) -> list[Claim]:
     """Figure 2.4.2, stochastic gradients."""
-    kl, joint = medians(found), medians(found, "kl_joint")
+    kl = medians(found)
+    worst = max(kl[name] for name in SAMPLED)
+    beaten = kl["KDEMC"] <= worst < float(np.median(found["published"]["kl"]))
     share = {name: _mean(found, name, "share") for name in SAMPLED}
     far = {name: float(np.mean(found["methods"][name]["far"]["share"])) for name in SAMPLED}
     apart = {name: float(np.mean(found["methods"][name]["apart"]["share"])) for name in SAMPLED}
     return [
         Claim(
             "The stochastic gradient methods perform better than the divide and conquer approaches",
-            f"KL of θ₁: {listed(kl)}; of (θ₁, θ₂): {listed(joint)}",
-            "the KL of θ₁ of both below that of the three others",
-            max(kl[name] for name in SAMPLED) < min(kl[name] for name in COMBINED),
-            better_kdemc(found) if kl["KDEMC"] <= max(kl[name] for name in SAMPLED) else "",
+            f"KL of (θ₁, θ₂): {listed(kl)}; of θ₁: {listed(medians(found, 'kl_drawn'))}",
+            "the KL of (θ₁, θ₂) of both below that of the three others",
+            worst < min(kl[name] for name in COMBINED),
+            tie(kl, SAMPLED, COMBINED) or (better_kdemc(found) if beaten else ""),
         ),
         Claim(
             "and are able to explore both modes",
@@ -179,7 +188,7 @@ def stochastic_modes(found: Found) -> list[Claim]:
             listed(kl),
             "the lowest KL of the five",
             kl["SGLD"] == min(kl[name] for name in JUDGED),
-            alike(kl, "SGLD"),
+            lowest(kl, "SGLD"),
         ),
     ]
 
@@ -198,6 +207,7 @@ def warped(found: Found) -> list[Claim]:
             f"warped: KL {listed(kl)}",
             "the highest KL of the five",
             kl["Consensus"] == max(kl[name] for name in JUDGED),
+            tie(kl, [name for name in JUDGED if name != "Consensus"], ("Consensus",)),
         ),
         Claim(
             "Averaging [produces] an approximation to the full posterior which lies in the centre",
@@ -222,12 +232,14 @@ def warped(found: Found) -> list[Claim]:
             f"Weierstrass {kl['Weierstrass']:.2f}, KDEMC {kl['KDEMC']:.2f}",
             "KL lower than KDEMC's",
             kl["Weierstrass"] < kl["KDEMC"],
+            tie(kl, ("Weierstrass",), ("KDEMC",)),
         ),
         Claim(
             "the stochastic gradient methods perform better than the divide and conquer algorithms",
             listed(kl),
             "the KL of both below that of the three others",
             max(kl[name] for name in SAMPLED) < min(kl[name] for name in COMBINED),
+            tie(kl, SAMPLED, COMBINED),
         ),
         Claim(
             "once again SGHMC is more sensitive to the starting point than SGLD",

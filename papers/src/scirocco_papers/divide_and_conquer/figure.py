@@ -23,7 +23,7 @@ COLOURS = {
     "SGLD-CV": "#777777",
 }
 TITLES = {"t": "heavy tails", "mixture": "two modes", "warped": "warped"}
-LABELS = {"t": "θ₁, θ₂", "mixture": "θ₁", "warped": "θ₁, θ₂"}
+LABELS = {"t": "θ₁, θ₂", "mixture": "θ₁; KL of θ₁ and θ₂", "warped": "θ₁, θ₂"}
 _MASSES, _KERNELS, _CELLS, _SMALLEST = (0.95, 0.7, 0.3), 1_000, 60, 0.01
 
 

@@ -100,9 +100,10 @@ def by_moments(mean: Draws, covariance: Draws, draws: Draws) -> float:
 def divergences(problem: Problem, draws: Draws, first: int, how: str = "") -> Draws:
     """KL(posterior ‖ approximation) for each run, by neighbours, from exact draws of its own (numbered from `first`).
 
-    With "joint": of all coordinates; "back": KL(approximation ‖ posterior); "moments": by moments, if normal.
+    With "drawn": of the coordinates in the figure; "back": KL(approximation ‖ posterior); "moments": by moments, if
+    normal.
     """
-    shown = problem.dimension if how == "joint" else problem.shown
+    shown = problem.shown if how == "drawn" else problem.dimension
 
     def one(number: int) -> float:
         if how == "moments" and problem.normal is not None:

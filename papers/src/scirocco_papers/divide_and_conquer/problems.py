@@ -61,7 +61,7 @@ class Problem:
     fold: Callable[[Any], Any] = _identity
     """Its inverse."""
     shown: int = 2
-    """How many of the coordinates are measured and drawn: the first of the mixture's two centres."""
+    """How many of the coordinates are drawn: the first of the mixture's two centres."""
     exchange: Callable[[Draws], Draws] | None = None
     """Another point (..., d) with the same density, also on every shard: the centres the other way round."""
     normal: tuple[Draws, Draws] | None = None

@@ -10,7 +10,7 @@ Every method except consensus is tuned on separate runs by the divergence that i
 Only for the normal posterior it is tuned by the divergence of normal laws with the draws' moments: by neighbours,
 chains that explore too little are below 0 in many dimensions, and tuning would look for those.
 
-Of the mixture the divergence of θ₁ is measured, which the contours show; that of (θ₁, θ₂) is recorded too.
+The divergence is that of all parameters. Of the mixture, that of θ₁ alone, which the contours show, is recorded too.
 SGLD-CV is no method of that comparison: it shows what control variates, the default here, do in the same iterations.
 """
 
@@ -87,7 +87,7 @@ def study(problem: Problem, plan: Plan, seed: int, names: Sequence[str]) -> tupl
 
 
 def _described(problem: Problem, tuned: Tuned, draws: Draws) -> Found:
-    also = ["moments"] if problem.normal else ["back"] + ["joint"] * (problem.shown < problem.dimension)
+    also = ["moments"] if problem.normal else ["back"] + ["drawn"] * (problem.shown < problem.dimension)
     return {
         "kl": divergences(problem, draws, _TRUTH),
         **{f"kl_{how}": divergences(problem, draws, _TRUTH, how) for how in also},

@@ -128,6 +128,7 @@ def _control_is_best(posterior: str, numbers: dict[str, Any]) -> Claim:
         f"its median d_KS {_series(numbers, own)}; of the better of the two {_series(numbers, best)}",
         "less at every proportion",
         bool(np.all(own < best)),
+        ours=True,
     )
 
 
@@ -141,6 +142,7 @@ def _level(numbers: dict[str, Any]) -> Claim:
         f"{numbers['posteriors']['dense']['exact']['median']:.3f}",
         f"SCIR and SGRLD between {LEVEL[0]:g} and {LEVEL[1]:g}, SCIR-CV (ii) at most {HIGHEST:g}",
         bool(level and values["SCIR-CV (ii)"] <= HIGHEST),
+        ours=True,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco_papers.lda_runs import plot_band
-from scirocco_papers.lda_wikipedia.claims import BAKER, BARILE, OURS
+from scirocco_papers.lda_wikipedia.claims import BAKER, BARILE, OURS, read
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
         for name, each in curves[group].items():
             if name != "Gibbs":
                 _plot(axes, each, "documents", name)
-        axes.set(title=f"settings of {group}", xlabel="documents in batches", xlim=(0, None))
+        axes.set(title=f"settings of {group}", xlabel="documents read, references included", xscale="log")
     gibbs = [curve["averaged"][-1] for curve in curves[BAKER]["Gibbs"]]
     left.axhspan(
         min(gibbs),
@@ -65,6 +65,8 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
 
 def _plot(axes: Axes, curves: Any, x: str, name: str) -> None:
     style = {"color": COLOURS[name], "linestyle": "--" if "," in name else "-"}
+    if x == "documents":
+        curves = [curve | {x: read(curve, name.startswith("SCIR-CV"))} for curve in curves]
     plot_band(axes, curves, x, "from_start", label=name, **style)
     if x == "documents":
         now = np.mean([curve["now"] for curve in curves], axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from scirocco_papers.base import Claim
@@ -23,7 +24,7 @@ def judge(numbers: dict[str, Any]) -> list[Claim]:
     claims = [_right(small, round_ones), _means(small, round_ones), _stuck(small, round_ones)]
     if len(tables) > 1:
         claims += _large(tables[max(tables)], max(tables))
-    return claims
+    return [dataclasses.replace(claim, ours=True) for claim in claims]
 
 
 def _range(values: list[float]) -> str:

@@ -199,6 +199,7 @@ def _recursion_is_right(numbers: dict[str, Any]) -> Claim:
         + ", ".join(f"{name} {score:.1f}" for name, score in worst.items()),
         f"within {AGREES:g} standard errors of simulated chains at all marks",
         all(score < AGREES for score in worst.values()),
+        ours=True,
     )
 
 

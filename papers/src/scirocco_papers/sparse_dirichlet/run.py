@@ -172,6 +172,7 @@ def _distance(name: str, numbers: dict[str, Any]) -> Claim:
         f"median of five seeds {value:.3f} ({how})",
         rule,
         bool(low <= value <= high),
+        ours=True,
     )
 
 

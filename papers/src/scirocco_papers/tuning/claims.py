@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -41,7 +42,7 @@ def judge(rows: list[dict[str, Any]]) -> list[Claim]:
     search, grid = (seconds_each(rows, kind) for kind in ("search", "grid"))
     errors = [auto["mean_error"] for auto in autos]
     ratios = [auto["sd_ratio"] for auto in autos]
-    return [
+    claims = [
         Claim(
             '`step_size="auto"` does not diverge, whatever the units of the parameters.',
             f"{len(rows) - len(diverged)} of {len(rows)} posteriors"
@@ -77,6 +78,7 @@ def judge(rows: list[dict[str, Any]]) -> list[Claim]:
             plain_near < min(len(rows) / 2, near),
         ),
     ]
+    return [dataclasses.replace(claim, ours=True) for claim in claims]
 
 
 def notes(rows: list[dict[str, Any]]) -> list[str]:
