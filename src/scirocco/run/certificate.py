@@ -23,6 +23,7 @@ from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess, rhat
 from scirocco.errors import SciroccoError
 from scirocco.run import pilot, setup
+from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
 _LEAST_DRAWS, _MOST_DRAWS = 128, 512
@@ -230,6 +231,8 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
         root = np.linalg.cholesky(centred.T @ centred / len(centred) + 1e-12 * np.diag(spread**2))
         z, g = np.linalg.solve(root, (some - mean).T).T, scores @ root
         units = root / spread[:, None]  # rows of length 1: parameter j is spread_j units_j · z
+    elif origin.sampler.factor is not None and np.ndim(origin.sampler.factor) == 2:
+        return _through(np.asarray(origin.sampler.factor, np.float64), some - mean, scores, spread, measures)
     else:
         z, g, units = (some - mean) / spread, scores * spread, None
     return _line(z, g, units, measures)
@@ -259,6 +262,25 @@ def _line(
     errors = [np.std(values, axis=0) / math.sqrt(count) for values in (residual, products)]
     # positive: the draws' own moments are too large
     return (-shift, errors[0]), (1 / np.sqrt(ratio) - 1, errors[1] / 2)
+
+
+def _through(
+    factor: np.ndarray, x: np.ndarray, scores: np.ndarray, spread: np.ndarray, measures: dict[str, Any]
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """The same for many parameters, by y = -LLᵀ∇ log π, which is about x - m if LLᵀ is about the covariance.
+
+    Draws of the posterior have E[y] = 0 and E[x yᵀ] = LLᵀ, whatever L is; `spread` has the sds of all draws.
+    """
+    y = -rows_times(factor, rows_times(factor, scores, transposed=True)) / spread
+    x = x / spread
+    centred = x - x.mean(axis=0)
+    slope = np.maximum((centred * y).mean(axis=0) / (centred**2).mean(axis=0), 1e-3)
+    shift = y.mean(axis=0) - slope * x.mean(axis=0)
+    residual = y - slope * x - shift
+    measures["nonlinearity"] = float(np.max(np.mean(residual**2, axis=0)))
+    errors = [np.std(values, axis=0) / math.sqrt(len(x)) for values in (residual, centred * residual)]
+    ratio = slope * spread**2 / variances(factor)
+    return (shift / slope, errors[0]), (np.sqrt(ratio) - 1, errors[1] / 2)
 
 
 def _unraveled(model: Any, draws: Params, flat: np.ndarray) -> Params:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 from collections.abc import Set
 from typing import Any
 
@@ -16,6 +17,7 @@ from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
 from scirocco.model import Posterior
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, NUTS, Preconditioned, Sampler, Scales
+from scirocco.samplers.linear import MOST_FORGETS
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 
@@ -66,7 +68,7 @@ def default_sampler(model: Any, source: Any, params: Params, devices: Devices | 
     if affords_trajectories(model, source, params, devices, _FEW_NUMBERS):
         return NUTS()
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
-    return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "diagonal")
+    return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "low_rank")
 
 
 def affords_trajectories(
@@ -106,10 +108,10 @@ def with_best_batch(
     """The batch size with the least work for an effective draw, and the scales with its noise.
 
     The work of a step is that of its rows, each used twice, and of what a step costs anyway: about as much as
-    4000/d + d/2 rows of d numbers. Fixed numbers, so that the same data give the same draws.
+    4000/d + d/2 rows of d numbers (k/2 where L has kd numbers). They are fixed: the same data give the same draws.
     """
     dimension = _tree.size(params)
-    anyway = 4_000 / dimension + dimension / 2
+    anyway = (4_000 + np.size(scales.factor) / 2) / dimension
     measured = estimator.batching(num_rows)
 
     def scales_for(size: int) -> Scales:
@@ -119,6 +121,8 @@ def with_best_batch(
 
     def work(size: int) -> float:
         setting = sampler.foreseen(scales_for(size))
+        if setting is not None and setting.forgets >= MOST_FORGETS:  # too slow for a prediction
+            return math.inf
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
 
     costs = {size: work(size) for size in (*_SIZES, measured.size) if size <= measured.size}
@@ -132,8 +136,9 @@ def in_words(
     """What was chosen for the user, in one line; empty when nothing was."""
     said = []
     if "sampler" in left_out:
-        each = " one by one" if sampler.metric == "diagonal" else ""
-        where = f" in coordinates scaled{each} at the mode" if sampler.metric != "none" else ""
+        each = {"diagonal": " one by one", "low_rank": " one by one and along correlated directions"}
+        how = each.get(sampler.metric, "")
+        where = f" in coordinates scaled{how} at the mode" if sampler.metric != "none" else ""
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
