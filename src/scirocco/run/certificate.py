@@ -5,6 +5,11 @@ draws of the posterior have E[g] = 0 and E[z gᵀ] = -1 (Stein's identity). The 
 through the scores at some draws therefore gives the mean m and the covariance A⁻¹ of the posterior as the scores see
 them; for a Gaussian it has no residual r and no Monte Carlo error. The certificate is the difference to the draws'
 own moments plus two standard errors, for the worst parameter.
+
+This is the short comparison with `sc.Full`: steps of SGLD with exact gradients from the kept draws change the mean of z
+by ε E[g] and that of zzᵀ by ε (E[zgᵀ] + E[gzᵀ] + 2), which are the two identities; the line measures both without the
+Monte Carlo error of another chain. Of many rows, the gradients are exact at the mean of the draws, and their changes
+from there are those of a sample of rows.
 """
 
 from __future__ import annotations
@@ -104,8 +109,9 @@ class Certificate:
 def certify(run: Any) -> Certificate:
     """Limits for the errors of a run's means and standard deviations, in words with `print`.
 
-    Compares the moments of the draws with those that the exact gradients at some of them imply (Stein's identity), and
-    the chains with each other. `sc.sample` does so itself when it chooses the sampler (`run.certificate`).
+    Compares the moments of the draws with those that the exact gradients at some of them imply (Stein's identity: what
+    a few steps with `sc.Full` from these draws would show), and the chains with each other. `sc.sample` does so itself
+    when it chooses the sampler (`run.certificate`).
 
     Parameters
     ----------
@@ -226,6 +232,7 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     scores = pilot.scores_at(origin.model, problem.table, centre, some, jax.random.key(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
+    measures["compared"] = count
     centred = everything - mean
     if dimension <= _DENSE and len(everything) > 10 * dimension:
         root = np.linalg.cholesky(centred.T @ centred / len(centred) + 1e-12 * np.diag(spread**2))

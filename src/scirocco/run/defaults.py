@@ -96,16 +96,23 @@ def default_estimator(
     if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= 4 * _BATCH:
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
-    chosen = exact_if_few and not drawn and places == 1 and isinstance(source, ArraySource)
+    chosen = exact_if_few and not drawn and places == 1
     largest = _LARGEST_BATCH if chosen else _BATCH  # a smaller one is chosen in the set-up
     size = max(places, min(largest, source.num_rows) // places * places)
     return Minibatch(size) if drawn else ControlVariates(size)
 
 
 def with_best_batch(
-    sampler: Sampler, estimator: Estimator, scales: Scales, num_rows: int, params: Params
+    sampler: Sampler,
+    estimator: Estimator,
+    scales: Scales,
+    num_rows: int,
+    params: Params,
+    in_epochs: bool = True,
 ) -> tuple[Estimator, Scales]:
     """The batch size with the least work for an effective draw, and the scales with its noise.
+
+    `in_epochs`: no row is used twice in an epoch; otherwise batches are independent.
 
     The work of a step is that of its rows, each used twice, and of what a step costs anyway: about as much as
     4000/d + d/2 rows of d numbers (k/2 where L has kd numbers). They are fixed: the same data give the same draws.
@@ -117,7 +124,8 @@ def with_best_batch(
     def scales_for(size: int) -> Scales:
         batching = dataclasses.replace(estimator, batch_size=size).batching(num_rows)  # type: ignore[type-var]
         factor = measured.size / size * batching.correction / max(measured.correction, 1e-12)
-        return scales._replace(noise=_tree.scale(factor, scales.noise), epoch=batching.epoch)
+        epoch = batching.epoch if in_epochs else 1
+        return scales._replace(noise=_tree.scale(factor, scales.noise), epoch=epoch)
 
     def work(size: int) -> float:
         setting = sampler.foreseen(scales_for(size))
@@ -131,7 +139,13 @@ def with_best_batch(
 
 
 def in_words(
-    sampler: Sampler, estimator: Estimator, num_burnin: int, thin: int, num_rows: int, left_out: Set[str]
+    sampler: Sampler,
+    estimator: Estimator,
+    num_burnin: int,
+    thin: int,
+    num_rows: int,
+    left_out: Set[str],
+    on_mesh: bool = False,
 ) -> str:
     """What was chosen for the user, in one line; empty when nothing was."""
     said = []
@@ -143,7 +157,10 @@ def in_words(
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
         which = f" (all {size:,} rows at every step)" if estimator.is_exact else f" of {size} rows"
-        said.append(f"{type(estimator).__name__}{which}")
+        fixed = (
+            " (not chosen: the batch size on a mesh is fixed)" if on_mesh and not estimator.is_exact else ""
+        )
+        said.append(f"{type(estimator).__name__}{which}{fixed}")
     if said and "num_burnin" in left_out:
         said.append(f"{num_burnin} burn-in steps")
     if said and "thin" in left_out and thin > 1:

@@ -44,6 +44,8 @@ _SCORES, _SCORE_WORK, _LEAST_ROWS = 64, 4_000_000, 1_024
 _SHIFTED = 0.5
 _NOISE_POINTS, _NOISE_WORK = 4, 2e9
 """Points at which the noise of all rows is computed, and the maximum of rows × numbers of L for each."""
+_STREAMED_ROWS = 65_536
+"""Maximum number of random rows that are read from a disk for it."""
 _KINKED = 100.0
 """The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink."""
 
@@ -88,6 +90,7 @@ def _noise_of_all(
     flat, unravel = ravel_pytree(centre)
     count = max(_LEAST_ROWS, int(_NOISE_WORK / (flat.size if factor.ndim == 1 else factor.size)))
     if count < table.num_rows:
+        count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
         table = Resident(rows, AllRows(count, count))
     normals = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_NOISE_POINTS, flat.size))
