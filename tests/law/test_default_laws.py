@@ -108,3 +108,27 @@ def test_rare_rows_that_cause_most_of_the_noise():
     ratio = np.asarray(run.draws, np.float64).reshape(-1, 3).std(axis=0) / np.sqrt(np.diagonal(covariance))
     assert np.all(np.abs(ratio - 1) < 0.1), ratio
     assert run.certificate.trustworthy
+
+
+def test_many_parameters_with_strong_directions():
+    """1,500 parameters whose precision is diagonal and five directions 10⁴ times as stiff: a Gaussian."""
+    rng = np.random.default_rng([SEED, 4])
+    size = 1_500
+    own, stiff = np.exp(rng.normal(size=size)), 3 * rng.normal(size=(size, 5))
+    y = rng.normal(size=size).astype(np.float32)
+    rows = {"number": np.arange(size), "y": y, "own": own.astype(np.float32)}
+    across = jnp.asarray(stiff, jnp.float32)
+    model = sc.Model(
+        lambda p, row: -0.5 * row["own"] * (row["y"] - p[row["number"]]) ** 2,
+        lambda p: -0.5 * jnp.sum((p @ across) ** 2),
+    )
+    run = sc.sample(model, rows, np.zeros(size, np.float32), num_samples=200, seed=SEED, progress=False)
+    assert "correlated directions" in run.preparation["chosen"]
+    precision = np.diag(own) + stiff @ stiff.T
+    values, vectors = np.linalg.eigh(precision)
+    places = np.r_[0:5, 500:510, size - 5 : size]
+    mean = np.linalg.solve(precision, own * y)
+    scaled = (np.asarray(run.draws, np.float64) - mean) @ vectors[:, places] * np.sqrt(values[places])
+    assert_moments(scaled, 0.0, np.eye(len(places)))
+    assert np.min(sc.diagnostics.ess(scaled)) > 200  # of 800 draws
+    assert run.configuration["thin"] < 50

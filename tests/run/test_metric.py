@@ -10,6 +10,7 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidValueError
 from scirocco.run import metric, pilot, setup
+from scirocco.samplers.preconditioned import rows_times
 
 ROWS, COLUMNS = 1_000, 4
 UNITS = np.array([1e-3, 1.0, 30.0, 1e2])
@@ -112,8 +113,68 @@ def test_many_rows_are_represented_by_some(data, monkeypatch):
 
 def test_too_many_parameters_for_a_matrix_are_refused(data):
     many = jnp.zeros(metric.DENSE_LIMIT + 1)
-    with pytest.raises(InvalidValueError, match=r'1001 parameters .* metric="diagonal"'):
+    with pytest.raises(InvalidValueError, match=r'1001 parameters .* metric="low_rank"'):
         metric.shape_at(MODEL, compose(data).table, many, "fisher", KEY)
+
+
+# -- a diagonal and some directions ------------------------------------------------------------------------------------
+
+
+def wide_problem(which):
+    """300 parameters in units 10⁻²-10², five directions much narrower or wider; the rows' squared gradients mislead."""
+    rng = np.random.default_rng(4)
+    own = np.exp(rng.normal(size=300))
+    away = 30 * rng.normal(size=(300, 5)) / np.sqrt(300)
+    matrix = np.diag(own) + (own[:, None] ** 0.5 * away) @ (own[:, None] ** 0.5 * away).T
+    if which == "wide":
+        matrix = np.linalg.inv(matrix)
+    units = 10 ** rng.uniform(-2, 2, 300)
+    matrix = matrix * units[:, None] * units
+    exact, rows = (
+        jnp.asarray(matrix, jnp.float32),
+        {"number": np.arange(300), "y": np.full(300, 9.0, np.float32)},
+    )
+    sizes = jnp.asarray(units, jnp.float32)
+    model = sc.Model(
+        lambda p, row: 1e-3 * row["y"] * sizes[row["number"]] * p[row["number"]],
+        lambda p: -0.5 * p @ exact @ p,
+    )
+    return model, rows, matrix
+
+
+@pytest.mark.parametrize("which", ["narrow", "wide"])
+def test_a_diagonal_and_directions_make_the_posterior_round(which):
+    model, rows, matrix = wide_problem(which)
+    problem = setup.compose(model, rows, sc.SGLD(), sc.Full(), 0)
+    shape = metric.shape_at(model, problem.table, jnp.zeros(300), "low_rank", KEY)
+    factor = rows_times(np.asarray(shape.factor, np.float64), np.eye(300)).T
+    alone = np.diagonal(matrix) ** -0.5
+    before, after = relative(np.diag(alone), matrix), relative(factor, matrix)
+    assert before[-1] / before[0] > 300
+    assert after[-1] / after[0] < 5, after
+    assert shape.largest == pytest.approx(after[-1], rel=0.1)
+    assert shape.factor.shape == (300, 6)
+
+
+def test_directions_of_few_parameters(data):
+    """All of the space: exact."""
+    shape = metric.shape_at(MODEL, compose(data).table, mode(data), "low_rank", KEY)
+    factor = rows_times(np.asarray(shape.factor, np.float64), np.eye(COLUMNS + 1)).T
+    values = relative(factor, precision(data))
+    assert values[-1] / values[0] < 50 < np.linalg.cond(precision(data))
+
+
+def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(monkeypatch):
+    """600 parameters, 150 of 4,000 rows read: their largest curvatures are several times too large."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((4_000, 600)).astype(np.float32)
+    model = sc.Model(lambda p, row: -0.5 * (row @ p) ** 2 + 0.1 * row @ p)
+    table = setup.compose(model, x, sc.SGLD(), sc.Minibatch(100), 0).table
+    monkeypatch.setattr(metric, "_WORK", 150 * 600 * 2 * 16 * 6)
+    shape = metric.shape_at(model, table, jnp.zeros(600), "low_rank", KEY)
+    factor = rows_times(np.asarray(shape.factor, np.float64), np.eye(600)).T
+    values = relative(factor, x.T.astype(np.float64) @ x)
+    assert values[-1] / values[0] < 4 * ((1 + 0.15**0.5) / (1 - 0.15**0.5)) ** 2
 
 
 # -- directions without information ------------------------------------------------------------------------------------

@@ -410,3 +410,20 @@ def test_a_source_that_fails_under_way_passes_its_error_on():
 
     with pytest.raises(DataChangedError, match="has shrunk"):
         draw(Shrinking(DATA), SAMPLERS["SGLD"], SAME["with"])
+
+
+@pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
+def test_the_plain_call_chooses_the_batch_size_of_a_stream(tmp_path):
+    """As in memory; a stored run is resumed with the chosen size, and is that of an uninterrupted one."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((20_000, 3)).astype(np.float32)
+    y = (x @ np.ones(3) + rng.standard_normal(20_000)).astype(np.float32)
+    source = sc.data.write(tmp_path / "rows", {"x": x, "y": y})
+    model = sc.Model(lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2)
+    how = {"num_chains": 2, "seed": 3, "progress": False}
+    whole = sc.sample(model, source, np.zeros(3, np.float32), num_samples=60, **how)
+    size = whole.configuration["estimator"]["batch_size"]
+    assert size not in (500, 4_000) and f"of {size} rows" in whole.preparation["chosen"]
+    sc.sample(model, source, np.zeros(3, np.float32), num_samples=30, store=tmp_path / "run", **how)
+    longer = sc.resume(tmp_path / "run", model, source, num_samples=60, progress=False)
+    np.testing.assert_array_equal(longer.draws, whole.draws)

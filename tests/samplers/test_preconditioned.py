@@ -14,7 +14,7 @@ from law import laws
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.run import session, sinks
 from scirocco.samplers.base import Gradient
-from scirocco.samplers.preconditioned import times
+from scirocco.samplers.preconditioned import rows_times, times, variances
 
 pytestmark = pytest.mark.compile
 
@@ -237,10 +237,28 @@ def test_wrong_arguments_are_told():
     with pytest.raises(InvalidValueError, match="metric"):
         sc.Preconditioned(sc.SGLD(), "hessian")
     for shape in ((2, 3), (), (2, 2, 2)):
-        with pytest.raises(InvalidValueError, match=r"must be \(d, d\) or \(d,\), got shape"):
+        with pytest.raises(InvalidValueError, match=r"must be \(d, d\), \(d,\) or \(d, 1 \+ k\), got shape"):
             sc.Preconditioned(sc.SGLD(), factor=np.ones(shape))
     with pytest.raises(InvalidValueError, match="must be finite"):
         sc.Preconditioned(sc.SGLD(), factor=np.array([1.0, np.inf]))
+    with pytest.raises(InvalidValueError, match="must be orthogonal"):
+        sc.Preconditioned(sc.SGLD(), factor=np.ones((4, 3)))
+
+
+def test_a_diagonal_and_directions_are_a_matrix():
+    """L = diag(s) (1 + Σ (|w| - 1) ww'/|w|²), its products with vectors and rows, and the diagonal of LLᵀ."""
+    rng = np.random.default_rng(3)
+    turned, lengths = np.linalg.qr(rng.normal(size=(7, 2)))[0], np.array([0.1, 5.0])
+    scale = np.exp(rng.normal(size=7))
+    factor = np.column_stack([scale, turned * lengths])
+    matrix = np.diag(scale) @ (np.eye(7) + (turned * (lengths - 1)) @ turned.T)
+    x = rng.normal(size=(3, 7))
+    np.testing.assert_allclose(rows_times(factor, x), x @ matrix.T)
+    np.testing.assert_allclose(rows_times(factor, x, transposed=True), x @ matrix)
+    np.testing.assert_allclose(times(factor, x[0]), matrix @ x[0], rtol=1e-4, atol=1e-5)
+    for form in (factor, matrix, scale):
+        exact = rows_times(form, np.eye(7)).T
+        np.testing.assert_allclose(variances(form), np.sum(exact**2, axis=1))
 
 
 @pytest.mark.parametrize("inner", [sc.SGLD(0.1), sc.SGLD(), sc.SGLD("auto")])
@@ -258,7 +276,7 @@ def test_the_advice_after_a_divergence_is_for_these_coordinates():
 
 def test_a_matrix_of_many_parameters_is_refused():
     model = sc.Model(lambda theta, x: -0.5 * jnp.sum((x - theta) ** 2))
-    with pytest.raises(InvalidValueError, match=r'1001 parameters.*metric="diagonal"'):
+    with pytest.raises(InvalidValueError, match=r'1001 parameters.*metric="low_rank"'):
         sc.sample(
             model,
             np.zeros((4, 1_001), np.float32),

@@ -22,13 +22,14 @@ from scirocco._random import Purpose, key_for
 from scirocco.data.batching import Batch, Batching
 from scirocco.data.tables import Table
 from scirocco.errors import BadStartError, InvalidValueError
-from scirocco.estimators.newton import FAR, FEW_PARAMETERS, ascend_on_rows, correct, descend, look
+from scirocco.estimators.newton import AFFORDABLE, FAR, FEW_PARAMETERS, ascend_on_rows, correct, descend, look
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 _MIN_STEPS, _MAX_STEPS = 400, 1_000
 _BATCH = 500
-_HESSIAN_ROWS = 8_192
+_HESSIAN_ROWS, _ROWS_PER_PARAMETER = 8_192, 8
+"""Rows on which Newton corrections are computed; more for many parameters, where that is affordable."""
 _NEWTON_PARAMETERS = 200
 """Maximum number of parameters for which Newton's method with the whole Hessian comes first."""
 
@@ -55,9 +56,13 @@ def find_mode(
     quiet: bool = False,
 ) -> Mode:
     """A posterior mode near `position` (unconstrained coordinates); `quiet`: no warning if none is found."""
-    rows = table.random_rows(_HESSIAN_ROWS, key_for(key, Purpose.MODE_ROWS))
+    size = _tree.size(position)
+    count = _HESSIAN_ROWS
+    if size > FEW_PARAMETERS:
+        count = max(count, min(_ROWS_PER_PARAMETER * size, AFFORDABLE // size))
+    rows = table.random_rows(count, key_for(key, Purpose.MODE_ROWS))
     near = None
-    if optimizer is None and num_steps is None and _tree.size(position) <= _NEWTON_PARAMETERS:
+    if optimizer is None and num_steps is None and size <= _NEWTON_PARAMETERS:
         near = _newton_on(model, table, position, rows)
     climbed, rate, passes = (
         near[:3] if near else approach_mode(model, table, position, key, optimizer, num_steps)
@@ -76,7 +81,7 @@ def find_mode(
             "sc.ControlVariates an `optimizer` with a smaller learning rate, or a `centre`."
         )
     here, distance, looks = correct(model, table, here, rows, polish)
-    if polish and not distance <= FAR and _tree.size(position) <= FEW_PARAMETERS:
+    if polish and not distance <= FAR and size <= FEW_PARAMETERS:
         here, distance, more = descend(model, table, here, rows)
         looks += more
     if polish and not quiet and not distance <= FAR:

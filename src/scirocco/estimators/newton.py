@@ -30,8 +30,10 @@ from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 
 _CG_STEPS = 40
 _LOOKS, _LOOKS_OF_MANY = 15, 3
-"""Maximum number of passes over all rows; fewer for many parameters, whose corrections are costly and less exact."""
+"""Maximum number of passes over all rows; fewer for corrections that are costly."""
 FEW_PARAMETERS = 1_000
+AFFORDABLE = 250_000_000
+"""Rows × parameters of the sample above which the corrections of many parameters are costly."""
 _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4
 _SQUARED_NUMBERS = 1 << 22
 """Number of entries of single-row gradients from which the scales of the parameters are computed."""
@@ -75,7 +77,9 @@ def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> t
     Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes. Without
     `polish` it only computes the distance.
     """
-    most = (_LOOKS if _tree.size(here.position) <= FEW_PARAMETERS else _LOOKS_OF_MANY) if polish else 1
+    size = _tree.size(here.position)
+    cheap = size <= FEW_PARAMETERS or size * jax.tree.leaves(rows)[0].shape[0] <= AFFORDABLE
+    most = (_LOOKS if cheap else _LOOKS_OF_MANY) if polish else 1
 
     def corrected(look: Look, damping: float) -> tuple[Params, float]:
         found, distance = _correction(model, table.num_rows, look.position, look.gradient, rows, damping)

@@ -26,6 +26,7 @@ from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains, Keeping
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem, Ready
+from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Params
 
 _LEAST_CHAINS, _MOST_CHAINS = 4, 64
@@ -103,8 +104,7 @@ def scattered(position: Params, factor: Any, spread: float, count: int, seed: in
     """`count` points around `position`, with so many times the standard deviations of L: leaves (point, ...)."""
     flat, unravel = ravel_pytree(jax.tree.map(np.asarray, position))
     normals = np.random.default_rng([seed, SeedPurpose.PLACES]).standard_normal((count, flat.size))
-    factor = np.asarray(factor)
-    moved = np.asarray(flat) + spread * (normals * factor if factor.ndim == 1 else normals @ factor.T)
+    moved = np.asarray(flat) + spread * rows_times(np.asarray(factor), normals)
     places = [jax.tree.map(np.asarray, unravel(own.astype(flat.dtype))) for own in moved]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *places)
 

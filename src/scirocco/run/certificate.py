@@ -5,6 +5,11 @@ draws of the posterior have E[g] = 0 and E[z gᵀ] = -1 (Stein's identity). The 
 through the scores at some draws therefore gives the mean m and the covariance A⁻¹ of the posterior as the scores see
 them; for a Gaussian it has no residual r and no Monte Carlo error. The certificate is the difference to the draws'
 own moments plus two standard errors, for the worst parameter.
+
+This is the short comparison with `sc.Full`: steps of SGLD with exact gradients from the kept draws change the mean of z
+by ε E[g] and that of zzᵀ by ε (E[zgᵀ] + E[gzᵀ] + 2), which are the two identities; the line measures both without the
+Monte Carlo error of another chain. Of many rows, the gradients are exact at the mean of the draws, and their changes
+from there are those of a sample of rows.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import SciroccoError
 from scirocco.run import pilot, setup
+from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
 _LEAST_DRAWS, _MOST_DRAWS = 128, 512
@@ -115,8 +121,9 @@ class Certificate:
 def certify(run: Any) -> Certificate:
     """Limits for the errors of a run's means and standard deviations, in words with `print`.
 
-    Compares the moments of the draws with those that the exact gradients at some of them imply (Stein's identity), and
-    the chains with each other. `sc.sample` does so itself when it chooses the sampler (`run.certificate`).
+    Compares the moments of the draws with those that the exact gradients at some of them imply (Stein's identity: what
+    a few steps with `sc.Full` from these draws would show), and the chains with each other. `sc.sample` does so itself
+    when it chooses the sampler (`run.certificate`).
 
     Parameters
     ----------
@@ -237,11 +244,14 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     scores = pilot.scores_at(origin.model, problem.table, centre, some, jax.random.key(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
+    measures["compared"] = count
     centred = everything - mean
     if dimension <= _DENSE and len(everything) > 10 * dimension:
         root = np.linalg.cholesky(centred.T @ centred / len(centred) + 1e-12 * np.diag(spread**2))
         z, g = np.linalg.solve(root, (some - mean).T).T, scores @ root
         units = root / spread[:, None]  # rows of length 1: parameter j is spread_j units_j · z
+    elif origin.sampler.factor is not None and np.ndim(origin.sampler.factor) == 2:
+        return _through(np.asarray(origin.sampler.factor, np.float64), some - mean, scores, spread, measures)
     else:
         z, g, units = (some - mean) / spread, scores * spread, None
     return _line(z, g, units, measures)
@@ -271,6 +281,25 @@ def _line(
     errors = [np.std(values, axis=0) / math.sqrt(count) for values in (residual, products)]
     # positive: the draws' own moments are too large
     return (-shift, errors[0]), (1 / np.sqrt(ratio) - 1, errors[1] / 2)
+
+
+def _through(
+    factor: np.ndarray, x: np.ndarray, scores: np.ndarray, spread: np.ndarray, measures: dict[str, Any]
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """The same for many parameters, by y = -LLᵀ∇ log π, which is about x - m if LLᵀ is about the covariance.
+
+    Draws of the posterior have E[y] = 0 and E[x yᵀ] = LLᵀ, whatever L is; `spread` has the sds of all draws.
+    """
+    y = -rows_times(factor, rows_times(factor, scores, transposed=True)) / spread
+    x = x / spread
+    centred = x - x.mean(axis=0)
+    slope = np.maximum((centred * y).mean(axis=0) / (centred**2).mean(axis=0), 1e-3)
+    shift = y.mean(axis=0) - slope * x.mean(axis=0)
+    residual = y - slope * x - shift
+    measures["nonlinearity"] = float(np.max(np.mean(residual**2, axis=0)))
+    errors = [np.std(values, axis=0) / math.sqrt(len(x)) for values in (residual, centred * residual)]
+    ratio = slope * spread**2 / variances(factor)
+    return (shift / slope, errors[0]), (np.sqrt(ratio) - 1, errors[1] / 2)
 
 
 def _unraveled(model: Any, draws: Params, flat: np.ndarray) -> Params:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 from collections.abc import Set
 from typing import Any
 
@@ -16,6 +17,7 @@ from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
 from scirocco.model import Posterior
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, NUTS, Preconditioned, Sampler, Scales
+from scirocco.samplers.linear import MOST_FORGETS
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 
@@ -66,7 +68,7 @@ def default_sampler(model: Any, source: Any, params: Params, devices: Devices | 
     if affords_trajectories(model, source, params, devices, _FEW_NUMBERS):
         return NUTS()
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
-    return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "diagonal")
+    return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "low_rank")
 
 
 def affords_trajectories(
@@ -94,31 +96,41 @@ def default_estimator(
     if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= 4 * _BATCH:
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
-    chosen = exact_if_few and not drawn and places == 1 and isinstance(source, ArraySource)
+    chosen = exact_if_few and not drawn and places == 1
     largest = _LARGEST_BATCH if chosen else _BATCH  # a smaller one is chosen in the set-up
     size = max(places, min(largest, source.num_rows) // places * places)
     return Minibatch(size) if drawn else ControlVariates(size)
 
 
 def with_best_batch(
-    sampler: Sampler, estimator: Estimator, scales: Scales, num_rows: int, params: Params
+    sampler: Sampler,
+    estimator: Estimator,
+    scales: Scales,
+    num_rows: int,
+    params: Params,
+    in_epochs: bool = True,
 ) -> tuple[Estimator, Scales]:
     """The batch size with the least work for an effective draw, and the scales with its noise.
 
+    `in_epochs`: no row is used twice in an epoch; otherwise batches are independent.
+
     The work of a step is that of its rows, each used twice, and of what a step costs anyway: about as much as
-    4000/d + d/2 rows of d numbers. Fixed numbers, so that the same data give the same draws.
+    4000/d + d/2 rows of d numbers (k/2 where L has kd numbers). They are fixed: the same data give the same draws.
     """
     dimension = _tree.size(params)
-    anyway = 4_000 / dimension + dimension / 2
+    anyway = (4_000 + np.size(scales.factor) / 2) / dimension
     measured = estimator.batching(num_rows)
 
     def scales_for(size: int) -> Scales:
         batching = dataclasses.replace(estimator, batch_size=size).batching(num_rows)  # type: ignore[type-var]
         factor = measured.size / size * batching.correction / max(measured.correction, 1e-12)
-        return scales._replace(noise=_tree.scale(factor, scales.noise), epoch=batching.epoch)
+        epoch = batching.epoch if in_epochs else 1
+        return scales._replace(noise=_tree.scale(factor, scales.noise), epoch=epoch)
 
     def work(size: int) -> float:
         setting = sampler.foreseen(scales_for(size))
+        if setting is not None and setting.forgets >= MOST_FORGETS:  # too slow for a prediction
+            return math.inf
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
 
     costs = {size: work(size) for size in (*_SIZES, measured.size) if size <= measured.size}
@@ -127,18 +139,28 @@ def with_best_batch(
 
 
 def in_words(
-    sampler: Sampler, estimator: Estimator, num_burnin: int, thin: int, num_rows: int, left_out: Set[str]
+    sampler: Sampler,
+    estimator: Estimator,
+    num_burnin: int,
+    thin: int,
+    num_rows: int,
+    left_out: Set[str],
+    on_mesh: bool = False,
 ) -> str:
     """What was chosen for the user, in one line; empty when nothing was."""
     said = []
     if "sampler" in left_out:
-        each = " one by one" if sampler.metric == "diagonal" else ""
-        where = f" in coordinates scaled{each} at the mode" if sampler.metric != "none" else ""
+        each = {"diagonal": " one by one", "low_rank": " one by one and along correlated directions"}
+        how = each.get(sampler.metric, "")
+        where = f" in coordinates scaled{how} at the mode" if sampler.metric != "none" else ""
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
         which = f" (all {size:,} rows at every step)" if estimator.is_exact else f" of {size} rows"
-        said.append(f"{type(estimator).__name__}{which}")
+        fixed = (
+            " (not chosen: the batch size on a mesh is fixed)" if on_mesh and not estimator.is_exact else ""
+        )
+        said.append(f"{type(estimator).__name__}{which}{fixed}")
     if said and "num_burnin" in left_out:
         said.append(f"{num_burnin} burn-in steps")
     if said and "thin" in left_out and thin > 1:

@@ -1,7 +1,14 @@
-"""The shape of the posterior near a point: its curvature over all parameters, and coordinates that make it round."""
+"""The shape of the posterior near a point: its curvature over all parameters, and coordinates that make it round.
+
+Up to `DENSE_LIMIT` parameters the curvature is a matrix. Above, it is a diagonal D and some directions in which
+A = D^(-1/2) H D^(-1/2) differs most from 1, stiff or slack: Ritz vectors of a block Krylov space of A, from
+Hessian-vector products. The first block consists of random signs z, so that its products also give the diagonal of H
+(z ∘ Az has mean diag A), which corrects the rows' squared gradients where the two differ.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,10 +19,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
-from scirocco.data import Table
+from scirocco._random import Purpose, SeedPurpose, key_for
+from scirocco.data import Resident, Table
+from scirocco.data.batching import AllRows
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.newton import hessian, whitening
 from scirocco.model import Model
+from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 DENSE_LIMIT = 1_000
@@ -24,28 +34,45 @@ _WORK = 2e11
 """Maximum of rows × parameters² for which all rows are read; beyond it, that many random rows."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
+_BLOCK, _PRODUCTS, _RANK = 16, 6, 48
+"""Directions multiplied at a time, how often, and the maximum number of directions that are kept."""
+_EXACT_PRIOR = 10_000
+"""Parameters up to which the diagonal of the prior's curvature is computed entry by entry."""
+_DOUBLE = 200_000
+"""Parameters up to which directions are kept in double precision while they are searched for."""
+_NEARLY = 2.0
+"""As few directions are kept as bring the ratio of the other curvatures this close to the best."""
+_STIFF = 4.0
+"""A direction is stiff if its curvature is this many times the median."""
+_KINKED = 0.01
+"""Curvature over information below which the curvature is not trusted: |x| has curvature only at its kink."""
 
 
 class Shape(NamedTuple):
-    """L with LLᵀ about the posterior covariance, (d, d) or (d,), and how it was computed."""
+    """L with LLᵀ about the posterior covariance, as `Preconditioned` writes it, and how it was computed."""
 
     factor: np.ndarray
     condition: float
     """Largest over smallest curvature, in the units of the parameters."""
     flat: bool = False
     """Whether some direction has negligible or negative curvature."""
+    largest: float | None = None
+    """The largest curvature in the coordinates of L, where it is known from more rows than a pilot uses."""
 
 
 def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) -> Shape:
     """The posterior's shape at `position` (a mode), from all or many rows; `kind` is a `Preconditioned` metric."""
     size = _tree.size(position)
-    if kind == "diagonal":
+    if kind in ("diagonal", "low_rank"):
         precision = _over_rows(_DiagonalFisher(model), model, table, position, size, key)
-        return diagonal_shape(np.asarray(precision, np.float64) + _prior_diagonal(model, position))
+        exact = kind == "low_rank" and size <= _EXACT_PRIOR
+        prior = _exact_prior_diagonal(model, position) if exact else _prior_diagonal(model, position)
+        alone = diagonal_shape(np.asarray(precision, np.float64) + np.maximum(prior, 0.0))
+        return alone if kind == "diagonal" else _low_rank(model, table, position, alone, key)
     if size > DENSE_LIMIT:
         raise InvalidValueError(
             f"a full metric of {size} parameters would have {size**2} entries: use "
-            f'sc.Preconditioned(..., metric="diagonal") above {DENSE_LIMIT} parameters.'
+            f'sc.Preconditioned(..., metric="low_rank") above {DENSE_LIMIT} parameters.'
         )
     summand = (_Curvature if kind == "laplace" else _Fisher)(model)
     likelihood = _over_rows(summand, model, table, position, size**2, key)
@@ -67,6 +94,145 @@ def diagonal_shape(precision: np.ndarray) -> Shape:
     known = precision[precision > 0]
     filled = np.where(precision > 0, precision, known.min() if len(known) else 1.0)
     return Shape((1.0 / np.sqrt(filled)).astype(np.float32), float(filled.max() / filled.min()))
+
+
+def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: Key) -> Shape:
+    """A diagonal, and the directions in which the posterior is much narrower or wider than it says."""
+    size = alone.factor.size
+    some = _sampled(table, int(_WORK / (size * 2 * _BLOCK * _PRODUCTS)), key_for(key, Purpose.PILOT))
+    scale = alone.factor[:, None].astype(np.float64 if size <= _DOUBLE else np.float32)
+    curvature = partial(_curvature_times, model, num_rows=table.num_rows, position=position)
+
+    def image(vectors: np.ndarray, rows: Table = some) -> np.ndarray:
+        return scale * curvature(rows, scale * vectors)
+
+    first = _krylov(image, scale, _BLOCK)
+    whole, rest = _own_curvatures(*first)
+    if not np.isfinite(whole.mean()) or whole.mean() < _KINKED:
+        return alone
+    given, scale = scale, scale / np.sqrt(rest)[:, None]
+    values, vectors = _ritz(*_krylov(image, scale, _BLOCK))
+    other = _ritz(*_rescaled(*first, whole))
+    if _window(other[0])[0] < _window(values)[0]:
+        scale, (values, vectors) = given / np.sqrt(whole)[:, None], other
+    _, level, outside = _window(values)
+    curvatures, directions = values[outside], vectors[:, outside]
+    if some is not table:  # a direction that only those rows pick out has another curvature on other rows
+        fresh = _sampled(table, int(_WORK / (size * _RANK)), key_for(key, Purpose.ROUNDNESS))
+        curvatures, directions = _ritz(directions, image(directions, fresh))
+    floor = _FLATTEST * float(np.finfo(np.float32).eps) * float(np.max(np.abs(values)))
+    bent = np.maximum(np.abs(curvatures), floor)
+    factor = np.column_stack([scale / np.sqrt(level), directions * np.sqrt(level / bent)])
+
+    def round_image(vectors: np.ndarray) -> np.ndarray:
+        return rows_times(factor, curvature(some, rows_times(factor, vectors.T).T).T, transposed=True).T
+
+    largest = float(_ritz(*_krylov(round_image, scale, 2))[0][-1])
+    spread = float((scale.max() / scale.min()) ** 2 * np.max(np.abs(values)) / max(np.min(values), floor))
+    return Shape(factor.astype(np.float32), spread, bool(np.min(values) <= floor), max(1.0, largest))
+
+
+def _krylov(
+    times: Callable[[np.ndarray], np.ndarray], like: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """An orthonormal basis of span(Z, AZ, A²Z, ...) (d, m), Z random signs, and A times it."""
+    size, width = len(like), min(width, len(like))
+    signs = np.random.default_rng([SeedPurpose.ROUNDNESS]).integers(2, size=(size, width))
+    block = (2.0 * signs - 1).astype(like.dtype)
+    basis = products = block[:, :0]
+    for _ in range(min(_PRODUCTS, size // width)):
+        for _ in range(2):  # once is not enough in finite precision
+            block = np.linalg.qr(block - basis @ (basis.T @ block))[0]
+        basis, block = np.column_stack([basis, block]), times(block)
+        products = np.column_stack([products, block])
+    return basis, products
+
+
+def _ritz(basis: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors (d, m) of A within an orthonormal basis, given A times it."""
+    inner = basis.T @ products
+    values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+    return values, basis @ vectors
+
+
+def _window(values: np.ndarray) -> tuple[float, float, np.ndarray]:
+    """Which eigenvalues become directions, so that those that are left differ least.
+
+    Returns the ratio of the largest and the smallest that are left, the smallest, and the numbers of the others: the
+    fewest, from either end, with which that ratio is at most `_NEARLY` times the best.
+    """
+    sizes = np.maximum(np.abs(values), 1e-9 * np.max(np.abs(values)))
+    order = np.argsort(sizes)
+    sizes, count = sizes[order], len(sizes)
+    choices = []
+    for taken in range(min(_RANK, count // 2) + 1):
+        ratios = sizes[count - 1 - taken :] / sizes[: taken + 1]
+        choices.append((float(ratios.min()), taken, int(np.argmin(ratios))))
+    best = min(choices)[0]
+    ratio, taken, low = next(choice for choice in choices if choice[0] <= _NEARLY * best)
+    return ratio, float(sizes[low]), np.concatenate([order[:low], order[count - taken + low :]])
+
+
+def _own_curvatures(basis: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The diagonal of A, given a Krylov basis and A times it; that of A without its stiff directions.
+
+    Hutchinson's estimate of what the stiff directions leave of A, plus their diagonal; drawn towards the mean as far as
+    chance explains the differences. As in factor analysis, A = Δ + VVᵀ, stiff directions are not to narrow the rest.
+    """
+    values, ritz = _ritz(basis, products)
+    stiff = values > _STIFF * np.median(values)
+    length = np.sqrt(len(basis))
+    signs = length * basis[:, :_BLOCK]  # orthonormal, which random signs nearly are
+    taken = ritz[:, stiff] @ (values[stiff, None] * (ritz[:, stiff].T @ signs))
+    left = signs * (length * products[:, :_BLOCK] - taken) / np.mean(signs**2, axis=1, keepdims=True)
+    chance = float(np.mean(left.var(axis=1))) / max(1, left.shape[1] - 1)
+
+    def drawn(found: np.ndarray) -> np.ndarray:
+        mean = float(found.mean())
+        share = max(0.0, 1 - chance / max(float(found.var()), 1e-300))
+        return np.clip(mean + share * (found - mean), 1e-3 * abs(mean), 1e3 * abs(mean))
+
+    rest = left.mean(axis=1)
+    return drawn(rest + ritz[:, stiff] ** 2 @ values[stiff]), drawn(rest)
+
+
+def _rescaled(basis: np.ndarray, products: np.ndarray, relative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A basis and A times it, for R^(-1/2) A R^(-1/2) with the diagonal R."""
+    root = np.sqrt(relative)[:, None]
+    turned, mixing = np.linalg.qr(root * basis)
+    return turned, np.linalg.solve(mixing.T, (products / root).T).T
+
+
+def _sampled(table: Table, affordable: int, key: Key) -> Table:
+    """The table, or one of so many random rows."""
+    if table.num_rows <= affordable:
+        return table
+    count = max(2, affordable)
+    return Resident(table.random_rows(count, key, False), AllRows(count, count))
+
+
+def _curvature_times(
+    model: Model, table: Table, vectors: np.ndarray, num_rows: int, position: Params
+) -> np.ndarray:
+    """-∇² log posterior times vectors (d, n), from the rows of a table, counted as `num_rows`."""
+    across = jnp.asarray(vectors.T, ravel_pytree(position)[0].dtype)
+    with jax.default_matmul_precision("highest"):  # slack directions are differences of large numbers
+        likelihood = table.sum(_CurvatureTimes(model), (position, across))
+        prior = _prior_times(model, position, across)
+    total = num_rows / table.num_rows * np.asarray(likelihood, vectors.dtype) - np.asarray(prior)
+    return np.ascontiguousarray(total.T, vectors.dtype)
+
+
+@partial(jax.jit, static_argnums=0)
+def _prior_times(model: Model, position: Params, vectors: Array) -> Array:
+    return _products(model.log_prior_density, position, vectors)
+
+
+def _products(function: Callable[[Params], Array], at: Params, vectors: Array) -> Array:
+    """The Hessian times each of some vectors (n, d)."""
+    flat, unravel = ravel_pytree(at)
+    gradient = jax.grad(lambda x: function(unravel(x)))
+    return jax.vmap(lambda vector: jax.jvp(gradient, (flat,), (vector,))[1])(vectors)
 
 
 def _over_rows(
@@ -99,7 +265,19 @@ def _prior_diagonal(model: Model, position: Params) -> np.ndarray:
     """The diagonal of the prior's curvature, from one product with ones: exact for independent parameters."""
     ones = jax.tree.map(jnp.ones_like, position)
     product = jax.jvp(jax.grad(model.log_prior_density), (position,), (ones,))[1]
-    return np.maximum(-np.asarray(ravel_pytree(product)[0], np.float64), 0.0)
+    return -np.asarray(ravel_pytree(product)[0], np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+def _exact_prior_diagonal(model: Model, position: Params) -> Array:
+    """The same from one product for each parameter."""
+    flat, unravel = ravel_pytree(position)
+    gradient = jax.grad(lambda x: -model.log_prior_density(unravel(x)))
+
+    def entry(number: Array) -> Array:
+        return jax.jvp(gradient, (flat,), (jnp.zeros_like(flat).at[number].set(1.0),))[1][number]
+
+    return jax.lax.map(entry, jnp.arange(flat.size), batch_size=64)
 
 
 @dataclass(frozen=True)
@@ -125,6 +303,16 @@ class _Curvature(_OfModel):
         flat, unravel = ravel_pytree(position)
         count = jax.tree.leaves(rows)[0].shape[0]
         return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
+
+
+class _CurvatureTimes(_OfModel):
+    """-∇² log p(x_i | θ) v for each of some vectors v, at the position (θ, vectors)."""
+
+    def total(
+        self, position: PyTree, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> Array:
+        at, vectors = position
+        return -_products(lambda p: self.model.log_likelihood_sum(p, rows, weights), at, vectors)
 
 
 class _Fisher(_OfModel):

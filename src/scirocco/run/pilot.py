@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ from scirocco.model import Model, Posterior, without_value
 from scirocco.run import metric
 from scirocco.run.loop import Parts
 from scirocco.samplers import Scales
-from scirocco.samplers.preconditioned import times
+from scirocco.samplers.preconditioned import rows_times, times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _ROWS = 1_024
@@ -43,7 +43,9 @@ _SCORES, _SCORE_WORK, _LEAST_ROWS = 64, 4_000_000, 1_024
 """Scores computed at a time, and the maximum of rows × parameters for each of them."""
 _SHIFTED = 0.5
 _NOISE_POINTS, _NOISE_WORK = 4, 2e9
-"""Points at which the noise of all rows is computed, and the maximum of rows × parameters² for each."""
+"""Points at which the noise of all rows is computed, and the maximum of rows × numbers of L for each."""
+_STREAMED_ROWS = 65_536
+"""Maximum number of random rows that are read from a disk for it."""
 _KINKED = 100.0
 """The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink."""
 
@@ -61,13 +63,16 @@ def measure(
     measurement is made at the start.
     """
     position = near_mode(model, table, prepared, key)
-    factor = None
+    factor = largest = None
     if parts.sampler.metric != "none":
         factor = parts.sampler.factor
         if factor is None:
-            factor = metric.shape_at(model, table, position, parts.sampler.metric, key).factor
+            shape = metric.shape_at(model, table, position, parts.sampler.metric, key)
+            factor, largest = shape.factor, shape.largest
     of = (model, parts, table, prepared.memory, position)
     scales = scales_at(*of, factor, key, with_noise=not thorough)
+    if largest is not None:
+        scales = scales._replace(largest_curvature=largest)
     if _strongest(scales) > _KINKED * scales.largest_curvature:
         if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
             factor = metric.shape_at(model, table, position, "fisher", key).factor
@@ -83,8 +88,9 @@ def _noise_of_all(
 ) -> PyTree:
     """Variance of one estimate with control variates, for each coordinate u of θ = θ̂ + L u, at draws of u ~ N(0, 1)."""
     flat, unravel = ravel_pytree(centre)
-    count = max(_LEAST_ROWS, int(_NOISE_WORK / flat.size**2))
+    count = max(_LEAST_ROWS, int(_NOISE_WORK / (flat.size if factor.ndim == 1 else factor.size)))
     if count < table.num_rows:
+        count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
         table = Resident(rows, AllRows(count, count))
     normals = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_NOISE_POINTS, flat.size))
@@ -112,7 +118,7 @@ class _SquaredChange:
         centre, place, factor = position
         flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
         there, here = (flat(self.model.summand.each(at, rows)) for at in (place, centre))
-        change = (there - here) * factor if factor.ndim == 1 else (there - here) @ factor
+        change = rows_times(factor, there - here, transposed=True)
         own = jnp.ones(change.shape[0], change.dtype) if weights is None else weights
         return own @ change**2, own @ change
 
@@ -183,9 +189,8 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     flat, factor = np.asarray(ravel_pytree(position)[0], np.float64), np.asarray(factor, np.float64)
     u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size))
     u[0] = 0.0
-    away = u * factor if factor.ndim == 1 else u @ factor.T
-    scores = scores_at(model, table, position, flat + away, key)
-    pulled = scores * factor if factor.ndim == 1 else scores @ factor
+    scores = scores_at(model, table, position, flat + rows_times(factor, u), key)
+    pulled = rows_times(factor, scores, transposed=True)
     u, pulled = u[1:], pulled[1:] - pulled[0]  # `position` need not be the mode to the last digit
     if not np.all(np.isfinite(pulled)):
         return math.inf
@@ -276,9 +281,33 @@ def _noise_of_batch(
 ) -> PyTree:
     batch = parts.batching.take(parts.data, parts.batching.plan(key, number))
     context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
+    estimator = parts.estimator
+    if factor is not None and factor.ndim == 2 and factor.shape[0] != factor.shape[1]:
+        if not estimator.needs_index:  # a table of the rows' gradients is in the parameters' own coordinates
+            return estimator.estimate(_Pulled(model.summand, factor), position, memory, context, "diagonal")[
+                0
+            ].noise
+        factor = factor[:, 0]
     kind = "diagonal" if factor is None or factor.ndim == 1 else "full"
-    estimate = parts.estimator.estimate(model.summand, position, memory, context, kind)[0]
+    estimate = estimator.estimate(model.summand, position, memory, context, kind)[0]
     return _noise_in(factor, estimate.noise, position)
+
+
+class _Pulled(NamedTuple):
+    """Lᵀ f for a summand f."""
+
+    summand: Any
+    factor: Any
+
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
+        """Of the sum."""
+        return _pull(self.factor, self.summand.total(position, rows, weights, key))
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """Of each row."""
+        return jax.vmap(partial(_pull, self.factor))(self.summand.each(position, rows, key))
 
 
 def curvature_limit(

@@ -135,7 +135,13 @@ def prepared(request: Request) -> tuple[Request, Problem, Ready]:
     if "estimator" in left_out:
         request = request._replace(estimator=ready.estimator)
     words = defaults.in_words(
-        request.sampler, ready.estimator, plan.num_burnin, plan.thin, request.source.num_rows, left_out
+        request.sampler,
+        ready.estimator,
+        plan.num_burnin,
+        plan.thin,
+        request.source.num_rows,
+        left_out,
+        on_mesh=request.devices is not None,
     )
     chosen = {"chosen": words, "left_out": sorted(left_out)} if words else {}
     report = chosen | ready.report

@@ -76,10 +76,11 @@ def sample(
     sampler
         By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers): `sc.NUTS()`,
         which is exact. Otherwise `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature
-        there to choose coordinates in which the posterior is round (above 1,000 parameters each is scaled separately);
-        step size and friction follow from the gradient noise. If the posterior turns out to be far from a Gaussian, and
-        there are at most 5 million numbers, `sc.NUTS()` again. For count models `sc.SCIR()`, whose step size is chosen
-        from the noise of the counts. `run.preparation["chosen"]` has the choice, in one line.
+        there to choose coordinates in which the posterior is round (above 1,000 parameters: a scale for each, and up to
+        48 directions in which the posterior is much narrower or wider); step size and friction follow from the gradient
+        noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million numbers,
+        `sc.NUTS()` again. For count models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
+        `run.preparation["chosen"]` has the choice, in one line.
         `sc.SGLD(step_size="auto")` tries many step sizes before the run (see `sc.analysis.tune`); the results are in
         `run.preparation["tuning"]`.
     estimator

@@ -221,14 +221,18 @@ def prepare(
         problem.parts.sampler.check_params(params, num_steps)
     parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
     report = dict(prepared.report)
-    if isinstance(problem.table, Streamed):
-        report["batches"] = problem.table.reason
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
     if parts.sampler.needs_scales:
         with _explained(problem, params):
             parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free)
         parts.sampler.check_params(prepared.position, num_steps)
         report |= found
+    if isinstance(problem.table, Streamed):
+        if parts.batching.size != problem.table.batching.size:  # streams are cut for their batch size
+            automatic, indexed = parts.estimator.sampling == "auto", parts.estimator.needs_index
+            problem = problem._replace(table=Streamed(problem.source, parts.batching, automatic, indexed))
+            parts = parts._replace(batching=problem.table.batching)
+        report["batches"] = problem.table.reason
     return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator.core, start, report, thin)
 
 
@@ -286,11 +290,10 @@ def _resolved(
     if parts.sampler.needs_trajectory:
         return *_first_guess(density, parts, table, start, key), None
     chooses = free and not parts.estimator.is_exact and parts.estimator.keeps_one_sum
-    chooses = chooses and isinstance(table, Resident)  # streams are cut for their batch size
     scales = pilot.measure(density, parts, table, prepared, key, thorough=chooses and prepared.near_mode)
     if chooses:
         estimator, scales = defaults.with_best_batch(
-            parts.sampler, parts.estimator, scales, table.num_rows, position
+            parts.sampler, parts.estimator, scales, table.num_rows, position, table.batching.epoch > 1
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}

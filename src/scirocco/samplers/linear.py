@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 _LAGS, _NEARLY = 400, 1.15
+MOST_FORGETS = _LAGS // 2
+"""`Prediction.forgets` of a setting that takes this long or longer."""
 MOST_HEATING = 0.15
 """The largest share of the variance that may come from gradient noise: it is known to some ten per cent of itself."""
 _STEPS = np.array([1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
@@ -75,7 +77,7 @@ def predict(step: np.ndarray, friction: np.ndarray, curvature: np.ndarray | floa
     lags = np.stack(rho)
     times = np.stack([_time(lags[every - 1 :: every]) for every in range(1, _LAGS // 2)])
     time, forgets = times[0], 1 + np.argmax(times <= _NEARLY, axis=0)
-    forgets = np.where(np.any(times <= _NEARLY, axis=0), forgets, _LAGS // 2)
+    forgets = np.where(np.any(times <= _NEARLY, axis=0), forgets, MOST_FORGETS)
     return Prediction(*(np.where(stable, x, np.inf) for x in (h * kicked[..., 0, 0], time, forgets)))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +18,7 @@ from scirocco.samplers.base import Gradient, Sampler, Scales
 from scirocco.samplers.linear import Setting
 from scirocco.types import Array, Key, Params, PyTree
 
-METRICS = ("laplace", "fisher", "diagonal")
+METRICS = ("laplace", "fisher", "low_rank", "diagonal")
 
 
 class WhitenedState(NamedTuple):
@@ -38,7 +40,7 @@ class Preconditioned(Sampler):
     direction and too small for another, become isotropic: the inner step size has no unit, and about 0.1 suits all.
     If L is measured, chains start at the mode.
 
-    Cost per step: two products of L with a vector, O(d²) (O(d) for `metric="diagonal"`).
+    Cost per step: two products of L with a vector, O(d²) (O(kd) for k directions of "low_rank", O(d) for "diagonal").
 
     Parameters
     ----------
@@ -47,11 +49,13 @@ class Preconditioned(Sampler):
     metric
         How L is computed before the run: "laplace" (the Hessian of the log posterior at the mode; where it is
         negligible compared with the gradients, as with absolute values, the same as "fisher"), "fisher"
-        (the sum of outer products of the rows' gradients there, and the prior's curvature) or "diagonal" (of the
-        latter: for many parameters).
+        (the sum of outer products of the rows' gradients there, and the prior's curvature). For many parameters:
+        "low_rank" (the diagonal of the Hessian and the directions, 48 at most, in which the posterior is much narrower
+        or wider than the diagonal says) or "diagonal" (of "fisher").
     factor
-        L itself, (d, d) or (d,), in the order of `jax.flatten_util.ravel_pytree`, on the real line for transformed
-        parameters; None: from `metric`.
+        L itself: a matrix (d, d); a diagonal (d,); or (d, 1 + k), a diagonal s in the first column and k orthogonal
+        directions w in the others, of which L = diag(s) (1 + Σ (|w| - 1) ww'/|w|²) stretches each by its length. In
+        the order of `jax.flatten_util.ravel_pytree`, on the real line for transformed parameters; None: from `metric`.
 
     References
     ----------
@@ -174,24 +178,56 @@ class Preconditioned(Sampler):
 
 
 def times(factor: Any, tree: PyTree, transposed: bool = False) -> PyTree:
-    """L x or Lᵀ x for a tree x; L is a matrix, or the diagonal of one."""
+    """L x or Lᵀ x for a tree x; L as in `Preconditioned`."""
     flat, unravel = ravel_pytree(tree)
-    factor = jnp.asarray(factor, flat.dtype)
-    if factor.ndim == 1:
-        return unravel(factor * flat)
     # accelerators would round the factors of a product to ten bits or so
-    ordered = (flat, factor) if transposed else (factor, flat)
-    return unravel(jnp.matmul(*ordered, precision="highest"))
+    product = partial(jnp.matmul, precision="highest")
+    return unravel(rows_times(jnp.asarray(factor, flat.dtype), flat, transposed, product))
+
+
+def rows_times(factor: Any, rows: Any, transposed: bool = False, product: Any = operator.matmul) -> Any:
+    """L x or Lᵀ x for each of some vectors x (..., d), in NumPy or JAX."""
+    if factor.ndim == 1:
+        return rows * factor
+    if factor.shape[0] == factor.shape[1]:
+        if rows.ndim == 1 and not transposed:
+            return product(factor, rows)
+        return product(rows, factor if transposed else factor.T)
+    scale, directions = factor[:, 0], factor[:, 1:]
+    square = (directions * directions).sum(axis=0)
+    rows = rows * scale if transposed else rows
+    along = product(rows, directions) * ((square**0.5 - 1) / square)
+    moved = rows + product(along, directions.T)
+    return moved if transposed else moved * scale
+
+
+def variances(factor: np.ndarray) -> np.ndarray:
+    """The diagonal of LLᵀ."""
+    if factor.ndim == 1:
+        return factor**2
+    if factor.shape[0] == factor.shape[1]:
+        return np.asarray(np.sum(factor**2, axis=1))
+    square = np.sum(factor[:, 1:] ** 2, axis=0)
+    return np.asarray(factor[:, 0] ** 2 * (1 + factor[:, 1:] ** 2 @ ((square - 1) / square)))
 
 
 def _check_factor(factor: Any) -> None:
     shape = np.shape(factor)
-    if len(shape) not in (1, 2) or shape[0] != shape[-1]:
-        raise InvalidValueError(f"`factor` of Preconditioned must be (d, d) or (d,), got shape {shape}.")
+    if len(shape) not in (1, 2) or shape[0] < shape[-1]:
+        raise InvalidValueError(
+            f"`factor` of Preconditioned must be (d, d), (d,) or (d, 1 + k), got shape {shape}."
+        )
     if isinstance(factor, jax.core.Tracer):
         return
     values = np.asarray(factor, np.float64)
     if not np.all(np.isfinite(values)):
         raise InvalidValueError("`factor` of Preconditioned must be finite.")
-    if not (np.all(values) if values.ndim == 1 else np.isfinite(np.linalg.slogdet(values)[1])):
+    square = len(shape) == 2 and shape[0] == shape[1]
+    if not square and len(shape) == 2:
+        gram = values[:, 1:].T @ values[:, 1:]
+        lengths = np.sqrt(np.diagonal(gram))
+        if np.any(np.abs(gram - np.diag(lengths**2)) > 1e-2 * np.outer(lengths, lengths)):
+            raise InvalidValueError("the directions in `factor` of Preconditioned must be orthogonal.")
+        values = np.concatenate([values[:, 0], lengths])
+    if not (np.isfinite(np.linalg.slogdet(values)[1]) if square else np.all(values)):
         raise InvalidValueError("`factor` of Preconditioned is singular: some direction would never move.")

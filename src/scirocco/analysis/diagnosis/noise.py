@@ -17,6 +17,7 @@ from scirocco.run import Run, encoding, pilot, setup
 from scirocco.run.records import Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler, Scales, schedules
+from scirocco.samplers.preconditioned import rows_times
 from scirocco.store import Stored
 from scirocco.types import Key, Params, PyTree
 
@@ -148,7 +149,7 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
         )
     factor = sampler.factor
     if factor is not None:
-        g = g * np.asarray(factor) if np.ndim(factor) == 1 else g @ np.asarray(factor)
+        g = rows_times(np.asarray(factor), g, transposed=True)
     edges = np.linspace(0, x.shape[1], windows + 1).astype(int)
     parts = [(x[:, a:b].reshape(-1, size), g[:, a:b].reshape(-1, size)) for a, b in itertools.pairwise(edges)]
     position = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, -1]), run.draws)

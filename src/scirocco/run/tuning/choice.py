@@ -187,7 +187,10 @@ def tune_prepared(
         place, chosen = first[0]
         return finish(place, chosen, [Trial({**rooms[place].settings, **chosen.settings}, [], True)])
     temperature = inner.temperature
-    judge = reward.make_judge(model, table, centre, shape.factor, _inverse(shape.factor), temperature, key)
+    spread = shape.factor
+    if spread.ndim == 2 and spread.shape[0] != spread.shape[1]:
+        spread = spread[:, 0]  # draws are compared in coordinates scaled one by one
+    judge = reward.make_judge(model, table, centre, spread, _inverse(spread), temperature, key)
     trials: list[Trial] = []
     guess = None
     for _ in range(1 + _EXTENSIONS):
