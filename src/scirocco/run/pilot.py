@@ -29,7 +29,7 @@ from scirocco.estimators.newton import negative_log_posterior
 from scirocco.model import Model, Posterior, without_value
 from scirocco.run import metric
 from scirocco.run.loop import Parts
-from scirocco.samplers import Scales
+from scirocco.samplers import Sampler, Scales
 from scirocco.samplers.preconditioned import times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -288,6 +288,16 @@ def curvature_limit(
     if thorough and isinstance(table, Resident) and table.num_rows * _tree.size(position) <= _AFFORDABLE:
         return float(_curvature_of_all(model, table.num_rows, table.data, position, factor, key))
     return float(_curvature(model, table.num_rows, _rows(table, position), position, factor, key))
+
+
+def stiffness(model: Model, table: Table, position: Params, sampler: Sampler, eps: PyTree, key: Key) -> float:
+    """ε λ in the sampler's coordinates, or ε² λ with a momentum: the largest eigenvalue of √ε H √ε, or of ε H ε."""
+    power = 1.0 / sampler.core.step_order
+    spread = jax.tree.map(lambda e, p: jnp.broadcast_to(e**power, p.shape), eps, position)
+    roots = ravel_pytree(spread)[0]
+    # columns, or entries of a diagonal
+    factor = roots if sampler.factor is None else jnp.asarray(sampler.factor) * roots
+    return curvature_limit(model, table, position, key, factor, thorough=True)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
