@@ -114,7 +114,7 @@ def _regression(kind: str, scales: tuple[float, ...] = (1.0, 1.0, 1.0)) -> Calla
 
 
 def _newton(kind: str) -> Callable[..., Any]:
-    """The normal approximation, corrected by importance weights: exact up to their Monte Carlo error of 1 %."""
+    """The normal approximation, corrected by importance weights, whose Monte Carlo error is small."""
 
     def truth(data: Any) -> Any:
         x, y = np.asarray(data["x"], float), np.asarray(data["y"], float)
@@ -130,7 +130,7 @@ def _newton(kind: str) -> Callable[..., Any]:
             hessian = (x * weight[:, None]).T @ x + np.eye(3) / 100
             beta = beta + np.linalg.solve(hessian, x.T @ (y - fitted) - beta / 100)
         root = np.linalg.cholesky(np.linalg.inv(hessian))
-        z = np.random.default_rng(0).standard_normal((10_000, 3))
+        z = np.random.default_rng(0).standard_normal((1_000, 3))
         z = np.concatenate([z, -z])
         draws = beta + z @ root.T
         eta = draws @ x.T

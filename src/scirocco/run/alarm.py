@@ -78,7 +78,7 @@ def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int
     per_chain = jax.tree.leaves(some)[0].shape[1]
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), some)
     positions = jax.tree.map(np.asarray, jax.vmap(model.unconstrain)(flat))
-    centre = jax.tree.map(lambda leaf: np.broadcast_to(leaf.mean(axis=0), leaf.shape), positions)
+    centre = jax.tree.map(_repeated_mean, positions)
     here, there = _scores_at(model, table, (positions, centre), seed)
     x, middle = _matrix(positions), _matrix(centre)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -87,6 +87,10 @@ def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int
     if good.sum() < max(_FEWEST, len(x) // 2):
         return None
     return _worst(some, x[good], products[good], np.flatnonzero(good) // per_chain)
+
+
+def _repeated_mean(leaf: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(leaf.astype(np.float64).mean(axis=0).astype(leaf.dtype), leaf.shape)
 
 
 def _scores_at(model: Model, table: Table, places: tuple[Params, ...], seed: int) -> list[np.ndarray]:
