@@ -33,6 +33,7 @@ class Purpose(enum.IntEnum):
     REWARD_ROWS = 0xFFFFFFFB
     TUNING = 0xFFFFFFFA
     ROUNDNESS = 0xFFFFFFF9
+    ALARM = 0xFFFFFFF8
 
 
 class SeedPurpose(enum.IntEnum):
@@ -46,6 +47,7 @@ class SeedPurpose(enum.IntEnum):
     PLACES = 0x97ACE
     ROUNDNESS = 0x40D
     MODES = 0x30DE5
+    ALARM = 0xA1A23
 
 
 def key_for(key: Key, purpose: Purpose) -> Key:

@@ -68,14 +68,14 @@ class StoreError(SciroccoError, RuntimeError):
 
 
 class DivergenceError(SciroccoError, FloatingPointError):
-    """A chain diverged (NaN or inf).
+    """A chain diverged: a parameter is NaN or inf, or its draws spread at least 30 times too widely.
 
     Attributes
     ----------
     run
         The draws made before the divergence, as an ordinary `Run` (None if there are none).
     chain, step
-        Where the chain diverged, counted from 0; burn-in steps count.
+        Where the chain diverged, counted from 0; burn-in steps count. The last step if the draws are finite.
     """
 
     def __init__(self, message: str, *, run: Any = None, chain: int = 0, step: int = 0):

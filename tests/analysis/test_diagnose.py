@@ -132,6 +132,16 @@ def test_all_well(sampler, seed):
     assert abs(found.measures["stein_inflation"]) < 0.06 + 5 * found.measures["stein_inflation_error"]
 
 
+def test_a_step_too_large_for_a_direction_that_matters_to_no_parameter_is_no_fault(seed):
+    """Columns with one common part: the stiffest direction, inflated by a third, has 2 % of a parameter's variance."""
+    rng = np.random.default_rng([seed, 12])
+    x = rng.standard_normal((ROWS, 3)) + 3 * rng.standard_normal((ROWS, 1))
+    data = (x.astype(np.float32), (rng.random(ROWS) < 0.5).astype(np.float32))
+    step = 0.5 / np.linalg.eigvalsh(x.T @ x / 4)[-1]
+    found = diagnose(run_of(sc.SGLD(step), data=data, seed=seed, thin=10))
+    assert found.measures["step_inflation"] > 0.25 and found.ok
+
+
 def test_parameters_that_do_not_move_are_named():
     """Nothing moves; or one of two."""
     found = diagnose(run_of(sc.SGLD(1e-30)))

@@ -149,7 +149,7 @@ def certify(run: Any) -> Certificate:
     except SciroccoError as reason:
         return Certificate(None, None, tuple(troubles), str(reason), measures)
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
-    limits = [float(np.max(np.abs(value) + 2 * error)) for value, error in (means, sds)]
+    limits = _limits(means, sds)
     if run.origin.sampler.needs_trajectory:  # exact: what is left is Monte Carlo error
         limits = [min(*pair) for pair in zip(limits, _monte_carlo(run), strict=True)]
     by_chance = 3 / math.sqrt(max(measures["ess"], 1.0))  # not the sampler's fault: more draws would help
@@ -161,6 +161,25 @@ def certify(run: Any) -> Certificate:
             amount = f"{value[worst]:+.2f} sd" if what == "mean" else f"{value[worst]:+.0%}"
             troubles.append(f"the {what}{place} is off by about {amount}, by the scores at the draws")
     return Certificate(limits[0], limits[1], tuple(troubles), "", measures)
+
+
+def observed_errors(run: Any) -> dict[str, float]:
+    """Limits as in `certify`, even if there are too few effective draws: `mean_off` and `sd_off`; and `nonlinearity`.
+
+    For a posterior whose scores lie on a line they are exact; for others they are those of where the chains have been.
+    """
+    measures: dict[str, Any] = {}
+    if _why_not(run, []):
+        return {}
+    try:
+        mean_off, sd_off = _limits(*_of_scores(run, measures))
+    except SciroccoError:
+        return {}
+    return {"mean_off": mean_off, "sd_off": sd_off, "nonlinearity": measures["nonlinearity"]}
+
+
+def _limits(*errors: tuple[np.ndarray, np.ndarray]) -> list[float]:
+    return [float(np.max(np.abs(value) + 2 * error)) for value, error in errors]
 
 
 def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:

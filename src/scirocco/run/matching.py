@@ -115,8 +115,8 @@ def _plan(
     if reached.diverged is not None:
         chain, step = record.first_chain + reached.diverged.chain, reached.diverged.step
         raise StoreError(
-            f"the run in {path} ended because chain {chain} diverged (NaN or inf) at step {step}; a resumed run would "
-            "diverge again. Start a new run with a smaller step size; open the draws before it with sc.load."
+            f"the run in {path} ended because chain {chain} diverged (NaN, inf or far too wide) at step {step}; "
+            "a resumed run would diverge again. Start a new run with a smaller step size; sc.load opens the draws."
         )
     wanted = reached.num_samples if num_samples is None else _checks.positive_int(num_samples, "num_samples")
     if wanted < reached.draws:

@@ -29,7 +29,7 @@ from scirocco.estimators.newton import negative_log_posterior
 from scirocco.model import Model, Posterior, without_value
 from scirocco.run import metric
 from scirocco.run.loop import Parts
-from scirocco.samplers import Scales
+from scirocco.samplers import Sampler, Scales
 from scirocco.samplers.preconditioned import rows_times, times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -317,6 +317,20 @@ def curvature_limit(
     if thorough and isinstance(table, Resident) and table.num_rows * _tree.size(position) <= _AFFORDABLE:
         return float(_curvature_of_all(model, table.num_rows, table.data, position, factor, key))
     return float(_curvature(model, table.num_rows, _rows(table, position), position, factor, key))
+
+
+def stiffness(model: Model, table: Table, position: Params, sampler: Sampler, eps: PyTree, key: Key) -> float:
+    """ε λ in the sampler's coordinates, or ε² λ with a momentum: the largest eigenvalue of √ε H √ε, or of ε H ε."""
+    power = 1.0 / sampler.core.step_order
+    spread = jax.tree.map(lambda e, p: jnp.broadcast_to(e**power, p.shape), eps, position)
+    roots, factor, largest = ravel_pytree(spread)[0], sampler.factor, 1.0
+    if factor is None:
+        factor = roots
+    elif factor.ndim == 2 and factor.shape[0] != factor.shape[1]:
+        largest = float(jnp.max(roots)) ** 2  # a diagonal and directions: the largest step stands for all
+    else:
+        factor = jnp.asarray(factor) * roots  # columns, or entries of a diagonal
+    return largest * curvature_limit(model, table, position, key, factor, thorough=True)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

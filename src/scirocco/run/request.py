@@ -20,13 +20,13 @@ from scirocco.estimators import Estimator, Full, full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
-from scirocco.run import adaptation, defaults, encoding, family, matching, pilot, records, setup
+from scirocco.run import adaptation, alarm, defaults, encoding, family, matching, pilot, records, setup
 from scirocco.run.certificate import certify
 from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
-from scirocco.run.records import Record
+from scirocco.run.records import Divergence, Record
 from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
@@ -245,7 +245,11 @@ def _driven(
     if outside:
         _checks.warn(outside)
     chosen = problem.model.has_density and "sampler" in ready.report.get("left_out", ())
-    if not chosen or run.status != "complete" or run.draws is None:
+    if run.status == "interrupted" or run.draws is None:
+        return run
+    if not chosen and request.devices is None and alarm.applies(problem.model, parts.sampler):
+        _check_spread(session, problem, ready, run)
+    if not chosen or run.status != "complete":
         return run
     session.certificate = certify(run)
     session.commit()
@@ -255,6 +259,30 @@ def _driven(
     elif not session.certificate.trustworthy and run.num_draws >= defaults.NUM_SAMPLES:
         _checks.warn(f"{session.certificate.words}: more draws (`num_samples`) would make them more certain.")
     return dataclasses.replace(run, certificate=session.certificate)
+
+
+def _check_spread(session: Session, problem: Problem, ready: Ready, run: Run) -> None:
+    """A warning if the draws spread too widely; an error that holds them if that is hopeless."""
+    model, parts, key = cast(Model, problem.model), problem.parts, session.plan.key
+    found = alarm.too_wide(run, model, problem.table, float(parts.sampler.temperature), session.plan.seed)
+    if found is None:
+        return
+    words = alarm.in_words(
+        found, model, parts, problem.table, ready.start.position, session.plan.num_steps, key
+    )
+    if found.sure < alarm.HOPELESS:
+        _checks.warn(f"{words[0].upper()}{words[1:]}")
+        return
+    session.status, session.bad = "diverged", Divergence(found.chain, session.step, found.leaf)
+    session.commit()
+    chain = session.plan.first_chain + found.chain
+    run = dataclasses.replace(run, status="diverged")
+    raise DivergenceError(
+        f"chain {chain} diverged: {words} The draws are in `error.run`.",
+        run=run,
+        chain=chain,
+        step=session.step,
+    )
 
 
 def _divergence(

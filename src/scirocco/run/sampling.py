@@ -135,7 +135,8 @@ def sample(
     Raises
     ------
     DivergenceError
-        When a chain diverges (NaN or inf); `error.run` holds every draw made before that.
+        When a chain diverges (NaN or inf), or its draws spread far too widely; `error.run` holds every draw made
+        before that. If they spread less, but still too widely, there is a warning with a step size to try.
 
     Examples
     --------

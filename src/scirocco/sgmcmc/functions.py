@@ -80,9 +80,9 @@ def diverged(job: Job, step: int, run: Run | None = None) -> DivergenceError:
         else ""
     )
     return DivergenceError(
-        f"{job.name}: the chain diverged (NaN or inf) in iteration {step // job.inner + 1}. The stepsize is probably "
-        "too large: divide it by 10 (repeatedly if necessary), standardise the data, or let scirocco choose: "
-        f"sc.sample(model, data, params, sampler=sc.{type(job.sampler).__name__}()).{kept}",
+        f"{job.name}: the chain diverged (NaN, inf or far too wide) in iteration {step // job.inner + 1}. The "
+        "stepsize is probably too large: divide it by 10 (repeatedly if necessary), standardise the data, or let "
+        f"scirocco choose: sc.sample(model, data, params, sampler=sc.{type(job.sampler).__name__}()).{kept}",
         run=run,
         step=step,
     )

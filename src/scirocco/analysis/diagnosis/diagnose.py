@@ -19,7 +19,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import Run, encoding, metric
-from scirocco.run.certificate import certify
+from scirocco.run.certificate import certify, observed_errors
 from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler
@@ -99,7 +99,10 @@ def diagnose(
             found = _look_closer(_one_place(run, measures), origin, measures, num_steps, seed)
         except SciroccoError as error:
             missing.append(f"curvature, noise and Stein's identity: {error}")
-    certificate = run.certificate or certify(dataclasses.replace(run, origin=origin))
+    known = dataclasses.replace(run, origin=origin)
+    certificate = run.certificate or certify(known)
+    if origin is not None and not certified:
+        measures |= observed_errors(known)
     findings = rules.find_faults(measures, found, about)
     if "modes" in run.preparation:
         findings.insert(0, rules.several_modes(run.preparation["modes"]))

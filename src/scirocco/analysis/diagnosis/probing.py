@@ -83,21 +83,6 @@ def _thinned(draws: Params) -> Params:
     return jax.tree.map(lambda leaf: np.asarray(leaf[:, ::stride]), draws)
 
 
-def stiffness(probe: Probe) -> float:
-    """Largest eigenvalue of √ε H √ε in the sampler's coordinates: ε λ for one step size."""
-    spread = jax.tree.map(lambda e, p: jnp.broadcast_to(jnp.sqrt(e), p.shape), probe.eps, probe.position)
-    roots = ravel_pytree(spread)[0]
-    factor, largest = probe.scales.factor, 1.0
-    if factor is None:
-        factor = roots
-    elif factor.ndim == 2 and factor.shape[0] != factor.shape[1]:
-        largest = float(jnp.max(roots)) ** 2  # the largest step stands for all
-    else:
-        factor = jnp.asarray(factor) * roots  # columns, or entries of a diagonal
-    found = pilot.curvature_limit(probe.model, probe.table, probe.position, probe.key, factor, thorough=True)
-    return largest * found
-
-
 class SteinChecks(NamedTuple):
     """The result of Stein's identity with the gradients at the draws."""
 

@@ -10,8 +10,8 @@ from scirocco.analysis.diagnosis.theory import Theory
 
 TOLERATED = 0.2
 """Relative excess of a variance above which it is reported: a tenth of the standard deviation."""
-_FEW = 400
-"""Effective draws below which a larger step is suggested, if one is possible."""
+_FEW, _WANTED = 200, 400
+"""Effective draws below which a larger step is suggested, if one is possible; how many advice aims at."""
 _TOO_FEW = 100
 _R_HAT = 1.05
 _LARGER = 4.0
@@ -21,8 +21,12 @@ APART = 1.0
 _UNDER_WAY = 2.5
 """Trend, in sds, above which the chains have not converged yet."""
 _HARDLY_ANY = 20
+_MEAN_OFF, _SD_OFF, _STRAIGHT = 0.2, 0.12, 0.1
+"""Errors of means (in sds) and sds up to which a run is acceptable if the scores confirm them, and how straight the
+line through the scores must then be if the chains mix badly."""
 _PULL = 2.0
 """The prior may move the posterior by this many posterior sds."""
+_WILD = 10.0
 FAR_OUT = 4.0
 """A posterior may be this many prior sds out. A prior that bounds a parameter without a finite mode has fewer."""
 
@@ -31,14 +35,16 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
     """All problems. `about`: facts about the run (`diverged`, `tuned`, `batch_size`, ...)."""
     if measures.get("stuck"):
         return [_stuck(measures["stuck"])]
-    law = _law(measures, theory, about)
-    mixing = _mixing(measures, theory, about, bool(law))
+    good = not about["diverged"] and _is_acceptable(measures)
+    law = [] if good else _law(measures, theory, about)
+    mixing = [] if good else _mixing(measures, theory, about, bool(law))
     if any(finding.name == "not converged" for finding in mixing) and measures["trend"] > _UNDER_WAY:
         return mixing  # draws before convergence tell nothing about the target or the prior
     found = law + mixing
     pull = measures.get("prior_pull", 0.0)
     far_out = measures.get("prior_distance", 0.0)
-    if pull > _PULL and far_out > FAR_OUT and measures["ess_bulk"] > _HARDLY_ANY:
+    wild = measures.get("stein_inflation", 0.0) > _WILD  # draws are where neither prior nor data want them
+    if pull > _PULL and far_out > FAR_OUT and measures["ess_bulk"] > _HARDLY_ANY and not wild:
         place = measures["prior_pull_parameter"]
         found.append(
             Finding(
@@ -52,6 +58,19 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
             )
         )
     return found
+
+
+def _is_acceptable(measures: dict[str, Any]) -> bool:
+    """Whether the scores at the draws confirm their means and standard deviations, whatever else was measured.
+
+    The closed forms are for the worst direction, which may not matter for any parameter, and few effective draws may
+    suffice.
+    """
+    if not {"mean_off", "sd_off", "ess_bulk"} <= measures.keys() or measures["ess_bulk"] < _HARDLY_ANY:
+        return False
+    mixed = measures["ess_bulk"] >= _TOO_FEW and measures.get("r_hat", 1.0) <= _R_HAT
+    right = measures["mean_off"] <= _MEAN_OFF and measures["sd_off"] <= _SD_OFF
+    return right and (mixed or measures["nonlinearity"] <= _STRAIGHT)
 
 
 def several_modes(modes: list[dict[str, Any]]) -> Finding:
@@ -241,7 +260,7 @@ def _or_auto(about: dict[str, Any]) -> str:
 
 
 def _times(ess: float) -> str:
-    return f"{max(2, min(100, math.ceil(_FEW / max(ess, 1.0))))} times"
+    return f"{max(2, min(100, math.ceil(_WANTED / max(ess, 1.0))))} times"
 
 
 def _seen(measures: dict[str, Any]) -> str:

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from scirocco import _tree
-from scirocco.analysis.diagnosis.probing import Probe, stiffness
+from scirocco.analysis.diagnosis.probing import Probe
+from scirocco.run import pilot
 from scirocco.samplers import Sampler, Scales
 from scirocco.types import Params, PyTree
 
@@ -41,9 +42,7 @@ def predict(probe: Probe, sampler: Sampler) -> Theory | None:
     ratios = core.noise_ratio(probe.scales, probe.eps, probe.position)
     if ratios is None:
         return None
-    # stiffness() has √ε on both sides of H; with momentum it is ε
-    power = 2 // core.step_order
-    product = stiffness(probe._replace(eps=jax.tree.map(lambda e: e**power, probe.eps)))
+    product = pilot.stiffness(probe.model, probe.table, probe.position, sampler, probe.eps, probe.key)
     found = core.excess(probe.scales, product, probe.eps, probe.position)
     if found is None:
         return None

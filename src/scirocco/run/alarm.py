@@ -1,0 +1,242 @@
+"""The check at the end of a run whose sampler was given: whether its draws spread too widely for the posterior.
+
+A step that is too large, for the curvature or for the noise of the batches, gives draws that look healthy but spread
+too widely. For draws x of the posterior with score g, Stein's identity says E[-(x_j - m_j) g_j] = 1 for every parameter
+(on the real line); draws of standard deviation r times too large have about r². Scores are differences to that at the
+mean of the draws over a few rows, others for each draw: the noise of the rows nearly cancels, and what is left of it is
+part of the standard error, so that rare rows raise no false alarm.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scirocco import _tree
+from scirocco._random import Purpose, SeedPurpose, key_for
+from scirocco.data import Resident, Table
+from scirocco.diagnostics.columns import label
+from scirocco.errors import SciroccoError
+from scirocco.estimators import approach_mode
+from scirocco.model import Model
+from scirocco.run import pilot
+from scirocco.run.loop import Parts
+from scirocco.run.result import Run
+from scirocco.samplers import Sampler, schedules
+from scirocco.samplers.base import Excess, largest
+from scirocco.types import Array, Key, Params, PyTree, Rows
+
+_DRAWS, _NUMBERS = 256, 1 << 24
+"""Draws of the second half of the run at which scores are computed, and the most numbers in them."""
+_FEWEST = 64
+_ROWS, _MOST_ROWS = 64, 1_024
+"""Rows for each of them; as many as there are parameters, within these limits."""
+_GROUPS = 16
+_ERRORS = 4.0
+_WIDE, HOPELESS = math.sqrt(2), 30.0
+"""Standard deviations, over those of the posterior, above which there is a warning (after the error) and an error."""
+_EACH = 1_000
+"""Parameters that are looked at one by one; of more only averages over each array."""
+_EXPLAINED, _STIFF = 0.2, {2: 1.0, 1: 2.0}
+"""Predicted excess of a variance, and ε λ (ε² λ with a momentum), above which the step is at fault."""
+
+
+class Spread(NamedTuple):
+    """The parameter, or array of parameters, whose draws spread most."""
+
+    ratio: float
+    """Standard deviation over that of the posterior, about."""
+    sure: float
+    """The same, less the Monte Carlo error."""
+    name: str
+    chain: int
+    leaf: int
+    moving: bool
+    """Whether the chains are still on their way: half of the way is most of the spread."""
+
+
+def applies(model: Any, sampler: Sampler) -> bool:
+    """Whether Stein's identity can be used: there are scores, and a distribution to sample."""
+    return bool(
+        model.has_density
+        and not model.takes_key
+        and sampler.driven_by == "gradient"
+        and not sampler.needs_trajectory  # exact, and adapted
+        and float(sampler.temperature) > 0.0
+    )
+
+
+def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int) -> Spread | None:
+    """The worst parameter, if its draws spread too widely; None also if there are too few draws to tell."""
+    some = _second_half(run)
+    if some is None:
+        return None
+    per_chain = jax.tree.leaves(some)[0].shape[1]
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), some)
+    positions = jax.tree.map(np.asarray, jax.vmap(model.unconstrain)(flat))
+    centre = jax.tree.map(_repeated_mean, positions)
+    here, there = _scores_at(model, table, (positions, centre), seed)
+    x, middle = _matrix(positions), _matrix(centre)
+    with np.errstate(over="ignore", invalid="ignore"):
+        products = (middle - x) * (here - there) / temperature
+    good = np.isfinite(products).all(axis=1)
+    if good.sum() < max(_FEWEST, len(x) // 2):
+        return None
+    return _worst(some, x[good], products[good], np.flatnonzero(good) // per_chain)
+
+
+def _repeated_mean(leaf: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(leaf.astype(np.float64).mean(axis=0).astype(leaf.dtype), leaf.shape)
+
+
+def _scores_at(model: Model, table: Table, places: tuple[Params, ...], seed: int) -> list[np.ndarray]:
+    """∇ log posterior at each of some places, from a few random rows: other rows for each draw, the same everywhere."""
+    count, size = jax.tree.leaves(places[0])[0].shape[0], _tree.size(places[0])
+    size //= count
+    per_draw = min(table.num_rows, int(np.clip(size, _ROWS, _MOST_ROWS)))
+    rng = np.random.default_rng([seed, SeedPurpose.ALARM])
+    if isinstance(table, Resident):
+        rows, available = table.data, table.num_rows
+    else:
+        available = min(table.num_rows, count * per_draw)
+        rows = table.random_rows(available, key_for(jax.random.key(seed), Purpose.ALARM), False)
+    index = rng.integers(0, available, (count, per_draw), np.int32)
+    if per_draw == table.num_rows:
+        index[:] = np.arange(per_draw)
+    width = max(size, _tree.size(table.row_spec))
+    at_once = min(count, max(1, _NUMBERS // 4 // (per_draw * width)))
+    found = []
+    for place in places:
+        parts = [
+            _scores(model, table.num_rows, _cut(place, begin, at_once), rows, _cut(index, begin, at_once))
+            for begin in range(0, count, at_once)
+        ]
+        found.append(np.concatenate([_matrix(part) for part in parts])[:count])
+    return found
+
+
+def _cut(tree: PyTree, begin: int, length: int) -> PyTree:
+    """Some of the first axis, repeated at the end if there are fewer."""
+    return jax.tree.map(lambda leaf: leaf[np.minimum(np.arange(begin, begin + length), len(leaf) - 1)], tree)
+
+
+def _matrix(tree: PyTree) -> np.ndarray:
+    """Leaves (draw, ...) as numbers (draw, d)."""
+    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _scores(model: Model, num_rows: int, positions: Params, rows: Rows, index: Array) -> Params:
+    def one(position: Params, places: Array) -> Params:
+        own = jax.tree.map(lambda leaf: leaf[places], rows)
+        likelihood = _tree.scale(num_rows / len(places), model.summand.total(position, own))
+        return _tree.add(likelihood, jax.grad(model.log_prior_density)(position))
+
+    return jax.vmap(one)(positions, index)
+
+
+def _second_half(run: Run) -> PyTree | None:
+    """Draws of the second half of each chain, leaves (chain, draw, ...)."""
+    chains, draws = run.num_chains, run.num_draws
+    half = draws // 2
+    size = sum(math.prod(leaf.shape[2:]) for leaf in jax.tree.leaves(run.draws))
+    wanted = min(_DRAWS, _NUMBERS // max(1, size))
+    if wanted < _FEWEST or (draws - half) * chains < _FEWEST:
+        return None
+    between = max(1, chains // wanted)
+    stride = max(1, (draws - half) * len(range(0, chains, between)) // wanted)
+    return jax.tree.map(lambda leaf: np.asarray(leaf[::between, half::stride]), run.draws)
+
+
+def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray) -> Spread | None:
+    leaves, names = jax.tree.leaves(some), _tree.leaf_names(some)
+    sizes = [leaf[0, 0].size for leaf in leaves]
+    if (
+        sum(sizes) != products.shape[1]
+    ):  # a constrained parameter may have more numbers than it has on the real line
+        leaves, names, sizes = [], ["the parameters"], [products.shape[1]]
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    columns = np.stack([products[:, owner == leaf].mean(axis=1) for leaf in range(len(sizes))], axis=1)
+    owners, labels = np.arange(len(sizes)), list(names)
+    if products.shape[1] <= _EACH and leaves:
+        columns, owners = np.hstack([products, columns]), np.concatenate([owner, owners])
+        each = zip(names, leaves, strict=True)
+        labels = [
+            label(name, leaf.shape[2:], k) for name, leaf in each for k in range(leaf[0, 0].size)
+        ] + labels
+    groups = np.sort([group.mean(axis=0) for group in np.array_split(columns, _GROUPS)], axis=0)
+    error, mean = groups.std(axis=0, ddof=1) / math.sqrt(_GROUPS), columns.mean(axis=0)
+    sure = np.maximum(mean - _ERRORS * error, groups[1])  # the latter for a spread that grows all the time
+    worst = int(np.argmax(sure))
+    if not sure[worst] > _WIDE**2:
+        return None
+    by_chain = [columns[chain == number, worst].mean() for number in range(chain.max() + 1)]
+    own = x[:, owner == owners[worst]] if labels[worst] in names else x[:, [worst]]
+    return Spread(
+        math.sqrt(mean[worst]),
+        math.sqrt(sure[worst]),
+        labels[worst],
+        int(np.argmax(by_chain)),
+        int(owners[worst]),
+        _is_moving(own, chain),
+    )
+
+
+def _is_moving(x: np.ndarray, chain: np.ndarray) -> bool:
+    halves = [np.array_split(x[chain == number], 2) for number in np.unique(chain)]
+    moved = np.mean([after.mean(axis=0) - before.mean(axis=0) for before, after in halves], axis=0)
+    inside = np.mean([after.var(axis=0) for _, after in halves], axis=0)
+    return bool(np.median(np.abs(moved) - 2.0 * np.sqrt(inside)) > 0)
+
+
+def in_words(
+    found: Spread, model: Model, parts: Parts, table: Table, start: Params, num_steps: int, key: Key
+) -> str:
+    """What is wrong, and the step size to try. Looks for the mode first: elsewhere the curvature may be another."""
+    ratio = f"{found.ratio:.1f}" if found.ratio < 10 else f"{found.ratio:,.0f}"
+    said = f"the draws of `{found.name}` spread about {ratio} times too widely for the gradients at them"
+    core = parts.sampler.core
+    omitted = ", or omit it" if core.has_noise_ratio else ""
+    within = " inside sc.Preconditioned(...)" if parts.sampler.factor is not None else ""
+    try:
+        eps, product, excess = _excess(model, parts, table, start, num_steps, key)
+    except SciroccoError:
+        eps, product, excess = math.nan, 0.0, None
+    if excess is None and not found.moving:
+        return f"{said}: the step size{within} is probably too large. Try a tenth of it{omitted}."
+    noise = 0.0 if excess is None else largest(excess.noise)
+    step = 0.0 if excess is None else math.inf if product > _STIFF[core.step_order] else excess.step
+    if excess is None or max(step, noise) < _EXPLAINED:
+        reason = "have not converged" if found.moving else "may not have converged"
+        return (
+            f"{said}, which the step size does not explain: the chains {reason}; "
+            "print(sc.analysis.diagnose(run)) says more."
+        )
+    why = "" if step >= noise else " for the noise of the batches"
+    if excess.friction is not None and noise > step:
+        omitted = " without `friction`, or omit both"
+    return (
+        f"{said}: the step size ({eps:.3g}) is too large{why}. Try step_size={min(excess.suggested, eps / 2):.2g}"
+        f"{within}{omitted}."
+    )
+
+
+def _excess(
+    model: Model, parts: Parts, table: Table, start: Params, num_steps: int, key: Key
+) -> tuple[float, float, Excess | None]:
+    """ε, ε λ (ε² λ with a momentum), and by how much step and noise inflate variances near the mode."""
+    position, sampler = approach_mode(model, table, start, key)[0], parts.sampler
+    memory = (
+        parts.estimator.core.around(model.constrain(position)).prepare(model, table, position, key).memory
+    )
+    scales = pilot.scales_at(model, parts, table, memory, position, sampler.factor, key)
+    if parts.estimator.is_exact:
+        scales = scales._replace(noise=_tree.zeros_like(position))
+    eps = schedules.step_sizes(sampler.step_size, position, num_steps // 2)
+    product = pilot.stiffness(model, table, position, sampler, eps, key)
+    return largest(eps), product, sampler.core.excess(scales, product, eps, position)
