@@ -143,6 +143,14 @@ def test_what_blocks_print_about_time_is_left_out():
     )
 
 
+def test_formulas_have_low_letters_below_superscripts_and_bars_alike():
+    """Otherwise superscripts are too high with fonts that have no measures for formulas, and one bar of |x| is tall."""
+    mathml = pytest.importorskip("mathml", reason="the documentation's packages are not installed")
+    drawn = mathml.drawn(r"|x|^2 + \theta^2 + S_f^2")
+    assert drawn.count('<mpadded height="0.45em">') == 3
+    assert drawn.count('<mo stretchy="false">&#x0007C;</mo>') == 2 and "<mo>&#x0007C;" not in drawn
+
+
 def test_pages_do_not_measure_time():
     for page in GUIDES:
         shown = (

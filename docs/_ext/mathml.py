@@ -19,6 +19,7 @@ BASE = re.compile(r"(<ms(?:ubs)?up>)(<(m[ion])\b[^>]*>[^<]*</\3>)")
 def drawn(formula: str, display: str = "inline") -> str:
     """Return a formula as MathML, with the thin space after function names that the converter omits."""
     made = FUNCTION.sub(r'\1<mspace width="0.17em"/>', convert(formula, display=display))
+    made = made.replace("<mo>&#x0007C;</mo>", '<mo stretchy="false">&#x0007C;</mo>')  # both bars of |x| alike
     return BASE.sub(r'\1<mpadded height="0.45em">\2</mpadded>', made)
 
 

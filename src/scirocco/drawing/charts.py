@@ -56,7 +56,7 @@ def sparks(names: Sequence[str], draws: ArrayLike, label: str, most_chains: int 
 
 
 def _row(name: str, drawn: Html) -> tuple[Html, Html]:
-    """A name, which wraps, and what is drawn beside it."""
+    """A name, which wraps, and what is drawn next to it."""
     return tag("span", breakable(name)), tag("div", drawn)
 
 

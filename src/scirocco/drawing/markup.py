@@ -106,7 +106,7 @@ def facts(rows: Iterable[tuple[str, object]], label: str) -> Html:
 
 
 def plain_table(rows: Iterable[tuple[str, object]]) -> Html:
-    """As `facts`, without a style sheet: for notebooks."""
+    """A table like that of `facts` for notebooks, which have no style sheet of ours."""
     body = []
     for name, value in rows:
         room = ";padding-left:2em" if name.startswith(" ") else ""

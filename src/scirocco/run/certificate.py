@@ -98,7 +98,7 @@ class Certificate:
         return self.words
 
     def _repr_html_(self) -> str:
-        """For notebooks: each trouble on a line, or none; then the limits."""
+        """The troubles and the limits, for notebooks."""
         if self.mean_error is None or self.sd_error is None:
             rows = [("errors", f"not known: {self.unknown}" if self.unknown else "not known")]
         else:

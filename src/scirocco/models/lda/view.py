@@ -307,7 +307,7 @@ def _topic_map(model: LDA, listed: list[Topic]) -> Html:
         + ("The area of a circle is the topic's share. " if listed[0].share is not None else "")
         + "Click a circle to go to its topic; its first word is shown where there is space."
     )
-    return tag("div", paragraph(words), _drawn(listed, places), class_="beside")
+    return tag("div", paragraph(words), _drawn(listed, places), class_="split")
 
 
 def embed(distances: Array) -> tuple[Array, float]:
