@@ -24,7 +24,15 @@ MIRRORED = {
 LINK = re.compile(r"\]\((" + "|".join(map(re.escape, MIRRORED)) + r")(#[^)]*)?\)")
 UNSEEN = "remove-input"
 # CPU seconds of the longest pages; all others have about ten
-SECONDS = {"tour": 80, "trust": 40, "topics": 40, "simplex": 35, "gallery": 30, "coming_from_blackjax": 30, "models": 25}
+SECONDS = {
+    "tour": 80,
+    "trust": 40,
+    "topics": 40,
+    "simplex": 35,
+    "gallery": 30,
+    "coming_from_blackjax": 30,
+    "models": 25,
+}
 
 
 def read(text: str) -> nbformat.NotebookNode:
