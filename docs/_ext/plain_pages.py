@@ -32,6 +32,7 @@ SECONDS = {
     "gallery": 30,
     "coming_from_blackjax": 30,
     "models": 25,
+    "numpyro": 25,
 }
 
 
