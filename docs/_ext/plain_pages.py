@@ -31,8 +31,12 @@ SECONDS = {
     "simplex": 35,
     "gallery": 30,
     "coming_from_blackjax": 30,
+    "coming_from_r": 30,
     "models": 25,
     "numpyro": 25,
+    "command_line": 20,
+    "large_data": 20,
+    "mixtures": 20,
 }
 
 
