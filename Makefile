@@ -37,8 +37,10 @@ quick: $(STAMP)  ## while you work: lint, contracts, unit tests, every sampler a
 	@echo "made: ruff, import contracts, tests of the part unit. make test runs all parts."
 
 test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m law" for one part)
-	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist worksteal --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS)
-	$(BIN)/python tools/run_pages.py $(PAGES)
+	@mkdir -p build
+	@$(BIN)/python tools/run_pages.py $(PAGES) >build/pages.log 2>&1 & pages=$$!; \
+	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist worksteal --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS); \
+	status=$$?; wait $$pages || status=1; cat build/pages.log; exit $$status
 
 docs: $(STAMP)  ## the documentation: every page is run, and a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -j $(DOCS_JOBS) $(DOCS_FLAGS) -d build/docs/doctrees docs $(HTML)

@@ -119,7 +119,9 @@ def pytest_make_collect_report(collector: pytest.Collector):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave each test with the marker of its part alone, so that `-m` selects by it."""
+    """Leave each test with the marker of its part alone, so that `-m` selects by it; files that hurry come first."""
+    quick = {item.path for item in items if _is_quick(item)}
+    items.sort(key=lambda item: item.path not in quick)
     parts = [part_of(item) for item in items]
     for node in {node for item in items for node in item.listchain()}:
         node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in PARTS]
@@ -253,27 +255,61 @@ def seed() -> int:
 def quick_compiler():
     """Programs that make a few steps spend nearly all their time in the compiler: it is told to hurry.
 
-    Such programs round differently, so none is shared with tests that do without.
+    From the first test of a file that asks for this to its last one, see `pytest_runtest_setup`.
     """
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.clear_caches()
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-    jax.clear_caches()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _forget_programs():
-    """Compiled programs take memory, and memory maps, of which a process may have 65,530: then the compiler crashes."""
-    yield
-    if not _MAPS.exists() or (_resident() < _MANY_BYTES and _count_maps() < _MANY_MAPS):
+_hurried: list[Path] = []
+"""The file whose tests are compiled in a hurry, if one is."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Programs compiled in a hurry round differently, so none is shared with tests that do without.
+
+    To clear what JAX has compiled costs half a second, so that files of one kind follow each other and it is done where
+    the kind changes.
+    """
+    if _is_quick(item):
+        _hurried[:] = [item.path]
+    quick = _hurried == [item.path]
+    if quick != jax.config.read("jax_disable_most_optimizations"):
+        _forget()
+        jax.config.update("jax_disable_most_optimizations", quick)
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    return "quick_compiler" in getattr(item, "fixturenames", ())
+
+
+def _forget() -> None:
+    """Clear what JAX has compiled."""
+    global _left
+    jax.clear_caches()
+    gc.collect()
+    _trim(0)
+    _left = _resident() if _MAPS.exists() else 0
+
+
+_left = 0
+"""Memory after programs were cleared, in bytes."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Compiled programs take memory, and memory maps, of which a process may have 65,530: then the compiler crashes.
+
+    They are cleared early at the end of a file, and late within it, where more of them are used again.
+    """
+    if not _MAPS.exists():
+        return
+    ends = nextitem is None or nextitem.path != item.path
+    bytes_, maps = (_MANY_BYTES, _MANY_MAPS) if ends else (_MANY_BYTES * 3 // 2, 2 * _MANY_MAPS)
+    if _resident() < bytes_ and (not ends or _count_maps() < maps):
         return
     _trim(0)  # what was freed stays with the process otherwise
-    if _resident() > _MANY_BYTES or _count_maps() > _MANY_MAPS:
-        jax.clear_caches()
-        gc.collect()
-        _trim(0)
+    if _resident() > max(bytes_, _left + bytes_ // 4) or _count_maps() > maps:
+        _forget()
 
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: None)

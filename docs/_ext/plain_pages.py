@@ -6,7 +6,6 @@ This module splits a page into notebook cells for myst-nb, which executes them; 
 
 import pathlib
 import re
-from itertools import zip_longest
 from typing import Any
 
 import nbformat
@@ -14,6 +13,7 @@ from docutils import nodes
 from page_blocks import Block, blocks
 from public_names import entries
 from sphinx.application import Sphinx
+from sphinx.util.parallel import make_chunks
 
 # Files outside docs/ that have a page in the built documentation.
 MIRRORED = {
@@ -31,6 +31,21 @@ TIMES = re.compile(
     re.MULTILINE,
 )
 """What a block prints about time, which depends on the machine that builds the documentation."""
+# CPU seconds of the longest pages; all others have about ten
+SECONDS = {
+    "tour": 80,
+    "trust": 40,
+    "topics": 40,
+    "simplex": 35,
+    "gallery": 30,
+    "coming_from_blackjax": 30,
+    "coming_from_r": 30,
+    "models": 25,
+    "numpyro": 25,
+    "command_line": 20,
+    "large_data": 20,
+    "mixtures": 20,
+}
 
 
 def read(text: str) -> nbformat.NotebookNode:
@@ -118,13 +133,28 @@ def without_times(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
-    """Alternate pages with and without code: Sphinx gives each worker ten neighbouring pages at a time."""
+    """Give each process about the same work: Sphinx hands out neighbouring pages, some ten at a time.
+
+    The longest pages come first, each with the process that has the least to do; pages without code fill up the rest.
+    """
     idle = {
         page.removeprefix("docs/").removesuffix(".md") for page in app.config.nb_execution_excludepatterns
     }
-    running = [name for name in docnames if name not in idle]
     others = [name for name in docnames if name in idle]
-    docnames[:] = [name for pair in zip_longest(running, others) for name in pair if name]
+    running = sorted((name for name in docnames if name not in idle), key=_seconds, reverse=True)
+    hands: list[list[str]] = [[] for _ in range(max(app.parallel, 1))]
+    for name in running:
+        min(hands, key=lambda hand: sum(map(_seconds, hand))).append(name)
+    size = len(make_chunks(docnames, len(hands))[0]) if docnames else 0
+    for hand in hands:
+        free = max(size - len(hand), 0)
+        hand += others[:free]
+        del others[:free]
+    docnames[:] = [name for hand in hands for name in hand] + others
+
+
+def _seconds(page: str) -> int:
+    return SECONDS.get(page, 10)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

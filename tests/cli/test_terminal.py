@@ -1,6 +1,6 @@
 """Ctrl-C in a real terminal while a command draws: exit status 130, no stack trace, and what survives.
 
-All commands that take long are started at once, each in a pseudo-terminal, and interrupted when they are at work.
+Each command that takes long is started in a pseudo-terminal and interrupted when it is at work.
 Commands that end before one can press are in `test_terminal_short.py`.
 """
 
@@ -89,34 +89,39 @@ class Terminal:
 
 
 @pytest.fixture(scope="module")
-def terminals(place, tmp_path_factory):
-    """Every long command, started."""
+def start(place, tmp_path_factory):
+    """A folder, and a function that starts one of the commands; all are ended after the tests."""
     root = tmp_path_factory.mktemp("terminals")
     text = place.config.read_text().replace("num_samples = 60", f"num_samples = {MANY}")
     config = root / "long.toml"
     config.write_text(text.replace("rows.npz", str(place.rows)))
     long = ("--steps", str(10**8))
     topics = ("topics", "fit", place.text, "--topics", "2", "--min-documents", "1", "--held-out", "0", *long)
-    started = {
-        "sample": Terminal("sample", config, at_work=r"sampling .* it/s"),
-        "topics fit": Terminal(*topics, "--out", root / "topics", at_work=r"burn-in .* it/s"),
-        "cluster fit": Terminal(
-            "cluster", "fit", place.table, *long, "--out", root / "clusters", at_work=r"burn-in .* it/s"
+    commands = {
+        "sample": (("sample", config), r"sampling .* it/s", False),
+        "watch": (("watch", root / "run", "--every", "0.2"), r"sampling", False),
+        "topics fit": ((*topics, "--out", root / "topics"), r"burn-in .* it/s", False),
+        "cluster fit": (
+            ("cluster", "fit", place.table, *long, "--out", root / "clusters"),
+            r"burn-in .* it/s",
+            False,
         ),
-        "demo": Terminal("demo", "--out", root / "demo", at_work=r"at work", held=True),
-        "reproduce": Terminal(
-            *("reproduce", "gaussian-scaling", "--quick", "--out", root / "figures"),
-            at_work=r"at work",
-            held=True,
+        "demo": (("demo", "--out", root / "demo"), r"at work", True),
+        "reproduce": (
+            ("reproduce", "gaussian-scaling", "--quick", "--out", root / "figures"),
+            r"at work",
+            True,
         ),
     }
-    end = time.monotonic() + PATIENCE
-    while not holds_run(root / "run"):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    started["watch"] = Terminal("watch", root / "run", "--every", "0.2", at_work=r"sampling")
-    yield root, started
-    for terminal in started.values():
+    started = []
+
+    def begin(command):
+        words, at_work, held = commands[command]
+        started.append(Terminal(*words, at_work=at_work, held=held))
+        return started[-1]
+
+    yield root, begin
+    for terminal in started:
         terminal.close()
 
 
@@ -127,30 +132,31 @@ def interrupt(terminal):
     return terminal.output
 
 
-def test_demo(terminals):
-    root, started = terminals
-    assert "scirocco: interrupted; nothing was saved." in interrupt(started["demo"])
+def test_demo(start):
+    root, begin = start
+    assert "scirocco: interrupted; nothing was saved." in interrupt(begin("demo"))
     assert not list(root.glob("demo/*"))
 
 
-def test_reproduce(terminals):
+def test_reproduce(start):
     """The whole experiment ends, not only the first of its runs; no verdict is written."""
-    root, started = terminals
-    assert "scirocco: interrupted; gaussian-scaling was not finished" in interrupt(started["reproduce"])
+    root, begin = start
+    assert "scirocco: interrupted; gaussian-scaling was not finished" in interrupt(begin("reproduce"))
     assert not list(root.glob("figures/*"))
 
 
-def test_watch_leaves_the_run_alone(terminals):
-    root, started = terminals
-    shown = interrupt(started["watch"])
+def test_sample_is_watched_keeps_its_draws_and_is_resumed(start):
+    """Who stops watching does not stop the run. The chain is resumed where it was, bit for bit."""
+    root, begin = start
+    sampling = begin("sample")
+    end = time.monotonic() + PATIENCE
+    while not holds_run(root / "run"):
+        assert time.monotonic() < end and sampling.process.poll() is None
+        time.sleep(0.1)
+    shown = interrupt(begin("watch"))
     assert "no longer watching" in shown and "the run continues" in shown
     assert sc.load(root / "run").status == "running"
-
-
-def test_sample_keeps_its_draws_and_goes_on(terminals):
-    """After the watching, which needs it running. The chain goes on where it was, bit for bit."""
-    root, started = terminals
-    shown = interrupt(started["sample"])
+    shown = interrupt(sampling)
     assert "interrupted after" in shown and f"scirocco resume {root / 'run'}" in shown
     run = sc.load(root / "run")
     kept = run.num_draws
@@ -163,9 +169,9 @@ def test_sample_keeps_its_draws_and_goes_on(terminals):
 
 
 @pytest.mark.parametrize("command", ["topics fit", "cluster fit"])
-def test_fits_can_be_gone_on_with(command, terminals):
-    root, started = terminals
-    shown = interrupt(started[command])
+def test_fits_can_be_resumed(command, start):
+    root, begin = start
+    shown = interrupt(begin(command))
     assert "repeat the command with --resume" in shown
     run = sc.load(root / {"topics fit": "topics", "cluster fit": "clusters"}[command])
     assert run.status == "interrupted"

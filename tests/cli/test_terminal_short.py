@@ -1,4 +1,4 @@
-"""Every command in a real terminal: good input, a missing file, a wrong option, Ctrl-C.
+"""Commands in a real terminal: good input, a missing file, a wrong option, Ctrl-C.
 
 Commands that end before one can press a key are given a disk that is slow: see `terminals.py`.
 """
@@ -43,11 +43,15 @@ SLOW = {
 }
 # the table's experiment lives in the process of the tests; in a terminal one is made that takes a second
 REAL = {"reproduce": "scir-variance --quick --out {root}/figures"}
+# tens of seconds: the first is run in `test_demo.py` and `test_terminal.py`, the second measured in `test_inspect.py`
+LONG = ("demo", "bench")
+# what all commands say of such input is tested in `test_every_command.py`; here, that it is the same in a terminal
+MISTAKEN = ("sample", "reproduce", "topics fit")
 
 
 @pytest.fixture(scope="module")
 def screens(fitted, tmp_path_factory):
-    """[exit status, screen] of each command and case, all run at once by two drivers."""
+    """[exit status, screen] of each command and case, run one after the other by one driver."""
     root = tmp_path_factory.mktemp("screens")
     for name in ("run", "topics", "clusters"):  # copies: other tests use and change the originals
         shutil.copytree(getattr(fitted, name), root / name)
@@ -56,40 +60,35 @@ def screens(fitted, tmp_path_factory):
         shutil.copy(getattr(fitted, name), root)
     shutil.copytree(fitted.folder, root / "rows")
     jobs = dict(_jobs(place))
-    halves = [dict(list(jobs.items())[start::2]) for start in (0, 1)]
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    drivers = [
-        subprocess.Popen(
-            [sys.executable, str(DRIVER)], stdin=-1, stdout=-1, text=True, env=os.environ | settings
-        )
-        for _ in halves
-    ]
-    for driver, half in zip(drivers, halves, strict=True):
-        driver.stdin.write(json.dumps(list(half.values())))
-        driver.stdin.close()
-    return {
-        name: tuple(result)
-        for driver, half in zip(drivers, halves, strict=True)
-        for name, result in zip(half, json.load(driver.stdout), strict=True)
-    }
+    driver = subprocess.run(
+        [sys.executable, str(DRIVER)],
+        input=json.dumps(list(jobs.values())),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | settings,
+        check=True,
+    )
+    return {name: tuple(result) for name, result in zip(jobs, json.loads(driver.stdout), strict=True)}
 
 
 def _jobs(place):
     """The order matters: what is good changes no input of the others."""
     for number, (command, (good, missing)) in enumerate(COMMANDS.items()):
         common = {"columns": 80}
-        yield (command, "wrong"), common | {"words": [*command.split(), wrong_option(command)[0]]}
-        if missing:
+        if command in MISTAKEN:
+            yield (command, "wrong"), common | {"words": [*command.split(), wrong_option(command)[0]]}
             yield (command, "missing"), common | {"words": words_of(command, missing, place)}
         if command in SLOW:
             text = "bnn-mnist" if command == "cite" else good  # an experiment, which is imported first
             words = words_of(command, text.replace("{root}/", f"{{root}}/pressed-{number}-"), place)
             yield (command, "pressed"), common | {"words": words, "slow": SLOW[command]}
-        yield (command, "good"), common | {"words": words_of(command, REAL.get(command, good), place)}
+        if command not in LONG:
+            yield (command, "good"), common | {"words": words_of(command, REAL.get(command, good), place)}
     yield ("bench", "pressed"), common | {"words": ["bench"], "seen": "measuring"}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in LONG])
 def test_good_input(command, screens):
     status, screen = screens[command, "good"]
     assert status == GOOD_STATUS[command] and "Traceback" not in screen, screen
@@ -98,7 +97,7 @@ def test_good_input(command, screens):
     assert max(map(len, lines), default=0) <= 80
 
 
-@pytest.mark.parametrize("command", [name for name, (_, missing) in COMMANDS.items() if missing])
+@pytest.mark.parametrize("command", MISTAKEN)
 def test_missing_file(command, screens):
     status, screen = screens[command, "missing"]
     assert status == 2 and len(screen.splitlines()) == 1, screen
@@ -106,7 +105,7 @@ def test_missing_file(command, screens):
     assert any(word in screen for word in (NOWHERE, "godo", "SGDL", "table.csv"))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", MISTAKEN)
 def test_wrong_option(command, screens):
     status, screen = screens[command, "wrong"]
     assert status == 2 and len(screen.splitlines()) == 1

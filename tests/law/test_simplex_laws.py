@@ -15,15 +15,11 @@ from scirocco.simplex import theory
 
 pytestmark = pytest.mark.law
 
-NUM_ROWS, COUNT, BATCH, ALPHA, STEP, START = (
-    1_000,
-    150,
-    100,
-    0.1,
-    0.1,
-    7.67,
-)  # those of the CV paper's figure 3
-LOOK_AT = (1, 5, 20, 80)
+# As in figure 3 of the CV paper, but with a fifth of the rows: drawing batches without replacement is most of the work.
+# The other numbers keep the power: a step that is a tenth too large is 16 standard errors off, the other
+# parametrization 20, batches with replacement 2.4.
+NUM_ROWS, COUNT, BATCH, ALPHA, STEP, START = 200, 100, 20, 0.1, 0.2, 7.67
+LOOK_AT = (1, 5, 20, 40)
 SAMPLERS = {
     "scir": (sc.SCIR(STEP), "scir", 2),
     "scir_cv_1": (sc.SCIRCV(STEP, parametrization=1), "scir_cv", 1),
@@ -37,7 +33,7 @@ def in_category(_, row):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_moments_are_those_of_the_theory(name, seed):
-    """Mean and variance after 1, 5, 20 and 80 steps, over independent chains, |z| < 5."""
+    """Mean and variance after 1, 5, 20 and 40 steps, over independent chains, |z| < 5."""
     sampler, process, parametrization = SAMPLERS[name]
     rows = (np.arange(NUM_ROWS) < COUNT).astype(np.float32)
     run = sc.sample(
@@ -47,7 +43,7 @@ def test_moments_are_those_of_the_theory(name, seed):
         sampler=sampler,
         estimator=sc.Minibatch(BATCH, "without_replacement"),
         num_samples=max(LOOK_AT),
-        num_chains=1_500,
+        num_chains=2_000,
         chain_method="vmap",
         seed=seed,
         progress=False,
