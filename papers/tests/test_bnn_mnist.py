@@ -40,7 +40,11 @@ def test_claims_hold_for_the_thesis_picture(numbers):
     assert [claim.verdict for claim in claims] == ["yes"] * 4
     assert "sgld 0.4000 → 0.2500" in claims[0].here and "in 12 of 12 runs" in claims[2].here
     assert [bool(claim.because) for claim in judge(numbers, cut=True)] == [True] * 4
-    assert "0.9000" in notes(numbers)[0] and "0.020 → 0.020" in notes(numbers)[1]
+    assert "0.9000" in notes(numbers)[1] and "0.020 → 0.020" in notes(numbers)[2]
+    assert "it is higher for none" in notes(numbers)[0]
+    for run in numbers["methods"]["sghmccv"]:
+        run["average"]["log_loss"] = 1.0
+    assert "it is higher for sghmc." in notes(numbers)[0]
 
 
 @pytest.mark.parametrize(

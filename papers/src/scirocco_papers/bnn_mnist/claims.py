@@ -104,8 +104,7 @@ def notes(numbers: dict[str, Any]) -> list[str]:
         if mean(f"{name}cv", "average", "log_loss") > mean(name, "average", "log_loss")
     ]
     return [
-        f"Log loss of the average: {losses}. Control variates improve single draws; they make the average worse for "
-        f"{', '.join(worse) or 'none'}.",
+        f"Log loss of the average: {losses}; with control variates it is higher for {', '.join(worse) or 'none'}.",
         f"Share of test images that the average gets right: {accuracy}.",
         f"Expected calibration error of the last draw and of the average: {errors}. An average is less sure than its "
         "draws: right for a chain in equilibrium; in one that still improves, bad early draws count like late ones.",
