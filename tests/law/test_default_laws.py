@@ -130,5 +130,5 @@ def test_many_parameters_with_strong_directions():
     mean = np.linalg.solve(precision, own * y)
     scaled = (np.asarray(run.draws, np.float64) - mean) @ vectors[:, places] * np.sqrt(values[places])
     assert_moments(scaled, 0.0, np.eye(len(places)))
-    assert np.min(sc.diagnostics.ess(scaled)) > 200  # of 800 draws
+    assert np.min(sc.diagnostics.ess(scaled)) > 100  # of 800 draws; about 300, and 5 with a diagonal alone
     assert run.configuration["thin"] < 50

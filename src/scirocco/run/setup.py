@@ -227,12 +227,13 @@ def prepare(
             parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free)
         parts.sampler.check_params(prepared.position, num_steps)
         report |= found
-    if isinstance(problem.table, Streamed):
-        if parts.batching.size != problem.table.batching.size:  # streams are cut for their batch size
-            automatic, indexed = parts.estimator.sampling == "auto", parts.estimator.needs_index
-            problem = problem._replace(table=Streamed(problem.source, parts.batching, automatic, indexed))
-            parts = parts._replace(batching=problem.table.batching)
-        report["batches"] = problem.table.reason
+    table = problem.table
+    if isinstance(table, Streamed):
+        if parts.batching.size != table.batching.size:  # streams are cut for their batch size
+            automatic = parts.estimator.sampling == "auto"
+            table = Streamed(problem.source, parts.batching, automatic, parts.estimator.needs_index)
+            problem, parts = problem._replace(table=table), parts._replace(batching=table.batching)
+        report["batches"] = table.reason
     return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator.core, start, report, thin)
 
 
