@@ -42,7 +42,22 @@ def keep() -> str | None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if importlib.util.find_spec("filelock") is not None:  # needed to delete safely
         jax.config.update("jax_compilation_cache_max_size", _LARGEST)
+        _remove_torn(folder)
     return str(folder)
+
+
+def _remove_torn(folder: Path) -> None:
+    """Delete programs without the time of their last use: a process was killed while it wrote them.
+
+    JAX would not delete them, and could not write another program as long as there is one.
+    """
+    try:
+        names = set(os.listdir(folder))
+        for name in names:
+            if name.endswith("-cache") and f"{name.removesuffix('-cache')}-atime" not in names:
+                (folder / name).unlink(missing_ok=True)
+    except OSError:
+        pass
 
 
 def _processor() -> str:

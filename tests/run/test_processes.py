@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import scirocco as sc
+from scirocco import _programs
 from scirocco.model import base
 
 pytestmark = pytest.mark.process
@@ -78,3 +79,11 @@ def test_a_forked_process_is_told_at_once():
     done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=120)
     first, second = done.stdout.splitlines()
     assert "get_context('spawn')" in first and second == "5"
+
+
+def test_programs_that_a_killed_process_has_left_incomplete_are_deleted(tmp_path):
+    """JAX could write no other program as long as there is one."""
+    for name in ("whole-cache", "whole-atime", "torn-cache", ".lockfile"):
+        (tmp_path / name).write_bytes(b"")
+    _programs._remove_torn(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lockfile", "whole-atime", "whole-cache"]

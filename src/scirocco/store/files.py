@@ -59,7 +59,12 @@ def _replace(tmp: str, path: str) -> None:
             return os.replace(tmp, path)
         except PermissionError:
             time.sleep(_LOCK_WAIT)
-    os.replace(tmp, path)
+    try:
+        os.replace(tmp, path)
+    except IsADirectoryError as error:
+        raise StoreError(
+            f"{path} is a folder, where the run has a file: delete it, and try again."
+        ) from error
 
 
 def write_file(path: str, data: bytes | memoryview, *, sync: bool) -> None:
@@ -150,11 +155,10 @@ def write_document(path: str, content: dict[str, Any]) -> None:
 def read_document(path: str, rescue: str) -> dict[str, Any]:
     """What `write_document` wrote; any other file raises an error that ends with the advice in `rescue`."""
     _checks.readable(path)
-    with open(path, "rb") as file:
-        raw = file.read()
     try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        with open(path, "rb") as file:
+            document = json.loads(file.read())
+    except (ValueError, RecursionError, IsADirectoryError) as error:
         raise StoreError(f"{path} is damaged: it is not a JSON document ({error}). {rescue}") from error
     if not isinstance(document, dict) or not isinstance(document.get("content"), dict):
         raise StoreError(f"{path} is damaged: it is not a scirocco document. {rescue}")
