@@ -146,6 +146,7 @@ def _kill_workers(kind: str, number: int, seed: int, folder: Path) -> tuple[int,
             killer.start()
             run = None
             while run is None:
+                client.wait_for_workers(2, timeout=120)
                 try:
                     run = draw(client=client, store=store, resume=True)
                 except WorkerError:  # died repeatedly: resume, as the message says
@@ -169,7 +170,13 @@ def _kill_until(
 ) -> None:
     """Kill a worker now and then, and look at the draws after it."""
     while len(victims) < most and not done.wait(rng.uniform(1.0, 4.0)):
-        victims.append(rng.choice(list(client.run(_often_and_pid).values())))
+        try:
+            workers = list(client.run(_often_and_pid).values())
+        except OSError:  # one of them is ending
+            continue
+        if not workers:
+            continue
+        victims.append(rng.choice(workers))
         os.kill(victims[-1], signal.SIGKILL)
         try:
             run = sc.load(store)

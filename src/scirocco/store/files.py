@@ -67,10 +67,11 @@ def _replace(tmp: str, path: str) -> None:
         ) from error
 
 
-def write_file(path: str, data: bytes | memoryview, *, sync: bool) -> None:
-    """Write bytes (or a contiguous array) as one complete file."""
+def write_file(path: str, data: bytes | memoryview | list[memoryview], *, sync: bool) -> None:
+    """Write bytes, a contiguous array or several of them as one complete file."""
     with writing(path, sync=sync) as file:
-        file.write(data)
+        for part in data if isinstance(data, list) else [data]:
+            file.write(part)
 
 
 def sync_file(path: str) -> None:
@@ -110,7 +111,7 @@ class Unsynced:
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
+    def write(self, path: str, data: bytes | memoryview | list[memoryview]) -> None:
         """Write a complete file now; a file that replaces another is on disk before it does so."""
         # A rename may reach the disk before the new bytes do; the old file may hold committed draws.
         write_file(path, data, sync=os.path.exists(path))
@@ -146,8 +147,9 @@ def _checksum(content: object) -> int:
 
 
 def write_document(path: str, content: dict[str, Any]) -> None:
-    """Write plain JSON with its checksum; on return it is on the disk under its name."""
-    text = json.dumps({"crc32": _checksum(content), "content": content}, indent=1)
+    """Write plain JSON with its checksum, a line for each entry; on return it is on the disk under its name."""
+    lines = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
+    text = f'{{"crc32": {_checksum(content)},\n "content": {{{lines}}}}}'
     write_file(path, text.encode(), sync=True)
     sync_folder(os.path.dirname(path))
 
