@@ -28,7 +28,7 @@ import helpers
 import scirocco as sc
 import sharding
 import storing
-from scirocco.errors import StoreError, WorkerError
+from scirocco.errors import InvalidValueError, StoreError, WorkerError
 
 ROWS = Path(tempfile.gettempdir()) / "scirocco-kill-rows"
 PARTS = ("draws", "gradients", "stats", "traces", "reduced")
@@ -138,23 +138,22 @@ def _kill_workers(kind: str, number: int, seed: int, folder: Path) -> tuple[int,
 
     rng, looks, killed, rounds = random.Random(seed), [], 0, 0
     whole = draw()
-    with local(2) as client:
-        while killed < number:
-            store, done, victims = folder / f"run-{rounds}", threading.Event(), list[int]()
-            arguments = (client, store, done, victims, number - killed, rng, whole, looks)
-            killer = threading.Thread(target=_kill_until, args=arguments)
-            killer.start()
-            run = None
-            while run is None:
-                client.wait_for_workers(2, timeout=120)
+    while killed < number:
+        store, run, rounds = folder / f"run-{rounds}", None, rounds + 1
+        while run is None:  # another cluster where workers died so often that no new ones come
+            done, victims = threading.Event(), list[int]()
+            with local(2) as client:
+                arguments = (client, store, done, victims, number - killed, rng, whole, looks)
+                killer = threading.Thread(target=_kill_until, args=arguments)
+                killer.start()
                 try:
                     run = draw(client=client, store=store, resume=True)
-                except WorkerError:  # died repeatedly: resume, as the message says
-                    pass
-            done.set()
-            killer.join()
-            _compare(whole, run, ended=True)
-            killed, rounds = killed + len(victims), rounds + 1
+                except (WorkerError, InvalidValueError) as error:
+                    print(f"{type(error).__name__} after {len(victims)} kills", flush=True)
+                done.set()
+                killer.join()
+            killed += len(victims)
+        _compare(whole, run, ended=True)
     return killed, rounds, looks
 
 
@@ -169,7 +168,7 @@ def _kill_until(
     looks: list[int],
 ) -> None:
     """Kill a worker now and then, and look at the draws after it."""
-    while len(victims) < most and not done.wait(rng.uniform(1.0, 4.0)):
+    while len(victims) < most and not done.wait(rng.uniform(2.0, 7.0)):
         try:
             workers = list(client.run(_often_and_pid).values())
         except OSError:  # one of them is ending

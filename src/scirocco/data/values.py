@@ -63,6 +63,8 @@ def as_numpy(values: Any, name: str) -> np.ndarray:
 
     Missing values of pandas, polars and Arrow become NaN in numbers, and None or NA in objects.
     """
+    if hasattr(values, "tocsr"):  # NumPy would make an object of it, and SciPy crash on a damaged one
+        raise InvalidTypeError(f"{name} is a sparse matrix; pass an array: `matrix.toarray()`.")
     parts = values if isinstance(values, (list, tuple)) else [values]
     if any(isinstance(part, np.ma.MaskedArray) and part.dtype.names is None for part in parts):
         _refuse_masked(parts, name)

@@ -209,6 +209,10 @@ class PartialFolder:
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool):
         self.target = _checks.path(path, "path")
         self.overwrite = overwrite
+        if not self.target.name:
+            raise InvalidValueError(
+                f"`path` is {self.target}, the root of all folders. Choose another folder."
+            )
         self.path = self.target.with_name(self.target.name + ".partial")
         self._check_target()
         if self.path.exists():
