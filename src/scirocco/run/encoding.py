@@ -183,7 +183,7 @@ def _values(model: Posterior, points: Params, rows: PyTree) -> dict[str, Array]:
 
 
 def _as_lists(values: dict[str, Array]) -> dict[str, list[list[float]]]:
-    """By name, the prior first: JAX has sorted the names."""
+    """The values as lists by name, the prior first: JAX has sorted the names."""
     return {
         name: np.asarray(values[name], np.float64).reshape(len(values[name]), -1).tolist()
         for name in sorted(values, reverse=True)
