@@ -133,7 +133,7 @@ def without_times(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
-    """Give each process about the same work: Sphinx hands out neighbouring pages, some ten at a time.
+    """Give each process about the same work: Sphinx passes neighbouring pages, some ten at a time.
 
     The longest pages come first, each with the process that has the least to do; pages without code fill up the rest.
     """

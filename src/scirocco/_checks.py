@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import functools
 import inspect
 import math
@@ -206,7 +207,7 @@ def positive(value: object, name: str, owner: str = "", *, allow_zero: bool = Fa
 
 def choice(value: object, name: str, options: tuple[str, ...]) -> str:
     """Return `value` if it is one of `options`."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(option) for option in options)
         raise InvalidValueError(f"`{name}` must be one of {listed}; got {value!r}.")
     return str(value)
@@ -230,3 +231,15 @@ def path(value: object, name: str) -> Path:
         why = getattr(error, "strerror", None) or str(error)
         raise InvalidValueError(f"`{name}` cannot be the path {str(value)[:80]!r}: {why}.") from error
     return found
+
+
+def make_folder(where: str | os.PathLike[str], name: str) -> None:
+    """Make a folder and its parents; only a full disk is an OSError, because then the path is not the mistake."""
+    try:
+        os.makedirs(where, exist_ok=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise InvalidValueError(
+            f"`{name}`: the folder {os.fspath(where)} cannot be made: {error.strerror}. Choose another path."
+        ) from error

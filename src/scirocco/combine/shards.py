@@ -248,6 +248,7 @@ def load(path: str | os.PathLike[str], model: Posterior | None = None) -> Subpos
     ...     len(sc.combine.load(folder, model))
     2
     """
+    _checks.path(path, "path")
     folder = os.path.abspath(os.fspath(path))
     page = SHARDS.read(folder)
     if model is None and page["transformed"]:

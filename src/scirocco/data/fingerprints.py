@@ -11,12 +11,13 @@ import contextvars
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
+
+from scirocco._checksum import checksum
 
 NEWEST = "0" * 32
 """A fingerprint by the rule of this version, for `like`."""
@@ -70,14 +71,14 @@ def of_arrays(head: str, arrays: Iterable[tuple[str, np.ndarray]], num_sampled: 
 
 
 def _checksums(array: np.ndarray) -> bytes:
-    """All bytes of a small array; of a large one a CRC-32 for every mebibyte (`zlib` lets other threads run)."""
+    """All bytes of a small array; of a large one a checksum for every mebibyte (NumPy lets other threads run)."""
     if array.nbytes <= _BLOCK:
         return np.ascontiguousarray(array).tobytes()
     step = max(1, _BLOCK // (array.nbytes // len(array)))
     starts = range(0, len(array), step)
 
     def one(start: int) -> int:
-        return zlib.crc32(np.ascontiguousarray(array[start : start + step]).data)
+        return checksum(np.ascontiguousarray(array[start : start + step]))
 
     if len(starts) < _MANY:
         crcs = list(map(one, starts))

@@ -63,8 +63,10 @@ def as_numpy(values: Any, name: str) -> np.ndarray:
 
     Missing values of pandas, polars and Arrow become NaN in numbers, and None or NA in objects.
     """
+    if hasattr(values, "tocsr"):  # NumPy would make an object of it, and SciPy crash on a damaged one
+        raise InvalidTypeError(f"{name} is a sparse matrix; pass an array: `matrix.toarray()`.")
     parts = values if isinstance(values, (list, tuple)) else [values]
-    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+    if any(isinstance(part, np.ma.MaskedArray) and part.dtype.names is None for part in parts):
         _refuse_masked(parts, name)
     try:
         plain = hasattr(values, "__array__") or not isinstance(values, Series)
@@ -164,6 +166,8 @@ def _check_compressed(matrix: Any, name: str) -> None:
     if indptr[0] != 0 or len(falls):
         where = f"decreases after {kinds[0]} {falls[0]}" if indptr[0] == 0 else f"starts at {indptr[0]}"
         raise _damaged(name, f"`indptr` {where}; it must start at 0 and never decrease")
+    if np.ndim(matrix.data) != (3 if matrix.format == "bsr" else 1):
+        raise _damaged(name, f"`data` has the shape {np.shape(matrix.data)}")
     held = min(len(indices), len(matrix.data))
     if indptr[-1] > held:
         raise _damaged(name, f"`indptr` ends at {indptr[-1]}, but there are {held} entries")

@@ -284,9 +284,9 @@ class SAGA(Estimator):
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
+        _checks.choice(self.sampling, "sampling", ("auto", "without_replacement", "with_replacement"))
         if self.sampling == "auto":
             object.__setattr__(self, "sampling", "without_replacement")
-        _checks.choice(self.sampling, "sampling", ("without_replacement", "with_replacement"))
         _checks.positive_int(self.max_memory, "max_memory")
 
     def batching(self, num_rows: int) -> Batching:

@@ -17,7 +17,7 @@ from scirocco.models.fits.drive import BY_THE_CLOCK, Stopwatch
 from scirocco.models.fits.length import Spread, spread
 from scirocco.run import Run, load, snapshot
 from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback, Report
+from scirocco.run.progress import Callback, Report, as_callbacks
 from scirocco.store import Store, holds_run, open_stored
 
 Path = str | os.PathLike[str]
@@ -113,10 +113,11 @@ def draw(
     arrays
         Arrays needed to load the model from the store that are too large for `notes`; written when the run ends.
     """
+    callbacks = as_callbacks(callbacks)
     options = {"store": store, "resume": resume, "overwrite": overwrite, "progress": progress}
     if length.num_steps is not None:
         places = _lengths(_places(wanted, length.num_steps))
-        return _with_arrays(sampling(**places, callbacks=tuple(callbacks), **options), arrays)
+        return _with_arrays(sampling(**places, callbacks=callbacks, **options), arrays)
     seconds = length.max_seconds or 0.0
     if store is not None and resume and holds_run(store):
         was = load(store).configuration

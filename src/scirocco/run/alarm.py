@@ -40,7 +40,7 @@ _ERRORS = 4.0
 _WIDE, HOPELESS = math.sqrt(2), 30.0
 """Standard deviations, over those of the posterior, above which there is a warning (after the error) and an error."""
 _EACH = 1_000
-"""Parameters that are looked at one by one; of more only averages over each array."""
+"""Parameters that are examined one by one; of more only averages over each array."""
 _EXPLAINED, _STIFF = 0.2, {2: 1.0, 1: 2.0}
 """Predicted excess of a variance, and ε λ (ε² λ with a momentum), above which the step is at fault."""
 

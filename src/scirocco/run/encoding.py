@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import hashlib
 import re
 from collections.abc import Iterator
@@ -164,22 +165,34 @@ def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
 
 def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[list[float]]]:
     """The values of a model (log prior and a few rows) at a point and at dispersed ones, by which it is recognised."""
-    rows = jax.tree.map(jnp.asarray, rows)
-    scales = _SCALES if _tree.size(position) <= _MANY_PARAMETERS else _SCALES[1:2]
-    shifts = [sign * scale for scale in scales for sign in (1, -1)]
+    shifts = _shifts(position)
     points = jax.tree.map(lambda leaf: _around(np.asarray(leaf), shifts), position)
-    return _as_lists(jax.vmap(lambda point: model.values(point, rows))(points), len(shifts) + 1)
+    return _as_lists(_values(model, points, rows))
 
 
 def values_at(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[list[float]]]:
-    """The values at one point."""
-    return _as_lists(model.values(position, jax.tree.map(jnp.asarray, rows)), 1)
+    """The values at one point; by the program of `model_values`, which exists already."""
+    num_points = len(_shifts(position)) + 1
+    points = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], num_points, axis=0), position)
+    return {name: values[:1] for name, values in _as_lists(_values(model, points, rows)).items()}
 
 
-def _as_lists(values: dict[str, Array], num_points: int) -> dict[str, list[list[float]]]:
+@functools.partial(jax.jit, static_argnums=0)
+def _values(model: Posterior, points: Params, rows: PyTree) -> dict[str, Array]:
+    return jax.vmap(lambda point: model.values(point, rows))(points)
+
+
+def _as_lists(values: dict[str, Array]) -> dict[str, list[list[float]]]:
+    """The values as lists by name, the prior first: JAX has sorted the names."""
     return {
-        name: np.asarray(value, np.float64).reshape(num_points, -1).tolist() for name, value in values.items()
+        name: np.asarray(values[name], np.float64).reshape(len(values[name]), -1).tolist()
+        for name in sorted(values, reverse=True)
     }
+
+
+def _shifts(position: Params) -> list[float]:
+    scales = _SCALES if _tree.size(position) <= _MANY_PARAMETERS else _SCALES[1:2]
+    return [sign * scale for scale in scales for sign in (1, -1)]
 
 
 _SCALES = (0.1, 1.0, 10.0, 100.0)
@@ -237,7 +250,15 @@ def compare_models(
 
 def program(model: Posterior, position: Params, rows: PyTree) -> str:
     """A hash of the model's program as JAX traces it, with its constants; names and addresses do not count."""
-    traced = jax.make_jaxpr(model.values)(position, jax.tree.map(jnp.asarray, rows))
+    leaves, treedef = jax.tree.flatten((position, rows))
+    kinds = tuple((np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
+    return _digest(model, treedef, kinds)
+
+
+@functools.lru_cache(maxsize=32)  # as compiled programs are kept for the next run of the model
+def _digest(model: Posterior, treedef: Any, kinds: tuple[tuple[tuple[int, ...], Any], ...]) -> str:
+    leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in kinds]
+    traced = jax.make_jaxpr(model.values)(*jax.tree.unflatten(treedef, leaves))
     digest = hashlib.sha256()
     for piece in _pieces(traced):
         digest.update(piece)

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Set
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
+from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.cluster import Cancelled
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
@@ -71,7 +73,7 @@ class Family(NamedTuple):
             return
         if not (overwrite and clear(folder)):
             self._refuse_unless_free(folder)
-        os.makedirs(folder, exist_ok=True)
+        _checks.make_folder(folder, "store")
         files.write_document(os.path.join(folder, self.page), page | {"scirocco": __version__})
 
     def _refuse_unless_free(self, folder: str) -> None:
@@ -134,6 +136,9 @@ CHAINS, SHARDS = Family("chain", "chains"), Family("shard", "subposteriors")
 
 def check_switches(store: Any, resume: Any, overwrite: Any) -> None:
     """Raise an error for combinations of `resume`, `overwrite` and `store` that have no meaning."""
+    for name, value in (("resume", resume), ("overwrite", overwrite)):
+        if not isinstance(value, (bool, np.bool_)):
+            raise InvalidTypeError(f"`{name}` must be True or False, got {value!r}.")
     if store is None and (resume or overwrite):
         name = "resume" if resume else "overwrite"
         raise InvalidValueError(f"`{name}` requires `store`, the folder of the run.")

@@ -302,11 +302,11 @@ class _Pulled(NamedTuple):
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> PyTree:
-        """Of the sum."""
+        """The sum, in round coordinates."""
         return _pull(self.factor, self.summand.total(position, rows, weights, key))
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
-        """Of each row."""
+        """The value of each row, in round coordinates."""
         return jax.vmap(partial(_pull, self.factor))(self.summand.each(position, rows, key))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from scirocco.drawing.markup import join, tag
+from scirocco.errors import InvalidTypeError
 from scirocco.types import PyTree
 
 _EVERY_SECONDS = 0.2
@@ -40,6 +41,13 @@ class Report:
 
 
 Callback = Callable[[Report], float | Mapping[str, float] | None]
+
+
+def as_callbacks(value: object) -> tuple[Callback, ...]:
+    """Return the callbacks of a user as a tuple; raise an error if they are not functions."""
+    if not isinstance(value, Sequence) or not all(callable(callback) for callback in value):
+        raise InvalidTypeError("`callbacks` must be a sequence of functions, e.g. callbacks=[my_function].")
+    return tuple(value)
 
 
 class Cell:

@@ -231,6 +231,8 @@ def trace_specs(traces: Mapping[str, PyTree]) -> dict[str, Any]:
 def _results(keeping: Keeping, params: PyTree) -> PyTree:
     """The reducers' results: shapes for one chain."""
     reducing = keeping.reducing
+    if not reducing.reducers:
+        return {}
     states = jax.eval_shape(reducing.init, params)
     return {name: jax.eval_shape(r.result, states[name]) for name, r in reducing.reducers.items()}
 
@@ -295,11 +297,15 @@ def leaves_spec(tree: PyTree) -> dict[str, dict[str, Any]]:
     return {name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)} for name, leaf in named}
 
 
+def _shapes(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+
+
 def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Kept:
     """The shapes and dtypes that one draw needs in the store."""
-    model, position = problem.model, jax.eval_shape(lambda: state.sampler.position)
+    model, position = problem.model, _shapes(state.sampler.position)
     params = jax.eval_shape(model.constrain, position)
-    stats = jax.eval_shape(lambda: loop.inform(model, problem.parts, state).stats)
+    stats = jax.eval_shape(lambda: loop._stats(model, problem.parts, state.sampler, state.gradient))
     traces = {name: jax.eval_shape(f, params) for name, f in keeping.reducing.traced.items()}
     return Kept(
         params if keeping.every else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
 from scirocco.run.on_cluster import resume_on, sample_on
-from scirocco.run.progress import Callback
+from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.request import Request, carry_out, stored_request
 from scirocco.run.result import Run
 from scirocco.run.session import Plan
@@ -149,7 +149,7 @@ def sample(
     True
     """
     setup.check_order(model, data)
-    _check_callbacks(callbacks)
+    callbacks = as_callbacks(callbacks)
     if store is not None:
         _checks.path(store, "store")
     if notes is not None and not isinstance(notes, Mapping):
@@ -160,7 +160,7 @@ def sample(
         setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     if estimator is not None:
         setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
-    if num_burnin == "auto":
+    if isinstance(num_burnin, str) and num_burnin == "auto":
         num_burnin = None if sampler is None else BURNIN
     elif isinstance(num_burnin, str):
         raise InvalidTypeError(f'`num_burnin` must be a whole number (int) or "auto", got {num_burnin!r}.')
@@ -208,7 +208,7 @@ def sample(
         overwrite,
         reducers,
         dict(notes or {}),
-        tuple(callbacks),
+        callbacks,
         progress,
         devices,
         left_out=left_out,
@@ -269,6 +269,7 @@ def resume(
     ...     run.num_draws
     300
     """
+    _checks.path(path, "path")
     source = as_source(data)
     if verify:
         source.verify()
@@ -280,7 +281,7 @@ def resume(
                 "resumed by the workers of `client`, or in this process, one after the other."
             )
         return resume_on(client, os.path.abspath(path), model, source, num_samples, method, progress)
-    how = {"callbacks": tuple(callbacks), "progress": progress, "devices": as_devices(mesh)}
+    how = {"callbacks": as_callbacks(callbacks), "progress": progress, "devices": as_devices(mesh)}
     return carry_out(stored_request(path, model, source, num_samples, method, **how))
 
 
@@ -344,12 +345,6 @@ def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool) -> 
             "a CountModel has no gradients to keep: omit `keep_gradients`. Zero-variance and Stein methods require a "
             "log density (sc.Model)."
         )
-
-
-def _check_callbacks(callbacks: Any) -> None:
-    listed = isinstance(callbacks, Iterable) and not callable(callbacks)
-    if not listed or not all(callable(callback) for callback in callbacks):
-        raise InvalidTypeError("`callbacks` must be a sequence of functions, e.g. callbacks=[my_function].")
 
 
 def _refuse_half(params: Params) -> None:

@@ -394,7 +394,10 @@ def count_scales(
 
 def check_params(params: Params) -> Params:
     """The starting parameters as floating-point JAX arrays."""
-    leaves, treedef = jax.tree.flatten(params)
+    try:
+        leaves, treedef = jax.tree.flatten(params)
+    except (TypeError, ValueError) as error:  # keys that cannot be sorted
+        raise InvalidTypeError(f"`params` is not a pytree: {error} Use strings as keys of dicts.") from error
     if not leaves:
         raise InvalidValueError("`params` contains no arrays: pass the starting value of every parameter.")
     named = zip(_tree.leaf_names(params), leaves, strict=True)

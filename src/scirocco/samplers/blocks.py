@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -124,7 +124,11 @@ class Blocks(Sampler):
             keys = [(key,) if isinstance(key, str) else key for key in self.samplers]
             object.__setattr__(self, "names", tuple(keys))
             object.__setattr__(self, "samplers", tuple(self.samplers.values()))
-        object.__setattr__(self, "names", tuple(tuple(names) for names in self.names))
+        listed = isinstance(self.names, Sequence) and isinstance(self.samplers, Sequence)
+        if listed and all(isinstance(names, Sequence) for names in self.names):
+            object.__setattr__(self, "names", tuple(tuple(names) for names in self.names))
+        else:
+            object.__setattr__(self, "names", ())
         if not self.names or len(self.names) != len(self.samplers):
             raise InvalidTypeError(
                 "Blocks requires a dict of samplers by parameter, e.g. sc.Blocks({'means': sc.SGLD(1e-4)})."

@@ -213,6 +213,8 @@ class BAOAB(MomentumSampler):
         for leaf in jax.tree.leaves(self.heating):
             if not getattr(leaf, "shape", ()):
                 _checks.positive(leaf, "heating", "BAOAB", allow_zero=True)
+        if isinstance(self.heating, int):
+            object.__setattr__(self, "heating", float(self.heating))
 
     @property
     def needs_scales(self) -> bool:

@@ -85,6 +85,7 @@ class NUTS(Sampler):
     def __post_init__(self) -> None:
         if self.step_size is not None and not isinstance(self.step_size, jax.Array):
             _checks.positive(self.step_size, "step_size")
+        _checks.positive(self.target_acceptance, "target_acceptance")
         if not 0.5 <= self.target_acceptance < 1:
             raise InvalidValueError(
                 f"`target_acceptance` must be at least 0.5 and below 1, got {self.target_acceptance}."

@@ -104,7 +104,13 @@ class Custom(Schedule):
 
     def __call__(self, step: ArrayLike) -> Array:
         """Calls the function."""
-        return jnp.asarray(self.function(step), jnp.float32)
+        try:
+            return jnp.asarray(self.function(step), jnp.float32)
+        except Exception as error:
+            raise InvalidValueError(
+                f"the schedule `{_tree.name_of(self.function)}` must return a number for the number of a step, and be "
+                f"traceable by JAX; it failed: {type(error).__name__}: {error}"
+            ) from error
 
 
 def constant(start: ArrayLike) -> Constant:

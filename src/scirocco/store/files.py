@@ -59,13 +59,19 @@ def _replace(tmp: str, path: str) -> None:
             return os.replace(tmp, path)
         except PermissionError:
             time.sleep(_LOCK_WAIT)
-    os.replace(tmp, path)
+    try:
+        os.replace(tmp, path)
+    except IsADirectoryError as error:
+        raise StoreError(
+            f"{path} is a folder, where the run has a file: delete it, and try again."
+        ) from error
 
 
-def write_file(path: str, data: bytes | memoryview, *, sync: bool) -> None:
-    """Write bytes (or a contiguous array) as one complete file."""
+def write_file(path: str, data: bytes | memoryview | list[memoryview], *, sync: bool) -> None:
+    """Write bytes, a contiguous array or several of them as one complete file."""
     with writing(path, sync=sync) as file:
-        file.write(data)
+        for part in data if isinstance(data, list) else [data]:
+            file.write(part)
 
 
 def sync_file(path: str) -> None:
@@ -105,7 +111,7 @@ class Unsynced:
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
+    def write(self, path: str, data: bytes | memoryview | list[memoryview]) -> None:
         """Write a complete file now; a file that replaces another is on disk before it does so."""
         # A rename may reach the disk before the new bytes do; the old file may hold committed draws.
         write_file(path, data, sync=os.path.exists(path))
@@ -141,8 +147,9 @@ def _checksum(content: object) -> int:
 
 
 def write_document(path: str, content: dict[str, Any]) -> None:
-    """Write plain JSON with its checksum; on return it is on the disk under its name."""
-    text = json.dumps({"crc32": _checksum(content), "content": content}, indent=1)
+    """Write plain JSON with its checksum, a line for each entry; on return it is on the disk under its name."""
+    lines = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
+    text = f'{{"crc32": {_checksum(content)},\n "content": {{{lines}}}}}'
     write_file(path, text.encode(), sync=True)
     sync_folder(os.path.dirname(path))
 
@@ -150,11 +157,10 @@ def write_document(path: str, content: dict[str, Any]) -> None:
 def read_document(path: str, rescue: str) -> dict[str, Any]:
     """What `write_document` wrote; any other file raises an error that ends with the advice in `rescue`."""
     _checks.readable(path)
-    with open(path, "rb") as file:
-        raw = file.read()
     try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        with open(path, "rb") as file:
+            document = json.loads(file.read())
+    except (ValueError, RecursionError, IsADirectoryError) as error:
         raise StoreError(f"{path} is damaged: it is not a JSON document ({error}). {rescue}") from error
     if not isinstance(document, dict) or not isinstance(document.get("content"), dict):
         raise StoreError(f"{path} is damaged: it is not a scirocco document. {rescue}")

@@ -192,6 +192,7 @@ def has_commit(root: str) -> bool:
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
     """True if there is a run that can be opened or resumed."""
+    _checks.path(path, "path")
     return has_commit(os.path.abspath(os.fspath(path)))
 
 
@@ -371,7 +372,7 @@ def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.
             return _read_arrays(file, entry.get("dtypes", {}))
     except FileNotFoundError as error:
         raise StoreError(f"{path} is missing. {rescue}") from error
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, EOFError, IsADirectoryError, zipfile.BadZipFile) as error:
         raise StoreError(
             f"{path} does not contain plain arrays ({error}); it was not loaded. {rescue}"
         ) from error

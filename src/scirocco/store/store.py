@@ -84,7 +84,7 @@ class Store:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         header = Header(planned, files.plain_json(record, "record"), __version__, now, secrets.token_hex(8))
         folder.refuse_unless_free(root, overwrite)
-        os.makedirs(root, exist_ok=True)
+        _checks.make_folder(root, "store")
         files.sync_folder(os.path.dirname(root))
         files.make_folder(os.path.join(root, INNER))
         lock = files.Lock(folder.inner(root, folder.LOCK))

@@ -232,6 +232,7 @@ class Stored:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Stored:
         """Open a run for reading; no lock is taken, and another process may continue to write."""
+        _checks.path(path, "path")
         root = os.path.abspath(os.fspath(path))
         header = folder.read_header(root)
         return cls(root, header, folder.read_commit(root, header))

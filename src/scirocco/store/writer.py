@@ -100,9 +100,9 @@ class GroupWriter:
             count = min(length - used, num_draws - taken)
             part = {name: array[:, taken : taken + count] for name, array in arrays.items()}
             if count == length:
-                kinds = {column.name: column.dtype for column in self.group.columns}
-                whole = {name: np.ascontiguousarray(a, kinds[name]) for name, a in part.items()}
-                self._write_chunk(whole, length)
+                self._write_chunk(
+                    {c.name: _by_chain(part[c.name], c.dtype) for c in self.group.columns}, length
+                )
             else:
                 for name, array in part.items():
                     self._buffers[name][:, used : used + count] = array
@@ -134,6 +134,13 @@ class GroupWriter:
         for column in self.group.columns:
             if arrays[column.name].size:
                 path = self.group.chunk_path(self._root, column, number)
-                self._unsynced.write(path, arrays[column.name].data)
+                self._unsynced.write(path, [chain.data for chain in arrays[column.name]])
                 self._checksums[column.node][number:] = [zarr_format.checksum(arrays[column.name], used)]
         self._dirty = False
+
+
+def _by_chain(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The array with this dtype, each chain contiguous; a range of draws is used as it is, without a copy."""
+    if array.dtype == dtype and array[0].flags.c_contiguous:
+        return array
+    return np.ascontiguousarray(array, dtype)

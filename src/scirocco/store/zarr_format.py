@@ -11,13 +11,13 @@ import math
 import os
 import re
 import unicodedata
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from scirocco import _checksum
 from scirocco.errors import InvalidTypeError, StoreError
 
 DOCUMENT = "zarr.json"
@@ -176,15 +176,13 @@ UNKNOWN = "-" * 8
 
 
 def checksum(values: np.ndarray, num_draws: int) -> str:
-    """The CRC-32 of the first `num_draws` draws of every chain of a chunk.
+    """The checksum of the first `num_draws` draws of every chain of a chunk.
 
     What lies behind them does not count: a process that ended before its commit may have written more draws.
     """
-    if num_draws == values.shape[1]:
-        return f"{zlib.crc32(values.data):08x}"
     crc = 0
     for chain in values:
-        crc = zlib.crc32(chain[:num_draws].data, crc)
+        crc = _checksum.checksum(chain[:num_draws], crc)
     return f"{crc:08x}"
 
 

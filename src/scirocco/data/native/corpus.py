@@ -83,7 +83,7 @@ class CorpusSource(RowSource):
     def __init__(self, matrix_or_folder: Any, *, map_limit: int = MAP_LIMIT):
         self.map_limit = map_limit
         if isinstance(matrix_or_folder, (str, os.PathLike)):
-            self._open(Path(matrix_or_folder).expanduser().absolute())
+            self._open(_checks.path(matrix_or_folder, "path"))
         else:
             self._hold(matrix_or_folder)
 
@@ -101,8 +101,10 @@ class CorpusSource(RowSource):
         self._digest = self.header.digest
         self._files: dict[str, ArrayFile] = open_arrays(path, self.header, self.map_limit)
         self._parts: dict[str, Any] = dict(self._files)
-        ends = self._parts["indptr"].take(np.array([0, self.num_rows]))
-        if ends[0] != 0 or ends[1] != self._parts["indices"].rows:
+        indptr = self._parts["indptr"].read(0, self.num_rows + 1)
+        lengths = np.diff(indptr)
+        fits = indptr[0] == 0 and indptr[-1] == self._parts["indices"].rows
+        if not fits or lengths.min() < 0 or lengths.max() != self.longest_row:
             raise InvalidValueError(
                 f"`indptr.npy` in {path} does not fit `indices.npy`. Convert the corpus again with overwrite=True."
             )
@@ -163,6 +165,11 @@ class CorpusSource(RowSource):
 
     def _padded(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, out: Rows | None) -> Rows:
         num = len(indptr) - 1
+        if len(words) and not 0 <= words.min() <= words.max() < self.vocabulary_size:
+            raise InvalidValueError(
+                f"`indices.npy` in {self.path} has a word index outside 0..{self.vocabulary_size - 1}: the folder is "
+                "damaged. Convert the corpus again with overwrite=True."
+            )
         if out is None:
             rows = {name: np.zeros((num, *shape), dtype) for name, (shape, dtype) in self._wanted.items()}
         else:

@@ -98,7 +98,7 @@ def read_header(path: Path) -> Header:
         )
     try:
         return _parse(content)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(file, f"{type(error).__name__}: {error}") from error
 
 
@@ -113,6 +113,8 @@ def _parse(content: dict[str, Any]) -> Header:
         if np.dtype(arrays[name].dtype).kind not in "fiub":
             raise ValueError(f"{name!r} has dtype {arrays[name].dtype}")
     header = Header(arrays=arrays, **content)
+    if not all(isinstance(value, int) for value in header.extra.values()):
+        raise TypeError("`extra` holds more than whole numbers")
     if not arrays or header.num_rows < 1:
         raise ValueError("it lists no data")
     if header.kind == "rows" and any(entry.rows != header.num_rows for entry in arrays.values()):
@@ -207,6 +209,10 @@ class PartialFolder:
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool):
         self.target = _checks.path(path, "path")
         self.overwrite = overwrite
+        if not self.target.name:
+            raise InvalidValueError(
+                f"`path` is {self.target}, the root of all folders. Choose another folder."
+            )
         self.path = self.target.with_name(self.target.name + ".partial")
         self._check_target()
         if self.path.exists():
@@ -217,7 +223,7 @@ class PartialFolder:
                     "another folder."
                 )
             shutil.rmtree(self.path)
-        self.path.mkdir(parents=True)
+        _checks.make_folder(self.path, "path")
         (self.path / _MARK).touch()
 
     def _check_target(self) -> None:

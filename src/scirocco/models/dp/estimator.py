@@ -23,7 +23,7 @@ from scirocco.models.dp.rows import Rows, Table
 from scirocco.models.dp.settings import Settings
 from scirocco.models.fits.conventions import StepSize, new_names
 from scirocco.models.view import View
-from scirocco.run.progress import Callback, Report
+from scirocco.run.progress import Callback, Report, as_callbacks
 from scirocco.run.result import Run
 
 _DEFAULT_EPOCHS = 100  # at least; small data get more, up to so many labels drawn, at most 1000 epochs
@@ -215,7 +215,7 @@ class DPMixture(fits.Conventions, Results):
                 store=store,
                 resume=resume,
                 overwrite=overwrite,
-                callbacks=(*callbacks, *watch),
+                callbacks=(*as_callbacks(callbacks), *watch),
                 progress=progress,
                 extra=chains.extra(self.get_params(), family, judges),
             )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
+from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Minibatch
 from scirocco.models import fits, sampled
@@ -241,6 +242,11 @@ class BPMF(fits.Conventions, Results):
         """Small random factors: at 0 the gradients of U and V vanish."""
         rng = np.random.default_rng([_checks.positive_int(self.seed, "seed", minimum=0), 0xB9])
         size = _checks.positive_int(self.num_factors, "num_factors")
+        check_memory(
+            8 * size * (triples.num_users + triples.num_items),
+            f"{size:,} factors of {triples.num_users:,} users and {triples.num_items:,} items",
+            "Choose a smaller `num_factors`.",
+        )
         shapes = {
             "users": (triples.num_users, size),
             "items": (triples.num_items, size),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.data.values import Sparse, as_csr, as_numpy
@@ -128,7 +129,7 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
     if isinstance(X, DocumentStream):
         raise InvalidTypeError("a DocumentStream is read in batches: use its take() or batches().")
     if isinstance(X, (str, os.PathLike)):
-        X = _open(Path(X).expanduser())
+        X = _open(_checks.path(X, "X"))
     notes: tuple[str, ...] = ()
     if isinstance(X, CorpusSource):
         source: CorpusSource | NoWords = X
@@ -180,6 +181,8 @@ def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> Corpus
         raise InvalidValueError(f"a matrix of counts must be documents × words, got shape {held.shape}.")
     if held.dtype.kind not in "fiub":
         raise InvalidTypeError(f"word counts must be numbers, got dtype {held.dtype}.")
+    if held.dtype == np.float16:  # SciPy has no sparse matrices of it
+        held = held.astype(np.float32)
     _check_size(num_words, held.shape[1])
     matrix = as_csr(held if sparse.issparse(held) else sparse.csr_array(held), "the matrix of counts")
     counts = check_counts(

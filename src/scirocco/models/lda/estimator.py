@@ -22,7 +22,7 @@ from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.view import View
 from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback, Report
+from scirocco.run.progress import Callback, Report, as_callbacks
 from scirocco.run.result import Run
 from scirocco.types import PyTree
 
@@ -229,7 +229,7 @@ class LDA(fits.Conventions, Results):
                 store=store,
                 resume=resume,
                 overwrite=overwrite,
-                callbacks=(*callbacks, *watch),
+                callbacks=(*as_callbacks(callbacks), *watch),
                 progress=progress,
                 extra=self._extra(corpus.vocabulary),
             )

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco._checks import positive_int
 from scirocco._extras import require
 from scirocco.data.formats.readers import is_sparse, reading
@@ -90,7 +91,7 @@ def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | N
     if isinstance(vocabulary, (int, np.integer)) and not isinstance(vocabulary, bool):
         return None, positive_int(vocabulary, "vocabulary")
     if isinstance(vocabulary, (str, os.PathLike)):
-        words = _word_list(Path(vocabulary).expanduser())
+        words = _word_list(_checks.path(vocabulary, "vocabulary"))
     elif isinstance(ids := getattr(vocabulary, "token2id", None), Mapping):
         words = _by_id(ids)
     elif isinstance(vocabulary, Mapping):

@@ -167,7 +167,10 @@ def _step_size(given: dict[str, Any]) -> schedules.Schedule | None:
     if given["step_size"] is None:
         return None if given["sampler"] in METHODS else DEFAULT_STEP_SIZE
     schedule = schedules.normalise(given["step_size"], "LDA")
-    return schedule if isinstance(schedule, schedules.Schedule) else schedules.constant(float(schedule))
+    if isinstance(schedule, schedules.Schedule):
+        return schedule
+    _checks.positive(schedule, "step_size", "LDA")
+    return schedules.constant(float(schedule))
 
 
 def _exchange(given: dict[str, Any], with_memory: bool) -> int:

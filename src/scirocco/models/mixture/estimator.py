@@ -167,7 +167,7 @@ class GaussianMixture(fits.Conventions, Results):
         x, known, rng = (
             units.apply(table.array),
             known_weights(self.weights, count),
-            np.random.default_rng(self.seed),
+            np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0)),
         )
         begin = rough_fit(x, count, rng, priors=priors, weights=known)
         estimator = self._estimator(len(x))

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.network.density import Apply
 from scirocco.types import Array, Params
@@ -45,7 +46,9 @@ class TwoLayers:
 
     def start(self, width: int, hidden: int, num_classes: int, seed: int) -> dict[str, np.ndarray]:
         """Initial weights N(0, 1/inputs), biases 0."""
-        rng = np.random.default_rng([seed, 0xB77])
+        size = 8 * hidden * (width + num_classes)
+        check_memory(size, f"a network with {hidden:,} hidden units", "Choose a smaller `hidden`.")
+        rng = np.random.default_rng([_checks.positive_int(seed, "seed", minimum=0), 0xB77])
         return {
             "A": _normal(rng, hidden, num_classes),
             "B": _normal(rng, width, hidden),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from scirocco import transforms
+from scirocco import _checks, transforms
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits, sampled
@@ -189,7 +189,7 @@ class LogisticRegression(Regression):
             sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
             start = self._start(np.zeros(shape), None, x.dtype)
             return self._model(prior, binary), Method(sampler, estimator, start)
-        rng = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0))
         rows = Rows(x, codes, num_classes, self.intercept)
         made: list[Prior] = []
 
