@@ -40,9 +40,7 @@ class Frame(Series, Protocol):
 
 @runtime_checkable
 class Sparse(Protocol):
-    """A sparse matrix of SciPy."""
-
-    nnz: int
+    """A sparse matrix of SciPy; by its methods, because reading `nnz` of a damaged one fails."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -312,9 +312,12 @@ def _params(written: object, here: Path) -> Params:
     if isinstance(written, str):
         found = find(written, here)
         return found() if callable(found) else found
-    if isinstance(written, dict):
-        return {name: jnp.asarray(value, jnp.float32) for name, value in written.items()}
-    return jnp.asarray(written, jnp.float32)
+    try:
+        if isinstance(written, dict):
+            return {name: jnp.asarray(value, jnp.float32) for name, value in written.items()}
+        return jnp.asarray(written, jnp.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidTypeError(f"`params` must be numbers, or module:object ({error}).") from error
 
 
 def _make(written: object, rooms: tuple[ModuleType, ...], place: str) -> Any:

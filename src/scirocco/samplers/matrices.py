@@ -15,7 +15,7 @@ The cost of a product depends on the form: O(dim) for all except the dense one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array, PyTree
 
 if TYPE_CHECKING:
@@ -203,6 +203,8 @@ def normal_auxiliaries(written: Any, owner: str) -> tuple[tuple[str, Any], ...]:
     """Pairs (name, "normal" or a number)."""
     if isinstance(written, str):
         written = (written,)
+    if not isinstance(written, (Mapping, Sequence)):
+        raise InvalidTypeError(f"`auxiliaries` of {owner} must be names, or a dict by name, got {written!r}.")
     pairs = [entry if isinstance(entry, tuple) else (entry, "normal") for entry in written]
     items = written.items() if isinstance(written, Mapping) else pairs
     out = []
