@@ -73,6 +73,19 @@ def test_laplace_is_the_exact_covariance_of_a_gaussian_posterior(data):
     np.testing.assert_allclose(relative(shape.factor, precision(data)), 1.0, rtol=1e-3)
 
 
+def test_nearly_collinear_columns_are_not_lost_in_rounding():
+    """A direction whose curvature is 10⁻⁶ of that of its columns, in single precision."""
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((4_000, 4)).astype(np.float32)
+    x[:, 3] = x[:, :3].sum(axis=1) + 2e-3 * rng.standard_normal(4_000)
+    model = sc.Model(lambda beta, x: -0.5 * (1.0 - x @ beta) ** 2)
+    problem = setup.compose(model, x, sc.SGLD(), sc.Minibatch(250), 0)
+    shape = metric.shape_at(model, problem.table, jnp.zeros(4), "laplace", KEY)
+    exact = x.astype(np.float64).T @ x.astype(np.float64)
+    np.testing.assert_allclose(relative(shape.factor, exact), 1.0, rtol=0.02)
+    assert not shape.flat
+
+
 def test_fisher_is_the_sum_of_outer_products(data):
     at = mode(data)
     residual = data["y"] - design(data) @ np.concatenate([[at["level"]], at["slopes"]]).astype(np.float64)

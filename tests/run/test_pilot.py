@@ -87,8 +87,23 @@ def test_noise_of_control_variates_from_all_rows():
     batching = problem.parts.batching
     centre = jnp.array([0.3, -0.2, 0.1])
     found = pilot._noise_of_all(model, problem.table, batching, centre, factor, jax.random.key(0))
-    normals = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((4, 3))
+    signs = 2.0 * np.random.default_rng([SeedPurpose.ROUNDNESS]).integers(2, size=(4, 3)) - 1.0
     wide = x.astype(np.float64)
-    changes = [-(wide @ (factor @ normal))[:, None] * wide @ factor for normal in normals]
+    changes = [-(wide @ (factor @ point))[:, None] * wide @ factor for point in signs]
     exact = np.mean([change.var(axis=0) for change in changes], axis=0) * 500**2 / 50 * batching.correction
+    np.testing.assert_allclose(found, exact, rtol=1e-3)
+
+
+def test_heavy_rows_along_one_coordinate_each_are_not_hidden():
+    """Such rows change by -x_j² u_j, of which the mean square over u ~ N(0, 1) is known."""
+    heavy = np.zeros((500, 20), np.float32)
+    heavy[np.arange(20), np.arange(20)] = 30.0
+    model = sc.Model(lambda beta, x: -0.5 * (1.0 - x @ beta) ** 2)
+    problem = setup.compose(
+        model, heavy, sc.SGLD(1.0), sc.ControlVariates(50, sampling="with_replacement"), 0
+    )
+    batching, factor = problem.parts.batching, np.eye(20, dtype=np.float32)
+    found = pilot._noise_of_all(model, problem.table, batching, jnp.zeros(20), factor, jax.random.key(0))
+    share = 1 / 500
+    exact = 30.0**4 * share * (1 - share) * 500**2 / 50 * batching.correction
     np.testing.assert_allclose(found, exact, rtol=1e-3)

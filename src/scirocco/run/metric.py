@@ -34,6 +34,8 @@ _WORK = 2e11
 """Maximum of rows × parameters² for which all rows are read; beyond it, that many random rows."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
+_HIDDEN = 1e-3
+"""The same in coordinates that were round but for rounding: smaller ones are flat."""
 _BLOCK, _PRODUCTS, _RANK = 16, 6, 48
 """Directions multiplied at a time, how often, and the maximum number of directions that are kept."""
 _EXACT_PRIOR = 10_000
@@ -77,7 +79,23 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
     summand = (_Curvature if kind == "laplace" else _Fisher)(model)
     likelihood = _over_rows(summand, model, table, position, size**2, key)
     precision = np.asarray(likelihood, np.float64) + _prior_curvature(model, position)
-    return dense_shape(precision, likelihood.dtype)
+    shape = dense_shape(precision, likelihood.dtype)
+    if kind == "laplace" and shape.flat and table.num_rows * size**2 <= _WORK:
+        return _refined(model, table, position, shape)
+    return shape
+
+
+def _refined(model: Model, table: Table, position: Params, shape: Shape) -> Shape:
+    """The same, with the directions that rounding hides in the matrix: in the coordinates of L they are not small."""
+    factor = shape.factor.astype(np.float64)
+    inner = factor.T @ _curvature_times(model, table, factor, table.num_rows, position)
+    if not np.all(np.isfinite(inner)):
+        return shape
+    better, smallest = whitening(inner, _HIDDEN)
+    factor = factor @ better
+    spread = np.linalg.svd(factor, compute_uv=False)
+    condition = float((spread[0] / spread[-1]) ** 2)
+    return Shape(factor.astype(shape.factor.dtype), condition, smallest <= _HIDDEN)
 
 
 def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
