@@ -128,8 +128,13 @@ def test_shell_completion(place):
         [sys.executable, "-m", "scirocco"], env=environment, capture_output=True, text=True
     )
     assert asked.stdout.split() == ["topics"], asked.stderr
+    # without this the shell is that of the parent process, whatever started the tests
+    named = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     script = subprocess.run(
-        [sys.executable, "-m", "scirocco", "--show-completion", "bash"], capture_output=True, text=True
+        [sys.executable, "-m", "scirocco", "--show-completion", "bash"],
+        env=named,
+        capture_output=True,
+        text=True,
     )
     assert "_SCIROCCO_COMPLETE=complete_bash" in script.stdout
 

@@ -220,8 +220,9 @@ class VectorizedChains(DeviceChains):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
         self._pace = loop.pace_of(problem.parts, start.position, plan.thin, num_chains)
         capacity = buffer_capacity(start.position, keeping.gradients, num_chains)
-        self.draws_together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
-        self.capacity = capacity // self.draws_together * self.draws_together
+        together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
+        self.capacity = capacity // together * together
+        self.steps_together = together * plan.thin if loop.in_lockstep() else 1
         self._static = (model, keeping.gradients, self.capacity)
         self._parts, self._keeping, self._num_chains = problem.parts, keeping, num_chains
         one = keeping.reducing.init(model.constrain(start.position))

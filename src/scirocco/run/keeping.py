@@ -116,8 +116,8 @@ class Chains(abc.ABC):
     """The maximum number of draws of a chunk."""
     first_chunks: tuple[int, int] | None = None
     """Steps of the first two chunks, before the speed is known; None: the default."""
-    draws_together: int = 1
-    """Draws made in one loop on an accelerator: chunks of whole loops are faster."""
+    steps_together: int = 1
+    """Steps made in one loop on an accelerator: chunks of whole loops are faster."""
     among_processes: bool = False
     """Whether other processes take part: then all must do the same, even when only one of them writes."""
 

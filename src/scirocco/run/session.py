@@ -198,11 +198,13 @@ class Session:
             wanted = second
         else:
             wanted = int(self.rate * _CHUNK_SECONDS)
-        together = self.chains.draws_together
-        draws = max(1, wanted // (plan.thin * together)) * together
+        together = self.chains.steps_together
+        wanted = max(1, wanted // together) * together
         if self.step < plan.num_burnin:
-            return min(draws * plan.thin, plan.num_burnin - self.step)
-        return min(draws, self.chains.capacity, plan.num_samples - self.made) * plan.thin
+            return min(wanted, plan.num_burnin - self.step)
+        return (
+            max(1, min(wanted // plan.thin, self.chains.capacity, plan.num_samples - self.made)) * plan.thin
+        )
 
     def _diverged(self, chunk: HostChunk) -> bool:
         bad = np.atleast_1d(chunk.bad_step)

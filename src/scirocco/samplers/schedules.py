@@ -106,10 +106,12 @@ class Custom(Schedule):
         """Calls the function."""
         try:
             return jnp.asarray(self.function(step), jnp.float32)
+        except (jax.errors.TracerBoolConversionError, TypeError):
+            raise  # explained by `_evaluate`
         except Exception as error:
             raise InvalidValueError(
                 f"the schedule `{_tree.name_of(self.function)}` must return a number for the number of a step, and be "
-                f"traceable by JAX; it failed: {type(error).__name__}: {error}"
+                f"traceable by JAX; it failed ({type(error).__name__}: {error})."
             ) from error
 
 
