@@ -10,9 +10,10 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco import _programs, estimators
+from scirocco import _programs
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
+from scirocco.estimators import base
 from scirocco.run import loop
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -124,7 +125,7 @@ def test_products_are_rounded_only_where_noise_hides_it(estimator, full, monkeyp
 
     def precision():
         def product(x):
-            with estimators.full_products(estimator):
+            with base.full_products(estimator):
                 return x @ x
 
         (equation,) = jax.make_jaxpr(product)(jnp.ones((2, 2))).eqns

@@ -1,7 +1,7 @@
 """Unbiased estimates of a sum over the data: exact, minibatch, weighted, control variates, SVRG, SAGA."""
 
 from scirocco.data.batching import Batch, Batching
-from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_products, full_sum
+from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_sum
 from scirocco.estimators.fisher import empirical_fisher
 from scirocco.estimators.mode import approach_mode, find_mode
 from scirocco.estimators.plain import Full, Minibatch, Stratified, Weighted
@@ -27,7 +27,6 @@ __all__ = [
     "approach_mode",
     "empirical_fisher",
     "find_mode",
-    "full_products",
     "full_sum",
     "measure_counts",
 ]

@@ -15,7 +15,8 @@ from scirocco import _checks
 from scirocco.data import Table
 from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.estimators import Estimator, Prepared, full_products
+from scirocco.estimators import Estimator, Prepared
+from scirocco.estimators.base import full_products
 from scirocco.model import BlockModel, Posterior, View
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, context_of

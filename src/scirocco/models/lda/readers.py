@@ -91,7 +91,8 @@ def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | N
     if isinstance(vocabulary, (int, np.integer)) and not isinstance(vocabulary, bool):
         return None, positive_int(vocabulary, "vocabulary")
     if isinstance(vocabulary, (str, os.PathLike)):
-        words = _word_list(_checks.path(vocabulary, "vocabulary"))
+        _checks.path(vocabulary, "vocabulary")
+        words = _word_list(Path(vocabulary).expanduser())  # as typed, for messages
     elif isinstance(ids := getattr(vocabulary, "token2id", None), Mapping):
         words = _by_id(ids)
     elif isinstance(vocabulary, Mapping):
