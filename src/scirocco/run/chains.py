@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from scirocco.run.over_devices import SpreadChains
 from scirocco.run.session import NEVER, Plan
 from scirocco.run.setup import Problem
 from scirocco.run.streaming import StreamedParts, advance_streamed, start_streamed
-from scirocco.samplers import Gradient
+from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Array, Key, PyTree
 
 METHODS = ("auto", "threads", "vmap")
@@ -55,6 +55,10 @@ def make_chains(
     if devices is not None:
         return SpreadChains(problem, start, plan, devices, method == "vmap", saved)
     return (ThreadedChains if method == "threads" else VectorizedChains)(problem, start, plan, saved)
+
+
+def _number(chain: int | None) -> np.int32 | None:
+    return None if chain is None else np.int32(chain)
 
 
 _start = partial(jax.jit, static_argnums=0)(loop.start_chain)
@@ -86,10 +90,16 @@ class ThreadedChains(DeviceChains):
     def _begin(self, problem: Problem, start: Start, plan: Plan) -> list[KernelState]:
         model, _, parts, table = problem
         if not table.streamed:
-            starts = [_start(model, parts, start, plan.key, np.int32(chain)) for chain in plan.numbers]
+            starts = [
+                _start(model, parts, start, plan.key, np.int32(chain), _number(plan.leader(chain)))
+                for chain in plan.numbers
+            ]
             self.first_density = starts[0][1]
             return [state for state, _ in starts]
-        begun = [start_streamed(model, parts, table, start, plan.key, chain) for chain in plan.numbers]
+        begun = [
+            start_streamed(model, parts, table, start, plan.key, chain, plan.leader(chain))
+            for chain in plan.numbers
+        ]
         self._streams = [streamed for _, _, streamed in begun]
         self.first_density = begun[0][1]
         return [state for state, _, _ in begun]
@@ -169,19 +179,20 @@ class ThreadedChains(DeviceChains):
 
 @partial(jax.jit, static_argnums=0)
 def _start_all(
-    model: Posterior, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array
+    model: Posterior, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array, leaders: Array | None
 ) -> tuple[KernelState, Array]:
-    def one(chain: Array) -> tuple[KernelState, Array]:
-        return loop.start_chain(model, parts, begin, key, chain)
+    def one(chain: Array, leader: Array | None) -> tuple[KernelState, Array]:
+        return loop.start_chain(model, parts, begin, key, chain, leader)
 
-    return jax.vmap(one, out_axes=(CHAIN_AXES, 0))(chains)
+    return jax.vmap(one, out_axes=(CHAIN_AXES, 0))(chains, leaders)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
+@partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=5)
 def _advance_all(
     model: Posterior,
     keep_gradients: bool,
     capacity: int,
+    group_size: int,
     parts: loop.Parts,
     states: KernelState,
     num_steps: Any,
@@ -190,14 +201,15 @@ def _advance_all(
     def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
         return loop.advance(model, keep_gradients, capacity, parts, state, num_steps, thin, 0)
 
-    return jax.vmap(one, in_axes=(CHAIN_AXES,), out_axes=(CHAIN_AXES, 0))(states)
+    return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def _advance_all_by_draws(
     model: Posterior,
     keep_gradients: bool,
     capacity: int,
+    group_size: int,
     pace: loop.Pace,
     parts: loop.Parts,
     states: KernelState,
@@ -210,7 +222,16 @@ def _advance_all_by_draws(
         only = jax.tree.map(lambda leaf: leaf[0], states._replace(number=states.number[None]))
         state, chunk = jax.tree.map(lambda leaf: leaf[None], one(only))
         return state._replace(number=state.number[0]), chunk
-    return jax.vmap(one, in_axes=(CHAIN_AXES,), out_axes=(CHAIN_AXES, 0))(states)
+    return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
+
+
+class _Ahead(NamedTuple):
+    """Steps that the device makes before the host asks for them."""
+
+    steps: tuple[int, int, int]
+    """The number of the first, how many, and how many per draw."""
+    states: KernelState
+    chunk: loop.Chunk
 
 
 class VectorizedChains(DeviceChains):
@@ -223,14 +244,19 @@ class VectorizedChains(DeviceChains):
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together
         self.steps_together = together * plan.thin if loop.in_lockstep() else 1
-        self._static = (model, keeping.gradients, self.capacity)
+        self._static = (model, keeping.gradients, self.capacity, plan.group_size)
         self._parts, self._keeping, self._num_chains = problem.parts, keeping, num_chains
         one = keeping.reducing.init(model.constrain(start.position))
         self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
         self.made, self.first_density = 0, jnp.zeros(())
+        self._num_steps = plan.num_steps
+        self._ahead: _Ahead | None = None
         if saved is None:
             numbers = np.asarray(plan.numbers, np.int32)
-            self.states, self.first_density = _start_all(model, problem.parts, start, plan.key, numbers)
+            leaders = None if plan.group_size == 1 else numbers - numbers % plan.group_size
+            self.states, self.first_density = _start_all(
+                model, problem.parts, start, plan.key, numbers, leaders
+            )
             return
         template = snapshot.template(problem, start.position, plan.key, one)
         restored = [snapshot.restore(template, saved, chain) for chain in range(num_chains)]
@@ -258,23 +284,53 @@ class VectorizedChains(DeviceChains):
     def advance(self, num_steps: int, thin: int) -> HostChunk:
         """One call for all chains."""
         start = int(self.states.number)
-        self.states, chunk = self._advanced(num_steps, thin)
+        self.states, chunk = self._advanced(start, num_steps, thin)
         count = good_draws(chunk, num_steps // thin, start, thin)
         self.reducing = self._keeping.reducing.update(self.reducing, chunk.draws, count, vectorized=True)
         host = self._keeping.to_host(chunk, count, self.made, axis=1)
         self.made += count
         return host
 
-    def _advanced(self, num_steps: int, thin: int) -> tuple[KernelState, loop.Chunk]:
+    def _advanced(self, start: int, num_steps: int, thin: int) -> tuple[KernelState, loop.Chunk]:
         if loop.in_lockstep():
-            # in the burn-in no draw is kept: it runs at the pace of the sampling, in the same program
-            pace = self._pace if thin == NEVER else self._pace._replace(every=thin)
-            states, chunk = _advance_all_by_draws(
-                *self._static, pace, self._parts, self.states, np.int32(num_steps)
-            )
-            if np.all(np.asarray(chunk.bad_step) < 0):
-                return states, chunk
+            ahead, self._ahead = self._ahead, None
+            wanted = (start, num_steps, thin)
+            given = ahead if ahead is not None and ahead.steps == wanted else None
+            if given is None:
+                given = self._sent(self.states, wanted, self.made)
+            following = self._following(wanted)
+            if following is not None:
+                self._ahead = self._sent(given.states, following, self.made + num_steps // thin)
+            if np.all(np.asarray(given.chunk.bad_step) < 0):
+                return given.states, given.chunk
+            self._ahead = None
         return _advance_all(*self._static, self._parts, self.states, np.int32(num_steps), np.int32(thin))
+
+    def _sent(self, states: KernelState, steps: tuple[int, int, int], made: int) -> _Ahead:
+        """Steps that the device begins now, and whose draws are copied to the host when they are made."""
+        _, num_steps, thin = steps
+        # in the burn-in no draw is kept: it runs at the pace of the sampling, in the same program
+        pace = self._pace if thin == NEVER else self._pace._replace(every=thin)
+        states, chunk = _advance_all_by_draws(*self._static, pace, self._parts, states, np.int32(num_steps))
+        self._keeping.begin_copy(chunk, num_steps // thin, made)
+        return _Ahead(steps, states, chunk)
+
+    def _following(self, steps: tuple[int, int, int]) -> tuple[int, int, int] | None:
+        """The next steps, if these fill the buffers: then the host asks for as many again, while draws are left.
+
+        The device makes them while the host receives and stores the draws before. Nothing is lost if the host asks for
+        others: the states before them are kept.
+        """
+        start, num_steps, thin = steps
+        if thin == NEVER or num_steps < self.capacity * thin:
+            return None
+        left = min(self.capacity, (self._num_steps - start - num_steps) // thin)
+        return (start + num_steps, left * thin, thin) if left > 0 else None
+
+    def retune(self, sampler: Sampler) -> None:
+        """Replace the sampler's hyper-parameters; steps that were made ahead are dropped."""
+        super().retune(sampler)
+        self._ahead = None
 
     def _numbered(self) -> KernelState:
         """The states with one step number per chain, as they are stored."""

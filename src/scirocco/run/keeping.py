@@ -16,6 +16,7 @@ from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Params, PyTree
 
 _BUFFER_BYTES = 1 << 25
+_BUFFER_BYTES_ACCELERATOR = 1 << 27
 _MAX_CAPACITY = 8_192
 
 
@@ -56,17 +57,32 @@ class Keeping(NamedTuple):
         )
         return cls(bool(keep_gradients), every, Reducing(reducers))
 
+    def _chosen(self, count: int, made: int) -> slice:
+        """The draws that are kept of the next `count`, after `made` earlier ones."""
+        if not self.every:
+            return slice(0, 0)
+        return slice((self.every - 1 - made) % self.every, count, self.every)
+
+    def begin_copy(self, chunk: loop.Chunk, count: int, made: int) -> None:
+        """Let the device copy what is kept of a chunk to the host as soon as it is there."""
+        kept = range(count)[self._chosen(count, made)]
+        draws = (chunk.draws, chunk.gradients) if kept else None
+        for leaf in jax.tree.leaves((draws, chunk.stats, chunk.bad_step, chunk.bad_leaf)):
+            leaf.copy_to_host_async()
+
     def to_host(self, chunk: loop.Chunk, count: int, made: int, axis: int) -> HostChunk:
         """The first `count` draws of a chunk, thinned, after `made` earlier draws; `axis` is the axis of the draws."""
         before = (slice(None),) * axis
-        every = (*before, slice(0, count))
-        chosen = (
-            *before,
-            slice((self.every - 1 - made) % self.every if self.every else 0, count, self.every or 1),
-        )
+        every, chosen = (*before, slice(0, count)), (*before, self._chosen(count, made))
 
         def bring(tree: PyTree, part: Any) -> PyTree:
-            return jax.tree.map(lambda leaf: np.asarray(leaf)[part], tree)
+            def one(leaf: Any) -> np.ndarray:
+                length = len(range(leaf.shape[axis])[part[-1]])
+                if not length:  # nothing is copied
+                    return np.empty((*leaf.shape[:axis], 0, *leaf.shape[axis + 1 :]), leaf.dtype)
+                return np.asarray(leaf)[part]
+
+            return jax.tree.map(one, tree)
 
         draws = bring(chunk.draws, chosen) if self.every else None
         gradients = bring(chunk.gradients, chosen) if self.every and self.gradients else None
@@ -172,4 +188,5 @@ class DeviceChains(Chains):
 def buffer_capacity(position: Params, keep_gradients: bool, num_chains: int) -> int:
     """How many draws of that many chains stay on the device before they are copied to the host."""
     per_draw = _tree.nbytes(position) * (2 if keep_gradients else 1) * num_chains + 16
-    return max(1, min(_MAX_CAPACITY, _BUFFER_BYTES // per_draw))
+    room = _BUFFER_BYTES_ACCELERATOR if loop.in_lockstep() else _BUFFER_BYTES
+    return max(1, min(_MAX_CAPACITY, room // per_draw))

@@ -9,6 +9,7 @@ The number of steps and the thinning are data: other values do not recompile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +53,47 @@ class KernelState(NamedTuple):
 
 CHAIN_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
 """For `vmap` over chains: the step number is common to all, so that branches on it remain branches."""
+
+
+def over_chains(
+    one: Callable[[KernelState], tuple[KernelState, Chunk]],
+    states: KernelState,
+    group_size: int,
+    same_memory: bool,
+) -> tuple[KernelState, Chunk]:
+    """`one` for all chains, vectorised.
+
+    The chains of a group have the same batches: `vmap` over them sees rows without a chain axis, so that products of
+    rows and parameters become products of matrices. `same_memory`: the memory is that of all chains, and never changes.
+    """
+    if group_size == 1:
+        return jax.vmap(one, in_axes=(CHAIN_AXES,), out_axes=(CHAIN_AXES, 0))(states)
+    memory = None if same_memory else 0
+    within: Any = KernelState._make((0, 0, memory, None, None, 0))
+    groups = within._replace(batch_key=0)
+
+    def fold(leaf: Array) -> Array:
+        return leaf.reshape(-1, group_size, *leaf.shape[1:])
+
+    def unfold(leaf: Array) -> Array:
+        return leaf.reshape(-1, *leaf.shape[2:])
+
+    folded = KernelState(
+        *jax.tree.map(fold, (states.sampler, states.gradient)),
+        jax.tree.map((lambda leaf: leaf[0]) if same_memory else fold, states.memory),
+        states.number,
+        states.batch_key[::group_size],
+        fold(states.noise_key),
+    )
+    member = jax.vmap(one, in_axes=(within,), out_axes=(within, 0))
+    moved, chunk = jax.vmap(member, in_axes=(groups,), out_axes=(groups, 0))(folded)
+    return moved._replace(
+        sampler=jax.tree.map(unfold, moved.sampler),
+        gradient=jax.tree.map(unfold, moved.gradient),
+        memory=states.memory if same_memory else jax.tree.map(unfold, moved.memory),
+        batch_key=states.batch_key,
+        noise_key=states.noise_key,
+    ), jax.tree.map(unfold, chunk)
 
 
 class Info(NamedTuple):
@@ -202,9 +244,11 @@ class ChainKeys(NamedTuple):
     noise: Key
 
 
-def chain_keys(model: Posterior, parts: Parts, key: Key, chain: Any) -> ChainKeys:
-    """The keys of chain number `chain`."""
+def chain_keys(model: Posterior, parts: Parts, key: Key, chain: Any, leader: Any = None) -> ChainKeys:
+    """The keys of chain number `chain`; its batches are those of chain number `leader`, by default its own."""
     start, batches, noise = jax.random.split(jax.random.fold_in(key, chain), 3)
+    if leader is not None:
+        batches = jax.random.split(jax.random.fold_in(key, leader), 3)[1]
     start, signs, estimate = _branch(model, parts, start)
     return ChainKeys(start, signs, estimate, batches, noise)
 
@@ -218,14 +262,14 @@ def first_state(
 
 
 def start_chain(
-    model: Posterior, parts: Parts, begin: Start, key: Key, chain: Any
+    model: Posterior, parts: Parts, begin: Start, key: Key, chain: Any, leader: Any = None
 ) -> tuple[KernelState, Array]:
     """Chain number `chain` of the run with key `key`, before its first step, and its log density there.
 
     Auxiliary variables are drawn, the first gradient is estimated (or known). The log density is that of the prior and
     some rows: it only serves to check whether it is finite.
     """
-    keys = chain_keys(model, parts, key, chain)
+    keys = chain_keys(model, parts, key, chain, leader)
     zero, (position, memory, known, _) = jnp.zeros((), jnp.int32), begin.of_chain(chain)
     enough = parts.sampler.noise_kind == "none" and not parts.sampler.needs_auxiliary
     if known is not None and enough and keys.signs is None:

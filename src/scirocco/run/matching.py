@@ -137,6 +137,7 @@ def _plan(
         keeping,
         was["chain_method"],
         record.first_chain,
+        was.get("group_size", 1),
     )
 
 

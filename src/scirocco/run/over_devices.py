@@ -75,6 +75,10 @@ class SpreadChains(DeviceChains):
         vectorized: bool,
         saved: dict[str, np.ndarray] | None,
     ):
+        if plan.group_size > 1:
+            raise InvalidValueError(
+                'batches="grouped" is for the chains of one device: omit `mesh`, or use batches="own".'
+            )
         keeping, self._devices, self.among_processes = plan.keeping, devices, devices.many_processes
         places = devices.num_chain_places
         if plan.num_chains % places:

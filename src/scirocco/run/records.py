@@ -265,14 +265,15 @@ def configuration(
     }
 
 
-PLACES = frozenset({"row_places", "first_chain"})
+PLACES = frozenset({"row_places", "first_chain", "group_size"})
 """The names of the entries that `_places` returns."""
 
 
 def _places(plan: Plan, devices: Devices | None) -> dict[str, Any]:
-    """The number of devices that share the rows, and which chains of several these are; empty in the usual case."""
+    """Devices that share the rows, chains that share batches, and which chains these are; empty in the usual case."""
     spread = {"row_places": devices.num_row_places} if devices is not None and devices.row_axes else {}
-    return spread | ({"first_chain": plan.first_chain} if plan.first_chain else {})
+    grouped = {"group_size": plan.group_size} if plan.group_size > 1 else {}
+    return spread | grouped | ({"first_chain": plan.first_chain} if plan.first_chain else {})
 
 
 def asked(sampler: Any, estimator: Any, plan: Plan, devices: Devices | None = None) -> dict[str, Any]:

@@ -109,6 +109,11 @@ class Run:
         return leaves[0].shape[0] if leaves else 0
 
     @property
+    def group_size(self) -> int:
+        """Chains that share their batches, and are dependent therefore; 1: all chains are independent."""
+        return int(self.configuration.get("group_size", 1))
+
+    @property
     def kind(self) -> str:
         """Either "sampled" (by `sc.sample`) or "own loop" (by a model that makes its draws in its own loop)."""
         return kind_of(self.configuration)

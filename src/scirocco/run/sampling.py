@@ -30,6 +30,7 @@ from scirocco.samplers import Sampler
 from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
 
+_LARGEST_GROUP, _FEWEST_GROUPS = 64, 8
 _CHAIN_BYTES = 4_096  # a chain of one parameter, with what JAX needs for its arrays
 
 
@@ -55,6 +56,7 @@ def sample(
     notes: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
+    batches: str | int = "own",
     chain_method: str = "auto",
     mesh: jax.sharding.Mesh | None = None,
     client: Any = None,
@@ -116,6 +118,12 @@ def sample(
         Functions called with a `Report` after every chunk; they may return a score or stop the run.
     progress
         Show a progress bar if there is a terminal.
+    batches
+        "own" (default): every chain draws its own batches, so the chains are independent. "grouped": groups of chains
+        share theirs, so that on accelerators gradients of models that are linear in their rows become products of
+        matrices: many chains are then several times as fast. The distribution of each chain is the same, but the chains
+        of a group are dependent; diagnostics take this into account (`run.group_size`). A number is the number of
+        chains in a group. See :doc:`/grouped_batches`.
     chain_method
         "threads" (default on a CPU), "vmap" (default on accelerators).
     mesh
@@ -184,6 +192,7 @@ def sample(
         keep_draws,
         reducers,
         chain_method,
+        batches,
     )
     left_sampler = sampler is None
     if sampler is None:
@@ -295,6 +304,7 @@ def _checked_plan(
     keep_draws: Any,
     reducers: Any,
     chain_method: Any,
+    batches: Any,
 ) -> Plan:
     _checks.choice(chain_method, "chain_method", _chains.METHODS)
     plan = Plan(
@@ -305,12 +315,33 @@ def _checked_plan(
         _checks.positive_int(seed, "seed", minimum=0),
         Keeping.checked(keep_gradients, keep_draws, reducers),
         chain_method,
+        group_size=_group_size(batches, num_chains),
     )
     if plan.seed >= 1 << 32:
         raise InvalidValueError(f"`seed` must be below 2^32, got {seed}.")
     check_length(plan)
     check_memory(plan.num_chains * _CHAIN_BYTES, f"num_chains={plan.num_chains}", "Pass fewer chains.")
     return plan
+
+
+def _group_size(batches: Any, num_chains: int) -> int:
+    """The number of chains that share their batches."""
+    if isinstance(batches, str):
+        if _checks.choice(batches, "batches", ("own", "grouped")) == "own":
+            return 1
+        most = min(_LARGEST_GROUP, num_chains // _FEWEST_GROUPS)
+        if most < 2:
+            raise InvalidValueError(
+                f'batches="grouped" needs at least {2 * _FEWEST_GROUPS} chains, in {_FEWEST_GROUPS} independent groups, '
+                f"got num_chains={num_chains}. Use more chains, pass the size of a group (batches=2), or omit `batches`."
+            )
+        return max(size for size in range(1, most + 1) if num_chains % size == 0)
+    size = _checks.positive_int(batches, "batches")
+    if num_chains % size:
+        raise InvalidValueError(
+            f"groups of {size} chains (`batches`) do not divide num_chains={num_chains}: use a multiple of {size}."
+        )
+    return size
 
 
 def check_length(plan: Plan) -> None:

@@ -42,6 +42,8 @@ class Plan(NamedTuple):
     chain_method: str
     first_chain: int = 0
     """Number of the first chain, when other chains run elsewhere."""
+    group_size: int = 1
+    """Chains that share their batches: those numbered 0 to group_size - 1, and so on."""
 
     @property
     def num_steps(self) -> int:
@@ -57,6 +59,10 @@ class Plan(NamedTuple):
     def numbers(self) -> range:
         """The numbers of the chains; the randomness of a chain is derived from its number."""
         return range(self.first_chain, self.first_chain + self.num_chains)
+
+    def leader(self, chain: int) -> int | None:
+        """The first chain of the group, whose batches chain number `chain` has; None: its own."""
+        return None if self.group_size == 1 else chain - chain % self.group_size
 
 
 class Session:

@@ -47,10 +47,11 @@ class StreamedParts:
 
 
 def start_streamed(
-    model: Posterior, parts: Parts, table: Table, begin: Start, key: Key, chain: int
+    model: Posterior, parts: Parts, table: Table, begin: Start, key: Key, chain: int, leader: int | None = None
 ) -> tuple[KernelState, Array, StreamedParts]:
     """As `loop.start_chain`, with the rows for the chain's first estimate."""
-    keys = loop.chain_keys(model, parts, key, np.int32(chain))
+    number, of_group = np.int32(chain), None if leader is None else np.int32(leader)
+    keys = loop.chain_keys(model, parts, key, number, of_group)
     streamed = StreamedParts(parts, table, keys.batches)
     if streamed.next_pass(0) == 0:
         begin = begin.of_chain(chain)
@@ -59,7 +60,7 @@ def start_streamed(
         state = _first_state(parts, begin.position, gradient, memory, keys)
         return state, jnp.zeros(()), streamed
     served, _ = streamed.at(0)
-    state, density = _start(model, served, begin, key, np.int32(chain))
+    state, density = _start(model, served, begin, key, number, of_group)
     return jax.block_until_ready(state), density, streamed
 
 
