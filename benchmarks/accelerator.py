@@ -102,13 +102,13 @@ def blackjax_sgld(data, num_chains, batch, step_size):
     return make
 
 
-def ours(model, data, start, sampler, estimator, num_chains, seconds, thin=THIN):
+def ours(model, data, start, sampler, estimator, num_chains, seconds, thin=THIN, batches="own"):
     """Steps per second of `sc.sample`, draws on the host included, without the first chunk (compiling)."""
     draws = max(8, 2_000 // thin)
     while True:
         run = sc.sample(
             model, data, start, sampler=sampler, estimator=estimator, num_chains=num_chains, num_samples=draws,
-            thin=thin, progress=False,
+            thin=thin, batches=batches, progress=False,
         )  # fmt: skip
         timing = run.timing["sampling"]
         if timing["wall"] > 0.6 * seconds or draws >= 100_000:
@@ -125,23 +125,30 @@ def chains(arguments):
     model = sc.Model(log_likelihood, log_prior)
     limit = bandwidth()
     print("\nSGLD, logistic regression: million chain-steps per second")
-    print(f"{'chains':>7} {'scirocco':>9} {'BlackJAX':>9} {'ratio':>6} {'of bandwidth':>13}")
+    print(f"{'chains':>7} {'batches':>8} {'scirocco':>9} {'BlackJAX':>9} {'ratio':>6} {'of bandwidth':>13}")
     for count in arguments.chains:
-        mine = ours(
-            model,
-            {"x": x, "y": y},
-            jnp.zeros(dimension),
-            sc.SGLD(1e-7),
-            sc.Minibatch(batch),
-            count,
-            arguments.seconds,
-        )
         rival = steps_per_second(blackjax_sgld(data, count, batch, 1e-7), arguments.seconds)
-        share = mine * count * batch * (dimension + 1) * 4 / limit
-        print(
-            f"{count:>7} {mine * count / 1e6:>9.3f} {rival * count / 1e6:>9.3f} {mine / rival:>6.2f} {share:>12.1%}",
-            flush=True,
-        )
+        for group in (1, 8, 64):
+            if group > 1 and count < 8 * group:
+                continue
+            mine = ours(
+                model,
+                {"x": x, "y": y},
+                jnp.zeros(dimension),
+                sc.SGLD(1e-7),
+                sc.Minibatch(batch),
+                count,
+                arguments.seconds,
+                batches=group,
+            )
+            # rows are read once per group; positions and noise are read and written once per chain
+            moved = batch * (dimension + 1) / group + 4 * dimension
+            share = mine * count * moved * 4 / limit
+            print(
+                f"{count:>7} {'own' if group == 1 else f'of {group}':>8} {mine * count / 1e6:>9.3f} "
+                f"{rival * count / 1e6:>9.3f} {mine / rival:>6.2f} {share:>12.1%}",
+                flush=True,
+            )
 
 
 # -- networks -------------------------------------------------------------------------------------------------
@@ -298,9 +305,95 @@ def setup(arguments):
         print(f"{name:>16}: first process {cells[0]}, second {cells[1]}", flush=True)
 
 
+# -- where the time of a step goes ----------------------------------------------------------------------------
+
+
+def kernels_of(function):
+    """Seconds and calls of each kernel on the device while `function()` runs, from a trace of the profiler."""
+    import collections
+    import glob
+    import gzip
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            jax.block_until_ready(function())
+        (path,) = glob.glob(f"{folder}/**/*.trace.json.gz", recursive=True)
+        with gzip.open(path) as file:
+            events = json.load(file)["traceEvents"]
+    devices = {e["pid"] for e in events if e.get("name") == "process_name" and "GPU" in e["args"]["name"]}
+    streams = {
+        (e["pid"], e["tid"])
+        for e in events
+        if e.get("name") == "thread_name" and e["pid"] in devices and "Stream" in e["args"]["name"]
+    }
+    found = collections.defaultdict(lambda: [0.0, 0])
+    for event in events:
+        if event.get("ph") == "X" and (event["pid"], event["tid"]) in streams:
+            found[event["name"]][0] += event["dur"] * 1e-6
+            found[event["name"]][1] += 1
+    return found
+
+
+def show_profile(name, function, steps, rows=12):
+    """Print the kernels of a step."""
+    wall = seconds_of(function) / steps
+    found = kernels_of(function)
+    busy = sum(seconds for seconds, _ in found.values()) / steps
+    count = sum(calls for _, calls in found.values()) / steps
+    print(f"\n{name}: {1e6 * wall:.1f} us per step, {1e6 * busy:.1f} in {count:.1f} kernels", flush=True)
+    for kernel, (seconds, calls) in sorted(found.items(), key=lambda item: -item[1][0])[:rows]:
+        print(f"{1e6 * seconds / steps:>10.2f} us {calls / steps:>7.2f} x  {kernel[:90]}", flush=True)
+
+
+def profile(arguments):
+    """Kernels of a step, here and in the plain loops."""
+    if ON_CPU:
+        print("\nno profile of a CPU")
+        return
+    x, y = logistic_data(1_000_000, 50)
+    model = sc.Model(log_likelihood, log_prior)
+    for group in (1, 64):
+        show_profile(
+            f"4,096 chains, groups of {group}",
+            lambda group=group: sc.sample(
+                *(model, {"x": x, "y": y}, jnp.zeros(50)),
+                sampler=sc.SGLD(1e-7), estimator=sc.Minibatch(500), num_chains=4_096, num_samples=200, thin=THIN,
+                batches=group, progress=False,
+            ).draws,
+            2_000,
+        )  # fmt: skip
+    show_profile(
+        "4,096 chains, BlackJAX",
+        blackjax_sgld({"x": jnp.asarray(x), "y": jnp.asarray(y)}, 4_096, 500, 1e-7)(50),
+        500,
+    )
+    rng = np.random.default_rng(1)
+    x, y = rng.random((60_000, 784), np.float32), rng.integers(0, 10, 60_000).astype(np.int32)
+    data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
+    for size in [[784, 100, 10], [784, 2048, 2048, 10]]:
+        params, log_likelihoods, prior = network(size)
+        model = sc.Model(log_likelihoods, prior, vectorized=True)
+        for count in (1, 8):
+            name = f"{'-'.join(map(str, size))}, {count} chains"
+            show_profile(
+                f"{name}, scirocco",
+                lambda: sc.sample(
+                    *(model, {"x": x, "y": y}, params),
+                    sampler=sc.SGLD(1e-8), estimator=sc.Minibatch(500), num_chains=count, num_samples=2, thin=500,
+                    progress=False,
+                ).draws,
+                1_000,
+            )  # fmt: skip
+            plain = plain_scan(data, params, log_likelihoods, prior, count, 500, 1e-8, 4)(50)
+            show_profile(f"{name}, plain scan", plain, 500)
+
+
 def main():
     """Run the chosen tables."""
-    tables = {"chains": chains, "networks": networks, "diffusions": diffusions, "setup": setup}
+    tables = {
+        "chains": chains, "networks": networks, "diffusions": diffusions, "setup": setup, "profile": profile
+    }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", choices=list(tables))
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement")
