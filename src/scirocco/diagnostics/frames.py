@@ -32,11 +32,11 @@ def summary_frame(frame: Any, note: str = "") -> Any:
     return made
 
 
-def html_summary(leaves: Mapping[str, Leaf]) -> Html:
+def html_summary(leaves: Mapping[str, Leaf], group_size: int = 1) -> Html:
     """The main numbers of a summary of draws (chain, draw, ...) as a table for notebooks: the first parameters."""
     columns = Columns(leaves)
     some = columns.select(np.arange(min(columns.total, _MOST_IN_HTML)))
-    found = summarise(some.values, (0.05, 0.95))
+    found = summarise(some.values, (0.05, 0.95), group_size)
     low, high = found["quantiles"]
     shown = {"mean": found["mean"], "sd": found["sd"], "5%": low, "95%": high}
     shown |= {"ess_bulk": found["ess_bulk"], "r_hat": found["r_hat"]}

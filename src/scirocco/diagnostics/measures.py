@@ -27,7 +27,7 @@ _BLOCK = 1 << 18
 _TAILS = (0.05, 0.95)
 
 
-def ess(values: npt.ArrayLike, method: str = "bulk") -> Array:
+def ess(values: npt.ArrayLike, method: str = "bulk", group_size: int = 1) -> Array:
     r"""Effective sample size: the number of independent draws with the same information.
 
     .. math:: \frac{S}{τ}, \qquad τ = -1 + 2 \sum_t ρ_t
@@ -43,6 +43,9 @@ def ess(values: npt.ArrayLike, method: str = "bulk") -> Array:
         "bulk": of normal scores of the ranks, for the centre of the distribution; "tail": the smaller of those for the
         5 % and the 95 % quantile; "mean": of the draws themselves, for their mean; "identity": the same without
         splitting the chains.
+    group_size
+        Chains that share their batches (`run.group_size`); groups are consecutive chains. The chains of a group are
+        dependent, so the unit is the mean m of a group: ess(m) · Var(draws) / Var(m).
 
     Returns
     -------
@@ -60,15 +63,16 @@ def ess(values: npt.ArrayLike, method: str = "bulk") -> Array:
     array([39000.,  4000.])
     """
     measures = {
-        "bulk": lambda x: _effective(_Ranked(x).scores()),
-        "tail": lambda x: _tail(_Ranked(x)),
-        "mean": lambda x: _effective(_halves(x)),
-        "identity": _effective,
+        "bulk": lambda x: _effective_of(_Ranked(x).scores(), group_size),
+        "tail": lambda x: _tail(_Ranked(x), group_size),
+        "mean": lambda x: _effective_of(_halves(x), group_size),
+        "identity": lambda x: _effective_of(x, group_size, parts=1),
     }
-    return _each(values, measures[_checks.choice(method, "method", tuple(measures))])
+    measure = measures[_checks.choice(method, "method", tuple(measures))]
+    return _each(values, measure, group_size=group_size)
 
 
-def rhat(values: npt.ArrayLike, method: str = "rank") -> Array:
+def rhat(values: npt.ArrayLike, method: str = "rank", group_size: int = 1) -> Array:
     r"""R-hat: √(estimated variance / variance within half-chains), 1 where chains agree.
 
     .. math:: \hat R = \sqrt{\frac{n - 1}{n} + \frac{\operatorname{Var}(\text{means of half-chains})}{W}}
@@ -83,12 +87,16 @@ def rhat(values: npt.ArrayLike, method: str = "rank") -> Array:
     method
         "rank": the larger one of two, of normal scores of the ranks and of those of the distances from the median,
         which also detects different scales and handles infinite moments; "split": of the draws themselves.
+    group_size
+        Chains that share their batches, as for `ess`. The variance of the mean of a half-chain is then estimated by
+        Var(means of groups) + (1 - 1/group_size) · (mean variance within groups), which is unbiased for chains that are
+        dependent within groups.
 
     Returns
     -------
     numpy.ndarray
-        One number for each parameter, shape `values.shape[2:]`. NaN with one chain, with fewer than 4 draws per chain,
-        where a draw is NaN and where a parameter never moves.
+        One number for each parameter, shape `values.shape[2:]`. NaN with one chain (or group), with fewer than 4 draws
+        per chain, where a draw is NaN and where a parameter never moves.
 
     Examples
     --------
@@ -100,19 +108,22 @@ def rhat(values: npt.ArrayLike, method: str = "rank") -> Array:
     array([1.  , 1.09])
     """
     measures = {
-        "rank": lambda x: _rank_rhat(_Ranked(x)),
-        "split": lambda x: _split_rhat(_halves(x)),
+        "rank": lambda x: _rank_rhat(_Ranked(x), group_size),
+        "split": lambda x: _split_rhat(_halves(x), group_size),
     }
-    return _each(values, measures[_checks.choice(method, "method", tuple(measures))], fewest_chains=2)
+    measure = measures[_checks.choice(method, "method", tuple(measures))]
+    return _each(values, measure, fewest_chains=2, group_size=group_size)
 
 
-def mcse(values: npt.ArrayLike) -> Array:
+def mcse(values: npt.ArrayLike, group_size: int = 1) -> Array:
     """Monte Carlo standard error of the mean of all draws: sd / √ess(values, "mean").
 
     Parameters
     ----------
     values
         Draws (chain, draw, ...).
+    group_size
+        Chains that share their batches, as for `ess`.
 
     Returns
     -------
@@ -128,7 +139,7 @@ def mcse(values: npt.ArrayLike) -> Array:
     >>> sc.diagnostics.mcse(x).round(3)
     np.float64(0.01)
     """
-    return _each(values, _error)
+    return _each(values, lambda x: _error(x, group_size), group_size=group_size)
 
 
 def autocorrelation(values: npt.ArrayLike, num_lags: int | None = None) -> Array:
@@ -170,12 +181,12 @@ def autocorrelation(values: npt.ArrayLike, num_lags: int | None = None) -> Array
     return np.moveaxis(found, -1, 1)
 
 
-def summarise(values: npt.ArrayLike, quantiles: Sequence[float]) -> dict[str, Array]:
+def summarise(values: npt.ArrayLike, quantiles: Sequence[float], group_size: int = 1) -> dict[str, Array]:
     """All statistics of a summary of draws (chain, draw, column), one value per column; `quantiles` has a row for each.
 
     Mean, sd and quantiles ignore draws that are NaN.
     """
-    given = _checked(values)
+    given = _checked(values, group_size)
     chains, draws, size = given.shape
     names = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat")
     out = np.full((len(names) + len(quantiles), size), np.nan)
@@ -188,8 +199,9 @@ def summarise(values: npt.ArrayLike, quantiles: Sequence[float]) -> dict[str, Ar
             rows += [np.full(len(x), np.nan)] * 4
         else:
             scores = ranked.scores()
-            rows += [_error(x), _effective(scores), _tail(ranked)]
-            rows.append(_rank_rhat(ranked, scores) if chains > 1 else np.full(len(x), np.nan))
+            rows += [_error(x, group_size), _effective_of(scores, group_size), _tail(ranked, group_size)]
+            several = chains > group_size
+            rows.append(_rank_rhat(ranked, group_size, scores) if several else np.full(len(x), np.nan))
         return np.stack(rows + [ranked.quantile(probability) for probability in quantiles])
 
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -209,10 +221,14 @@ def summarise(values: npt.ArrayLike, quantiles: Sequence[float]) -> dict[str, Ar
 # -- many columns, a block at a time -----------------------------------------------------------------------------------
 
 
-def _checked(values: npt.ArrayLike) -> npt.NDArray[np.generic]:
+def _checked(values: npt.ArrayLike, group_size: int = 1) -> npt.NDArray[np.generic]:
     given = np.asarray(values)
     if given.ndim < 2 or 0 in given.shape[:2]:
         raise InvalidValueError(f"draws must be an array (chain, draw, ...), got the shape {given.shape}.")
+    if given.shape[0] % _checks.positive_int(group_size, "group_size"):
+        raise InvalidValueError(
+            f"{given.shape[0]} chains cannot be divided into groups of {group_size} (`group_size`)."
+        )
     return given
 
 
@@ -225,12 +241,14 @@ def _blocks(given: npt.NDArray[np.generic]) -> Iterator[tuple[slice, Array]]:
         yield part, np.ascontiguousarray(np.moveaxis(flat[:, :, part], 2, 0), np.float64)
 
 
-def _each(values: npt.ArrayLike, measure: Callable[[Array], Array], fewest_chains: int = 1) -> Array:
+def _each(
+    values: npt.ArrayLike, measure: Callable[[Array], Array], fewest_chains: int = 1, group_size: int = 1
+) -> Array:
     """One number for each parameter, NaN where it cannot be computed."""
-    given = _checked(values)
+    given = _checked(values, group_size)
     chains, draws = given.shape[:2]
     out = np.full(math.prod(given.shape[2:]), np.nan)
-    if chains >= fewest_chains and draws >= _FEWEST_DRAWS:
+    if chains // group_size >= fewest_chains and draws >= _FEWEST_DRAWS:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             for part, x in _blocks(given):
                 whole = ~np.isnan(x).any(axis=(1, 2))
@@ -333,29 +351,56 @@ def _halves(x: Array) -> Array:
     return x.reshape(columns, 2 * chains, half)
 
 
-def _tail(ranked: _Ranked) -> Array:
+def _tail(ranked: _Ranked, group_size: int) -> Array:
     sizes = []
     for probability in _TAILS:
         below = ranked.x <= ranked.quantile(probability)[:, None, None]
-        sizes.append(_effective(_halves(below.astype(np.float64))))
+        sizes.append(_effective_of(_halves(below.astype(np.float64)), group_size))
     return np.minimum(*sizes)
 
 
-def _error(x: Array) -> Array:
+def _by_group(x: Array, group_size: int, parts: int) -> Array:
+    """Chains, of which each is divided into so many parts, by group: (column, group and part, member, draw)."""
+    columns, _, length = x.shape
+    by_member = x.reshape(columns, -1, group_size, parts, length)
+    return by_member.swapaxes(2, 3).reshape(columns, -1, group_size, length)
+
+
+def _effective_of(x: Array, group_size: int, parts: int = 2) -> Array:
+    """Effective sample size of (half-)chains that are dependent within groups.
+
+    The mean of all draws is the mean of the groups' means m, which are independent: its variance is Var(m) / ess(m).
+    """
+    if group_size == 1:
+        return _effective(x)
+    means = _by_group(x, group_size, parts).mean(axis=2)
+    still = _never_moves(x)
+    spread = [v.reshape(len(x), -1).var(axis=1) for v in (x, means)]
+    ratio = np.divide(*spread, out=np.full(len(x), float(group_size)), where=~still & (spread[1] > 0))
+    return _effective(means) * ratio
+
+
+def _error(x: Array, group_size: int) -> Array:
+    x = _by_group(x, group_size, 1).mean(axis=2)
     spread = x.reshape(len(x), -1).std(axis=1, ddof=1)
     return np.where(_never_moves(x), 0.0, spread / np.sqrt(_effective(_halves(x))))
 
 
-def _rank_rhat(ranked: _Ranked, scores: Array | None = None) -> Array:
-    bulk = _split_rhat(ranked.scores() if scores is None else scores)
-    tail = _split_rhat(ranked.folded_scores())
+def _rank_rhat(ranked: _Ranked, group_size: int, scores: Array | None = None) -> Array:
+    bulk = _split_rhat(ranked.scores() if scores is None else scores, group_size)
+    tail = _split_rhat(ranked.folded_scores(), group_size)
     return np.where(tail > bulk, tail, bulk)
 
 
-def _split_rhat(halves: Array) -> Array:
+def _split_rhat(halves: Array, group_size: int) -> Array:
     length = halves.shape[2]
     within = halves.var(axis=2, ddof=1).mean(axis=1)
-    between = halves.mean(axis=2).var(axis=1, ddof=1)
+    if group_size == 1:
+        between = halves.mean(axis=2).var(axis=1, ddof=1)
+    else:  # a part that a group has in common, and a part of each chain
+        means = _by_group(halves, group_size, 2).mean(axis=3)
+        own = means.var(axis=2, ddof=1).mean(axis=1)
+        between = means.mean(axis=2).var(axis=1, ddof=1) + (1.0 - 1.0 / group_size) * own
     found: Array = np.sqrt((length - 1) / length + between / within)
     found[_never_moves(halves)] = np.nan
     return found

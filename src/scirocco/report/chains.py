@@ -57,10 +57,10 @@ class Charted(NamedTuple):
         )
 
 
-def look_at(named: Draws) -> Charted:
+def look_at(named: Draws, group_size: int = 1) -> Charted:
     """Summarise draws (chain, draw, ...), by name."""
     columns = gather(named)
-    summary = summarise(columns)
+    summary = summarise(columns, group_size=group_size)
     return Charted(columns, summary, choose(summary, _WORST, _LARGEST))
 
 

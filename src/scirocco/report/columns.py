@@ -42,13 +42,15 @@ def _wanted(columns: Columns, most: int) -> Places:
     return np.union1d(largest, spread_evenly(total, most - len(largest)))
 
 
-def summarise(columns: Columns, probability: float = PROBABILITY) -> dict[str, Array]:
+def summarise(
+    columns: Columns, probability: float = PROBABILITY, group_size: int = 1
+) -> dict[str, Array]:
     """The numbers of `run.summary()` and the central 50 % interval, one value per parameter.
 
     NaN where a draw is NaN; diagnostics also where one is infinite.
     """
     tail = (1 - probability) / 2
-    found = measures.summarise(columns.values, (tail, 0.25, 0.75, 1 - tail))
+    found = measures.summarise(columns.values, (tail, 0.25, 0.75, 1 - tail), group_size)
     low, lower, upper, high = found.pop("quantiles")
     found |= {"low": low, "high": high, "lower": lower, "upper": upper, "mcse": found.pop("mcse_mean")}
     broken = np.isnan(columns.values).any(axis=(0, 1))

@@ -112,7 +112,7 @@ def show(what: object, path: str | os.PathLike[str] | None = None, **options: An
 
 def _sections(view: View, given: Diagnosis | None) -> list[Section]:
     """The sections: what was run, diagnosis, sections of the model, draws, curves."""
-    seen = chains.look_at(view.to_chart)
+    seen = chains.look_at(view.to_chart, view.run.group_size)
     found = [overview.what_was_run(view.run), overview.diagnosis(view.to_judge, given, view.about)]
     found += [*view.sections(seen), *chains.sections(seen), curves.section(view.run)]
     scored = None if view.shows_scores else scores(view.run.scores)

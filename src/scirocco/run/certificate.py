@@ -193,10 +193,10 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
             f"the posterior has at least {len(modes)} modes: {places}. Chains stay where they start, which is the "
             "first, so that averages are those of one mode"
         )
-    sizes = ess(values)
+    sizes = ess(values, group_size=run.group_size)
     measures["ess"] = float(np.nanmin(sizes, initial=np.inf))
     if values.shape[0] > 1 and values.shape[1] >= _FEWEST:
-        agreement = np.nan_to_num(rhat(values), nan=1.0)
+        agreement = np.nan_to_num(rhat(values, group_size=run.group_size), nan=1.0)
         place = int(np.argmax(agreement))
         measures["r_hat"] = float(agreement[place])
         if agreement[place] > (_R_HAT if values.shape[1] >= _SHORT else _R_HAT_OF_SHORT):
@@ -231,7 +231,8 @@ def _monte_carlo(run: Any) -> tuple[float, float]:
     squares = centred**2
     variance = squares.mean(axis=(0, 1))
     relative = squares.std(axis=(0, 1)) / np.maximum(variance, 1e-300) / 2
-    errors = 1 / np.sqrt(ess(values)), relative / np.sqrt(ess(squares))
+    sizes = [ess(each, group_size=run.group_size) for each in (values, squares)]
+    errors = 1 / np.sqrt(sizes[0]), relative / np.sqrt(sizes[1])
     return float(2.5 * np.nanmax(errors[0])), float(2.5 * np.nanmax(errors[1]))
 
 

@@ -148,6 +148,6 @@ def smallest_ess(run: Run) -> float | None:
     if run.draws is None or run.num_draws < 8:
         return None
     used = min(run.num_draws, _ESS_DRAWS)
-    sizes = ess(Columns(run.named_draws()).spread(_ESS_NUMBERS).last(used).values)
+    sizes = ess(Columns(run.named_draws()).spread(_ESS_NUMBERS).last(used).values, group_size=run.group_size)
     finite = sizes[np.isfinite(sizes)]
     return float(finite.min()) * run.num_draws / used if len(finite) else None

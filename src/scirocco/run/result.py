@@ -111,7 +111,8 @@ class Run:
     @property
     def group_size(self) -> int:
         """Chains that share their batches, and are dependent therefore; 1: all chains are independent."""
-        return int(self.configuration.get("group_size", 1))
+        size = int(self.configuration.get("group_size", 1))
+        return size if self.num_chains % size == 0 else 1  # a single chain, made apart from the others
 
     @property
     def kind(self) -> str:
@@ -160,7 +161,7 @@ class Run:
             raise InvalidValueError(f"`probability` must be between 0 and 1, got {probability}.")
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
-        parts = [_summary_of(part, tail) for part in Columns(self.named_draws()).parts()]
+        parts = [_summary_of(part, tail, self.group_size) for part in Columns(self.named_draws()).parts()]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
         if digits is not None:
             frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
@@ -174,7 +175,8 @@ class Run:
         and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are those of the
         kept draws; `run.stats` has all of them. `coordinates` are labels along an axis of a parameter, by the name of
         the axis: `{"beta_dim_0": ["age", "income"]}`. The run of a regression is converted in the units of the user,
-        with the names of its columns.
+        with the names of its columns. ArviZ regards all chains as independent; if groups of chains share batches
+        (`run.group_size`), use the effective sizes, errors and R-hat of `run.summary`.
         """
         self._need_draws()
         az = require("arviz", "run.to_arviz()")
@@ -245,7 +247,7 @@ class Run:
         if self.draws is None or not self.num_draws:
             return head
         note = _sentence(self.certificate)
-        return join([head, html_summary(self.named_draws()), *([tag("p", note)] if note else [])])
+        return join([head, html_summary(self.named_draws(), self.group_size), *([tag("p", note)] if note else [])])
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.
@@ -276,8 +278,8 @@ def _sentence(certificate: Certificate | None) -> str:
     return f"{certificate.words[0].upper()}{certificate.words[1:]}."
 
 
-def _summary_of(columns: Columns, tail: float) -> tuple[dict[str, np.ndarray], list[str]]:
-    found = summarise(columns.values, (tail, 1 - tail))
+def _summary_of(columns: Columns, tail: float, group_size: int) -> tuple[dict[str, np.ndarray], list[str]]:
+    found = summarise(columns.values, (tail, 1 - tail), group_size)
     low, high = found.pop("quantiles")
     between = {f"{100 * tail:g}%": low, f"{100 * (1 - tail):g}%": high}
     return {"mean": found.pop("mean"), "sd": found.pop("sd")} | between | found, columns.names

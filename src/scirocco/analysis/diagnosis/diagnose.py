@@ -84,7 +84,7 @@ def diagnose(
     columns = (
         Columns(run.named_draws()).spread(_MOST_PARAMETERS).thinned(max(1, run.num_draws // _MOST_DRAWS))
     )
-    measures = _measure_chains(columns, num_steps, _seconds(run), _reshaped(run))
+    measures = _measure_chains(columns, num_steps, _seconds(run), _reshaped(run), run.group_size)
     if len(columns.names) < columns.total:
         missing.append(
             f"effective sizes of all parameters: {len(columns.names)} of {columns.total:,} were included"
@@ -255,7 +255,11 @@ def _reshaped(run: Run) -> tuple[str, ...]:
 
 
 def _measure_chains(
-    columns: Columns, num_steps: int, seconds: float | None, reshaped: tuple[str, ...] = ()
+    columns: Columns,
+    num_steps: int,
+    seconds: float | None,
+    reshaped: tuple[str, ...] = (),
+    group_size: int = 1,
 ) -> dict[str, Any]:
     """The numbers of `Diagnosis.measures` that need only draws."""
     values = columns.values
@@ -269,7 +273,7 @@ def _measure_chains(
     parts = values
     if values.shape[0] == 1:  # its halves are compared
         parts = values[:, : values.shape[1] // 2 * 2].reshape(2, -1, values.shape[2])
-    r_hat = rhat(parts)
+    r_hat = rhat(parts, group_size=group_size)
     (drift, trend), spread = _drift(values), _spread(values)
     out: dict[str, Any] = {"stuck": stuck} if stuck else {}
 
@@ -277,8 +281,8 @@ def _measure_chains(
         place = int(np.nanargmax(numbers) if largest else np.nanargmin(numbers))
         out[name], out[f"{name}_parameter"] = float(numbers[place]), names[place]
 
-    worst("ess_bulk", ess(values), False)
-    worst("ess_tail", ess(values, "tail"), False)
+    worst("ess_bulk", ess(values, group_size=group_size), False)
+    worst("ess_tail", ess(values, "tail", group_size), False)
     if np.isfinite(r_hat).any():
         worst("r_hat", r_hat, True)
     worst("drift", drift, True)
