@@ -14,7 +14,7 @@ from scirocco import _programs
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
-from scirocco.run import loop
+from scirocco.run import chains, keeping, loop
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -51,6 +51,7 @@ CASES = {
     "several draws in a group": {"thin": 3, "keep_gradients": True},
     "several groups in a draw": {"thin": 30, "num_samples": 3, "num_burnin": 50},
     "one chain": {"thin": 4, "num_chains": 1},
+    "groups of chains": {"thin": 3, "num_chains": 4, "batches": 2, "estimator": sc.ControlVariates(16)},
     "passes over all rows": {"thin": 2, "estimator": sc.SVRG(16, refresh_every=7)},
     "threads": {"thin": 3, "chain_method": "threads"},
 }
@@ -136,6 +137,76 @@ def test_products_are_rounded_only_where_noise_hides_it(estimator, full, monkeyp
     assert precision() == ((jax.lax.Precision.HIGHEST,) * 2 if full else None)
     with jax.default_matmul_precision("bfloat16"):  # the user's wish
         assert precision() == (jax.lax.Precision.DEFAULT,) * 2
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("precision", [None, "bfloat16", "float32"])
+def test_the_precision_of_an_estimate_reaches_its_products(precision):
+    def total(position, rows):
+        with base.products_of(sc.Minibatch(8, precision=precision)):
+            return LINEAR.summand.total(position, rows, None, None)
+
+    rows = {"x": jnp.ones((8, 3)), "y": jnp.ones(8)}
+    program = str(jax.make_jaxpr(total)(jnp.ones(3), rows))
+    assert program.count("dot_general") == 2  # of rows and parameters, and of residuals and rows
+    assert program.count("BF16_BF16_F32") == (2 if precision == "bfloat16" else 0)
+    assert program.count("HIGHEST") == (4 if precision == "float32" else 0)
+
+
+LINEAR = sc.Model(lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta)
+
+
+# -- steps made ahead -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sent(monkeypatch, as_on_accelerators):
+    """Buffers for 12 draws; returns the list of the steps that were begun."""
+    as_on_accelerators()
+    monkeypatch.setattr(keeping, "_MAX_CAPACITY", 12)
+    real, steps = chains.VectorizedChains._sent, []
+
+    def spy(self, states, wanted, made):
+        steps.append(wanted)
+        return real(self, states, wanted, made)
+
+    monkeypatch.setattr(chains.VectorizedChains, "_sent", spy)
+    return steps
+
+
+def test_the_device_makes_the_next_chunk_before_the_host_asks(sent, tmp_path):
+    model, _ = helpers.counted_model()
+    given = {"thin": 3, "num_samples": 100, "keep_draws": 5, "reducers": {"moments": sc.reducers.Moments()}}
+    whole = run(model, **given)
+    assert whole.num_draws == 20
+    assert [count for _, count, thin in sent if thin == 3] == [36] * 8 + [12]  # none is made twice
+    again = run(model, **given | {"keep_draws": True, "reducers": None})
+    same(jax.tree.map(lambda leaf: leaf[:, 4::5], again.draws), whole.draws)
+    means = jax.tree.map(lambda leaf: leaf.mean(axis=1), again.draws)
+    same(means, whole.reduced["moments"].mean)
+
+    def stop(report):
+        if report.step > 100:
+            report.stop()
+
+    part = run(model, **given, store=tmp_path / "run", callbacks=[stop])  # a chunk was begun and is dropped
+    assert part.status == "stopped"
+    rest = sc.resume(tmp_path / "run", model, helpers.make_data(), progress=False, reducers=given["reducers"])
+    for a, b in zip(*map(jax.tree.leaves, ((whole.draws, whole.reduced), (rest.draws, rest.reduced))), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_divergence_in_a_chunk_that_was_made_ahead_names_its_step(sent, monkeypatch):
+    errors = []
+    for on_accelerator in (True, False):
+        monkeypatch.setattr(loop, "in_lockstep", lambda on=on_accelerator: on)
+        model, _ = helpers.counted_model()
+        with pytest.raises(DivergenceError) as error:
+            run(model, sc.SGLD(0.035), thin=3, num_samples=2_000)  # it grows slowly
+        errors.append(error.value)
+    assert len(sent) > 3
+    assert str(errors[0]) == str(errors[1])
+    assert errors[0].run.num_draws == errors[1].run.num_draws > 24
 
 
 # -- programs kept on disk ------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from scirocco.model import Posterior, WithValue
 from scirocco.types import Array, Data, Key, Params, PyTree
 
 _PRECISION = "jax_default_matmul_precision"
+PRECISIONS = {"float32": "float32", "bfloat16": "BF16_BF16_F32"}
+"""JAX's names for the precision of factors, with sums in float32."""
 
 __all__ = ["Summand", "full_sum", "rows_per_chunk"]
 
@@ -96,6 +98,8 @@ class Estimator(abc.ABC):
     """Fields that only matter before the first step: they are not stored."""
     sampling: str = "auto"
     """How rows are drawn, as set by the user: "auto" leaves it to the source of streamed data."""
+    precision: str | None = None
+    """Of the factors of matrix products in an estimate, as set by the user; None: the default of `full_products`."""
     batch_size: int | None = None
     """Rows per estimate; None: all of them, or as in the wrapped estimator."""
 
@@ -171,6 +175,14 @@ def full_products(estimator: Estimator | None) -> contextlib.AbstractContextMana
     if not rounds or estimator is None or estimator.core.looks_once:
         return contextlib.nullcontext()
     return jax.default_matmul_precision("float32")
+
+
+def products_of(estimator: Estimator) -> contextlib.AbstractContextManager[Any]:
+    """Products of matrices in the precision of an estimate: as its user has set it, or as in `full_products`."""
+    precision = estimator.core.precision
+    if precision is None:
+        return full_products(estimator)
+    return jax.default_matmul_precision(PRECISIONS[precision])
 
 
 def estimate_from_rows(

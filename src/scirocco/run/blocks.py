@@ -16,7 +16,7 @@ from scirocco.data import Table
 from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared
-from scirocco.estimators.base import full_products
+from scirocco.estimators.base import products_of
 from scirocco.model import BlockModel, Posterior, View
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, context_of
@@ -109,7 +109,7 @@ class InTurn(Scheme):
         own = None if key is None else jax.random.fold_in(key, index)
         context = context_of(parts, _share(batch, place, len(readers), single), number, own)
         estimator, kind = parts.estimator.serving(view.takes_key), sampler.samplers[index].noise_kind
-        with full_products(estimator):
+        with products_of(estimator):
             estimate, updated = estimator.estimate(view, position, memory[place], context, kind)
         drive = Gradient(view.combine(position, estimate.total), estimate.noise)
         return drive, (*memory[:place], updated, *memory[place + 1 :])

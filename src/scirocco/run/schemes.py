@@ -13,7 +13,7 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.base import full_products
+from scirocco.estimators.base import products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of
 from scirocco.samplers import Gradient, Sampler
@@ -144,7 +144,7 @@ class Together(Scheme):
         if parts.sampler.needs_auxiliary:  # the same key gives each row the same draw as in the estimate
             more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
         of = (memory, context, parts.sampler.noise_kind)
-        with full_products(parts.estimator):
+        with products_of(parts.estimator):
             if probe is None:
                 estimate, updated = parts.estimator.estimate(target.summand, position, *of)
                 drive = target.combine(position, estimate.total)
