@@ -110,6 +110,18 @@ def test_changed_models_on_another_version_of_jax(path, name, monkeypatch):
         sc.resume(path, CHANGED[name], rows(), num_samples=60, progress=False)
 
 
+def test_another_kind_of_device_is_stated(tmp_path, monkeypatch):
+    """A run that was begun on a GPU is resumed on a CPU with a warning: it agrees, but not in every bit."""
+    given = {"sampler": sc.SGLD(1e-6), "estimator": sc.Minibatch(200), "num_chains": 2, "progress": False}
+    with monkeypatch.context() as gpu:
+        gpu.setattr(jax, "default_backend", lambda: "gpu")
+        sc.sample(MODEL, rows(), jnp.array(1.0), **given, num_samples=40, store=tmp_path / "run")
+    with pytest.warns(UserWarning, match=r"another setup \(backend gpu → cpu\).*may differ in the last bits"):
+        rest = sc.resume(tmp_path / "run", MODEL, rows(), num_samples=80, progress=False)
+    whole = sc.sample(MODEL, rows(), jnp.array(1.0), **given, num_samples=80)
+    np.testing.assert_allclose(np.asarray(rest.draws), whole.draws, rtol=1e-4, atol=1e-5)
+
+
 def test_where_the_chain_is(path):
     """A difference that only the chain's own position shows."""
     _, reached = records.read(open_stored(path))

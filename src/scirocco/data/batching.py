@@ -79,8 +79,11 @@ class Batching(abc.ABC):
     def take(self, data: Data, plan: Any) -> Batch:
         """Fetch the rows of a plan."""
 
-    def for_accelerator(self, data: Data) -> tuple[Batching, Data]:
-        """The same batches from the same arranged data, in a form that an accelerator reads faster."""
+    def for_accelerator(self, data: Data, shared: bool = False) -> tuple[Batching, Data]:
+        """The same batches from the same arranged data, in a form that an accelerator reads faster.
+
+        `shared`: several chains use the rows of a batch, so that they are factors of products of matrices.
+        """
         return self, data
 
     def rows(self, data: Data) -> Data:
@@ -163,9 +166,12 @@ class Blocks(Batching):
         index = (plan + jnp.arange(self.size)) % self.num_rows
         return Batch(rows, index, None, self.num_rows / self.size, self.correction, self.num_rows)
 
-    def for_accelerator(self, data: Data) -> tuple[Batching, Data]:
-        """Short rows column by column: sums over a window read consecutive numbers, and the window is never copied."""
-        return BlocksByColumns(self.num_rows, self.size), jax.tree.map(_columns, data)
+    def for_accelerator(self, data: Data, shared: bool = False) -> tuple[Batching, Data]:
+        """Short rows column by column: sums over a window read consecutive numbers, and the window is never copied.
+
+        Factors of products of matrices are copied anyway, and whole rows are copied faster.
+        """
+        return BlocksByColumns(self.num_rows, self.size), data if shared else jax.tree.map(_columns, data)
 
 
 class _Columns(NamedTuple):

@@ -23,6 +23,7 @@ from scirocco.data.shuffle import random_order, uniform_index
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
 
 _CHUNK_BYTES = 1 << 21
+_CHUNK_BYTES_ACCELERATOR = 1 << 26
 _DENSE_NUMBERS = 1 << 23
 
 
@@ -109,9 +110,10 @@ def _plain_sum(
 
 
 def rows_per_chunk(data: Data) -> int:
-    """Rows that fill about 2 MB: large enough to keep a core busy, small enough for its cache."""
+    """Rows that fill about 2 MB: enough to keep a core busy, few enough for its cache; 64 MB on accelerators."""
     row_bytes = max(1, sum(leaf.nbytes // max(1, leaf.shape[0]) for leaf in jax.tree.leaves(data)))
-    return max(256, _CHUNK_BYTES // row_bytes)
+    room = _CHUNK_BYTES if jax.default_backend() == "cpu" else _CHUNK_BYTES_ACCELERATOR
+    return max(256, room // row_bytes)
 
 
 @dataclass(frozen=True)

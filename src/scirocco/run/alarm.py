@@ -188,7 +188,10 @@ def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray)
 
 
 def _is_moving(x: np.ndarray, chain: np.ndarray) -> bool:
-    halves = [np.array_split(x[chain == number], 2) for number in np.unique(chain)]
+    own = (x[chain == number] for number in np.unique(chain))
+    halves = [np.array_split(draws, 2) for draws in own if len(draws) > 1]
+    if not halves:
+        return False
     moved = np.mean([after.mean(axis=0) - before.mean(axis=0) for before, after in halves], axis=0)
     inside = np.mean([after.var(axis=0) for _, after in halves], axis=0)
     return bool(np.median(np.abs(moved) - 2.0 * np.sqrt(inside)) > 0)

@@ -232,6 +232,8 @@ class _Ahead(NamedTuple):
     """The number of the first, how many, and how many per draw."""
     states: KernelState
     chunk: loop.Chunk
+    copied: loop.Chunk
+    """The part of it that is copied to the host."""
 
 
 class VectorizedChains(DeviceChains):
@@ -239,7 +241,9 @@ class VectorizedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self._pace = loop.pace_of(problem.parts, start.position, plan.thin, num_chains)
+        self._pace = loop.pace_of(
+            problem.parts, start.position, plan.thin, num_chains, plan.group_size
+        )
         capacity = buffer_capacity(start.position, keeping.gradients, num_chains)
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together
@@ -249,7 +253,7 @@ class VectorizedChains(DeviceChains):
         one = keeping.reducing.init(model.constrain(start.position))
         self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
         self.made, self.first_density = 0, jnp.zeros(())
-        self._num_steps = plan.num_steps
+        self._num_steps, self._usual = plan.num_steps, 0
         self._ahead: _Ahead | None = None
         if saved is None:
             numbers = np.asarray(plan.numbers, np.int32)
@@ -284,27 +288,29 @@ class VectorizedChains(DeviceChains):
     def advance(self, num_steps: int, thin: int) -> HostChunk:
         """One call for all chains."""
         start = int(self.states.number)
-        self.states, chunk = self._advanced(start, num_steps, thin)
+        self.states, chunk, copied = self._advanced(start, num_steps, thin)
         count = good_draws(chunk, num_steps // thin, start, thin)
         self.reducing = self._keeping.reducing.update(self.reducing, chunk.draws, count, vectorized=True)
-        host = self._keeping.to_host(chunk, count, self.made, axis=1)
+        host = self._keeping.to_host(chunk, count, self.made, 1, copied)
         self.made += count
         return host
 
-    def _advanced(self, start: int, num_steps: int, thin: int) -> tuple[KernelState, loop.Chunk]:
+    def _advanced(
+        self, start: int, num_steps: int, thin: int
+    ) -> tuple[KernelState, loop.Chunk, loop.Chunk | None]:
         if loop.in_lockstep():
             ahead, self._ahead = self._ahead, None
             wanted = (start, num_steps, thin)
-            given = ahead if ahead is not None and ahead.steps == wanted else None
-            if given is None:
-                given = self._sent(self.states, wanted, self.made)
+            self.overlapped = ahead is not None and ahead.steps == wanted
+            given = ahead if ahead is not None and self.overlapped else self._sent(self.states, wanted, self.made)
             following = self._following(wanted)
             if following is not None:
                 self._ahead = self._sent(given.states, following, self.made + num_steps // thin)
             if np.all(np.asarray(given.chunk.bad_step) < 0):
-                return given.states, given.chunk
+                return given.states, given.chunk, given.copied
             self._ahead = None
-        return _advance_all(*self._static, self._parts, self.states, np.int32(num_steps), np.int32(thin))
+        counts = (np.int32(num_steps), np.int32(thin))
+        return *_advance_all(*self._static, self._parts, self.states, *counts), None
 
     def _sent(self, states: KernelState, steps: tuple[int, int, int], made: int) -> _Ahead:
         """Steps that the device begins now, and whose draws are copied to the host when they are made."""
@@ -312,20 +318,21 @@ class VectorizedChains(DeviceChains):
         # in the burn-in no draw is kept: it runs at the pace of the sampling, in the same program
         pace = self._pace if thin == NEVER else self._pace._replace(every=thin)
         states, chunk = _advance_all_by_draws(*self._static, pace, self._parts, states, np.int32(num_steps))
-        self._keeping.begin_copy(chunk, num_steps // thin, made)
-        return _Ahead(steps, states, chunk)
+        return _Ahead(steps, states, chunk, self._keeping.begin_copy(chunk, num_steps // thin, made))
 
     def _following(self, steps: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """The next steps, if these fill the buffers: then the host asks for as many again, while draws are left.
+        """The next steps, if the host asks for the same number again and again, or for all that the buffers hold.
 
         The device makes them while the host receives and stores the draws before. Nothing is lost if the host asks for
         others: the states before them are kept.
         """
         start, num_steps, thin = steps
-        if thin == NEVER or num_steps < self.capacity * thin:
+        usual = num_steps == self._usual or num_steps == self.capacity * thin
+        self._usual = num_steps
+        if thin == NEVER or not usual:
             return None
-        left = min(self.capacity, (self._num_steps - start - num_steps) // thin)
-        return (start + num_steps, left * thin, thin) if left > 0 else None
+        left = min(num_steps, (self._num_steps - start - num_steps) // thin * thin)
+        return (start + num_steps, left, thin) if left > 0 else None
 
     def retune(self, sampler: Sampler) -> None:
         """Replace the sampler's hyper-parameters; steps that were made ahead are dropped."""

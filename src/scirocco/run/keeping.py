@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,6 @@ from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Params, PyTree
 
 _BUFFER_BYTES = 1 << 25
-_BUFFER_BYTES_ACCELERATOR = 1 << 27
 _MAX_CAPACITY = 8_192
 
 
@@ -63,15 +63,33 @@ class Keeping(NamedTuple):
             return slice(0, 0)
         return slice((self.every - 1 - made) % self.every, count, self.every)
 
-    def begin_copy(self, chunk: loop.Chunk, count: int, made: int) -> None:
-        """Let the device copy what is kept of a chunk to the host as soon as it is there."""
-        kept = range(count)[self._chosen(count, made)]
-        draws = (chunk.draws, chunk.gradients) if kept else None
-        for leaf in jax.tree.leaves((draws, chunk.stats, chunk.bad_step, chunk.bad_leaf)):
-            leaf.copy_to_host_async()
+    def begin_copy(self, chunk: loop.Chunk, count: int, made: int) -> loop.Chunk:
+        """Let the device copy what is kept of its chunk (chain, draw, ...) to the host as soon as it is there.
 
-    def to_host(self, chunk: loop.Chunk, count: int, made: int, axis: int) -> HostChunk:
-        """The first `count` draws of a chunk, thinned, after `made` earlier draws; `axis` is the axis of the draws."""
+        Returns the chunk with the part of the buffers that is copied.
+        """
+        kept = range(count)[self._chosen(count, made)]
+        parts: tuple[PyTree, ...] = (chunk.draws, chunk.gradients) if kept else (None, None)
+        parts = (*parts, chunk.stats)
+        room = jax.tree.leaves(chunk.stats)[0].shape[1]
+        length = min(room, 1 << max(0, count - 1).bit_length())  # few lengths: each is a program
+        parts = parts if length == room else _first(length, parts)
+        for leaf in jax.tree.leaves((parts, chunk.bad_step, chunk.bad_leaf)):
+            leaf.copy_to_host_async()
+        draws, gradients, stats = parts
+        return chunk._replace(
+            draws=chunk.draws if draws is None else draws,
+            gradients=chunk.gradients if gradients is None else gradients,
+            stats=stats,
+        )
+
+    def to_host(
+        self, chunk: loop.Chunk, count: int, made: int, axis: int, copied: loop.Chunk | None = None
+    ) -> HostChunk:
+        """The first `count` draws of a chunk, thinned, after `made` earlier draws; `axis` is the axis of the draws.
+
+        `copied` is the result of `begin_copy`, if it was called.
+        """
         before = (slice(None),) * axis
         every, chosen = (*before, slice(0, count)), (*before, self._chosen(count, made))
 
@@ -80,15 +98,23 @@ class Keeping(NamedTuple):
                 length = len(range(leaf.shape[axis])[part[-1]])
                 if not length:  # nothing is copied
                     return np.empty((*leaf.shape[:axis], 0, *leaf.shape[axis + 1 :]), leaf.dtype)
-                return np.asarray(leaf)[part]
+                found = np.asarray(leaf)[part]
+                return found.copy() if 2 * length < leaf.shape[axis] else found  # else it would keep the buffer
 
             return jax.tree.map(one, tree)
 
-        draws = bring(chunk.draws, chosen) if self.every else None
-        gradients = bring(chunk.gradients, chosen) if self.every and self.gradients else None
+        there = chunk if copied is None else copied
+        draws = bring(there.draws, chosen) if self.every else None
+        gradients = bring(there.gradients, chosen) if self.every and self.gradients else None
         traces = bring(self.reducing.trace(chunk.draws, axis), every)
         bad = (np.asarray(chunk.bad_step), np.asarray(chunk.bad_leaf))
-        return HostChunk(draws, gradients, bring(chunk.stats, every), traces, *bad)
+        return HostChunk(draws, gradients, bring(there.stats, every), traces, *bad)
+
+
+@partial(jax.jit, static_argnums=0)
+def _first(length: int, tree: PyTree) -> PyTree:
+    """The first draws of leaves (chain, draw, ...)."""
+    return jax.tree.map(lambda leaf: leaf[:, :length], tree)
 
 
 def good_draws(chunk: loop.Chunk, count: int, start: int, thin: int, phase: int = 0) -> int:
@@ -134,6 +160,8 @@ class Chains(abc.ABC):
     """Steps of the first two chunks, before the speed is known; None: the default."""
     steps_together: int = 1
     """Steps made in one loop on an accelerator: chunks of whole loops are faster."""
+    overlapped: bool = False
+    """Whether the device had begun the last chunk before it was asked for: then its time says little."""
     among_processes: bool = False
     """Whether other processes take part: then all must do the same, even when only one of them writes."""
 
@@ -188,5 +216,4 @@ class DeviceChains(Chains):
 def buffer_capacity(position: Params, keep_gradients: bool, num_chains: int) -> int:
     """How many draws of that many chains stay on the device before they are copied to the host."""
     per_draw = _tree.nbytes(position) * (2 if keep_gradients else 1) * num_chains + 16
-    room = _BUFFER_BYTES_ACCELERATOR if loop.in_lockstep() else _BUFFER_BYTES
-    return max(1, min(_MAX_CAPACITY, room // per_draw))
+    return max(1, min(_MAX_CAPACITY, _BUFFER_BYTES // per_draw))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _AHEAD_WORDS = 1 << 16
 _AHEAD_WORDS_ACCELERATOR = 1 << 24
 _AHEAD_STEPS = 256
-_NOISE_AHEAD_PAYS = 8
+_NOISE_AHEAD_PAYS = 32
 _UNROLL = (4, 5, 3, 2)
 _LOOK_AT_ROWS = 1_000
 
@@ -79,7 +79,8 @@ def over_chains(
         return leaf.reshape(-1, *leaf.shape[2:])
 
     folded = KernelState(
-        *jax.tree.map(fold, (states.sampler, states.gradient)),
+        jax.tree.map(fold, states.sampler),
+        jax.tree.map(fold, states.gradient),
         jax.tree.map((lambda leaf: leaf[0]) if same_memory else fold, states.memory),
         states.number,
         states.batch_key[::group_size],
@@ -393,6 +394,8 @@ class Pace(NamedTuple):
     """Steps whose batches, and noise if it is not `inline`, are drawn together."""
     inline: bool
     """Whether a step draws its own noise: for so many parameters that writing and reading it again would take time."""
+    grouped: bool
+    """Whether several chains share their batches."""
 
     @property
     def draws_together(self) -> int:
@@ -400,12 +403,12 @@ class Pace(NamedTuple):
         return max(1, self.ahead // self.every)
 
 
-def pace_of(parts: Parts, params: Params, every: int, num_chains: int) -> Pace:
-    """The pace of that many chains."""
+def pace_of(parts: Parts, params: Params, every: int, num_chains: int, group_size: int) -> Pace:
+    """The pace of that many chains, of which so many share their batches."""
     numbers, plans = (num_chains * max(1, size) for size in (_tree.size(params), parts.batching.plan_size))
     inline = numbers * _NOISE_AHEAD_PAYS > _AHEAD_WORDS_ACCELERATOR
     room = _AHEAD_WORDS_ACCELERATOR // (plans if inline else max(numbers, plans))
-    return Pace(every, max(1, min(_AHEAD_STEPS, room)), inline)
+    return Pace(every, max(1, min(_AHEAD_STEPS, room)), inline, group_size > 1)
 
 
 def advance_by_draws(
@@ -430,7 +433,7 @@ def advance_by_draws(
         (n for n in range(ahead, ahead // 2, -1) if every % n == 0), ahead
     )  # blocks without a remainder
     buffers = _buffers(_kept(model, parts, state, keep_gradients), capacity)
-    batching, data = parts.batching.for_accelerator(parts.data)
+    batching, data = parts.batching.for_accelerator(parts.data, pace.grouped)
     parts = parts._replace(batching=batching, data=data)
 
     def drawn_ahead(state: KernelState, count: int) -> PyTree:

@@ -28,6 +28,8 @@ _CHUNK_SECONDS = 0.3
 _FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024
 NEVER = 1 << 30
 _LOOK_SECONDS = 1.0
+_SIMILAR = 1.3
+"""Chunks keep their length until it should be so many times as long, or as short."""
 
 
 class Plan(NamedTuple):
@@ -103,6 +105,7 @@ class Session:
         self.certificate: Certificate | None = None
         self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
         self._torn = False
+        self._usual = 1
         self._ended_by: int | None = None
         self._stamped = stamp() if stamp else ""
         self.look: Callable[[], dict[str, Any]] | None = None
@@ -177,7 +180,7 @@ class Session:
         begin = time.perf_counter()
         chunk = self.chains.advance(steps, NEVER if burning else self.plan.thin)
         seconds = time.perf_counter() - begin
-        if self.timing:  # the first chunk includes compilation: ignore its speed
+        if self.timing and not self.chains.overlapped:  # the first chunk includes compilation: ignore its speed
             self.rate = steps / seconds
         self._look_for_change()
         self.sink.add(chunk)
@@ -204,6 +207,9 @@ class Session:
             wanted = second
         else:
             wanted = int(self.rate * _CHUNK_SECONDS)
+            if 1 / _SIMILAR < wanted / self._usual < _SIMILAR:
+                wanted = self._usual
+        self._usual = max(1, wanted)
         together = self.chains.steps_together
         wanted = max(1, wanted // together) * together
         if self.step < plan.num_burnin:
