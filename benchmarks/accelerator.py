@@ -127,7 +127,7 @@ def chains(arguments):
     print("\nSGLD, logistic regression: million chain-steps per second")
     print(f"{'chains':>7} {'batches':>8} {'scirocco':>9} {'BlackJAX':>9} {'ratio':>6} {'of bandwidth':>13}")
     for count in arguments.chains:
-        rival = steps_per_second(blackjax_sgld(data, count, batch, 1e-7), arguments.seconds)
+        rival = steps_per_second(blackjax_sgld(data, count, batch, 2e-10), arguments.seconds)
         for group in (1, 8, 64):
             if group > 1 and count < 8 * group:
                 continue
@@ -135,7 +135,7 @@ def chains(arguments):
                 model,
                 {"x": x, "y": y},
                 jnp.zeros(dimension),
-                sc.SGLD(1e-7),
+                sc.SGLD(2e-10),
                 sc.Minibatch(batch),
                 count,
                 arguments.seconds,
@@ -211,6 +211,14 @@ def plain_scan(data, params, log_likelihoods, prior, num_chains, batch, step_siz
     return make
 
 
+def matmul_rate():
+    """Floating-point operations per second of a large product in the default precision."""
+    size = 1_024 if ON_CPU else 8_192
+    matrix = jax.random.normal(jax.random.key(0), (size, size))
+    product = jax.jit(lambda a: a @ a)
+    return 2 * size**3 / min(seconds_of(product, matrix) for _ in range(3))
+
+
 def networks(arguments):
     """Steps per second."""
     rng = np.random.default_rng(1)
@@ -218,34 +226,37 @@ def networks(arguments):
     x, y = rng.random((num_rows, 784), np.float32), rng.integers(0, 10, num_rows).astype(np.int32)
     data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
     sizes = [[784, 100, 10]] + ([] if ON_CPU else [[784, 2048, 2048, 10]])
-    print("\nSGLD, networks, batches of 500: steps per second")
-    print(f"{'network':>18} {'chains':>6} {'scirocco':>9} {'scan':>8} {'unrolled':>8} {'ratio':>6}")
+    limits = matmul_rate(), bandwidth()
+    print("\nSGLD, networks, batches of 500: steps per second; the plain scan is the faster one of unroll=1 and 4")
+    print(f"device: {limits[0] / 1e12:.1f} TFLOP/s in products, {limits[1] / 1e9:.0f} GB/s in copies")
+    print(
+        f"{'network':>18} {'chains':>6} {'products':>9} {'scirocco':>9} {'scan':>8} {'ratio':>6} {'of the limit':>13}"
+    )
     for size in sizes:
         for count in (1, 8):
             params, log_likelihoods, prior = network(size)
             model = sc.Model(log_likelihoods, prior, vectorized=True)
-            mine = ours(
-                model,
-                {"x": x, "y": y},
-                params,
-                sc.SGLD(1e-8),
-                sc.Minibatch(batch),
-                count,
-                arguments.seconds,
-                thin=500,
-            )
-            rivals = [
+            rival = max(
                 steps_per_second(
                     plain_scan(data, params, log_likelihoods, prior, count, batch, 1e-8, unroll),
                     arguments.seconds,
                 )
                 for unroll in (1, 4)
-            ]
-            name = "-".join(map(str, size))
-            print(
-                f"{name:>18} {count:>6} {mine:>9.0f} {rivals[0]:>8.0f} {rivals[1]:>8.0f} {mine / max(rivals):>6.2f}",
-                flush=True,
             )
+            for precision in (None,) if size[1] < 1_000 else (None, "bfloat16"):
+                estimator = sc.Minibatch(batch, precision=precision)
+                sampler = sc.SGLD(1e-8)
+                mine = ours(
+                    *(model, {"x": x, "y": y}, params, sampler, estimator, count, arguments.seconds), thin=500
+                )
+                numbers = count * sum(leaf.size for leaf in jax.tree.leaves(params))
+                # forwards and twice backwards; gradients are written and read, positions read and written
+                floor = 6 * batch * numbers / limits[0] + 16 * numbers / limits[1]
+                print(
+                    f"{'-'.join(map(str, size)):>18} {count:>6} {precision or 'default':>9} {mine:>9.0f} "
+                    f"{rival:>8.0f} {mine / rival:>6.2f} {mine * floor:>12.0%}",
+                    flush=True,
+                )
 
 
 # -- diffusions and set-up ------------------------------------------------------------------------------------
@@ -358,14 +369,14 @@ def profile(arguments):
             f"4,096 chains, groups of {group}",
             lambda group=group: sc.sample(
                 *(model, {"x": x, "y": y}, jnp.zeros(50)),
-                sampler=sc.SGLD(1e-7), estimator=sc.Minibatch(500), num_chains=4_096, num_samples=200, thin=THIN,
+                sampler=sc.SGLD(2e-10), estimator=sc.Minibatch(500), num_chains=4_096, num_samples=200, thin=THIN,
                 batches=group, progress=False,
             ).draws,
             2_000,
         )  # fmt: skip
     show_profile(
         "4,096 chains, BlackJAX",
-        blackjax_sgld({"x": jnp.asarray(x), "y": jnp.asarray(y)}, 4_096, 500, 1e-7)(50),
+        blackjax_sgld({"x": jnp.asarray(x), "y": jnp.asarray(y)}, 4_096, 500, 2e-10)(50),
         500,
     )
     rng = np.random.default_rng(1)

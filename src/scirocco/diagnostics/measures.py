@@ -375,8 +375,8 @@ def _effective_of(x: Array, group_size: int, parts: int = 2) -> Array:
         return _effective(x)
     means = _by_group(x, group_size, parts).mean(axis=2)
     still = _never_moves(x)
-    spread = [v.reshape(len(x), -1).var(axis=1) for v in (x, means)]
-    ratio = np.divide(*spread, out=np.full(len(x), float(group_size)), where=~still & (spread[1] > 0))
+    whole, part = (v.reshape(len(x), -1).var(axis=1) for v in (x, means))
+    ratio = np.where(still | (part == 0), group_size, whole / part)
     return _effective(means) * ratio
 
 

@@ -50,6 +50,7 @@ def normal_quantile(uniform: Array) -> Array:
 
 BLOCK = 128
 _SMALL = 2_048
+_FEW_PLACES = 8
 
 Attempt = Callable[[Array, Array, Array], tuple[Array, Array]]
 """(index, slot, parameter) -> (proposal, accepted), entry by entry."""
@@ -76,10 +77,29 @@ def finish(
         value, done = carry
         index = _pack(done, places)
         packed = parameter.at[index].get(mode="clip")
-        blank = jnp.zeros(index.shape, value.dtype)
         empty = index >= value.size
-        accepted = _until_accepted(attempt, index.astype(jnp.uint32), packed, blank, empty, first_slot)
+        slot = jnp.asarray(first_slot, jnp.uint32)
+        proposal, accepted = attempt(index.astype(jnp.uint32), slot, packed)
+        accepted = _few_more(attempt, index, packed, proposal, accepted | empty, first_slot + 1)
         return value.at[index].set(accepted, mode="drop"), done.at[index].set(True, mode="drop")
+
+    return jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, (value, done))[0]
+
+
+def _few_more(
+    attempt: Attempt, index: Array, parameter: Array, value: Array, done: Array, first_slot: int
+) -> Array:
+    """Attempts until all entries are done, of which only a few are left: these are packed once more."""
+    if value.size <= _SMALL:
+        return _until_accepted(attempt, index.astype(jnp.uint32), parameter, value, done, first_slot)
+
+    def again(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        value, done = carry
+        place = _pack(done, _FEW_PLACES)
+        own = index.at[place].get(mode="clip").astype(jnp.uint32)
+        packed, blank = parameter.at[place].get(mode="clip"), jnp.zeros(place.shape, value.dtype)
+        accepted = _until_accepted(attempt, own, packed, blank, place >= value.size, first_slot)
+        return value.at[place].set(accepted, mode="drop"), done.at[place].set(True, mode="drop")
 
     return jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, (value, done))[0]
 

@@ -16,7 +16,7 @@ from scirocco._random import key_words
 from scirocco.diffusions._rounds import finish, normal_quantile, sample, uniforms
 from scirocco.types import Array, ArrayLike, Key
 
-_GAMMA_PLACES = 32
+_GAMMA_PLACES = 24
 _BOOST_SLOT = 0
 _GAMMA_SLOT = 1
 
