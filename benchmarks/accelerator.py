@@ -227,7 +227,9 @@ def networks(arguments):
     data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
     sizes = [[784, 100, 10]] + ([] if ON_CPU else [[784, 2048, 2048, 10]])
     limits = matmul_rate(), bandwidth()
-    print("\nSGLD, networks, batches of 500: steps per second; the plain scan is the faster one of unroll=1 and 4")
+    print(
+        "\nSGLD, networks, batches of 500: steps per second; the plain scan is the faster one of unroll=1 and 4"
+    )
     print(f"device: {limits[0] / 1e12:.1f} TFLOP/s in products, {limits[1] / 1e9:.0f} GB/s in copies")
     print(
         f"{'network':>18} {'chains':>6} {'products':>9} {'scirocco':>9} {'scan':>8} {'ratio':>6} {'of the limit':>13}"

@@ -55,7 +55,8 @@ def test_factors_are_rounded_as_stated_and_sums_are_not(seed):
     x, y = (data[name].astype(float) for name in "xy")
     beta = mean.astype(np.float32)
     found = {
-        name: estimate(sc.Minibatch(NUM_ROWS, precision=name), (), beta, data) for name in ("float32", "bfloat16")
+        name: estimate(sc.Minibatch(NUM_ROWS, precision=name), (), beta, data)
+        for name in ("float32", "bfloat16")
     }
     exact = x.T @ (y - x @ beta.astype(float)) / NOISE**2
     residual = (y - rounded(x) @ rounded(beta)) / NOISE**2
@@ -79,7 +80,14 @@ def test_differences_of_control_variates_keep_their_digits(seed):
 def chains_of(seed, precision, **given):
     """Many short chains from the posterior mean."""
     data, mean, covariance = linear_data(seed)
-    plan = {"num_chains": 512, "num_samples": 50, "num_burnin": 300, "thin": 10, "seed": seed, "progress": False}
+    plan = {
+        "num_chains": 512,
+        "num_samples": 50,
+        "num_burnin": 300,
+        "thin": 10,
+        "seed": seed,
+        "progress": False,
+    }
     run = sc.sample(
         MODEL, data, jnp.asarray(mean, jnp.float32), sampler=sc.SGLD(1e-5),
         estimator=sc.Minibatch(100, "with_replacement", precision), **plan | given,

@@ -119,7 +119,12 @@ def test_windows_by_columns_are_the_same_windows(seed):
 @pytest.mark.unit
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16])
 def test_normals_of_each_leaf_are_those_of_one_call(seed, dtype, monkeypatch):
-    tree = {"a": jnp.zeros((3, 5), dtype), "b": jnp.zeros(8, dtype), "c": jnp.zeros((), dtype), "d": jnp.zeros(7, dtype)}
+    tree = {
+        "a": jnp.zeros((3, 5), dtype),
+        "b": jnp.zeros(8, dtype),
+        "c": jnp.zeros((), dtype),
+        "d": jnp.zeros(7, dtype),
+    }
     key = jax.random.key(seed)
     expected = _tree.normal_like(key, tree)
     monkeypatch.setattr(_tree, "_MANY_NORMALS", 1)
@@ -204,7 +209,9 @@ def test_the_device_makes_the_next_chunk_before_the_host_asks(sent, tmp_path):
     part = run(model, **given, store=tmp_path / "run", callbacks=[stop])  # a chunk was begun and is dropped
     assert part.status == "stopped"
     rest = sc.resume(tmp_path / "run", model, helpers.make_data(), progress=False, reducers=given["reducers"])
-    for a, b in zip(*map(jax.tree.leaves, ((whole.draws, whole.reduced), (rest.draws, rest.reduced))), strict=True):
+    for a, b in zip(
+        *map(jax.tree.leaves, ((whole.draws, whole.reduced), (rest.draws, rest.reduced))), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 

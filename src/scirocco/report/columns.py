@@ -42,9 +42,7 @@ def _wanted(columns: Columns, most: int) -> Places:
     return np.union1d(largest, spread_evenly(total, most - len(largest)))
 
 
-def summarise(
-    columns: Columns, probability: float = PROBABILITY, group_size: int = 1
-) -> dict[str, Array]:
+def summarise(columns: Columns, probability: float = PROBABILITY, group_size: int = 1) -> dict[str, Array]:
     """The numbers of `run.summary()` and the central 50 % interval, one value per parameter.
 
     NaN where a draw is NaN; diagnostics also where one is infinite.

@@ -241,9 +241,7 @@ class VectorizedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self._pace = loop.pace_of(
-            problem.parts, start.position, plan.thin, num_chains, plan.group_size
-        )
+        self._pace = loop.pace_of(problem.parts, start.position, plan.thin, num_chains, plan.group_size)
         capacity = buffer_capacity(start.position, keeping.gradients, num_chains)
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together
@@ -302,7 +300,9 @@ class VectorizedChains(DeviceChains):
             ahead, self._ahead = self._ahead, None
             wanted = (start, num_steps, thin)
             self.overlapped = ahead is not None and ahead.steps == wanted
-            given = ahead if ahead is not None and self.overlapped else self._sent(self.states, wanted, self.made)
+            given = (
+                ahead if ahead is not None and self.overlapped else self._sent(self.states, wanted, self.made)
+            )
             following = self._following(wanted)
             if following is not None:
                 self._ahead = self._sent(given.states, following, self.made + num_steps // thin)

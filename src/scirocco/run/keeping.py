@@ -99,7 +99,9 @@ class Keeping(NamedTuple):
                 if not length:  # nothing is copied
                     return np.empty((*leaf.shape[:axis], 0, *leaf.shape[axis + 1 :]), leaf.dtype)
                 found = np.asarray(leaf)[part]
-                return found.copy() if 2 * length < leaf.shape[axis] else found  # else it would keep the buffer
+                return (
+                    found.copy() if 2 * length < leaf.shape[axis] else found
+                )  # else it would keep the buffer
 
             return jax.tree.map(one, tree)
 

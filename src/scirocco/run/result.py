@@ -247,7 +247,9 @@ class Run:
         if self.draws is None or not self.num_draws:
             return head
         note = _sentence(self.certificate)
-        return join([head, html_summary(self.named_draws(), self.group_size), *([tag("p", note)] if note else [])])
+        return join(
+            [head, html_summary(self.named_draws(), self.group_size), *([tag("p", note)] if note else [])]
+        )
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.

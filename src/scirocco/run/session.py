@@ -180,7 +180,9 @@ class Session:
         begin = time.perf_counter()
         chunk = self.chains.advance(steps, NEVER if burning else self.plan.thin)
         seconds = time.perf_counter() - begin
-        if self.timing and not self.chains.overlapped:  # the first chunk includes compilation: ignore its speed
+        if (
+            self.timing and not self.chains.overlapped
+        ):  # the first chunk includes compilation: ignore its speed
             self.rate = steps / seconds
         self._look_for_change()
         self.sink.add(chunk)

@@ -47,7 +47,13 @@ class StreamedParts:
 
 
 def start_streamed(
-    model: Posterior, parts: Parts, table: Table, begin: Start, key: Key, chain: int, leader: int | None = None
+    model: Posterior,
+    parts: Parts,
+    table: Table,
+    begin: Start,
+    key: Key,
+    chain: int,
+    leader: int | None = None,
 ) -> tuple[KernelState, Array, StreamedParts]:
     """As `loop.start_chain`, with the rows for the chain's first estimate."""
     number, of_group = np.int32(chain), None if leader is None else np.int32(leader)
