@@ -391,7 +391,7 @@ def profile(arguments):
             name = f"{'-'.join(map(str, size))}, {count} chains"
             show_profile(
                 f"{name}, scirocco",
-                lambda: sc.sample(
+                lambda model=model, params=params, count=count: sc.sample(
                     *(model, {"x": x, "y": y}, params),
                     sampler=sc.SGLD(1e-8), estimator=sc.Minibatch(500), num_chains=count, num_samples=2, thin=500,
                     progress=False,

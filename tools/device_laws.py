@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TESTS = ["tests/law", "tests/run/test_accelerator.py", "tests/diffusions"]
+TESTS = ["tests/law", "tests/run/test_accelerator.py"]
 ONLY_CPU = ["tests/law/test_host_kernels.py"]
 
 

@@ -63,7 +63,7 @@ def test_every_chain_has_its_own_law_and_groups_have_the_exact_covariance(groupe
 
 
 def test_errors_and_effective_sizes_are_those_of_groups(grouped):
-    (run, _), mean, keeps, covariance, variance = grouped
+    (run, _), _, keeps, covariance, variance = grouped
     rho = keeps**THIN
     lags = np.arange(1, DRAWS)
     times = 1 + 2 * np.sum((1 - lags / DRAWS) * rho**lags)

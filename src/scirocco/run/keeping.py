@@ -163,7 +163,7 @@ class Chains(abc.ABC):
     steps_together: int = 1
     """Steps made in one loop on an accelerator: chunks of whole loops are faster."""
     overlapped: bool = False
-    """Whether the device had begun the last chunk before it was asked for: then its time says little."""
+    """Whether the device had started the last chunk before it was requested: then its time says little."""
     among_processes: bool = False
     """Whether other processes take part: then all must do the same, even when only one of them writes."""
 

@@ -332,8 +332,9 @@ def _group_size(batches: Any, num_chains: int) -> int:
         most = min(_LARGEST_GROUP, num_chains // _FEWEST_GROUPS)
         if most < 2:
             raise InvalidValueError(
-                f'batches="grouped" needs at least {2 * _FEWEST_GROUPS} chains, in {_FEWEST_GROUPS} independent groups, '
-                f"got num_chains={num_chains}. Use more chains, pass the size of a group (batches=2), or omit `batches`."
+                f'batches="grouped" requires at least {2 * _FEWEST_GROUPS} chains, in {_FEWEST_GROUPS} independent '
+                f"groups, got num_chains={num_chains}. Use more chains, pass the number of chains in a group "
+                "(batches=2), or omit `batches`."
             )
         return max(size for size in range(1, most + 1) if num_chains % size == 0)
     size = _checks.positive_int(batches, "batches")
