@@ -123,7 +123,7 @@ def sample(
         share theirs, so that on accelerators gradients of models that are linear in their rows become products of
         matrices: many chains are then several times as fast. The distribution of each chain is the same, but the chains
         of a group are dependent; diagnostics take this into account (`run.group_size`). A number is the number of
-        chains in a group. See :doc:`/grouped_batches`.
+        chains in a group. See :doc:`/accelerators`.
     chain_method
         "threads" (default on a CPU), "vmap" (default on accelerators).
     mesh
