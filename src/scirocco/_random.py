@@ -57,34 +57,19 @@ def key_for(key: Key, purpose: Purpose) -> Key:
 
 def normal(key: Key, size: int, dtype: jnp.dtype) -> Array:
     """`size` independent standard normals."""
-    return normal_part(key, 0, size, size, dtype)
-
-
-def normal_part(key: Key, start: int, stop: int, size: int, dtype: jnp.dtype) -> Array:
-    """The numbers from `start` to `stop` of `normal(key, size, dtype)`, computed without the others."""
     if not str(jax.random.key_impl(key)).startswith("threefry"):
-        return jax.random.normal(key, (size,), dtype)[start:stop]
+        return jax.random.normal(key, (size,), dtype)
     words = jax.random.key_data(key)
     if jnp.dtype(dtype) == jnp.float64:
-        first, second = threefry(words, jnp.arange(start, stop, dtype=jnp.uint32))
+        first, second = threefry(words, jnp.arange(size, dtype=jnp.uint32))
         long = (first.astype(jnp.uint64) << 32) | second.astype(jnp.uint64)
         uniform = ((long >> 12).astype(jnp.float64) + 0.5) * 2.0**-51 - 1.0
     else:
-        uniform = (_some_words(words, start, stop, (size + 1) // 2) >> 9).astype(jnp.float32)
+        pairs = threefry(words, jnp.arange((size + 1) // 2, dtype=jnp.uint32))
+        uniform = (jnp.concatenate(pairs)[:size] >> 9).astype(jnp.float32)
         uniform = (uniform + 0.5) * jnp.float32(2.0**-22) - 1.0  # exact, symmetric, never -1 or 1
         return (2.0**0.5 * _erfinv(uniform)).astype(dtype)
     return (2.0**0.5 * jax.scipy.special.erfinv(uniform)).astype(dtype)
-
-
-def _some_words(words: Array, start: int, stop: int, half: int) -> Array:
-    """Words number `start` to `stop` of 2 `half` words: first the first of each pair, then the second."""
-    if stop <= half:
-        return threefry(words, jnp.arange(start, stop, dtype=jnp.uint32))[0]
-    if start >= half:
-        return threefry(words, jnp.arange(start - half, stop - half, dtype=jnp.uint32))[1]
-    if start == 0:
-        return jnp.concatenate(threefry(words, jnp.arange(half, dtype=jnp.uint32)))[:stop]
-    return jnp.concatenate([_some_words(words, start, half, half), _some_words(words, half, stop, half)])
 
 
 _CENTRE = (

@@ -11,12 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco._random import normal, normal_part
+from scirocco._random import normal
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, ArrayLike, Key, PyTree
 
 T = TypeVar("T")
-_MANY_NORMALS = 1 << 19
 
 
 def on_host(tree: PyTree) -> PyTree:
@@ -125,15 +124,11 @@ def nbytes(tree: PyTree) -> int:
 def normal_like(key: Key, tree: PyTree) -> PyTree:
     """Independent standard normals in the shape of `tree`, all leaves from one call to the generator."""
     leaves, treedef = jax.tree.flatten(tree)
-    total, kind = size(tree), jnp.result_type(*leaves)
-    # many of them on an accelerator: each leaf computes its own, because writing and reading them takes longer
-    apart = total >= _MANY_NORMALS and jax.default_backend() != "cpu"
-    flat = None if apart else normal(key, total, kind)
+    flat = normal(key, size(tree), jnp.result_type(*leaves))
     out, start = [], 0
     for leaf in leaves:
         stop = start + math.prod(leaf.shape)
-        own = normal_part(key, start, stop, total, kind) if flat is None else flat[start:stop]
-        out.append(own.reshape(leaf.shape).astype(leaf.dtype))
+        out.append(flat[start:stop].reshape(leaf.shape).astype(leaf.dtype))
         start = stop
     return jax.tree.unflatten(treedef, out)
 

@@ -10,7 +10,7 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco import _programs, _tree
+from scirocco import _programs
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
@@ -113,23 +113,6 @@ def test_windows_by_columns_are_the_same_windows(seed):
         for a, b in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
             np.testing.assert_array_equal(a, b)
     for a, b in zip(*map(jax.tree.leaves, (arranged, other.rows(columns))), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.unit
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16])
-def test_normals_of_each_leaf_are_those_of_one_call(seed, dtype, monkeypatch):
-    tree = {
-        "a": jnp.zeros((3, 5), dtype),
-        "b": jnp.zeros(8, dtype),
-        "c": jnp.zeros((), dtype),
-        "d": jnp.zeros(7, dtype),
-    }
-    key = jax.random.key(seed)
-    expected = _tree.normal_like(key, tree)
-    monkeypatch.setattr(_tree, "_MANY_NORMALS", 1)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    for a, b in zip(*map(jax.tree.leaves, (expected, _tree.normal_like(key, tree))), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

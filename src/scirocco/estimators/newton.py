@@ -190,7 +190,7 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
         return Curve(at, float(seen.log_density), gradient, hessian, seen)
 
     def there(at: np.ndarray) -> Curve[Look]:
-        return curve(at, look(model, table, unravel(jnp.asarray(at, flat.dtype))))
+        return curve(at, look(model, table, unravel(_beside(rows, at, flat.dtype))))
 
     most = _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
     begin = curve(np.asarray(flat, np.float64), here)
@@ -206,7 +206,7 @@ def ascend_on_rows(
     flat, unravel = ravel_pytree(position)
 
     def curve(at: np.ndarray) -> Curve[Params]:
-        there = unravel(jnp.asarray(at, flat.dtype))
+        there = unravel(_beside(rows, at, flat.dtype))
         value, gradient = _on_rows(model, num_rows, there, rows)
         slope = np.asarray(ravel_pytree(gradient)[0], np.float64)
         curvature = partial(hessian_on_rows, model, num_rows, there, rows)
@@ -215,6 +215,13 @@ def ascend_on_rows(
     begin = curve(np.asarray(flat, np.float64))
     found = ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=1e-6)
     return found.here.seen, found.distance, begin.value, found.looks + 1
+
+
+def _beside(rows: Rows, at: np.ndarray, dtype: Any) -> Array:
+    """`at` as an array, bound to the device of the rows if they are: programs would be compiled once more for others."""
+    found, row = jnp.asarray(at, dtype), jax.tree.leaves(rows)[0]
+    bound = isinstance(row, jax.Array) and row.committed
+    return jax.device_put(found, row.sharding) if bound else found
 
 
 def log_density_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> float:

@@ -251,8 +251,9 @@ class VectorizedChains(DeviceChains):
         one = keeping.reducing.init(model.constrain(start.position))
         self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
         self.made, self.first_density = 0, jnp.zeros(())
-        self._num_steps, self._usual = plan.num_steps, 0
+        self._thin, self.makes_ahead = plan.thin, loop.in_lockstep()
         self._ahead: _Ahead | None = None
+        self._number = 0
         if saved is None:
             numbers = np.asarray(plan.numbers, np.int32)
             leaders = None if plan.group_size == 1 else numbers - numbers % plan.group_size
@@ -266,7 +267,7 @@ class VectorizedChains(DeviceChains):
             lambda *leaves: jnp.stack(leaves), *[(state, reducing) for state, reducing, _ in restored]
         )
         self.states = states._replace(number=states.number[0])
-        self.made = int(restored[0].made)
+        self.made, self._number = int(restored[0].made), int(self.states.number)
 
     @property
     def first_gradient(self) -> PyTree:
@@ -285,11 +286,12 @@ class VectorizedChains(DeviceChains):
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:
         """One call for all chains."""
-        start = int(self.states.number)
+        start = self._number  # of the states: reading it from the device would wait for the steps made ahead
         self.states, chunk, copied = self._advanced(start, num_steps, thin)
         count = good_draws(chunk, num_steps // thin, start, thin)
         self.reducing = self._keeping.reducing.update(self.reducing, chunk.draws, count, vectorized=True)
         host = self._keeping.to_host(chunk, count, self.made, 1, copied)
+        self._number += num_steps
         self.made += count
         return host
 
@@ -303,8 +305,8 @@ class VectorizedChains(DeviceChains):
             given = (
                 ahead if ahead is not None and self.overlapped else self._sent(self.states, wanted, self.made)
             )
-            following = self._following(wanted)
-            if following is not None:
+            if self.promised:  # made while the host receives and stores the draws before
+                following = (start + num_steps, self.promised, self._thin)
                 self._ahead = self._sent(given.states, following, self.made + num_steps // thin)
             if np.all(np.asarray(given.chunk.bad_step) < 0):
                 return given.states, given.chunk, given.copied
@@ -319,20 +321,6 @@ class VectorizedChains(DeviceChains):
         pace = self._pace if thin == NEVER else self._pace._replace(every=thin)
         states, chunk = _advance_all_by_draws(*self._static, pace, self._parts, states, np.int32(num_steps))
         return _Ahead(steps, states, chunk, self._keeping.begin_copy(chunk, num_steps // thin, made))
-
-    def _following(self, steps: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """The next steps, if the host asks for the same number again and again, or for all that the buffers hold.
-
-        The device makes them while the host receives and stores the draws before. Nothing is lost if the host asks for
-        others: the states before them are kept.
-        """
-        start, num_steps, thin = steps
-        usual = num_steps == self._usual or num_steps == self.capacity * thin
-        self._usual = num_steps
-        if thin == NEVER or not usual:
-            return None
-        left = min(num_steps, (self._num_steps - start - num_steps) // thin * thin)
-        return (start + num_steps, left, thin) if left > 0 else None
 
     def retune(self, sampler: Sampler) -> None:
         """Replace the sampler's hyper-parameters; steps that were made ahead are dropped."""

@@ -28,8 +28,6 @@ _CHUNK_SECONDS = 0.3
 _FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024
 NEVER = 1 << 30
 _LOOK_SECONDS = 1.0
-_SIMILAR = 1.3
-"""Chunks keep their length until it should be so many times as long, or as short."""
 
 
 class Plan(NamedTuple):
@@ -105,7 +103,6 @@ class Session:
         self.certificate: Certificate | None = None
         self._stamp, self._asked_to_stop, self._looked = stamp, False, time.perf_counter()
         self._torn = False
-        self._usual = 1
         self._ended_by: int | None = None
         self._stamped = stamp() if stamp else ""
         self.look: Callable[[], dict[str, Any]] | None = None
@@ -175,10 +172,15 @@ class Session:
         return self.chains.agree(list(numbers))
 
     def _chunk(self) -> None:
-        burning = self.step < self.plan.num_burnin
-        (steps,) = self._agreed(self._next_steps())
+        burning, thin = self.step < self.plan.num_burnin, self.plan.thin
+        (steps,) = self._agreed(self.chains.promised or self._next_steps(self.step, self.made))
+        after, made = self.step + steps, self.made + (0 if burning else steps // thin)
+        sampling = self.plan.num_burnin <= after < self.plan.num_steps
+        self.chains.promised = (
+            self._next_steps(after, made) if self.timing and sampling and self.chains.makes_ahead else 0
+        )
         begin = time.perf_counter()
-        chunk = self.chains.advance(steps, NEVER if burning else self.plan.thin)
+        chunk = self.chains.advance(steps, NEVER if burning else thin)
         seconds = time.perf_counter() - begin
         if (
             self.timing and not self.chains.overlapped
@@ -199,7 +201,7 @@ class Session:
         if due and self.bad is None:
             self.commit()
 
-    def _next_steps(self) -> int:
+    def _next_steps(self, step: int, made: int) -> int:
         """The number of steps that takes about a third of a second, in whole draws, within the buffers."""
         plan = self.plan
         first, second = self.chains.first_chunks or (_FIRST_CHUNK, _SECOND_CHUNK)
@@ -209,16 +211,11 @@ class Session:
             wanted = second
         else:
             wanted = int(self.rate * _CHUNK_SECONDS)
-            if 1 / _SIMILAR < wanted / self._usual < _SIMILAR:
-                wanted = self._usual
-        self._usual = max(1, wanted)
         together = self.chains.steps_together
         wanted = max(1, wanted // together) * together
-        if self.step < plan.num_burnin:
-            return min(wanted, plan.num_burnin - self.step)
-        return (
-            max(1, min(wanted // plan.thin, self.chains.capacity, plan.num_samples - self.made)) * plan.thin
-        )
+        if step < plan.num_burnin:
+            return min(wanted, plan.num_burnin - step)
+        return max(1, min(wanted // plan.thin, self.chains.capacity, plan.num_samples - made)) * plan.thin
 
     def _diverged(self, chunk: HostChunk) -> bool:
         bad = np.atleast_1d(chunk.bad_step)
