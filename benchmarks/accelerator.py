@@ -1,10 +1,12 @@
 """The compiled loop on an accelerator, beside plain JAX and BlackJAX on the same machine.
 
-usage: python benchmarks/accelerator.py [chains] [networks] [diffusions] [setup] [--seconds 2] [--chains 1 64 512 4096]
+usage: python benchmarks/accelerator.py [chains] [networks] [diffusions] [setup] [profile]
+       [--seconds 2] [--chains 1 64 512 4096] [--of chains networks]
 
 chains: SGLD, logistic regression with N = 10^6 rows, d = 50, batches of 500 rows, every tenth state kept: BlackJAX's
 SGLD in a scan under vmap. networks: SGLD of two classifiers with batches of 500: the same arithmetic in a plain scan.
 diffusions: exact CIR transitions by whole arrays. setup: seconds from the call to the first step, in two processes.
+profile: the kernels of a step, here and in the plain loops.
 
 Each table ends with the floor: bytes that a step must move, and the share of the device's bandwidth reached. Needs
 blackjax for the first table; works on any device that JAX supports (without a GPU the sizes are smaller).
@@ -36,12 +38,15 @@ def seconds_of(function, *arguments):
 
 
 def steps_per_second(make, seconds):
-    """Steps per second of `make(num_draws)`, which returns a function without arguments, in runs of `seconds`."""
-    draws = 20
+    """Steps per second of `make(num_draws)`, which returns a function without arguments, in about `seconds`."""
+    draws = 5 if ON_CPU else 100
     function = make(draws)
-    rate = draws / seconds_of(function)
-    draws = int(min(max(20, rate * seconds), 20_000))
-    return THIN * draws / seconds_of(make(draws))
+    calls = max(2, int(seconds / seconds_of(function)))
+    begin = time.perf_counter()
+    for _ in range(calls):
+        found = function()
+    jax.block_until_ready(found)
+    return calls * THIN * draws / (time.perf_counter() - begin)
 
 
 def bandwidth():
@@ -227,9 +232,7 @@ def networks(arguments):
     data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
     sizes = [[784, 100, 10]] + ([] if ON_CPU else [[784, 2048, 2048, 10]])
     limits = matmul_rate(), bandwidth()
-    print(
-        "\nSGLD, networks, batches of 500: steps per second; the plain scan is the faster one of unroll=1 and 4"
-    )
+    print("\nSGLD, networks, batches of 500: steps per second; the plain scan has unroll=4, its fastest form")
     print(f"device: {limits[0] / 1e12:.1f} TFLOP/s in products, {limits[1] / 1e9:.0f} GB/s in copies")
     print(
         f"{'network':>18} {'chains':>6} {'products':>9} {'scirocco':>9} {'scan':>8} {'ratio':>6} {'of the limit':>13}"
@@ -238,12 +241,8 @@ def networks(arguments):
         for count in (1, 8):
             params, log_likelihoods, prior = network(size)
             model = sc.Model(log_likelihoods, prior, vectorized=True)
-            rival = max(
-                steps_per_second(
-                    plain_scan(data, params, log_likelihoods, prior, count, batch, 1e-8, unroll),
-                    arguments.seconds,
-                )
-                for unroll in (1, 4)
+            rival = steps_per_second(
+                plain_scan(data, params, log_likelihoods, prior, count, batch, 1e-8, 4), arguments.seconds
             )
             for precision in (None,) if size[1] < 1_000 else (None, "bfloat16"):
                 estimator = sc.Minibatch(batch, precision=precision)
@@ -340,21 +339,28 @@ def kernels_of(function):
         for e in events
         if e.get("name") == "thread_name" and e["pid"] in devices and "Stream" in e["args"]["name"]
     }
-    found = collections.defaultdict(lambda: [0.0, 0])
-    for event in events:
-        if event.get("ph") == "X" and (event["pid"], event["tid"]) in streams:
-            found[event["name"]][0] += event["dur"] * 1e-6
-            found[event["name"]][1] += 1
-    return found
+    chosen = [e for e in events if e.get("ph") == "X" and (e["pid"], e["tid"]) in streams]
+    found, gaps, end = collections.defaultdict(lambda: [0.0, 0]), [], None
+    for event in sorted(chosen, key=lambda event: event["ts"]):
+        found[event["name"]][0] += event["dur"] * 1e-6
+        found[event["name"]][1] += 1
+        gaps.append(0.0 if end is None else max(0.0, event["ts"] - end) * 1e-6)
+        end = max(end or 0.0, event["ts"] + event["dur"])
+    return found, gaps
 
 
 def show_profile(name, function, steps, rows=12):
     """Print the kernels of a step."""
     wall = seconds_of(function) / steps
-    found = kernels_of(function)
+    found, gaps = kernels_of(function)
+    short = sum(gap for gap in gaps if gap < 1e-3) / steps
     busy = sum(seconds for seconds, _ in found.values()) / steps
     count = sum(calls for _, calls in found.values()) / steps
-    print(f"\n{name}: {1e6 * wall:.1f} us per step, {1e6 * busy:.1f} in {count:.1f} kernels", flush=True)
+    print(
+        f"\n{name}: {1e6 * wall:.1f} us per step, {1e6 * busy:.1f} in {count:.1f} kernels, "
+        f"{1e6 * short:.1f} between them",
+        flush=True,
+    )
     for kernel, (seconds, calls) in sorted(found.items(), key=lambda item: -item[1][0])[:rows]:
         print(f"{1e6 * seconds / steps:>10.2f} us {calls / steps:>7.2f} x  {kernel[:90]}", flush=True)
 
@@ -366,7 +372,7 @@ def profile(arguments):
         return
     x, y = logistic_data(1_000_000, 50)
     model = sc.Model(log_likelihood, log_prior)
-    for group in (1, 64):
+    for group in (1, 64) if "chains" in arguments.of else ():
         show_profile(
             f"4,096 chains, groups of {group}",
             lambda group=group: sc.sample(
@@ -376,15 +382,16 @@ def profile(arguments):
             ).draws,
             2_000,
         )  # fmt: skip
-    show_profile(
-        "4,096 chains, BlackJAX",
-        blackjax_sgld({"x": jnp.asarray(x), "y": jnp.asarray(y)}, 4_096, 500, 2e-10)(50),
-        500,
-    )
+    if "chains" in arguments.of:
+        show_profile(
+            "4,096 chains, BlackJAX",
+            blackjax_sgld({"x": jnp.asarray(x), "y": jnp.asarray(y)}, 4_096, 500, 2e-10)(50),
+            500,
+        )
     rng = np.random.default_rng(1)
     x, y = rng.random((60_000, 784), np.float32), rng.integers(0, 10, 60_000).astype(np.int32)
     data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
-    for size in [[784, 100, 10], [784, 2048, 2048, 10]]:
+    for size in [[784, 100, 10], [784, 2048, 2048, 10]] if "networks" in arguments.of else ():
         params, log_likelihoods, prior = network(size)
         model = sc.Model(log_likelihoods, prior, vectorized=True)
         for count in (1, 8):
@@ -393,10 +400,10 @@ def profile(arguments):
                 f"{name}, scirocco",
                 lambda model=model, params=params, count=count: sc.sample(
                     *(model, {"x": x, "y": y}, params),
-                    sampler=sc.SGLD(1e-8), estimator=sc.Minibatch(500), num_chains=count, num_samples=2, thin=500,
+                    sampler=sc.SGLD(1e-8), estimator=sc.Minibatch(500), num_chains=count, num_samples=6, thin=500,
                     progress=False,
                 ).draws,
-                1_000,
+                3_000,
             )  # fmt: skip
             plain = plain_scan(data, params, log_likelihoods, prior, count, 500, 1e-8, 4)(50)
             show_profile(f"{name}, plain scan", plain, 500)
@@ -411,6 +418,7 @@ def main():
     parser.add_argument("tables", nargs="*", choices=list(tables))
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement")
     parser.add_argument("--chains", type=int, nargs="+", default=[1, 64] if ON_CPU else [1, 64, 512, 4096])
+    parser.add_argument("--of", nargs="+", default=["chains", "networks"], help="what is profiled")
     arguments = parser.parse_args()
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
     for name in arguments.tables or tables:
