@@ -37,9 +37,8 @@ def seconds_of(function, *arguments):
     return time.perf_counter() - begin
 
 
-def steps_per_second(make, seconds):
+def steps_per_second(make, seconds, draws=5 if ON_CPU else 100):
     """Steps per second of `make(num_draws)`, which returns a function without arguments, in about `seconds`."""
-    draws = 5 if ON_CPU else 100
     function = make(draws)
     calls = max(2, int(seconds / seconds_of(function)))
     begin = time.perf_counter()
@@ -415,7 +414,7 @@ def main():
         "chains": chains, "networks": networks, "diffusions": diffusions, "setup": setup, "profile": profile
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tables", nargs="*", choices=list(tables))
+    parser.add_argument("tables", nargs="*", choices=[*tables, []])
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement")
     parser.add_argument("--chains", type=int, nargs="+", default=[1, 64] if ON_CPU else [1, 64, 512, 4096])
     parser.add_argument("--of", nargs="+", default=["chains", "networks"], help="what is profiled")

@@ -190,7 +190,8 @@ def _as_array(leaf: Any, name: str) -> np.ndarray:
     if array.dtype in (np.uint8, np.int8) and array.ndim >= 2:
         _checks.warn(
             f"{name} is {array.dtype}: cast to float32 (8-bit arithmetic would wrap around). "
-            "Consider dividing by 255 or `sc.data.standardise`."
+            "Consider dividing by 255 or `sc.data.standardise`; if your log likelihood converts them, pass "
+            "sc.data.ArraySource(data)."
         )
         array = array.astype(np.float32)
     return array

@@ -218,7 +218,7 @@ def ascend_on_rows(
 
 
 def _beside(rows: Rows, at: np.ndarray, dtype: Any) -> Array:
-    """`at` as an array, bound to the device of the rows if they are: programs would be compiled once more for others."""
+    """`at` as an array, bound to the device of the rows if they are: else programs would be compiled once more."""
     found, row = jnp.asarray(at, dtype), jax.tree.leaves(rows)[0]
     bound = isinstance(row, jax.Array) and row.committed
     return jax.device_put(found, row.sharding) if bound else found
