@@ -27,6 +27,7 @@ import scirocco as sc
 
 ON_CPU = jax.default_backend() == "cpu"
 THIN = 10
+SIZES = {"small": [784, 100, 10], "large": [784, 2048, 2048, 10]}
 
 
 def seconds_of(function, *arguments):
@@ -229,7 +230,7 @@ def networks(arguments):
     num_rows, batch = 60_000, 500
     x, y = rng.random((num_rows, 784), np.float32), rng.integers(0, 10, num_rows).astype(np.int32)
     data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
-    sizes = [[784, 100, 10]] + ([] if ON_CPU else [[784, 2048, 2048, 10]])
+    sizes = [SIZES[name] for name in arguments.sizes]
     limits = matmul_rate(), bandwidth()
     print("\nSGLD, networks, batches of 500: steps per second; the plain scan has unroll=4, its fastest form")
     print(f"device: {limits[0] / 1e12:.1f} TFLOP/s in products, {limits[1] / 1e9:.0f} GB/s in copies")
@@ -390,7 +391,7 @@ def profile(arguments):
     rng = np.random.default_rng(1)
     x, y = rng.random((60_000, 784), np.float32), rng.integers(0, 10, 60_000).astype(np.int32)
     data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
-    for size in [[784, 100, 10], [784, 2048, 2048, 10]] if "networks" in arguments.of else ():
+    for size in [SIZES[name] for name in arguments.sizes] if "networks" in arguments.of else ():
         params, log_likelihoods, prior = network(size)
         model = sc.Model(log_likelihoods, prior, vectorized=True)
         for count in (1, 8):
@@ -417,6 +418,7 @@ def main():
     parser.add_argument("tables", nargs="*", choices=[*tables, []])
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement")
     parser.add_argument("--chains", type=int, nargs="+", default=[1, 64] if ON_CPU else [1, 64, 512, 4096])
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["small"] if ON_CPU else list(SIZES))
     parser.add_argument("--of", nargs="+", default=["chains", "networks"], help="what is profiled")
     arguments = parser.parse_args()
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
