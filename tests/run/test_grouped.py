@@ -1,4 +1,4 @@
-"""Chains that share their batches: arguments, stores, resumed runs. Their laws are in tests/law/test_grouped_laws.py."""
+"""Chains that share their batches: arguments, stores, resumed runs; their laws are in law/test_grouped_laws.py."""
 
 import jax
 import numpy as np
