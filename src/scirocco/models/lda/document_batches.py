@@ -170,10 +170,11 @@ _TOKENS_A_TOPIC = 3200
 _FACTOR = 3
 _PASSES = (50, 12, 6)  # over the first, the second and later stages
 _LAST_PASSES = 3  # over all documents, with spare topics
+_ARRAY_PASSES, _LAST_ARRAY_PASSES = (500, 100, 50), 20  # whole-array passes need more, and are cheap
 _LEAST_SHARE = 2.5  # least ratio of all documents to the stage before
 
 
-def automatic_growth(num_documents: int, num_tokens: int, num_topics: int) -> Growth:
+def automatic_growth(num_documents: int, num_tokens: int, num_topics: int, by_arrays: bool = False) -> Growth:
     """Stages of 3,200 tokens per topic, then three times as many and so on, up to all documents.
 
     Passes over few documents are cheap, and the topics separate there. The numbers were chosen on other corpora than
@@ -186,11 +187,12 @@ def automatic_growth(num_documents: int, num_tokens: int, num_topics: int) -> Gr
     """
     length = max(num_tokens / max(num_documents, 1), 1e-9)
     size = max(int(_TOKENS_A_TOPIC * num_topics / length), num_topics)
+    passes, last = (_ARRAY_PASSES, _LAST_ARRAY_PASSES) if by_arrays else (_PASSES, _LAST_PASSES)
     stages: list[tuple[int, int]] = []
     while size * _LEAST_SHARE <= num_documents:
-        stages.append((size, _PASSES[min(len(stages), len(_PASSES) - 1)]))
+        stages.append((size, passes[min(len(stages), len(passes) - 1)]))
         size *= _FACTOR
-    return (*stages, (num_documents, _LAST_PASSES))
+    return (*stages, (num_documents, last))
 
 
 def growth_steps(growth: Growth, batch_size: int) -> int:

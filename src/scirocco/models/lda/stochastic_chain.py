@@ -34,10 +34,17 @@ class StochasticChain:
 
     def __init__(self, num_words: int, settings: Settings, seed: int, counting: Counting | None = None):
         self.settings = settings
-        self.counting = Here(settings) if counting is None else counting
+        self.counting = _counting(num_words, settings) if counting is None else counting
         size, threads = (num_words, settings.num_topics), settings.num_threads
         self.topics: Topics
-        if settings.sampler == "scir":
+        if settings.by_arrays:
+            from scirocco.models.lda import array_topics
+
+            kind = (
+                array_topics.ArrayTopics if settings.sampler == "scir" else array_topics.ControlledArrayTopics
+            )
+            self.topics = kind.begin(*size, settings.beta, seed)
+        elif settings.sampler == "scir":
             self.topics = LazyTopics.begin(*size, settings.beta, seed, threads)
         elif settings.sampler == "scir_cv":
             self.topics = ControlledTopics.begin(*size, settings.beta, seed, threads)
@@ -102,6 +109,14 @@ class StochasticChain:
 
 
 # -- the counts of a batch given the topics, in this process
+
+
+def _counting(num_words: int, settings: Settings) -> Counting:
+    if not settings.by_arrays:
+        return Here(settings)
+    from scirocco.models.lda.array_topics import OnDevice
+
+    return OnDevice(num_words, settings)
 
 
 class Here:
