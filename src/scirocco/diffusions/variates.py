@@ -68,7 +68,9 @@ def gamma_attempts(words: Array, alpha: Array) -> Array:
 
     def again(number: Array | int, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         value, done = carry
-        proposal, accepted = _attempt_gamma(words, index, jnp.asarray(number + _GAMMA_SLOT, jnp.uint32), alpha)
+        proposal, accepted = _attempt_gamma(
+            words, index, jnp.asarray(number + _GAMMA_SLOT, jnp.uint32), alpha
+        )
         return jnp.where(done, value, proposal), done | accepted
 
     first = again(0, (alpha, jnp.zeros(alpha.shape, bool)))

@@ -15,6 +15,7 @@ from scirocco.models.lda.streams import Rows
 
 _LEAST, _MOST = 1 << 14, 1 << 19
 """Tokens of a block: enough to occupy an accelerator, few enough for its cache."""
+_ROUND = 1024
 _SHARE = 0.5
 
 
@@ -46,7 +47,7 @@ class Blocks:
         self.starts = np.array(starts)
         """Block b has the documents order[starts[b] : starts[b + 1]]."""
         self.sizes = np.diff(ends[self.starts])
-        self.rows = _rounded(int(np.diff(self.starts).max()), 64)
+        self.rows = int(np.diff(self.starts).max())
         self._held: dict[int, Tokens] | None = {} if self._fits() else None
 
     def __len__(self) -> int:
@@ -86,8 +87,8 @@ def packed(rows: Rows, capacity: int, num_documents: int, num_words: int) -> Tok
     return Tokens(*jax.device_put((flat[0], flat[1])))
 
 
-def _rounded(number: int, multiple: int = 1024) -> int:
-    return -(-number // multiple) * multiple
+def _rounded(number: int) -> int:
+    return -(-number // _ROUND) * _ROUND
 
 
 class BlockPasses:
