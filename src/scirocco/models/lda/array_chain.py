@@ -36,6 +36,8 @@ class ArrayChain:
         self.z: list[Any] = [self._unseen() for _ in range(len(blocks))]
         """The topics of the tokens of each block, on the device if the corpus is there."""
         self.counts = jnp.zeros((blocks.corpus.vocabulary_size, self._width), jnp.int32)
+        self._numbers = [jnp.uint32(number) for number in range(len(blocks))]
+        self._last = self._numbers[0]
 
     @property
     def _width(self) -> int:
@@ -50,14 +52,18 @@ class ArrayChain:
         settings, grown = self.settings, not passes.growing
         if grown and self.active > settings.num_topics:
             self._give_up_spare()
-        alpha, active = self._spread_alpha(), self._active()
-        words = arrays.seed_words(seed(TopicPurpose.LOCAL))
-        weights = arrays.table(self._theta(seed(TopicPurpose.READ), active))
+        alpha = jnp.asarray(self._spread_alpha())
+        words = jnp.asarray(arrays.seed_words(seed(TopicPurpose.LOCAL)))
+        weights = arrays.weights(
+            arrays.seed_words(seed(TopicPurpose.READ)), self.counts, np.float32(self.beta), alpha > 0.0
+        )
+        self._last.block_until_ready()  # one pass ahead of the device, not more
+        self._last = weights
         waiting: tuple[int, Any] | None = None
         for block in range(passes.next()):
             self.counts, z = arrays.sweep(
                 words,
-                np.uint32(block),
+                self._numbers[block],
                 weights,
                 self.counts,
                 self.blocks.tokens(block),
@@ -76,12 +82,6 @@ class ArrayChain:
             self.z[waiting[0]] = np.array(waiting[1])
         if grown and (settings.learn_alpha or settings.learn_beta):
             self._learn(np.random.default_rng(list(seed(TopicPurpose.HYPER))))
-
-    def _theta(self, seed: tuple[int, int], active: Any) -> Any:
-        return arrays.theta(arrays.seed_words(seed), self.counts, np.float32(self.beta), active)
-
-    def _active(self) -> np.ndarray:
-        return (np.arange(self._width) < self.active).astype(np.float32)
 
     def _spread_alpha(self) -> np.ndarray:
         """α, with zeros for unused places; while there are spare topics, the same total spread over all topics."""
@@ -144,21 +144,17 @@ class ArrayChain:
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω_k | z ~ Dirichlet(β + n_k) for each topic, (topics, words)."""
-        chosen = self._kept()
-        theta = self._theta(seed, self._active())
-        if chosen is not None:
-            theta = theta[:, chosen]
-        return np.array(arrays.topics(theta, self.settings.num_topics))
+        words = arrays.seed_words(seed)
+        return np.array(arrays.topics(words, self.counts, np.float32(self.beta), self._kept()))
 
     def mean(self, seed: tuple[int, int]) -> np.ndarray:
         """E[ω | z] = (β + n_wk) / (βV + n_k)."""
-        chosen = self._kept()
-        counts = np.asarray(self.counts)
-        counts = counts[:, : self.active] if chosen is None else counts[:, chosen]
+        counts = np.asarray(self.counts)[:, self._kept()]
         return normalise(np.array(counts.T + np.float32(self.beta), np.float32, order="C"))
 
-    def _kept(self) -> np.ndarray | None:
-        return None if self.active == self.settings.num_topics else self._best()
+    def _kept(self) -> np.ndarray:
+        num_topics = self.settings.num_topics
+        return np.arange(num_topics) if self.active == num_topics else self._best()
 
     def state(self) -> Arrays:
         """The topics of all tokens, block by block, and the hyper-parameters."""

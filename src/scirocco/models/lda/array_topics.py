@@ -76,19 +76,20 @@ class ArrayTopics(Topics):
 
     def read(self, words: np.ndarray, seed: tuple[int, int]) -> Any:
         """ω of all words, each up to a factor, with empty places for whole lanes."""
-        return arrays.table(_padded(self.theta))
+        return arrays.scaled(_padded(self.theta))
 
     def update(
         self, words: np.ndarray, counts: Any, scale: float, time: float, seed: tuple[int, int]
     ) -> None:
         """SCIR with â = β + scale · counts."""
+        self.theta.block_until_ready()  # one step ahead of the device, not more
         self.theta = _moved(
             arrays.seed_words(seed), self.theta, counts, self.beta, np.float32(scale), np.float32(time)
         )
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω at the current θ."""
-        return np.array(arrays.topics(self.theta, self.theta.shape[1]))
+        return np.array(arrays.normalised(self.theta))
 
     def state(self) -> Arrays:
         """θ."""
@@ -114,6 +115,7 @@ class ControlledArrayTopics(ArrayTopics, ControlledTopics):
         self, words: np.ndarray, counts: Any, scale: float, time: float, seed: tuple[int, int]
     ) -> None:
         """One step of all words."""
+        self.theta.block_until_ready()
         self.theta = _controlled(
             arrays.seed_words(seed),
             self.theta,

@@ -63,26 +63,36 @@ def _derived(words: Array, purpose: int, number: Array | int = 0) -> Array:
 
 
 @jax.jit
-def theta(words: Array, counts: Array, beta: Array, active: Array) -> Array:
-    """θ | z, (words, topics); 0 for topics that are not active."""
-    return gamma_attempts(_derived(words, _THETA), counts + beta) * active
+def weights(words: Array, counts: Array, beta: Array, active: Array) -> Array:
+    """ω | z as `scaled`; 0 for topics that are not active."""
+    return scaled(_theta(words, counts, beta) * active)
 
 
 @jax.jit
-def table(values: Array) -> Array:
+def topics(words: Array, counts: Array, beta: Array, chosen: Array) -> Array:
+    """ω | z of the chosen topics, (topics, words)."""
+    return normalised(_theta(words, counts[:, chosen], beta))
+
+
+def _theta(words: Array, counts: Array, beta: Array) -> Array:
+    return gamma_attempts(_derived(words, _THETA), counts + beta)
+
+
+@jax.jit
+def scaled(theta: Array) -> Array:
     """ω of θ (words, topics), each word up to a factor, which cancels: small numbers do not underflow."""
-    sums = values.sum(axis=0)
-    omega = values / jnp.where(sums > 0.0, sums, 1.0)
+    sums = theta.sum(axis=0)
+    omega = theta / jnp.where(sums > 0.0, sums, 1.0)
     high = omega.max(axis=1, keepdims=True)
     return omega / jnp.where(high > 0.0, high, 1.0)
 
 
-@partial(jax.jit, static_argnames="num_topics")
-def topics(values: Array, num_topics: int) -> Array:
+@jax.jit
+def normalised(theta: Array) -> Array:
     """ω of θ, (topics, words); a topic whose θ all underflow is uniform."""
-    values = values[:, :num_topics].T
-    sums = values.sum(axis=1, keepdims=True)
-    return jnp.where(sums > 0.0, values / jnp.where(sums > 0.0, sums, 1.0), 1.0 / values.shape[1])
+    theta = theta.T
+    sums = theta.sum(axis=1, keepdims=True)
+    return jnp.where(sums > 0.0, theta / jnp.where(sums > 0.0, sums, 1.0), 1.0 / theta.shape[1])
 
 
 # -- topics of tokens
@@ -145,18 +155,14 @@ def _assigned(words: Array, eta: Array, weights: Array, tokens: Tokens, num_topi
     shares, rows = eta.reshape(-1, depth, lanes), weights.reshape(-1, depth, lanes)
     document, word = tokens
 
-    def products(level: int, lane: Array | None = None) -> Array:
-        at = (level,) if lane is None else (level, lane)
-        mine = shares.at[(document, *at)].get(mode="clip")
-        return mine * rows.at[(word, *at)].get(mode="clip")
+    def products(*at: Array | int) -> Array:
+        return shares.at[(document, *at)].get(mode="clip") * rows.at[(word, *at)].get(mode="clip")
 
-    sums = products(0)
-    for level in range(1, depth):
-        sums = sums + products(level)
+    sums = jnp.sum(products(), axis=1)
     sums = jax.lax.optimization_barrier(sums)  # written once, not computed again for each use
     uniform, _ = uniforms(words, jnp.arange(word.size, dtype=jnp.uint32), 0, jnp.float32)
     lane, left, total = _chosen([sums[:, lane] for lane in range(lanes)], uniform)
-    level, _, _ = _chosen([products(level, lane) for level in range(depth)], left=left)
+    level, _, _ = _chosen([products(number, lane) for number in range(depth)], left=left)
     anyone = jnp.minimum((uniform * num_topics).astype(jnp.int32), num_topics - 1)
     return jnp.where(total > 0.0, level * lanes + lane, anyone)
 

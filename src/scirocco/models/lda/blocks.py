@@ -13,8 +13,8 @@ from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import Growth
 from scirocco.models.lda.streams import Rows
 
-_LEAST, _MOST = 1 << 14, 1 << 19
-"""Tokens of a block: enough to occupy an accelerator, few enough for its cache."""
+_LEAST, _MOST = 1 << 14, 1 << 22
+"""Tokens of a block: many, because starting a program takes as long as 200,000 tokens on a fast accelerator."""
 _ROUND = 1024
 _SHARE = 0.5
 

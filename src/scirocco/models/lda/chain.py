@@ -300,11 +300,7 @@ def as_begun(store: str | os.PathLike[str] | None) -> dict[str, Any]:
 def described(settings: Settings) -> str:
     """One line: the method and where it runs."""
     backend = settings.device.partition(":")[2]
-    where = (
-        f"array programs on {backend} (device={backend!r})"
-        if settings.by_arrays
-        else "compiled kernels on the CPU"
-    )
+    where = f"array programs (JAX, {backend})" if settings.by_arrays else "compiled kernels (CPU)"
     if settings.memory == "none":
         return f'sampler "{settings.sampler}" without memory, {where}.'
     if settings.by_arrays:
