@@ -166,12 +166,12 @@ class ArrayChain:
         """Restore the state from `state`; the counts follow from it."""
         numbers = state["numbers"]
         self.alpha, self.beta, self.active = numbers[:-2].copy(), float(numbers[-2]), int(numbers[-1])
-        begin, counts, blocks = 0, None, self.blocks
+        begin, blocks = 0, self.blocks
+        self.counts = jnp.zeros((blocks.corpus.vocabulary_size, self._width), jnp.int32)
         for block, size in enumerate(blocks.sizes):
             z = np.array(self._unseen())
             z[:size] = state["memory"][begin : begin + size]
             begin += size
             self.z[block] = jax.device_put(z) if blocks.resident else z
             word = blocks.tokens(block).word
-            counts = arrays.counted(counts, word, z, blocks.corpus.vocabulary_size, self._width)
-        self.counts = counts
+            self.counts = arrays.counted(self.counts, word, z)

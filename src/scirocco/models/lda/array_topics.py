@@ -14,7 +14,7 @@ from scirocco.models.lda import arrays
 from scirocco.models.lda.blocks import packed
 from scirocco.models.lda.document_batches import Delivery
 from scirocco.models.lda.settings import Settings
-from scirocco.models.lda.topics import Arrays, ControlledTopics, Topics
+from scirocco.models.lda.topics import Arrays, ReferringTopics, Topics
 from scirocco.simplex.scir_cv import control_is_stable
 from scirocco.types import Array
 
@@ -100,7 +100,7 @@ class ArrayTopics(Topics):
         self.theta = jnp.asarray(state["theta"])
 
 
-class ControlledArrayTopics(ArrayTopics, ControlledTopics):
+class ControlledArrayTopics(ArrayTopics, ReferringTopics):
     """SCIR-CV (parametrisation 2) on the device."""
 
     def __init__(self, theta: Array, beta: float):

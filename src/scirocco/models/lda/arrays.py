@@ -162,14 +162,12 @@ def _assigned(words: Array, eta: Array, weights: Array, tokens: Tokens, num_topi
     sums = jax.lax.optimization_barrier(sums)  # written once, not computed again for each use
     uniform, _ = uniforms(words, jnp.arange(word.size, dtype=jnp.uint32), 0, jnp.float32)
     lane, left, total = _chosen([sums[:, lane] for lane in range(lanes)], uniform)
-    level, _, _ = _chosen([products(number, lane) for number in range(depth)], left=left)
+    level, _, _ = _chosen([products(number, lane) for number in range(depth)], uniform, left)
     anyone = jnp.minimum((uniform * num_topics).astype(jnp.int32), num_topics - 1)
     return jnp.where(total > 0.0, level * lanes + lane, anyone)
 
 
-def _chosen(
-    parts: list[Array], uniform: Array | None = None, left: Array | None = None
-) -> tuple[Array, Array, Array]:
+def _chosen(parts: list[Array], uniform: Array, left: Array | None = None) -> tuple[Array, Array, Array]:
     """The first part whose partial sum is above a point: `uniform` of the total, or `left`; what is left; the total.
 
     The point is below the total in any rounding, so a part of 0 is never chosen.
@@ -178,8 +176,7 @@ def _chosen(
     for part in parts[1:]:
         total = total + part
     below = jnp.nextafter(total, jnp.zeros_like(total))
-    point = uniform * total if left is None else left
-    point = jnp.minimum(jnp.maximum(point, 0.0), below)
+    point = jnp.minimum(jnp.maximum(uniform * total if left is None else left, 0.0), below)
     sum_, before = jnp.zeros_like(total), jnp.zeros_like(total)
     place = jnp.zeros(total.shape, jnp.int32)
     for part in parts[:-1]:
@@ -205,11 +202,10 @@ def renamed(z: Array, names: Array) -> Array:
     return names.at[z.astype(jnp.int32)].get(mode="fill", fill_value=jnp.iinfo(z.dtype).max).astype(z.dtype)
 
 
-@partial(jax.jit, static_argnames=("num_words", "width"))
-def counted(counts: Array | None, word: Array, z: Array, num_words: int, width: int) -> Array:
-    """Counts of the words in the topics, added to `counts`."""
-    held = jnp.zeros((num_words, width), jnp.int32) if counts is None else counts
-    return held.at[word, z.astype(jnp.int32)].add(1, mode="drop")
+@jax.jit
+def counted(counts: Array, word: Array, z: Array) -> Array:
+    """`counts`, and those of some words in their topics."""
+    return counts.at[word, z.astype(jnp.int32)].add(1, mode="drop")
 
 
 @partial(jax.jit, static_argnames=("rows", "size"))

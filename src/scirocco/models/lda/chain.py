@@ -289,8 +289,8 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     return Loaded(loaded.draws["topics"], *loaded[1:])
 
 
-def as_begun(store: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """The device of a stored fit that was begun on the host: it is resumed there, even if there is an accelerator."""
+def host_if_stored(store: str | os.PathLike[str] | None) -> dict[str, Any]:
+    """The device of a stored fit that ran on the host: it is resumed there, even if there is an accelerator."""
     if store is None or not holds_run(store):
         return {}
     record, _ = records.read(open_stored(store))

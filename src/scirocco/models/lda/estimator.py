@@ -216,7 +216,7 @@ class LDA(fits.Conventions, Results):
         corpus = X if isinstance(X, DocumentStream) else as_corpus(X, vocabulary)
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
         if resume and self.device == "auto":
-            remote |= chains.as_begun(store)
+            remote |= chains.host_if_stored(store)
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
         wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
         length = chains.check_length(

@@ -13,7 +13,7 @@ from scirocco.models.lda import langevin, local
 from scirocco.models.lda.document_batches import Batches, Delivery
 from scirocco.models.lda.langevin import CentredTopics
 from scirocco.models.lda.settings import DEFAULT_STEP_SIZE, Settings
-from scirocco.models.lda.topics import Arrays, ControlledTopics, LazyTopics, Topics
+from scirocco.models.lda.topics import Arrays, ControlledTopics, LazyTopics, ReferringTopics, Topics
 from scirocco.samplers import schedules
 
 SeedWords = Callable[[int], tuple[int, int]]
@@ -75,12 +75,12 @@ class StochasticChain:
     def _refers(self, number: int) -> bool:
         if isinstance(self.topics, CentredTopics):
             return self.topics.due(self.settings.refresh_every)
-        return isinstance(self.topics, ControlledTopics) and number % self.settings.refresh_every == 0
+        return isinstance(self.topics, ReferringTopics) and number % self.settings.refresh_every == 0
 
     def _refer(self, batches: Batches, number: int, seed: SeedWords) -> None:
         """Compute a reference from a larger batch."""
         topics = self.topics
-        assert isinstance(topics, (ControlledTopics, CentredTopics))
+        assert isinstance(topics, (ReferringTopics, CentredTopics))
         delivery = batches.reference(self.settings.refresh_size, number)
         batch = self.counting.prepare(delivery)
         weights = topics.read(batch.distinct, seed(TopicPurpose.READ))
