@@ -108,7 +108,7 @@ def test_the_local_step_has_the_exact_law(seed):
 @pytest.mark.parametrize("kind", [array_topics.ArrayTopics, array_topics.ControlledArrayTopics])
 def test_scir_has_its_stationary_law(kind, seed):
     """θ ~ Gamma(β + n) if all documents are in the batch; with and without a reference."""
-    count = 20_000
+    count = 60_000
     topics = kind.begin(count, 2, BETA, seed)
     counts = np.broadcast_to(np.float32([0.0, 5.0]), (count, 2))
     if kind is array_topics.ControlledArrayTopics:

@@ -295,14 +295,3 @@ def host_if_stored(store: str | os.PathLike[str] | None) -> dict[str, Any]:
         return {}
     record, _ = records.read(open_stored(store))
     return {"device": HOST} if record.configuration.get("device", HOST) == HOST else {}
-
-
-def described(settings: Settings) -> str:
-    """One line: the method and where it runs."""
-    backend = settings.device.partition(":")[2]
-    where = f"array programs (JAX, {backend})" if settings.by_arrays else "compiled kernels (CPU)"
-    if settings.memory == "none":
-        return f'sampler "{settings.sampler}" without memory, {where}.'
-    if settings.by_arrays:
-        return f"exact Gibbs sampling of ω, η and z, {where}."
-    return f'exact sampler "{settings.sampler}", {where}.'

@@ -234,7 +234,7 @@ class LDA(fits.Conventions, Results):
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
-            log.info("LDA: %s", chains.described(settings))
+            log.info("LDA: %s", settings.words)
             self.run_ = chains.fit(
                 task._replace(counting=counting),
                 store=store,

@@ -74,6 +74,17 @@ class Settings:
         """Whether the chain runs as array programs of JAX."""
         return self.device != HOST
 
+    @property
+    def words(self) -> str:
+        """One line: the method, and where it runs."""
+        backend = self.device.partition(":")[2]
+        where = f"array programs (JAX, {backend})" if self.by_arrays else "compiled kernels (CPU)"
+        if self.memory == "none":
+            return f'sampler "{self.sampler}" without memory of the documents, {where}.'
+        if self.by_arrays:
+            return f"exact Gibbs sampling of ω, η and z, {where}."
+        return f'exact sampler "{self.sampler}", {where}.'
+
     def as_json(self) -> dict[str, Any]:
         """JSON representation for records."""
         out = dataclasses.asdict(self)
