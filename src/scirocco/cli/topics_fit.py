@@ -76,7 +76,7 @@ def usual_epochs(num_tokens: int) -> int:
 
 
 def _check(request: Request, model: LDA) -> Settings:
-    """Reject options that cannot work, before any data are read; the settings, but for the size of the corpus."""
+    """Reject options that cannot work, before any data are read; the settings, except the size of the corpus."""
     from scirocco.models.fits import check_length
     from scirocco.models.lda.settings import Size, resolve
 
