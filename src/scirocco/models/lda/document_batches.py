@@ -170,8 +170,8 @@ _TOKENS_A_TOPIC = 3200
 _FACTOR = 3
 _PASSES = (50, 12, 6)  # over the first, the second and later stages
 _LAST_PASSES = 3  # over all documents, with spare topics
-_ARRAY_PASSES, _LAST_ARRAY_PASSES = (300, 60, 30), 20  # whole-array passes need more, and are cheap
-_LEAST_ARRAY = 1 << 20  # tokens: fewer take as long
+_ARRAY_PASSES, _LAST_ARRAY_PASSES = (200, 40, 15), 5  # whole-array passes need more, and are cheap
+_LEAST_ARRAY, _LARGE_ARRAY = 1 << 20, 1 << 24  # tokens: fewer take as long; fewer need no growth
 _LEAST_SHARE = 2.5  # least ratio of all documents to the stage before
 
 
@@ -190,7 +190,7 @@ def automatic_growth(num_documents: int, num_tokens: int, num_topics: int, by_ar
     tokens, passes, last = _TOKENS_A_TOPIC * num_topics, _PASSES, _LAST_PASSES
     if by_arrays:
         tokens, passes, last = max(tokens, _LEAST_ARRAY), _ARRAY_PASSES, _LAST_ARRAY_PASSES
-        if num_tokens < _LEAST_SHARE * tokens:
+        if num_tokens < max(_LARGE_ARRAY, _LEAST_SHARE * tokens):
             return ()
     size = max(int(tokens / length), num_topics)
     stages: list[tuple[int, int]] = []

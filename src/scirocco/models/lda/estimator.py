@@ -68,7 +68,7 @@ class LDA(fits.Conventions, Results):
         the stored topics, and none is discarded.
     growth, spare_topics
         With memory: initial stages (documents, passes) of a chain, such as [(1000, 60), (4000, 15)], "auto", or None;
-        and the number of additional topics in them (by default a fifth of `num_topics`).
+        and the number of additional topics in them (by default a fifth of `num_topics`, on an accelerator none).
     step_size
         h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the units of the sampler; not
         used with memory. By default SCIR's schedule; for the other samplers, a step size that depends on the corpus

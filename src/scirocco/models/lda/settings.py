@@ -140,7 +140,7 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         sweeps,
         burn_in,
         stages,
-        _spare(given["spare_topics"], num_topics) if stages else 0,
+        _spare(given["spare_topics"], num_topics, by_arrays) if stages else 0,
         _step_size(given),
         _checks.positive_int(given["refresh_every"], "refresh_every"),
         _checks.positive_int(given["refresh_size"], "refresh_size"),
@@ -238,9 +238,9 @@ def _exchange(given: dict[str, Any], with_memory: bool) -> int:
     return number
 
 
-def _spare(given: object, num_topics: int) -> int:
+def _spare(given: object, num_topics: int, by_arrays: bool) -> int:
     if given is None:
-        return round(_SPARE * num_topics)
+        return 0 if by_arrays else round(_SPARE * num_topics)
     return _checks.positive_int(given, "spare_topics", minimum=0)
 
 
