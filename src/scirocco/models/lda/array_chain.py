@@ -52,26 +52,13 @@ class ArrayChain:
         settings, grown = self.settings, not passes.growing
         if grown and self.active > settings.num_topics:
             self._give_up_spare()
-        alpha = jnp.asarray(self._spread_alpha())
         words = jnp.asarray(arrays.seed_words(seed(TopicPurpose.LOCAL)))
-        weights = arrays.weights(
-            arrays.seed_words(seed(TopicPurpose.READ)), self.counts, np.float32(self.beta), alpha > 0.0
-        )
+        weights, alpha = self._weights(seed(TopicPurpose.READ))
         self._last.block_until_ready()  # one pass ahead of the device, not more
         self._last = weights
         waiting: tuple[int, Any] | None = None
         for block in range(passes.next()):
-            self.counts, z = arrays.sweep(
-                words,
-                self._numbers[block],
-                weights,
-                self.counts,
-                self.blocks.tokens(block),
-                self.z[block],
-                alpha,
-                self.blocks.rows,
-                settings.sweeps,
-            )
+            self.counts, z = self._swept(words, block, weights, self.counts, self.z[block], alpha)
             if self.blocks.resident:
                 self.z[block] = z
                 continue
@@ -82,6 +69,28 @@ class ArrayChain:
             self.z[waiting[0]] = np.array(waiting[1])
         if grown and (settings.learn_alpha or settings.learn_beta):
             self._learn(np.random.default_rng(list(seed(TopicPurpose.HYPER))))
+
+    def _weights(self, seed: tuple[int, int]) -> tuple[Any, Any]:
+        """ω given the counts, and α."""
+        alpha = jnp.asarray(self._spread_alpha())
+        words = arrays.seed_words(seed)
+        return arrays.weights(words, self.counts, np.float32(self.beta), alpha > 0.0), alpha
+
+    def _swept(
+        self, words: Any, block: int, weights: Any, counts: Any, z: Any, alpha: Any
+    ) -> tuple[Any, Any]:
+        tokens, number = self.blocks.tokens(block), self._numbers[block]
+        rows, sweeps = self.blocks.rows, self.settings.sweeps
+        return arrays.sweep(words, number, weights, counts, tokens, z, alpha, rows, sweeps)
+
+    def compile(self) -> None:
+        """Compile the programs, so that a time limit is one of sampling; the chain does not change."""
+        weights, alpha = self._weights((0, 0))
+        words = jnp.asarray(arrays.seed_words((0, 0)))
+        jax.block_until_ready(
+            self._swept(words, 0, weights, jnp.zeros_like(self.counts), self._unseen(), alpha)
+        )
+        self.draw((0, 0))
 
     def _spread_alpha(self) -> np.ndarray:
         """α, with zeros for unused places; while there are spare topics, the same total spread over all topics."""

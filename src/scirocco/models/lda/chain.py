@@ -248,10 +248,13 @@ def _chains(task: Task) -> list[TopicChain]:
     if task.settings.by_arrays and task.settings.memory == "documents":
         assert isinstance(task.corpus, Corpus)
         blocks = Blocks(task.corpus, task.seed, task.settings.growth)  # one copy for all chains
-    return [
+    chains = [
         TopicChain(corpus, task.settings, task.seed, chain, task.counting, blocks)
         for chain, corpus in enumerate(corpora)
     ]
+    if blocks is not None and task.length.max_seconds is not None:
+        chains[0].engine.compile()
+    return chains
 
 
 # -- A fitted topic model on disk
