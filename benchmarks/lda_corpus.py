@@ -11,11 +11,12 @@ of a held-out document is hidden and predicted from the other nine tenths.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
@@ -128,12 +129,18 @@ def score(
     for number, draw in enumerate(draws):
         weights = np.ascontiguousarray(draw.T, np.float64)
         weights /= weights.sum(axis=0)
-        shares = _fold_in(ends, tokens, weights, alpha, sweeps, burn_in, 1_000_003 * seed + number)
+        shares = _compiled()(ends, tokens, weights, alpha, sweeps, burn_in, 1_000_003 * seed + number)
         p += np.einsum("ik,ik->i", shares[document], weights[split.hidden.indices]) / len(draws)
     return float(np.exp(-np.average(np.log(np.maximum(p, 1e-300)), weights=split.hidden.data)))
 
 
-@numba.njit(cache=True)
+@functools.cache
+def _compiled() -> Callable[..., np.ndarray]:
+    import numba  # when it is needed: machines with an accelerator may not have it
+
+    return numba.njit(cache=True)(_fold_in)  # type: ignore[no-any-return]
+
+
 def _fold_in(ends, tokens, weights, alpha, sweeps, burn_in, seed):  # type: ignore[no-untyped-def]
     """Posterior mean of η for each document, by plain O(K) collapsed Gibbs with the topics fixed."""
     np.random.seed(seed)  # noqa: NPY002  (the only generator whose state numba keeps)

@@ -91,6 +91,12 @@ def topics_fit_command(
         int, typer.Option("--seed", min=0, help="Random seed of the chains and of the held-out documents.")
     ] = 0,
     threads: Annotated[int | None, _common.THREADS] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", metavar="NAME", help="auto (default: an accelerator if there is one), cpu, gpu."
+        ),
+    ] = None,
     held_out: Annotated[
         float | None,
         typer.Option(
@@ -115,6 +121,7 @@ def topics_fit_command(
         "num_chains": chains,
         "num_samples": draws,
         "num_threads": threads,
+        "device": device,
     }
     given = {name: value for name, value in options.items() if value is not None}
     words = topics_fit.Words(vocabulary, min_documents, max_share)

@@ -15,6 +15,7 @@ from scirocco.errors import InvalidValueError
 if TYPE_CHECKING:
     from scirocco.models.lda.corpus import Corpus
     from scirocco.models.lda.estimator import LDA
+    from scirocco.models.lda.settings import Settings
 
 _EMBEDDED, _EMBEDDED_HELD_OUT = {"num_topics": 20}, 0.02
 _USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 20, 200
@@ -53,9 +54,11 @@ def run(request: Request) -> None:
     """Fit, then show the topics."""
     require("numba", "fitting a topic model")  # before anything is read
     model = _model(request)
-    _check(request, model)
+    settings = _check(request, model)
     corpus = _corpus(request)
-    if request.length == Length():
+    if settings.by_arrays:
+        request.say(settings.words)
+    elif request.length == Length():
         request = request._replace(length=Length(num_epochs=usual_epochs(corpus.num_tokens)))
     if request.corpus is None and request.held_out is None:
         request = request._replace(held_out=_EMBEDDED_HELD_OUT)
@@ -72,8 +75,8 @@ def usual_epochs(num_tokens: int) -> int:
     return min(max(round(_USUAL_TOKENS / num_tokens), _LEAST_EPOCHS), _MOST_EPOCHS)
 
 
-def _check(request: Request, model: LDA) -> None:
-    """Reject options that cannot work, before any data are read."""
+def _check(request: Request, model: LDA) -> Settings:
+    """Reject options that cannot work, before any data are read; the settings, except the size of the corpus."""
     from scirocco.models.fits import check_length
     from scirocco.models.lda.settings import Size, resolve
 
@@ -83,7 +86,7 @@ def _check(request: Request, model: LDA) -> None:
         raise InvalidValueError("--resume requires --out RUN, the folder of the run.")
     check_fit(request.out, request.length, request.resume, request.overwrite)
     check_length(*request.length, num_rows=1, batch_size=1)
-    resolve(model.get_params(), Size(1, 1))
+    return resolve(model.get_params(), Size(1, 1))
 
 
 def _model(request: Request) -> LDA:

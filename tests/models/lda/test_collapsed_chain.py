@@ -10,7 +10,7 @@ from scipy.special import gammaln
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco.models import LDA
-from scirocco.models.lda import collapsed_chain
+from scirocco.models.lda import collapsed_chain, hyper
 
 pytestmark = pytest.mark.compile
 
@@ -39,16 +39,30 @@ def z_score(values, exact):
     return (blocks.mean(axis=0) - exact) / (blocks.std(axis=0, ddof=1) / np.sqrt(50))
 
 
-def test_alpha_has_its_posterior(seed):
+def alpha_on_host(seed, number, alpha):
+    """From the topics of tokens, by the compiled kernels."""
+    memory = np.concatenate([np.repeat([0, 1], row) for row in COUNTS]).astype(np.int16)
+    begins = np.concatenate([[0], np.cumsum(COUNTS.sum(axis=1))])
+    return collapsed_chain.draw_alpha(np.array([seed, number], np.uint64), memory, begins, alpha)
+
+
+def alpha_by_sizes(seed, number, alpha):
+    """From the numbers of documents with n tokens of a topic, as for arrays."""
+    rng = np.random.default_rng([seed, number])
+    of_size = np.stack([np.bincount(column, minlength=9) for column in COUNTS.T])
+    tables = hyper.tables_given(rng, of_size, alpha)
+    return hyper.alpha_given(rng, tables, alpha, COUNTS.sum(axis=1))
+
+
+@pytest.mark.parametrize("draw", [alpha_on_host, alpha_by_sizes])
+def test_alpha_has_its_posterior(draw, seed):
     grid = np.exp(np.linspace(-6, 4, 400))
     weights = np.exp(log_alpha(grid[:, None, None], grid[None, :, None]) + 10) * np.outer(grid, grid)
     weights /= weights.sum()
     exact = [weights.sum(axis=1) @ grid, weights.sum(axis=0) @ grid, weights.sum(axis=1) @ grid**2]
-    memory = np.concatenate([np.repeat([0, 1], row) for row in COUNTS]).astype(np.int16)
-    begins = np.concatenate([[0], np.cumsum(COUNTS.sum(axis=1))])
     alpha, values = np.ones(2), []
     for number in range(10_000):
-        alpha = collapsed_chain.draw_alpha(np.array([seed, number], np.uint64), memory, begins, alpha)
+        alpha = draw(seed, number, alpha)
         values.append([*alpha, alpha[0] ** 2])
     assert np.abs(z_score(values, exact)).max() < 5
 

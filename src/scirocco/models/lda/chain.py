@@ -11,6 +11,8 @@ import numpy as np
 
 from scirocco.models import fits
 from scirocco.models.fits.chains import TopicPurpose
+from scirocco.models.lda.array_chain import ArrayChain
+from scirocco.models.lda.blocks import BlockPasses, Blocks
 from scirocco.models.lda.collapsed_chain import CollapsedChain
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import (
@@ -21,20 +23,21 @@ from scirocco.models.lda.document_batches import (
     growth_steps,
     shortened_growth,
 )
-from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.settings import HOST, Settings
 from scirocco.models.lda.stochastic_chain import Counting, StochasticChain
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.lda.topics import Arrays
+from scirocco.run import records
 from scirocco.run.encoding import encode
 from scirocco.run.result import Run
-from scirocco.store import StoredArray
+from scirocco.store import StoredArray, holds_run, open_stored
 
 
 class TopicChain:
     """State of a chain: batches of documents, an engine, the steps made; random numbers from `seed` and `chain`.
 
     A `DocumentStream` requires a chain without memory. `counting` makes the local steps of a chain without memory;
-    None: they are made in this process.
+    None: they are made in this process. `blocks` are the documents of a chain with memory that runs as array programs.
     """
 
     def __init__(
@@ -44,18 +47,23 @@ class TopicChain:
         seed: int,
         chain: int,
         counting: Counting | None = None,
+        blocks: Blocks | None = None,
     ):
         self.settings = settings
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.step = 0
         self.vocabulary_size: int = corpus.vocabulary_size
-        self.batches: Batches
-        if isinstance(corpus, DocumentStream):
+        self.batches: Batches | BlockPasses
+        if blocks is not None:
+            self.batches = BlockPasses(blocks, settings.growth)
+        elif isinstance(corpus, DocumentStream):
             self.batches = StreamBatches(corpus)
         else:
             self.batches = CorpusBatches(corpus, self.seed, settings.growth)
         self.engine: Any
-        if settings.memory == "documents":
+        if blocks is not None:
+            self.engine = ArrayChain(blocks, settings)
+        elif settings.memory == "documents":
             assert not isinstance(corpus, DocumentStream)
             self.engine = CollapsedChain(corpus, settings)
         else:
@@ -129,6 +137,10 @@ def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
 # -- from a corpus and settings to posterior draws of topics
 
 
+_ARRAY_EPOCHS = 200
+"""Default passes of whole-array chains with memory, which need more of them and are much faster."""
+
+
 def check_length(
     num_steps: int | None,
     num_epochs: float | None,
@@ -152,6 +164,9 @@ def check_length(
         batch_size=batch,
         first_steps=first,
         planned_steps=fits.planned_steps(*wanted, before),
+        **(
+            {"default_epochs": _ARRAY_EPOCHS} if settings.by_arrays and settings.memory == "documents" else {}
+        ),
     )
 
 
@@ -229,10 +244,17 @@ def _chains(task: Task) -> list[TopicChain]:
     corpora: Sequence[Corpus | DocumentStream] = [task.corpus] * task.num_chains
     if isinstance(task.corpus, DocumentStream):
         corpora = task.corpus.copies(task.num_chains)
-    return [
-        TopicChain(corpus, task.settings, task.seed, chain, task.counting)
+    blocks = None
+    if task.settings.by_arrays and task.settings.memory == "documents":
+        assert isinstance(task.corpus, Corpus)
+        blocks = Blocks(task.corpus, task.seed, task.settings.growth)  # one copy for all chains
+    chains = [
+        TopicChain(corpus, task.settings, task.seed, chain, task.counting, blocks)
         for chain, corpus in enumerate(corpora)
     ]
+    if blocks is not None and task.length.max_seconds is not None:
+        chains[0].engine.compile()
+    return chains
 
 
 # -- A fitted topic model on disk
@@ -268,3 +290,11 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     """Load a stored fit."""
     loaded = fits.load(KIND, path)
     return Loaded(loaded.draws["topics"], *loaded[1:])
+
+
+def host_if_stored(store: str | os.PathLike[str] | None) -> dict[str, Any]:
+    """The device of a stored fit that ran on the host: it is resumed there, even if there is an accelerator."""
+    if store is None or not holds_run(store):
+        return {}
+    record, _ = records.read(open_stored(store))
+    return {"device": HOST} if record.configuration.get("device", HOST) == HOST else {}

@@ -10,7 +10,7 @@ import numpy as np
 from scirocco.diffusions import host
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.models.fits.chains import TopicPurpose
-from scirocco.models.lda import local
+from scirocco.models.lda import hyper, local
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import CorpusBatches, Delivery
 from scirocco.models.lda.settings import Settings
@@ -262,18 +262,7 @@ def _kernels() -> Any:
     return _collapsed_kernel
 
 
-# -- learning α and β: exact Gibbs steps given the topics of all tokens, by auxiliary variables
-#
-# With n_dk tokens of topic k in document d of length N_d, and α_k ~ Gamma(1, 1) a priori,
-#
-# .. math:: p(α | n) ∝ e^{-Σα} ∏_d [Γ(A)/Γ(A + N_d)] ∏_k Γ(α_k + n_dk)/Γ(α_k), \qquad A = Σ_k α_k.
-#
-# u_d ~ Beta(A, N_d) turns the first ratio into u_d^A, and the number of tables t_dk of a Chinese restaurant process
-# with n_dk guests, Σ_{i<=n} Bernoulli(α_k/(α_k + i - 1)), the second into α_k^t. Given them, all α_k are independent:
-#
-# .. math:: α_k ~ Gamma(1 + Σ_d t_dk, \text{rate } 1 - Σ_d \log u_d).
-#
-# The same holds for β with words instead of topics and topics instead of documents; all words share one β.
+# -- learning α and β given the topics of all tokens, see `hyper`
 
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -283,24 +272,14 @@ def draw_alpha(seed: tuple[np.uint64, np.uint64], memory: Array, begins: Array, 
     """Draw α given the topics of all tokens (`memory`, document d from begins[d] to begins[d + 1]; -1: none)."""
     tables, lengths = np.zeros(alpha.size, np.int64), np.zeros(begins.size - 1, np.int64)
     _kernels().document_tables(memory, begins, alpha, seed, tables, lengths)
-    rng = _generator(seed, 1)
-    rate = 1.0 - _log_beta(rng, alpha.sum(), lengths[lengths > 0]).sum()
-    return np.maximum(rng.standard_gamma(1.0 + tables) / rate, np.finfo(np.float32).tiny)
+    return hyper.alpha_given(_generator(seed, 1), tables, alpha, lengths)
 
 
 def draw_beta(seed: tuple[np.uint64, np.uint64], table: Array, totals: Array, beta: float) -> float:
     """Draw β given the counts of words in topics, (words, topics), and their sums over words."""
     tables = _kernels().word_tables(table, beta, seed)
-    rng = _generator(seed, 2)
-    rate = 1.0 - len(table) * _log_beta(rng, len(table) * beta, totals[totals > 0]).sum()
-    return float(max(rng.standard_gamma(1.0 + tables) / rate, np.finfo(np.float32).tiny))
+    return hyper.beta_given(_generator(seed, 2), tables, beta, totals, len(table))
 
 
 def _generator(seed: tuple[np.uint64, np.uint64], purpose: int) -> np.random.Generator:
     return np.random.default_rng([int(seed[0]), int(seed[1]), purpose])
-
-
-def _log_beta(rng: np.random.Generator, a: float, b: Array) -> Array:
-    """log u with u ~ Beta(a, b); does not underflow for small a."""
-    first = np.log(rng.standard_gamma(a + 1.0, b.size)) + np.log(rng.random(b.size)) / a
-    return first - np.logaddexp(first, np.log(rng.standard_gamma(b)))

@@ -170,14 +170,16 @@ _TOKENS_A_TOPIC = 3200
 _FACTOR = 3
 _PASSES = (50, 12, 6)  # over the first, the second and later stages
 _LAST_PASSES = 3  # over all documents, with spare topics
+_ARRAY_PASSES, _LAST_ARRAY_PASSES = (200, 40, 15), 5  # whole-array passes need more, and are cheap
+_LEAST_ARRAY, _LARGE_ARRAY = 1 << 20, 1 << 24  # tokens: fewer take as long; fewer need no growth
 _LEAST_SHARE = 2.5  # least ratio of all documents to the stage before
 
 
-def automatic_growth(num_documents: int, num_tokens: int, num_topics: int) -> Growth:
+def automatic_growth(num_documents: int, num_tokens: int, num_topics: int, by_arrays: bool = False) -> Growth:
     """Stages of 3,200 tokens per topic, then three times as many and so on, up to all documents.
 
     Passes over few documents are cheap, and the topics separate there. The numbers were chosen on other corpora than
-    those with reported results.
+    those with reported results. `by_arrays`: for accelerators, where only large corpora need a growth.
 
     Examples
     --------
@@ -185,12 +187,17 @@ def automatic_growth(num_documents: int, num_tokens: int, num_topics: int) -> Gr
     ((2000, 50), (6000, 12), (20000, 3))
     """
     length = max(num_tokens / max(num_documents, 1), 1e-9)
-    size = max(int(_TOKENS_A_TOPIC * num_topics / length), num_topics)
+    tokens, passes, last = _TOKENS_A_TOPIC * num_topics, _PASSES, _LAST_PASSES
+    if by_arrays:
+        tokens, passes, last = max(tokens, _LEAST_ARRAY), _ARRAY_PASSES, _LAST_ARRAY_PASSES
+        if num_tokens < max(_LARGE_ARRAY, _LEAST_SHARE * tokens):
+            return ()
+    size = max(int(tokens / length), num_topics)
     stages: list[tuple[int, int]] = []
     while size * _LEAST_SHARE <= num_documents:
-        stages.append((size, _PASSES[min(len(stages), len(_PASSES) - 1)]))
+        stages.append((size, passes[min(len(stages), len(passes) - 1)]))
         size *= _FACTOR
-    return (*stages, (num_documents, _LAST_PASSES))
+    return (*stages, (num_documents, last))
 
 
 def growth_steps(growth: Growth, batch_size: int) -> int:

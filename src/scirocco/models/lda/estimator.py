@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from scirocco.run.progress import Callback, Report, as_callbacks
 from scirocco.run.result import Run
 from scirocco.types import PyTree
 
+log = logging.getLogger("scirocco")
 _MANY = 1 << 40
 
 
@@ -66,7 +68,7 @@ class LDA(fits.Conventions, Results):
         the stored topics, and none is discarded.
     growth, spare_topics
         With memory: initial stages (documents, passes) of a chain, such as [(1000, 60), (4000, 15)], "auto", or None;
-        and the number of additional topics in them (by default a fifth of `num_topics`).
+        and the number of additional topics in them (by default a fifth of `num_topics`, on an accelerator none).
     step_size
         h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the units of the sampler; not
         used with memory. By default SCIR's schedule; for the other samplers, a step size that depends on the corpus
@@ -87,6 +89,11 @@ class LDA(fits.Conventions, Results):
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
         Number of independent chains; the same seed gives the same draws for any `num_threads`.
+    device
+        "auto": an accelerator if JAX has one, otherwise the compiled kernels of the CPU. "cpu", "gpu"; "jax": the array
+        programs on JAX's default device, whatever it is. On an accelerator "scir" and "gibbs" with memory are one exact
+        Gibbs sampler, which draws ω given z and then, for all tokens at once, η and z; a step is a pass over the
+        documents, and `batch_size` is not used. "scir" without memory and "scir_cv" run there too, the others do not.
 
     Attributes
     ----------
@@ -140,6 +147,7 @@ class LDA(fits.Conventions, Results):
         num_chains: int = 1,
         seed: int = 0,
         num_threads: int | None = None,
+        device: str = "auto",
     ):
         self.num_topics, self.alpha, self.beta = num_topics, alpha, beta
         self.sampler, self.memory, self.batch_size, self.local = sampler, memory, batch_size, local
@@ -147,7 +155,7 @@ class LDA(fits.Conventions, Results):
         self.step_size, self.refresh_every, self.refresh_size = step_size, refresh_every, refresh_size
         self.options, self.learn_alpha, self.learn_beta = options, learn_alpha, learn_beta
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
-        self.num_chains, self.seed, self.num_threads = num_chains, seed, num_threads
+        self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
 
     @classmethod
     def preset(cls, name: str, num_topics: int = 100, **changes: Any) -> LDA:
@@ -207,6 +215,8 @@ class LDA(fits.Conventions, Results):
         """
         corpus = X if isinstance(X, DocumentStream) else as_corpus(X, vocabulary)
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
+        if resume and self.device == "auto":
+            remote |= chains.host_if_stored(store)
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
         wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
         length = chains.check_length(
@@ -224,6 +234,7 @@ class LDA(fits.Conventions, Results):
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
+            log.info("LDA: %s", settings.words)
             self.run_ = chains.fit(
                 task._replace(counting=counting),
                 store=store,
@@ -313,7 +324,8 @@ class LDA(fits.Conventions, Results):
         num_words = loaded.draws.shape[-1]
         size = Size(loaded.configuration["num_rows"], num_words)
         remembers = loaded.configuration["memory"]
-        model._settle(words, num_words, model._settings(size, growth=None, memory=remembers))
+        changes = {"growth": None, "memory": remembers, "device": "cpu"}  # results need no accelerator
+        model._settle(words, num_words, model._settings(size, **changes))
         return model
 
     def _extra(self, vocabulary: tuple[str, ...] | None) -> dict[str, Any]:

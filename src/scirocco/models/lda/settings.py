@@ -16,6 +16,10 @@ from scirocco.samplers import schedules
 
 SAMPLERS = ("scir", "scir_cv", "gibbs", *METHODS)
 REMEMBERING = ("scir", "gibbs")
+DEVICES = ("auto", "cpu", "gpu", "jax")
+ON_ARRAYS = ("scir", "gibbs", "scir_cv")
+HOST = "cpu"
+"""The device of compiled kernels; array programs have "jax:" and the name of JAX's backend."""
 MEMORIES = ("auto", "documents", "none")
 _SPARE = 0.2
 LOCALS = ("auto", "gibbs", "parallel", "cvb0")
@@ -62,6 +66,24 @@ class Settings:
     num_threads: int | None
     steps_per_exchange: int = 1
     """Number of steps of the schedule for the counts of one batch."""
+    device: str = HOST
+    """`HOST`, or "jax:" and a backend."""
+
+    @property
+    def by_arrays(self) -> bool:
+        """Whether the chain runs as array programs of JAX."""
+        return self.device != HOST
+
+    @property
+    def words(self) -> str:
+        """One line: the method, and where it runs."""
+        backend = self.device.partition(":")[2]
+        where = f"array programs (JAX, {backend})" if self.by_arrays else "compiled kernels (CPU)"
+        if self.memory == "none":
+            return f'sampler "{self.sampler}" without memory of the documents, {where}.'
+        if self.by_arrays:
+            return f"exact Gibbs sampling of ω, η and z, {where}."
+        return f'exact sampler "{self.sampler}", {where}.'
 
     def as_json(self) -> dict[str, Any]:
         """JSON representation for records."""
@@ -103,19 +125,22 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
     _checks.positive_int(sweeps, "sweeps")
     if _checks.positive_int(burn_in, "burn_in", minimum=0) >= sweeps:
         raise InvalidValueError(f"`burn_in` ({burn_in}) must be less than `sweeps` ({sweeps}).")
-    stages = _growth(given["growth"], size, num_topics) if with_memory else ()
+    device = _device(given)
+    by_arrays = with_memory and device != HOST
+    stages = _growth(given["growth"], size, num_topics, by_arrays) if with_memory else ()
+    batch_size = min(_checks.positive_int(given["batch_size"], "batch_size"), size.num_documents)
     return Settings(
         num_topics,
         check_alpha(given["alpha"], num_topics),
         float(given["beta"]),
         given["sampler"],
         memory,
-        min(_checks.positive_int(given["batch_size"], "batch_size"), size.num_documents),
-        _local(given["local"]),
+        size.num_documents if by_arrays else batch_size,
+        _local(given, device),
         sweeps,
         burn_in,
         stages,
-        _spare(given["spare_topics"], num_topics) if stages else 0,
+        _spare(given["spare_topics"], num_topics, by_arrays) if stages else 0,
         _step_size(given),
         _checks.positive_int(given["refresh_every"], "refresh_every"),
         _checks.positive_int(given["refresh_size"], "refresh_size"),
@@ -124,6 +149,7 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         _learns(given, "learn_beta", with_memory),
         None if given["num_threads"] is None else _checks.positive_int(given["num_threads"], "num_threads"),
         _exchange(given, with_memory),
+        device,
     )
 
 
@@ -146,20 +172,43 @@ def _memory(given: dict[str, Any], size: Size) -> str:
     return "documents" if able and wanted != "none" else "none"
 
 
-def _local(given: str) -> str:
-    """The local step without memory: array operations on an accelerator, otherwise the compiled kernels."""
-    if given != "auto":
-        return given
+def _device(given: dict[str, Any]) -> str:
+    """Where the chains run: an accelerator if there is one and the sampler can use it, else compiled kernels."""
     import jax
 
-    return "gibbs" if jax.default_backend() == "cpu" else "parallel"
+    wanted, backend = given.get("device", HOST), jax.default_backend()
+    _checks.choice(wanted, "device", DEVICES)
+    if wanted == HOST or (wanted == "auto" and backend == "cpu"):
+        return HOST
+    if wanted == "gpu" and backend == "cpu":
+        raise InvalidValueError(
+            'device="gpu", but JAX has no accelerator (jax.default_backend() is "cpu"): install JAX for it, or use '
+            'device="auto".'
+        )
+    able = given["sampler"] in ON_ARRAYS and given["local"] in ("auto", "parallel")
+    if wanted != "auto" and not able:
+        raise InvalidValueError(
+            f'device="{wanted}" requires sampler="scir", "gibbs" or "scir_cv" and local="auto": got '
+            f'sampler="{given["sampler"]}", local="{given["local"]}". The others run with device="cpu".'
+        )
+    return f"jax:{backend}" if able else HOST
 
 
-def _growth(given: object, size: Size, num_topics: int) -> Growth:
+def _local(given: dict[str, Any], device: str) -> str:
+    """The local step without memory: array operations on an accelerator, otherwise the compiled kernels."""
+    if given["local"] != "auto":
+        return str(given["local"])
+    import jax
+
+    on_host = given.get("device", HOST) == HOST or jax.default_backend() == "cpu"
+    return "gibbs" if device == HOST and on_host else "parallel"
+
+
+def _growth(given: object, size: Size, num_topics: int, by_arrays: bool) -> Growth:
     if given is None:
         return ()
     if isinstance(given, str) and given == "auto":
-        return automatic_growth(size.num_documents, size.num_tokens, num_topics)
+        return automatic_growth(size.num_documents, size.num_tokens, num_topics, by_arrays)
     return check_growth(given, size.num_documents)
 
 
@@ -189,9 +238,9 @@ def _exchange(given: dict[str, Any], with_memory: bool) -> int:
     return number
 
 
-def _spare(given: object, num_topics: int) -> int:
+def _spare(given: object, num_topics: int, by_arrays: bool) -> int:
     if given is None:
-        return round(_SPARE * num_topics)
+        return 0 if by_arrays else round(_SPARE * num_topics)
     return _checks.positive_int(given, "spare_topics", minimum=0)
 
 

@@ -49,7 +49,12 @@ def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
             'local="parallel" draws for a whole batch at once, not document by document: with `client` use '
             'local="gibbs" or "cvb0".'
         )
-    return {"memory": "none", "local": "gibbs" if given["local"] == "auto" else given["local"]}
+    if given["device"] not in ("auto", "cpu"):
+        raise InvalidValueError(
+            f'with `client` the local steps run on workers: device="{given["device"]}" is not available.'
+        )
+    local = "gibbs" if given["local"] == "auto" else given["local"]
+    return {"memory": "none", "device": "cpu", "local": local}
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from scirocco.models.lda import langevin, local
 from scirocco.models.lda.document_batches import Batches, Delivery
 from scirocco.models.lda.langevin import CentredTopics
 from scirocco.models.lda.settings import DEFAULT_STEP_SIZE, Settings
-from scirocco.models.lda.topics import Arrays, ControlledTopics, LazyTopics, Topics
+from scirocco.models.lda.topics import Arrays, ControlledTopics, LazyTopics, ReferringTopics, Topics
 from scirocco.samplers import schedules
 
 SeedWords = Callable[[int], tuple[int, int]]
@@ -34,10 +34,17 @@ class StochasticChain:
 
     def __init__(self, num_words: int, settings: Settings, seed: int, counting: Counting | None = None):
         self.settings = settings
-        self.counting = Here(settings) if counting is None else counting
+        self.counting = _counting(num_words, settings) if counting is None else counting
         size, threads = (num_words, settings.num_topics), settings.num_threads
         self.topics: Topics
-        if settings.sampler == "scir":
+        if settings.by_arrays:
+            from scirocco.models.lda import array_topics
+
+            kind = (
+                array_topics.ArrayTopics if settings.sampler == "scir" else array_topics.ControlledArrayTopics
+            )
+            self.topics = kind.begin(*size, settings.beta, seed)
+        elif settings.sampler == "scir":
             self.topics = LazyTopics.begin(*size, settings.beta, seed, threads)
         elif settings.sampler == "scir_cv":
             self.topics = ControlledTopics.begin(*size, settings.beta, seed, threads)
@@ -68,12 +75,12 @@ class StochasticChain:
     def _refers(self, number: int) -> bool:
         if isinstance(self.topics, CentredTopics):
             return self.topics.due(self.settings.refresh_every)
-        return isinstance(self.topics, ControlledTopics) and number % self.settings.refresh_every == 0
+        return isinstance(self.topics, ReferringTopics) and number % self.settings.refresh_every == 0
 
     def _refer(self, batches: Batches, number: int, seed: SeedWords) -> None:
         """Compute a reference from a larger batch."""
         topics = self.topics
-        assert isinstance(topics, (ControlledTopics, CentredTopics))
+        assert isinstance(topics, (ReferringTopics, CentredTopics))
         delivery = batches.reference(self.settings.refresh_size, number)
         batch = self.counting.prepare(delivery)
         weights = topics.read(batch.distinct, seed(TopicPurpose.READ))
@@ -102,6 +109,14 @@ class StochasticChain:
 
 
 # -- the counts of a batch given the topics, in this process
+
+
+def _counting(num_words: int, settings: Settings) -> Counting:
+    if not settings.by_arrays:
+        return Here(settings)
+    from scirocco.models.lda.array_topics import OnDevice
+
+    return OnDevice(num_words, settings)
 
 
 class Here:

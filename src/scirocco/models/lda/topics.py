@@ -44,6 +44,14 @@ class Topics(abc.ABC):
         """Restore the topics from `state`."""
 
 
+class ReferringTopics(Topics):
+    """Topics with a reference that `refer` updates from time to time (SCIR-CV)."""
+
+    @abc.abstractmethod
+    def refer(self, words: np.ndarray, counts: np.ndarray, scale: float) -> None:
+        """Update the reference: an estimate of α + Σz from a larger batch."""
+
+
 class LazyTopics(Topics):
     """SCIR with plain minibatches: only the words of a batch are moved, the others when they are next needed.
 
@@ -93,7 +101,7 @@ class LazyTopics(Topics):
         self.lazy = LazySCIR.restore(arrays, num_threads=self._threads)
 
 
-class ControlledTopics(Topics):
+class ControlledTopics(ReferringTopics):
     """SCIR-CV (parametrisation 2): every word is moved at every step. `refer` updates the reference."""
 
     def __init__(self, theta: np.ndarray, beta: float, reference: np.ndarray, threads: int | None):
