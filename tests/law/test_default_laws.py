@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.run import defaults
 
 pytestmark = pytest.mark.law
 
@@ -110,10 +111,12 @@ def test_rare_rows_that_cause_most_of_the_noise():
     assert run.certificate.trustworthy
 
 
-def test_many_parameters_with_strong_directions():
-    """1,500 parameters whose precision is diagonal and five directions 10⁴ times as stiff: a Gaussian."""
+def test_many_parameters_with_strong_directions(monkeypatch):
+    """Parameters that are too many for a matrix, whose precision is diagonal and five directions 10⁴ times as stiff."""
+    monkeypatch.setattr(defaults, "DENSE_LIMIT", 400)
+    monkeypatch.setattr(defaults, "_TRAJECTORY_PARAMETERS", 400)
     rng = np.random.default_rng([SEED, 4])
-    size = 1_500
+    size = 500
     own, stiff = np.exp(rng.normal(size=size)), 3 * rng.normal(size=(size, 5))
     y = rng.normal(size=size).astype(np.float32)
     rows = {"number": np.arange(size), "y": y, "own": own.astype(np.float32)}
@@ -126,7 +129,7 @@ def test_many_parameters_with_strong_directions():
     assert "correlated directions" in run.preparation["chosen"]
     precision = np.diag(own) + stiff @ stiff.T
     values, vectors = np.linalg.eigh(precision)
-    places = np.r_[0:5, 500:510, size - 5 : size]
+    places = np.r_[0:5, 200:210, size - 5 : size]
     mean = np.linalg.solve(precision, own * y)
     scaled = (np.asarray(run.draws, np.float64) - mean) @ vectors[:, places] * np.sqrt(values[places])
     assert_moments(scaled, 0.0, np.eye(len(places)))

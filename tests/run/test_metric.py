@@ -126,7 +126,7 @@ def test_many_rows_are_represented_by_some(data, monkeypatch):
 
 def test_too_many_parameters_for_a_matrix_are_refused(data):
     many = jnp.zeros(metric.DENSE_LIMIT + 1)
-    with pytest.raises(InvalidValueError, match=r'1001 parameters .* metric="low_rank"'):
+    with pytest.raises(InvalidValueError, match=r'2001 parameters .* metric="low_rank"'):
         metric.shape_at(MODEL, compose(data).table, many, "fisher", KEY)
 
 

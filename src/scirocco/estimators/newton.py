@@ -31,7 +31,7 @@ from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 _CG_STEPS = 40
 _LOOKS, _LOOKS_OF_MANY = 15, 3
 """Maximum number of passes over all rows; fewer for corrections that are costly."""
-FEW_PARAMETERS = 1_000
+FEW_PARAMETERS = 2_000
 AFFORDABLE = 250_000_000
 """Rows × parameters of the sample above which the corrections of many parameters are costly."""
 _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4
@@ -59,6 +59,18 @@ class Look(NamedTuple):
     log_density: Array
 
 
+class Corrected(NamedTuple):
+    """Where corrections ended."""
+
+    here: Look
+    distance: float
+    """To the mode, in posterior standard deviations."""
+    looks: int
+    """Passes over all rows."""
+    convex: bool
+    """Whether the last correction met no direction of negative curvature."""
+
+
 def look(model: Any, table: Table, position: Params) -> Look:
     """One pass over all rows."""
     likelihood, total = table.sum(_ValueAndGradient(model), position)
@@ -71,18 +83,19 @@ def _prior(model: Any, position: Params) -> tuple[Array, PyTree]:
     return jax.value_and_grad(model.log_prior_density)(position)
 
 
-def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> tuple[Look, float, int]:
-    """Newton corrections, damped (Levenberg–Marquardt) while they do not help.
-
-    Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes. Without
-    `polish` it only computes the distance.
-    """
-    size = _tree.size(here.position)
-    cheap = size <= FEW_PARAMETERS or size * jax.tree.leaves(rows)[0].shape[0] <= AFFORDABLE
-    most = (_LOOKS if cheap else _LOOKS_OF_MANY) if polish else 1
+def correct(model: Any, table: Table, here: Look, rows: Rows, most: int | None = None) -> Corrected:
+    """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes."""
+    if most is None:
+        size = _tree.size(here.position)
+        cheap = size <= FEW_PARAMETERS or size * jax.tree.leaves(rows)[0].shape[0] <= AFFORDABLE
+        most = _LOOKS if cheap else _LOOKS_OF_MANY
+    convex = True
 
     def corrected(look: Look, damping: float) -> tuple[Params, float]:
-        found, distance = _correction(model, table.num_rows, look.position, look.gradient, rows, damping)
+        nonlocal convex
+        of = (model, table.num_rows, look.position, look.gradient, rows, damping)
+        found, distance, usable = _correction(*of)
+        convex = bool(usable)
         return found, float(distance)
 
     damping, looks = 0.0, 1
@@ -97,7 +110,7 @@ def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> t
         else:
             damping = max(10 * damping, _LEAST_DAMPING)
             position, distance = corrected(here, damping)
-    return here, corrected(here, 0.0)[1] if damping > 0 else distance, looks
+    return Corrected(here, corrected(here, 0.0)[1] if damping > 0 else distance, looks, convex)
 
 
 Seen = TypeVar("Seen")
@@ -180,7 +193,7 @@ def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, flo
 def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, float, int]:
     """Newton steps with |H| instead of H (few parameters), halved until they gain, repeated as long as they do.
 
-    Returns the same as `correct`.
+    Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes.
     """
     flat, unravel = ravel_pytree(here.position)
 
@@ -293,8 +306,9 @@ def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
 @partial(jax.jit, static_argnums=(0, 1))
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
-) -> tuple[Params, Array]:
-    """The position after a Newton correction (H + damping · D) δ = g, and the implied distance to the mode.
+) -> tuple[Params, Array, Array]:
+    """The position after a Newton correction (H + damping · D) δ = g, the implied distance to the mode, and whether the
+    curvature was positive in all directions that were tried.
 
     D is the information about each parameter alone: damping does not depend on the parameters' units.
     """
@@ -308,9 +322,9 @@ def _correction(
             lambda h, d, v: (h + damping * d / v).astype(h.dtype), product, direction, variances
         )
 
-    correction = _conjugate_gradients(curvature_times, gradient, variances)
+    correction, usable = _conjugate_gradients(curvature_times, gradient, variances)
     distance = jnp.sqrt(jnp.maximum(_tree.vdot(gradient, correction), 0.0) / max(1, _tree.size(position)))
-    return _tree.add(position, correction), distance
+    return _tree.add(position, correction), distance, usable
 
 
 @dataclass(frozen=True)
@@ -350,8 +364,8 @@ def _prior_diagonal(model: Any, position: Params) -> PyTree:
     return unravel(jnp.diagonal(jax.hessian(lambda x: model.log_prior_density(unravel(x)))(flat)))
 
 
-def _conjugate_gradients(multiply: Any, target: PyTree, variances: PyTree) -> PyTree:
-    """Approximate solution x of A x = target; stops at small residuals and at directions of negative curvature.
+def _conjugate_gradients(multiply: Any, target: PyTree, variances: PyTree) -> tuple[PyTree, Array]:
+    """Approximate solution x of A x = target; stops at small residuals, and at a direction of negative curvature (False).
 
     `variances`, about 1/diag(A), is the preconditioner. If the first direction already has negative curvature, the
     result is the gradient in units of the parameters.
@@ -381,4 +395,5 @@ def _conjugate_gradients(multiply: Any, target: PyTree, variances: PyTree) -> Py
         return x, residual, direction, rho_next, step + 1, usable
 
     start = (_tree.zeros_like(target), target, first, squared, jnp.array(0), jnp.array(True))
-    return jax.lax.while_loop(proceed, one, start)[0]
+    end = jax.lax.while_loop(proceed, one, start)
+    return end[0], end[5]

@@ -76,7 +76,7 @@ def sample(
     sampler
         By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers): `sc.NUTS()`,
         which is exact. Otherwise `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature
-        there to choose coordinates in which the posterior is round (above 1,000 parameters: a scale for each, and up to
+        there to choose coordinates in which the posterior is round (above 2,000 parameters: a scale for each, and up to
         48 directions in which the posterior is much narrower or wider); step size and friction follow from the gradient
         noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million numbers,
         `sc.NUTS()` again. For count models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
@@ -173,7 +173,7 @@ def sample(
         "num_samples": num_samples,
     }
     left_out = frozenset(name for name, value in given.items() if value is None)
-    num_samples, num_chains = default_lengths(model, sampler, num_samples, num_chains)
+    num_samples, num_chains = default_lengths(model, sampler, num_samples, num_chains, params)
     plan = _checked_plan(
         num_samples,
         0 if num_burnin is None else num_burnin,

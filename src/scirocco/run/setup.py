@@ -294,9 +294,17 @@ def _resolved(
     scales = pilot.measure(density, parts, table, prepared, key, thorough=chooses and prepared.near_mode)
     if chooses:
         estimator, scales = defaults.with_best_batch(
-            parts.sampler, parts.estimator, scales, table.num_rows, position, table.batching.epoch > 1
+            parts.sampler,
+            parts.estimator,
+            scales,
+            table.num_rows,
+            position,
+            table.batching.epoch > 1,
+            not table.streamed,
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
+        if estimator.is_exact:
+            start = start._replace(memory=())
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
         found["roundness"] = pilot.roundness(density, table, position, scales.factor, key)
