@@ -151,11 +151,15 @@ def network(size: int, num_rows: int = 20_000) -> Problem:
         lambda p: -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(p)),
     )
     shapes = {"w": (64, hidden), "b": (hidden,), "v": (hidden, 10), "c": (10,)}
-    start = {name: jnp.asarray(0.1 * rng.standard_normal(shape), jnp.float32) for name, shape in shapes.items()}
+    start = {
+        name: jnp.asarray(0.1 * rng.standard_normal(shape), jnp.float32) for name, shape in shapes.items()
+    }
     held_out = rows(2_000)
 
     def judge(draws: Any) -> str:
-        some = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:: max(1, leaf.shape[1] // 25)], draws)
+        some = jax.tree.map(
+            lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:: max(1, leaf.shape[1] // 25)], draws
+        )
         found = np.asarray(jax.lax.map(lambda p: logs(p, held_out["x"]), jax.tree.map(jnp.asarray, some)))
         right = found[:, np.arange(2_000), held_out["y"]]
         average = -np.log(np.exp(right).mean(axis=0)).mean()

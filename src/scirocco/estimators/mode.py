@@ -40,7 +40,7 @@ _MIN_STEPS, _MAX_STEPS = 400, 1_000
 _BATCH = 500
 _MANY_PARAMETERS, _BATCH_OF_MANY, _RATES_OF_MANY = 50_000, 128, slice(0, 3)
 """Parameters above which Adam takes smaller batches, and fewer learning rates at once."""
-_HESSIAN_ROWS, _ROWS_PER_PARAMETER, _LEAST_ROWS = 8_192, 8, 512
+_HESSIAN_ROWS, _ROWS_PER_PARAMETER, _LEAST_ROWS = 8_192, 32, 512
 """Rows on which Newton corrections are computed; more for many parameters where that is affordable, else fewer."""
 _FIRST_LOOKS = 8
 """Passes of Newton corrections from the start, before another method is tried."""
@@ -155,7 +155,9 @@ def approach_mode(
         many = _tree.size(position) > _MANY_PARAMETERS
         rates = rates[_RATES_OF_MANY] if many else rates
         if many or table.batching.size >= num_rows:  # a full pass for every step would be wasteful
-            table = table.with_batches_of(min(num_rows, table.batching.size, _BATCH_OF_MANY if many else _BATCH))
+            table = table.with_batches_of(
+                min(num_rows, table.batching.size, _BATCH_OF_MANY if many else _BATCH)
+            )
     size = table.batching.size
     steps = num_steps or int(np.clip(num_rows // size, _MIN_STEPS, _MAX_STEPS))
     key = key_for(key, Purpose.MODE_CLIMB)

@@ -203,7 +203,7 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
         return Curve(at, float(seen.log_density), gradient, hessian, seen)
 
     def there(at: np.ndarray) -> Curve[Look]:
-        return curve(at, look(model, table, unravel(jnp.asarray(at, flat.dtype))))
+        return curve(at, look(model, table, beside(rows, unravel(jnp.asarray(at, flat.dtype)))))
 
     most = _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
     begin = curve(np.asarray(flat, np.float64), here)
@@ -219,7 +219,7 @@ def ascend_on_rows(
     flat, unravel = ravel_pytree(position)
 
     def curve(at: np.ndarray) -> Curve[Params]:
-        there = unravel(jnp.asarray(at, flat.dtype))
+        there = beside(rows, unravel(jnp.asarray(at, flat.dtype)))
         value, gradient = _on_rows(model, num_rows, there, rows)
         slope = np.asarray(ravel_pytree(gradient)[0], np.float64)
         curvature = partial(hessian_on_rows, model, num_rows, there, rows)
@@ -232,7 +232,14 @@ def ascend_on_rows(
 
 def log_density_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> float:
     """The log posterior given n rows, each counted N/n times."""
-    return -float(_on_rows(model, num_rows, position, rows)[0])
+    return -float(_on_rows(model, num_rows, beside(rows, position), rows)[0])
+
+
+def beside(rows: PyTree, position: Params) -> Params:
+    """The position on the device of the rows: programs would be compiled for others first, and then for this one."""
+    first = jax.tree.leaves(rows)[0]
+    alone = isinstance(getattr(first, "sharding", None), jax.sharding.SingleDeviceSharding)
+    return jax.device_put(position, first.sharding) if alone and first.committed else position
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -307,8 +314,9 @@ def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
 ) -> tuple[Params, Array, Array]:
-    """The position after a Newton correction (H + damping · D) δ = g, the implied distance to the mode, and whether the
-    curvature was positive in all directions that were tried.
+    """The position after a Newton correction (H + damping · D) δ = g, and the implied distance to the mode.
+
+    Last, whether the curvature was positive in all directions that were tried.
 
     D is the information about each parameter alone: damping does not depend on the parameters' units.
     """
@@ -365,7 +373,7 @@ def _prior_diagonal(model: Any, position: Params) -> PyTree:
 
 
 def _conjugate_gradients(multiply: Any, target: PyTree, variances: PyTree) -> tuple[PyTree, Array]:
-    """Approximate solution x of A x = target; stops at small residuals, and at a direction of negative curvature (False).
+    """Approximate solution x of A x = target, and whether no direction of negative curvature has ended the search.
 
     `variances`, about 1/diag(A), is the preconditioner. If the first direction already has negative curvature, the
     result is the gradient in units of the parameters.

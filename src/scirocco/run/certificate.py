@@ -206,7 +206,11 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
                 "modes, or mix slowly"
             )
     chains, draws = values.shape[:2]
-    if troubles and run.preparation.get("roundness", 0.0) > HAS_NO_SHAPE and run.configuration["dimension"] > _MOST_COLUMNS:
+    if (
+        troubles
+        and run.preparation.get("roundness", 0.0) > HAS_NO_SHAPE
+        and run.configuration["dimension"] > _MOST_COLUMNS
+    ):
         troubles.append(
             "of models with so many parameters and modes (networks), means of single parameters say nothing; "
             "predictions averaged over the draws may be good, which held-out data can show"

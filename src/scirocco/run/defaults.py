@@ -190,7 +190,9 @@ def in_words(
         how = each.get(sampler.metric, "")
         where = f" in coordinates scaled{how} at the mode" if sampler.metric != "none" else ""
         if not where and default_thin(sampler, None) > 1:
-            where = " (the posterior is far from Gaussian: predictions can be averaged, single parameters cannot)"
+            where = (
+                " (the posterior is far from Gaussian: predictions can be averaged, single parameters cannot)"
+            )
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size

@@ -114,7 +114,8 @@ def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
         scaled = factor * np.sqrt(np.abs(np.diagonal(precision)))[:, None]
         stiffest = _largest_eigenvalue(lambda v: precision @ v, len(factor))
         slackest, unscaled = (
-            _largest_eigenvalue(lambda v, root=root: root @ (v @ root), len(factor)) for root in (scaled, factor)
+            _largest_eigenvalue(lambda v, root=root: root @ (v @ root), len(factor))
+            for root in (scaled, factor)
         )
         return Shape(factor.astype(dtype), stiffest * unscaled, not 1 / slackest > 2 * floor)
     factor, smallest = whitening(precision, floor)
@@ -222,9 +223,7 @@ def _window(values: np.ndarray) -> tuple[float, float, np.ndarray]:
     return ratio, float(sizes[low]), np.concatenate([order[:low], order[count - taken + low :]])
 
 
-def _own_curvatures(
-    basis: np.ndarray, products: np.ndarray, block: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _own_curvatures(basis: np.ndarray, products: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
     """The diagonal of A, given a Krylov basis of such blocks and A times it; that of A without its stiff directions.
 
     Hutchinson's estimate of what the stiff directions leave of A, plus their diagonal; drawn towards the mean as far as

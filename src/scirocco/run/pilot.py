@@ -40,7 +40,8 @@ _AFFORDABLE = 10**8
 """Maximum of rows × parameters for which the curvature is computed from all rows."""
 _TABLE_NUMBERS = 1 << 24
 _SCORES, _SCORE_WORK, _LEAST_ROWS, _LEAST_WORK = 64, 4_000_000, 1_024, 1 << 26
-"""Scores computed at a time, and the maximum of rows × parameters for each of them; more for `_LEAST_ROWS`, up to it."""
+"""Scores computed at a time, the maximum of rows × parameters for each, the fewest rows, and their maximum."""
+_SPARSE_WORK = 10**9
 _ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
 """More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
 _SHIFTED = 0.5
@@ -207,8 +208,8 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
     shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
     left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
-    read = min(table.num_rows, _scored_rows(flat.size))
-    left = max(0.0, left - 2 * flat.size / read * (1 - read / table.num_rows))  # what the sample of rows explains
+    read = min(table.num_rows, _scored_rows(table, flat.size))
+    left = max(0.0, left - 2 * flat.size / read * (1 - read / table.num_rows))  # that of the sample of rows
     near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
     return left if near else max(left, 1.0)
 
@@ -229,7 +230,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
     """
     flat, unravel = ravel_pytree(centre)
-    affordable = _scored_rows(flat.size)
+    affordable = _scored_rows(table, flat.size)
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
     found = []
     for begin in range(0, len(positions), _SCORES):
@@ -246,9 +247,12 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     return scores - np.asarray(here[0], np.float64) + np.asarray(ravel_pytree(exact)[0], np.float64)
 
 
-def _scored_rows(size: int) -> int:
+def _scored_rows(table: Table, size: int) -> int:
     """Rows that are used for a score of so many parameters."""
     size = max(1, size)
+    numbers = table.num_rows * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(table.row_spec))
+    if numbers <= _SCORE_WORK and table.num_rows * size <= _SPARSE_WORK:  # few numbers, of many groups
+        return table.num_rows
     many = min(_ROWS_PER_PARAMETER * size, _MOST_SCORE_WORK // size)
     return max(_least_rows(size), _SCORE_WORK // size, many)
 
