@@ -200,7 +200,7 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
         agreement = np.nan_to_num(rhat(values), nan=1.0)
         place = int(np.argmax(agreement))
         measures["r_hat"] = float(agreement[place])
-        if agreement[place] > (_R_HAT if values.shape[1] >= _SHORT else _R_HAT_OF_SHORT):
+        if agreement[place] > _largest_r_hat(values.shape[1]):
             troubles.append(
                 f"chains disagree about {columns.names[place]} (R-hat {agreement[place]:.2f}): they are in different "
                 "modes, or mix slowly"
@@ -233,6 +233,11 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
                 "normal); otherwise shorter steps, sampler=sc.NUTS(target_acceptance=0.99)"
             )
     return troubles
+
+
+def _largest_r_hat(draws: int) -> float:
+    """Of chains of so many draws that agree: the largest of hundreds of parameters."""
+    return _R_HAT if draws >= _SHORT else max(_R_HAT_OF_SHORT, 1 + 10 / draws)
 
 
 def _monte_carlo(run: Any) -> tuple[float, float]:

@@ -126,7 +126,8 @@ def default_estimator(
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
     chosen = exact_if_few and not drawn and places == 1
-    largest = _LARGEST_BATCH if chosen else _BATCH  # a smaller one is chosen in the set-up
+    # a smaller one is chosen in the set-up, from the noise of this one, which must not contain all rows
+    largest = min(_LARGEST_BATCH, source.num_rows // 2) if chosen else _BATCH
     size = max(places, min(largest, source.num_rows) // places * places)
     return Minibatch(size) if drawn else ControlVariates(size)
 

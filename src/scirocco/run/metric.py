@@ -112,16 +112,19 @@ def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
     if len(precision) > _BY_CHOLESKY:
         factor = inverse_root(precision, floor)
         scaled = factor * np.sqrt(np.abs(np.diagonal(precision)))[:, None]
-        stiffest = _largest_eigenvalue(lambda v: precision @ v, len(factor))
+        stiffest = _largest_eigenvalue(partial(np.matmul, precision), len(factor))
         slackest, unscaled = (
-            _largest_eigenvalue(lambda v, root=root: root @ (v @ root), len(factor))
-            for root in (scaled, factor)
+            _largest_eigenvalue(partial(_gram_times, root), len(root)) for root in (scaled, factor)
         )
         return Shape(factor.astype(dtype), stiffest * unscaled, not 1 / slackest > 2 * floor)
     factor, smallest = whitening(precision, floor)
     flat = smallest <= floor
     spread = np.linalg.svd(factor, compute_uv=False)
     return Shape(factor.astype(dtype), float((spread[0] / spread[-1]) ** 2), flat)
+
+
+def _gram_times(root: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    return root @ (vector @ root)
 
 
 def _largest_eigenvalue(times: Callable[[np.ndarray], np.ndarray], size: int) -> float:
