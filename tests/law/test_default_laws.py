@@ -141,7 +141,7 @@ def test_many_parameters_with_strong_directions(monkeypatch):
 def test_few_rows_of_many_numbers(all_rows, monkeypatch, tmp_path):
     """Batches of nearly all rows are noisy, too; where all rows are less work they are used, and a run is resumed."""
     if all_rows:
-        monkeypatch.setattr(defaults, "_LARGEST_BATCH", 64)
+        monkeypatch.setattr(defaults, "_LARGEST_BATCH", 8)
     rng = np.random.default_rng([SEED, 6])
     num_rows, size = 2_500, 100
     x = rng.normal(size=(num_rows, size)) + 0.7 * rng.normal(size=(num_rows, 1))
