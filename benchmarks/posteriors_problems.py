@@ -865,3 +865,194 @@ def gaussian_condition_1e6() -> Problem:
         return -0.5 * (row @ (params["theta"] - 1.0)) ** 2
 
     return Problem(sc.Model(log_likelihood), _f(rows), _start(theta=np.zeros(50)))
+
+
+# -- as newcomers write them ----------------------------------------------------------------------------------------
+
+
+@posterior("mean and sd of two values")
+def normal_two_rows() -> Problem:
+    return _sample(np.array([3.1, 4.4]), 10.0, 5.0, 0.0, 1.0)
+
+
+@posterior("mean and sd of three values, started at mean 0, sd 100")
+def normal_three_rows() -> Problem:
+    return _sample(np.array([101.0, 98.5, 104.0]), 200.0, 20.0, 0.0, 100.0)
+
+
+@posterior("logistic regression that separates the classes completely, wide prior, N = 40, d = 3")
+def logistic_complete() -> Problem:
+    rng = np.random.default_rng(91)
+    x = _with_ones(rng.normal(size=(40, 2)))
+    y = x @ [0.2, 1.0, -1.0] > 0
+
+    def log_likelihood(params, row):
+        return bernoulli(row["y"], row["x"] @ params["beta"])
+
+    model = sc.Model(log_likelihood, lambda params: normal(params["beta"], 0.0, 10.0))
+    return Problem(model, {"x": _f(x), "y": _f(y)}, _start(beta=np.zeros(3)))
+
+
+@posterior(
+    "logistic regression with an income and a rate in raw units, N = 20,000, started at -3 in every coefficient"
+)
+def logistic_saturated_start() -> Problem:
+    rng = np.random.default_rng(92)
+    x = np.column_stack([rng.normal(5e4, 2e4, 20_000), rng.normal(0, 1e-3, 20_000), rng.normal(size=20_000)])
+    x = _with_ones(x)
+    y = rng.random(20_000) < _chance(x @ [-2.0, 3e-5, 400.0, 0.3])
+
+    def log_likelihood(params, row):
+        return bernoulli(row["y"], row["x"] @ params["beta"])
+
+    model = sc.Model(log_likelihood, lambda params: normal(params["beta"], 0.0, 1e3))
+    return Problem(model, {"x": _f(x), "y": _f(y)}, _start(beta=np.full(4, -3.0)))
+
+
+@posterior(
+    "Student-t regression, 3 degrees of freedom, a column in thousands, N = 300, started at noise 1,000"
+)
+def student_three() -> Problem:
+    rng = np.random.default_rng(93)
+    x = _with_ones(np.column_stack([rng.normal(3_000, 800, 300), rng.normal(size=300)]))
+    y = x @ [5.0, 0.01, -2.0] + 3 * rng.standard_t(3, 300)
+
+    def log_likelihood(params, row):
+        return student(row["y"], 3.0, row["x"] @ params["beta"], params["noise"])
+
+    def log_prior(params):
+        return normal(params["beta"], 0.0, 100.0) - params["noise"] / 10
+
+    model = sc.Model(log_likelihood, log_prior, transforms={"noise": positive})
+    return Problem(model, {"x": _f(x), "y": _f(y)}, _start(beta=np.zeros(3), noise=1_000.0))
+
+
+@posterior("ordinal regression, five grades of which one has three rows, ordered cutpoints, N = 150")
+def ordinal_rare_grade() -> Problem:
+    rng = np.random.default_rng(94)
+    x = rng.normal(size=150)
+    y = np.digitize(1.2 * x + rng.logistic(size=150), [-3.8, -1.0, 0.5, 2.5])
+
+    def log_likelihood(params, row):
+        below = jax.nn.sigmoid(params["cuts"] - row["x"] * params["slope"])
+        chances = jnp.diff(jnp.concatenate([jnp.zeros(1), below, jnp.ones(1)]))
+        return jnp.log(chances[row["y"]])
+
+    def log_prior(params):
+        return normal(params["slope"], 0.0, 3.0) + normal(params["cuts"], 0.0, 5.0)
+
+    model = sc.Model(log_likelihood, log_prior, transforms={"cuts": ordered})
+    start = _start(slope=0.0, cuts=[-2.0, -1.0, 1.0, 2.0])
+    return Problem(model, {"x": _f(x), "y": y.astype(np.int32)}, start)
+
+
+@posterior("negative binomial regression, very over-dispersed (size 0.3), N = 5,000, d = 3")
+def negative_binomial_sparse() -> Problem:
+    rng = np.random.default_rng(95)
+    x = _with_ones(rng.normal(size=(5_000, 2)))
+    y = rng.poisson(np.exp(x @ [0.5, 1.0, -0.5]) * rng.gamma(0.3, 1 / 0.3, 5_000))
+
+    def log_likelihood(params, row):
+        size, log_mean = params["size"], row["x"] @ params["beta"]
+        total = jnp.logaddexp(jnp.log(size), log_mean)
+        chances = row["y"] * (log_mean - total) + size * (jnp.log(size) - total)
+        return gammaln(row["y"] + size) - gammaln(size) - gammaln(row["y"] + 1) + chances
+
+    def log_prior(params):
+        return normal(params["beta"], 0.0, 5.0) - params["size"]
+
+    model = sc.Model(log_likelihood, log_prior, transforms={"size": positive})
+    return Problem(model, {"x": _f(x), "y": _f(y)}, _start(beta=np.zeros(3), size=10.0))
+
+
+@posterior("hurdle model: zeros by a logit, other counts by a Poisson law without 0, N = 800")
+def hurdle() -> Problem:
+    rng = np.random.default_rng(96)
+    x = _with_ones(rng.normal(size=(800, 1)))
+    rate = np.exp(x @ [0.3, 0.5])
+    counts = np.maximum(rng.poisson(rate), 1)
+    y = np.where(rng.random(800) < _chance(x @ [0.4, -1.0]), counts, 0)
+
+    def log_likelihood(params, row):
+        logit, log_rate = row["x"] @ params["any"], row["x"] @ params["count"]
+        positive_part = poisson(row["y"], log_rate) - jnp.log(-jnp.expm1(-jnp.exp(log_rate)))
+        some = row["y"] > 0
+        return bernoulli(some, logit) + jnp.where(some, positive_part, 0.0)
+
+    def log_prior(params):
+        return normal(params["any"], 0.0, 3.0) + normal(params["count"], 0.0, 3.0)
+
+    model = sc.Model(log_likelihood, log_prior)
+    return Problem(model, {"x": _f(x), "y": _f(y)}, _start(any=np.zeros(2), count=np.zeros(2)))
+
+
+@posterior(
+    "random effects without any variance: their sd, half-normal, is at its bound; the effects integrated out"
+)
+def variance_at_zero() -> Problem:
+    rng = np.random.default_rng(97)
+    error = rng.uniform(0.5, 2.0, 20)
+
+    def log_likelihood(params, row):
+        return normal(row["y"], params["mean"], jnp.sqrt(params["sd"] ** 2 + row["error"] ** 2))
+
+    def log_prior(params):
+        return normal(params["mean"], 0.0, 5.0) - 0.5 * params["sd"] ** 2
+
+    model = sc.Model(log_likelihood, log_prior, transforms={"sd": positive})
+    data = {"y": _f(0.8 * error * rng.normal(size=20)), "error": _f(error)}
+    return Problem(model, data, _start(mean=0.0, sd=1.0))
+
+
+@posterior("mixture of three normals with equal weights, N = 150", hard="six modes: labels may be exchanged")
+def mixture_three() -> Problem:
+    rng = np.random.default_rng(98)
+    y = rng.normal(rng.choice([-4.0, 0.0, 5.0], 150), 1.0)
+
+    def log_likelihood(params, y):
+        return jax.nn.logsumexp(-0.5 * (y - params["means"]) ** 2)
+
+    model = sc.Model(log_likelihood, lambda params: normal(params["means"], 0.0, 5.0))
+    return Problem(model, _f(y), _start(means=[-1.0, 0.0, 1.0]))
+
+
+@posterior("Poisson regression of one million rows, d = 3")
+def poisson_million() -> Problem:
+    rng = np.random.default_rng(99)
+    x = _with_ones(rng.normal(size=(1_000_000, 2)))
+    y = rng.poisson(np.exp(x @ [0.5, 0.2, -0.1]))
+
+    def log_likelihood(params, row):
+        return poisson(row["y"], row["x"] @ params["beta"])
+
+    model = sc.Model(log_likelihood, lambda params: normal(params["beta"], 0.0, 5.0))
+    return Problem(model, {"x": _f(x), "y": _f(y)}, _start(beta=np.zeros(3)))
+
+
+@posterior("shape (about 200) and rate of a gamma law, N = 2,000: correlation 0.999")
+def gamma_narrow() -> Problem:
+    y = np.random.default_rng(100).gamma(200, 1 / 40, 2_000)
+
+    def log_likelihood(params, y):
+        a, b = params["shape"], params["rate"]
+        return a * jnp.log(b) - gammaln(a) + (a - 1) * jnp.log(y) - b * y
+
+    def log_prior(params):
+        return -params["shape"] / 1_000 - params["rate"] / 1_000
+
+    model = sc.Model(log_likelihood, log_prior, transforms={"shape": positive, "rate": positive})
+    return Problem(model, _f(y), _start(shape=1.0, rate=1.0))
+
+
+@posterior("location and scale with double exponential errors, N = 25: kinks at the values")
+def laplace_location() -> Problem:
+    y = np.random.default_rng(101).laplace(10.0, 2.0, 25)
+
+    def log_likelihood(params, y):
+        return -jnp.abs(y - params["location"]) / params["scale"] - jnp.log(params["scale"])
+
+    def log_prior(params):
+        return normal(params["location"], 0.0, 50.0) - params["scale"] / 10
+
+    model = sc.Model(log_likelihood, log_prior, transforms={"scale": positive})
+    return Problem(model, _f(y), _start(location=0.0, scale=1.0))

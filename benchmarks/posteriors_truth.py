@@ -427,6 +427,28 @@ def horseshoe(problem: Problem, draws: int = 40_000) -> Reference:
     return _of_chains(values, f"NUTS for the scales, 4 × {draws} draws, closed form for z given these")
 
 
+def exchanged(problem: Problem) -> Reference:
+    """One of the modes that differ by the labels alone, far apart: all labels have the mean and sd of their mixture."""
+    one = importance(problem)
+    count = len(one.mean)
+    mean, sd = _total(np.full(count, 1 / count), one.mean[:, None], one.sd[:, None] ** 2)
+    how = f"{one.how} around one mode, averaged over the labels"
+    return Reference(np.repeat(mean, count), np.repeat(sd, count), how, one.error)
+
+
+def kinked(problem: Problem) -> Reference:
+    """A location and the logarithm of a scale, on a grid: the curvature at the mode says nothing."""
+    target, y = Target(problem), problem.data.astype(float)
+    places, logs = np.linspace(y.min() - 2, y.max() + 2, 2_001), np.linspace(-1.5, 3.0, 401)
+
+    def answer(use: slice) -> tuple[np.ndarray, np.ndarray]:
+        points = np.stack(np.meshgrid(places[use], logs[use], indexing="ij"), axis=-1).reshape(-1, 2)
+        found = target.many(points)
+        return _moments(np.exp(found - found.max()), target.params(points))
+
+    return _reported(answer, "quadrature of the log density on a fine grid")
+
+
 def proportion(problem: Problem) -> Reference:
     ones = float(problem.data.sum())
     law = scipy.stats.beta(1 + ones, 1 + len(problem.data) - ones)
@@ -444,6 +466,11 @@ METHODS: dict[str, Callable[[Problem], Reference]] = {
     "logistic_hundred_thousand": partial(pairs, count=2_000),
     "logistic_million": partial(pairs, count=500),
     "logistic_far_start": partial(pairs, count=10_000),
+    "logistic_saturated_start": partial(pairs, count=4_000),
+    "poisson_million": partial(pairs, count=500),
+    "mixture_three": exchanged,
+    "laplace_location": kinked,
+    "logistic_complete": partial(grid, points=121),
     "logistic_rare": partial(importance, grouped=True),
     "schools_noncentred": partial(schools, centred=False),
     "schools_centred": partial(schools, centred=True),
@@ -469,6 +496,8 @@ _PLANES += (
     "weibull_censored",
     "gamma_five_rows",
     "banana",
+    "variance_at_zero",
+    "gamma_narrow",
 )
 METHODS |= dict.fromkeys(_PLANES, grid) | {"square": partial(grid, points=1_001, reach=120.0)}
 METHODS = {name: METHODS.get(name, importance) for name in POSTERIORS}

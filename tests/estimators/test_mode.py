@@ -141,3 +141,21 @@ def test_a_parameter_that_only_the_prior_informs(seed):
     assert np.sqrt(gap @ exact.hessian @ gap / gap.size) < 0.3
     place = 0  # "mu" is the first in the order of names
     assert abs(gap[place]) < 0.3 * np.sqrt(np.linalg.inv(exact.hessian)[place, place])
+
+
+def test_many_parameters_need_no_learning_rate():
+    """Newton corrections from the start: the end is a fraction of a standard deviation away from the mode."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(2_000, 250)).astype(np.float32)
+    y = (rng.random(2_000) < 1 / (1 + np.exp(-x[:, 0]))).astype(np.float32)
+    kernel = sc.Kernel(MODEL, {"x": x, "y": y}, sc.SGLD(1e-6), sc.ControlVariates(200))
+    centre = np.asarray(kernel.init(jax.random.key(0), jnp.zeros(250)).memory.centre, np.float64)
+    report = kernel.preparation
+    assert report["learning_rate"] is None and report["passes"] < 10
+    logits = x @ centre
+    chance = 1 / (1 + np.exp(-logits))
+    gradient = x.T @ (y - chance) + np.asarray(
+        jax.grad(MODEL.log_prior_density)(jnp.asarray(centre, jnp.float32))
+    )
+    precision = (x.T * (chance * (1 - chance))) @ x
+    assert np.sqrt(gradient @ np.linalg.solve(precision, gradient) / 250) < 0.3

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.run import defaults
 
 pytestmark = pytest.mark.law
 
@@ -110,10 +111,12 @@ def test_rare_rows_that_cause_most_of_the_noise():
     assert run.certificate.trustworthy
 
 
-def test_many_parameters_with_strong_directions():
-    """1,500 parameters whose precision is diagonal and five directions 10⁴ times as stiff: a Gaussian."""
+def test_many_parameters_with_strong_directions(monkeypatch):
+    """Parameters that are too many for a matrix, whose precision is diagonal and five directions 10⁴ times as stiff."""
+    monkeypatch.setattr(defaults, "DENSE_LIMIT", 400)
+    monkeypatch.setattr(defaults, "_TRAJECTORY_PARAMETERS", 400)
     rng = np.random.default_rng([SEED, 4])
-    size = 1_500
+    size = 500
     own, stiff = np.exp(rng.normal(size=size)), 3 * rng.normal(size=(size, 5))
     y = rng.normal(size=size).astype(np.float32)
     rows = {"number": np.arange(size), "y": y, "own": own.astype(np.float32)}
@@ -126,9 +129,53 @@ def test_many_parameters_with_strong_directions():
     assert "correlated directions" in run.preparation["chosen"]
     precision = np.diag(own) + stiff @ stiff.T
     values, vectors = np.linalg.eigh(precision)
-    places = np.r_[0:5, 500:510, size - 5 : size]
+    places = np.r_[0:5, 200:210, size - 5 : size]
     mean = np.linalg.solve(precision, own * y)
     scaled = (np.asarray(run.draws, np.float64) - mean) @ vectors[:, places] * np.sqrt(values[places])
     assert_moments(scaled, 0.0, np.eye(len(places)))
     assert np.min(sc.diagnostics.ess(scaled)) > 100  # of 800 draws; about 300, and 5 with a diagonal alone
     assert run.configuration["thin"] < 50
+
+
+@pytest.mark.parametrize("all_rows", [False, True])
+def test_few_rows_of_many_numbers(all_rows, monkeypatch, tmp_path):
+    """Batches of nearly all rows are noisy, too; where all rows are less work they are used, and a run is resumed."""
+    if all_rows:
+        monkeypatch.setattr(defaults, "_LARGEST_BATCH", 8)
+    rng = np.random.default_rng([SEED, 6])
+    num_rows, size = 2_500, 100
+    x = rng.normal(size=(num_rows, size)) + 0.7 * rng.normal(size=(num_rows, 1))
+    y = x[:, 0] + rng.normal(size=num_rows)
+    model = sc.Model(lambda b, row: -0.5 * (row["y"] - row["x"] @ b) ** 2, lambda b: -0.5 * jnp.sum(b**2))
+    rows = {"x": x.astype(np.float32), "y": y.astype(np.float32)}
+    how = {"num_chains": 2, "seed": SEED, "progress": False}
+    run = sc.sample(model, rows, np.zeros(size, np.float32), num_samples=200, **how)
+    assert ("Full (all" in run.preparation["chosen"]) == all_rows
+    covariance = np.linalg.inv(x.T @ x + np.eye(size))
+    assert_moments(run.draws, covariance @ (x.T @ y), covariance)
+    if all_rows:
+        sc.sample(model, rows, np.zeros(size, np.float32), num_samples=100, store=tmp_path / "run", **how)
+        again = sc.resume(tmp_path / "run", model, rows, num_samples=200, progress=False)
+        np.testing.assert_array_equal(again.draws, run.draws)
+
+
+def test_many_parameters_far_from_gaussian(monkeypatch):
+    """The signs of sixty parameters are not known: no mode stands for all of it, and the run says so."""
+    monkeypatch.setattr(defaults, "_TRAJECTORY_PARAMETERS", 50)
+    rng = np.random.default_rng([SEED, 7])
+    rows = rng.normal(0.03, 1.0, size=(200, 60)).astype(np.float32)
+    model = sc.Model(lambda p, x: -0.5 * jnp.sum((x - p**2) ** 2), lambda p: -0.5 * jnp.sum(p**2))
+    with pytest.warns(sc.errors.SciroccoWarning):
+        run = sc.sample(model, rows, np.full(60, 0.1, np.float32), num_samples=100, seed=SEED, progress=False)
+    assert run.preparation["chosen"].startswith("SGHMC (the posterior is far from Gaussian")
+    assert run.preparation["roundness"] > 1 and run.configuration["thin"] == 10
+
+
+def test_fewer_draws_of_very_many_parameters():
+    model = sc.Model(lambda p, x: -0.5 * jnp.sum((x - p) ** 2))
+    sizes = {10: 1_000, 10**5: 500, 10**6: 50, 10**8: 50}
+    found = {
+        size: defaults.default_lengths(model, None, None, None, np.broadcast_to(np.float32(0), size))[0]
+        for size in sizes
+    }
+    assert found == sizes

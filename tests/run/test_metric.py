@@ -126,7 +126,7 @@ def test_many_rows_are_represented_by_some(data, monkeypatch):
 
 def test_too_many_parameters_for_a_matrix_are_refused(data):
     many = jnp.zeros(metric.DENSE_LIMIT + 1)
-    with pytest.raises(InvalidValueError, match=r'1001 parameters .* metric="low_rank"'):
+    with pytest.raises(InvalidValueError, match=r'2001 parameters .* metric="low_rank"'):
         metric.shape_at(MODEL, compose(data).table, many, "fisher", KEY)
 
 
@@ -191,6 +191,25 @@ def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(monkey
 
 
 # -- directions without information ------------------------------------------------------------------------------------
+
+
+def test_cholesky_and_eigenvectors_give_the_same_shape(monkeypatch):
+    """Of a well-conditioned curvature, in units that differ; and both see a direction without information."""
+    rng = np.random.default_rng(1)
+    roots, units = rng.normal(size=(60, 30)), np.exp(3 * rng.normal(size=30))
+    precision = np.outer(units, units) * (roots.T @ roots)
+    singular = precision.copy()
+    singular[:, 3], singular[3] = precision[:, 4], precision[4]
+    singular[3, 3] = singular[3, 4] = singular[4, 3] = precision[4, 4]
+    for limit in (1_000, 1):  # eigenvectors, Cholesky
+        monkeypatch.setattr(metric, "_BY_CHOLESKY", limit)
+        shape = metric.dense_shape(precision, np.float64)
+        covariance = shape.factor @ shape.factor.T
+        np.testing.assert_allclose(precision @ covariance, np.eye(30), atol=1e-6)
+        spread = np.linalg.eigvalsh(precision)
+        assert shape.condition == pytest.approx(spread[-1] / spread[0], rel=0.05)
+        assert not shape.flat
+        assert metric.dense_shape(singular).flat
 
 
 def test_negative_curvature_counts_as_its_size():

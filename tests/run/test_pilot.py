@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,3 +109,19 @@ def test_heavy_rows_along_one_coordinate_each_are_not_hidden():
     share = 1 / 500
     exact = 30.0**4 * share * (1 - share) * 500**2 / 50 * batching.correction
     np.testing.assert_allclose(found, exact, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "numbers", "size", "wanted"),
+    [
+        (300_000, (), 1_001, 300_000),  # a value and its group: all rows
+        (20_000, (1_500,), 1_500, 20_000),  # 16 for each parameter
+        (581_012, (34,), 34, 4_000_000 // 34),
+        (60_000, (784,), 10**6, 67),
+    ],
+)
+def test_rows_of_a_score(rows, numbers, size, wanted):
+    """As many as keep its noise small and its cost in bounds."""
+    spec = {"x": jax.ShapeDtypeStruct(numbers, np.float32), "y": jax.ShapeDtypeStruct((), np.float32)}
+    table = SimpleNamespace(num_rows=rows, row_spec=spec)
+    assert min(rows, pilot._scored_rows(table, size)) == wanted

@@ -276,11 +276,11 @@ def test_the_advice_after_a_divergence_is_for_these_coordinates():
 
 def test_a_matrix_of_many_parameters_is_refused():
     model = sc.Model(lambda theta, x: -0.5 * jnp.sum((x - theta) ** 2))
-    with pytest.raises(InvalidValueError, match=r'1001 parameters.*metric="low_rank"'):
+    with pytest.raises(InvalidValueError, match=r'2001 parameters.*metric="low_rank"'):
         sc.sample(
             model,
-            np.zeros((4, 1_001), np.float32),
-            jnp.zeros(1_001),
+            np.zeros((4, 2_001), np.float32),
+            jnp.zeros(2_001),
             sampler=sc.Preconditioned(sc.SGLD()),
             estimator=sc.Full(),
             num_samples=1,

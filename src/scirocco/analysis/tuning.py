@@ -79,7 +79,7 @@ def tune(
         "resample_every": [5, 20]}. All combinations are tried; smaller batches make more steps, so that every setting
         uses the same number of rows.
     preconditioner
-        "auto": `sc.Preconditioned` if curvatures differ by a factor above five, "laplace" up to 1,000 parameters and
+        "auto": `sc.Preconditioned` if curvatures differ by a factor above five, "laplace" up to 2,000 parameters and
         "diagonal" above; or one of its metrics; None: never.
     method
         "halving"; "grid" (one round of all settings); "curvature" (no search: the initial guess from the largest

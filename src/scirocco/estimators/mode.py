@@ -1,8 +1,8 @@
 """Finding the posterior mode for control variates, without a learning rate from the user.
 
-1. Few parameters: Newton's method on a sample of rows, with the whole Hessian. Where that ends far from a mode, or with
-many parameters: Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once for all
-candidates, so six cost little more than one. The candidate with the best log posterior over its last batches wins.
+1. Few parameters: Newton's method on a sample of rows, with the whole Hessian; many: Newton corrections as in 2. Where
+that ends far from a mode: Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once for
+all candidates, so six cost little more than one. The candidate with the best log posterior over its last batches wins.
 2. Newton corrections (`newton`), each a pass over all rows.
 """
 
@@ -22,14 +22,28 @@ from scirocco._random import Purpose, key_for
 from scirocco.data.batching import Batch, Batching
 from scirocco.data.tables import Table
 from scirocco.errors import BadStartError, InvalidValueError
-from scirocco.estimators.newton import AFFORDABLE, FAR, FEW_PARAMETERS, ascend_on_rows, correct, descend, look
+from scirocco.estimators.newton import (
+    AFFORDABLE,
+    FAR,
+    FEW_PARAMETERS,
+    Corrected,
+    Look,
+    ascend_on_rows,
+    correct,
+    descend,
+    look,
+)
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 _MIN_STEPS, _MAX_STEPS = 400, 1_000
 _BATCH = 500
-_HESSIAN_ROWS, _ROWS_PER_PARAMETER = 8_192, 8
-"""Rows on which Newton corrections are computed; more for many parameters, where that is affordable."""
+_MANY_PARAMETERS, _BATCH_OF_MANY, _RATES_OF_MANY = 50_000, 128, slice(0, 3)
+"""Parameters above which Adam takes smaller batches, and fewer learning rates at once."""
+_HESSIAN_ROWS, _ROWS_PER_PARAMETER, _LEAST_ROWS = 8_192, 32, 512
+"""Rows on which Newton corrections are computed; more for many parameters where that is affordable, else fewer."""
+_FIRST_LOOKS = 8
+"""Passes of Newton corrections from the start, before another method is tried."""
 _NEWTON_PARAMETERS = 200
 """Maximum number of parameters for which Newton's method with the whole Hessian comes first."""
 
@@ -57,30 +71,18 @@ def find_mode(
 ) -> Mode:
     """A posterior mode near `position` (unconstrained coordinates); `quiet`: no warning if none is found."""
     size = _tree.size(position)
-    count = _HESSIAN_ROWS
-    if size > FEW_PARAMETERS:
-        count = max(count, min(_ROWS_PER_PARAMETER * size, AFFORDABLE // size))
-    rows = table.random_rows(count, key_for(key, Purpose.MODE_ROWS))
-    near = None
-    if optimizer is None and num_steps is None and size <= _NEWTON_PARAMETERS:
-        near = _newton_on(model, table, position, rows)
-    climbed, rate, passes = (
-        near[:3] if near else approach_mode(model, table, position, key, optimizer, num_steps)
-    )
-    here = look(model, table, climbed)
-    if near is not None and table.num_rows <= _HESSIAN_ROWS:  # those were all rows
-        report: dict[str, Any] = {
-            "passes": passes + 1,
-            "log_density": float(here.log_density),
-            "distance_to_mode_in_sd": near[3],
-        }
-        return Mode(here.position, here.total, here.gradient, report)
-    if not math.isfinite(float(here.log_density)):
-        raise InvalidValueError(
-            "the search for the posterior mode diverged (NaN or inf). Start closer to the mode, or give "
-            "sc.ControlVariates an `optimizer` with a smaller learning rate, or a `centre`."
-        )
-    here, distance, looks = correct(model, table, here, rows, polish)
+    rows = table.random_rows(_rows_for(size), key_for(key, Purpose.MODE_ROWS))
+    most = None if polish else 1
+    near, passes, rate = None, 0.0, None
+    if optimizer is None and num_steps is None:
+        if size > _NEWTON_PARAMETERS:
+            near = _newton_over(model, table, position, rows) if polish else None
+        else:
+            near, passes = _newton_on(model, table, position, rows, most)
+    if near is None:
+        climbed, rate, passes = approach_mode(model, table, position, key, optimizer, num_steps)
+        near = correct(model, table, _finite(look(model, table, climbed)), rows, most)
+    here, distance, looks, _ = near
     if polish and not distance <= FAR and size <= FEW_PARAMETERS:
         here, distance, more = descend(model, table, here, rows)
         looks += more
@@ -99,16 +101,43 @@ def find_mode(
     return Mode(here.position, here.total, here.gradient, report)
 
 
+def _rows_for(size: int) -> int:
+    """The number of rows on which Newton corrections of so many parameters are computed."""
+    affordable = AFFORDABLE // size
+    return max(min(_HESSIAN_ROWS, max(_LEAST_ROWS, affordable)), min(_ROWS_PER_PARAMETER * size, affordable))
+
+
+def _finite(here: Look) -> Look:
+    if not math.isfinite(float(here.log_density)):
+        raise InvalidValueError(
+            "the search for the posterior mode diverged (NaN or inf). Start closer to the mode, or give "
+            "sc.ControlVariates an `optimizer` with a smaller learning rate, or a `centre`."
+        )
+    return here
+
+
+def _newton_over(model: Any, table: Table, position: Params, rows: Rows) -> Corrected | None:
+    """Newton corrections from the start; None if they end far from a mode, or the posterior is not concave there."""
+    here = look(model, table, position)
+    if not math.isfinite(float(here.log_density)):
+        raise BadStartError("the log density is not finite at the starting point.")
+    found = correct(model, table, here, rows, _FIRST_LOOKS)
+    return found if found.distance <= FAR and found.convex else None
+
+
 def _newton_on(
-    model: Any, table: Table, position: Params, rows: Rows
-) -> tuple[Params, float | None, float, float] | None:
-    """What `approach_mode` returns, and the distance, by Newton's method on these rows; None if that is far."""
+    model: Any, table: Table, position: Params, rows: Rows, most: int | None
+) -> tuple[Corrected | None, float]:
+    """Newton's method on these rows, then corrections, and the passes that it took; None if that ends far away."""
     found, distance, first, looks = ascend_on_rows(model, table.num_rows, position, rows)
     if not math.isfinite(first):
         raise BadStartError("the log density is not finite at the starting point.")
-    return (
-        (found, None, looks * min(1.0, _HESSIAN_ROWS / table.num_rows), distance) if distance <= FAR else None
-    )
+    if not distance <= FAR:
+        return None, 0.0
+    here = look(model, table, found)
+    if table.num_rows <= _HESSIAN_ROWS:  # those were all rows
+        return Corrected(here, distance, 1, True), looks
+    return correct(model, table, _finite(here), rows, most), looks * _HESSIAN_ROWS / table.num_rows
 
 
 def approach_mode(
@@ -121,11 +150,16 @@ def approach_mode(
 ) -> tuple[Params, float | None, float]:
     """The optimiser's part alone: a point near the mode, the best learning rate, the number of passes."""
     num_rows = table.num_rows
-    if optimizer is None and table.batching.size >= num_rows:  # a full pass for every step would be wasteful
-        table = table.with_batches_of(min(num_rows, _BATCH))
+    rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
+    if optimizer is None:
+        many = _tree.size(position) > _MANY_PARAMETERS
+        rates = rates[_RATES_OF_MANY] if many else rates
+        if many or table.batching.size >= num_rows:  # a full pass for every step would be wasteful
+            table = table.with_batches_of(
+                min(num_rows, table.batching.size, _BATCH_OF_MANY if many else _BATCH)
+            )
     size = table.batching.size
     steps = num_steps or int(np.clip(num_rows // size, _MIN_STEPS, _MAX_STEPS))
-    rates = np.asarray(LEARNING_RATES if optimizer is None else (1.0,), np.float32)
     key = key_for(key, Purpose.MODE_CLIMB)
     feed, number, carry = table.feed(key), 0, None
     while number < steps:

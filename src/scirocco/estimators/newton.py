@@ -31,7 +31,7 @@ from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 _CG_STEPS = 40
 _LOOKS, _LOOKS_OF_MANY = 15, 3
 """Maximum number of passes over all rows; fewer for corrections that are costly."""
-FEW_PARAMETERS = 1_000
+FEW_PARAMETERS = 2_000
 AFFORDABLE = 250_000_000
 """Rows × parameters of the sample above which the corrections of many parameters are costly."""
 _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4
@@ -59,6 +59,18 @@ class Look(NamedTuple):
     log_density: Array
 
 
+class Corrected(NamedTuple):
+    """Where corrections ended."""
+
+    here: Look
+    distance: float
+    """To the mode, in posterior standard deviations."""
+    looks: int
+    """Passes over all rows."""
+    convex: bool
+    """Whether the last correction met no direction of negative curvature."""
+
+
 def look(model: Any, table: Table, position: Params) -> Look:
     """One pass over all rows."""
     likelihood, total = table.sum(_ValueAndGradient(model), position)
@@ -71,18 +83,19 @@ def _prior(model: Any, position: Params) -> tuple[Array, PyTree]:
     return jax.value_and_grad(model.log_prior_density)(position)
 
 
-def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> tuple[Look, float, int]:
-    """Newton corrections, damped (Levenberg–Marquardt) while they do not help.
-
-    Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes. Without
-    `polish` it only computes the distance.
-    """
-    size = _tree.size(here.position)
-    cheap = size <= FEW_PARAMETERS or size * jax.tree.leaves(rows)[0].shape[0] <= AFFORDABLE
-    most = (_LOOKS if cheap else _LOOKS_OF_MANY) if polish else 1
+def correct(model: Any, table: Table, here: Look, rows: Rows, most: int | None = None) -> Corrected:
+    """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes."""
+    if most is None:
+        size = _tree.size(here.position)
+        cheap = size <= FEW_PARAMETERS or size * jax.tree.leaves(rows)[0].shape[0] <= AFFORDABLE
+        most = _LOOKS if cheap else _LOOKS_OF_MANY
+    convex = True
 
     def corrected(look: Look, damping: float) -> tuple[Params, float]:
-        found, distance = _correction(model, table.num_rows, look.position, look.gradient, rows, damping)
+        nonlocal convex
+        of = (model, table.num_rows, look.position, look.gradient, rows, damping)
+        found, distance, usable = _correction(*of)
+        convex = bool(usable)
         return found, float(distance)
 
     damping, looks = 0.0, 1
@@ -97,7 +110,7 @@ def correct(model: Any, table: Table, here: Look, rows: Rows, polish: bool) -> t
         else:
             damping = max(10 * damping, _LEAST_DAMPING)
             position, distance = corrected(here, damping)
-    return here, corrected(here, 0.0)[1] if damping > 0 else distance, looks
+    return Corrected(here, corrected(here, 0.0)[1] if damping > 0 else distance, looks, convex)
 
 
 Seen = TypeVar("Seen")
@@ -180,7 +193,7 @@ def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, flo
 def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, float, int]:
     """Newton steps with |H| instead of H (few parameters), halved until they gain, repeated as long as they do.
 
-    Returns the same as `correct`.
+    Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes.
     """
     flat, unravel = ravel_pytree(here.position)
 
@@ -190,7 +203,7 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
         return Curve(at, float(seen.log_density), gradient, hessian, seen)
 
     def there(at: np.ndarray) -> Curve[Look]:
-        return curve(at, look(model, table, unravel(_beside(rows, at, flat.dtype))))
+        return curve(at, look(model, table, beside(rows, unravel(jnp.asarray(at, flat.dtype)))))
 
     most = _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
     begin = curve(np.asarray(flat, np.float64), here)
@@ -206,7 +219,7 @@ def ascend_on_rows(
     flat, unravel = ravel_pytree(position)
 
     def curve(at: np.ndarray) -> Curve[Params]:
-        there = unravel(_beside(rows, at, flat.dtype))
+        there = beside(rows, unravel(jnp.asarray(at, flat.dtype)))
         value, gradient = _on_rows(model, num_rows, there, rows)
         slope = np.asarray(ravel_pytree(gradient)[0], np.float64)
         curvature = partial(hessian_on_rows, model, num_rows, there, rows)
@@ -217,16 +230,16 @@ def ascend_on_rows(
     return found.here.seen, found.distance, begin.value, found.looks + 1
 
 
-def _beside(rows: Rows, at: np.ndarray, dtype: Any) -> Array:
-    """`at` as an array, bound to the device of the rows if they are: else programs would be compiled once more."""
-    found, row = jnp.asarray(at, dtype), jax.tree.leaves(rows)[0]
-    bound = isinstance(row, jax.Array) and row.committed
-    return jax.device_put(found, row.sharding) if bound else found
-
-
 def log_density_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> float:
     """The log posterior given n rows, each counted N/n times."""
-    return -float(_on_rows(model, num_rows, position, rows)[0])
+    return -float(_on_rows(model, num_rows, beside(rows, position), rows)[0])
+
+
+def beside(rows: PyTree, position: Params) -> Params:
+    """The position on the device of the rows: programs would be compiled for others first, and then for this one."""
+    first = jax.tree.leaves(rows)[0]
+    alone = isinstance(getattr(first, "sharding", None), jax.sharding.SingleDeviceSharding)
+    return jax.device_put(position, first.sharding) if alone and first.committed else position
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -300,8 +313,10 @@ def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
 @partial(jax.jit, static_argnums=(0, 1))
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
-) -> tuple[Params, Array]:
+) -> tuple[Params, Array, Array]:
     """The position after a Newton correction (H + damping · D) δ = g, and the implied distance to the mode.
+
+    Last, whether the curvature was positive in all directions that were tried.
 
     D is the information about each parameter alone: damping does not depend on the parameters' units.
     """
@@ -315,9 +330,9 @@ def _correction(
             lambda h, d, v: (h + damping * d / v).astype(h.dtype), product, direction, variances
         )
 
-    correction = _conjugate_gradients(curvature_times, gradient, variances)
+    correction, usable = _conjugate_gradients(curvature_times, gradient, variances)
     distance = jnp.sqrt(jnp.maximum(_tree.vdot(gradient, correction), 0.0) / max(1, _tree.size(position)))
-    return _tree.add(position, correction), distance
+    return _tree.add(position, correction), distance, usable
 
 
 @dataclass(frozen=True)
@@ -357,8 +372,8 @@ def _prior_diagonal(model: Any, position: Params) -> PyTree:
     return unravel(jnp.diagonal(jax.hessian(lambda x: model.log_prior_density(unravel(x)))(flat)))
 
 
-def _conjugate_gradients(multiply: Any, target: PyTree, variances: PyTree) -> PyTree:
-    """Approximate solution x of A x = target; stops at small residuals and at directions of negative curvature.
+def _conjugate_gradients(multiply: Any, target: PyTree, variances: PyTree) -> tuple[PyTree, Array]:
+    """Approximate solution x of A x = target, and whether no direction of negative curvature has ended the search.
 
     `variances`, about 1/diag(A), is the preconditioner. If the first direction already has negative curvature, the
     result is the gradient in units of the parameters.
@@ -388,4 +403,5 @@ def _conjugate_gradients(multiply: Any, target: PyTree, variances: PyTree) -> Py
         return x, residual, direction, rho_next, step + 1, usable
 
     start = (_tree.zeros_like(target), target, first, squared, jnp.array(0), jnp.array(True))
-    return jax.lax.while_loop(proceed, one, start)[0]
+    end = jax.lax.while_loop(proceed, one, start)
+    return end[0], end[5]

@@ -29,13 +29,14 @@ from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import SciroccoError
 from scirocco.run import pilot, setup
+from scirocco.run.defaults import HAS_NO_SHAPE
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
-_LEAST_DRAWS, _MOST_DRAWS = 128, 512
+_LEAST_DRAWS, _MOST_DRAWS, _SCORED_NUMBERS = 128, 512, 2e7
 _DENSE = 128
 """Parameters up to which the line has a full matrix."""
-_MOST_COLUMNS = 1_000
+_MOST_COLUMNS, _AT_A_TIME = 1_000, 1 << 23
 _R_HAT, _R_HAT_OF_SHORT, _SHORT, _FEWEST = 1.02, 1.1, 500, 50
 """Largest R-hat of chains that agree; of fewer draws than `_SHORT` per chain it is uncertain, of fewer yet useless."""
 _FEW_EFFECTIVE, _POOR, _DIVERGENT = 100, 0.1, 0.005
@@ -199,12 +200,22 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
         agreement = np.nan_to_num(rhat(values, group_size=run.group_size), nan=1.0)
         place = int(np.argmax(agreement))
         measures["r_hat"] = float(agreement[place])
-        if agreement[place] > (_R_HAT if values.shape[1] >= _SHORT else _R_HAT_OF_SHORT):
+        if agreement[place] > _largest_r_hat(values.shape[1]):
             troubles.append(
                 f"chains disagree about {columns.names[place]} (R-hat {agreement[place]:.2f}): they are in different "
                 "modes, or mix slowly"
             )
     chains, draws = values.shape[:2]
+    if (
+        troubles
+        and run.preparation.get("roundness", 0.0) > HAS_NO_SHAPE
+        and run.configuration["dimension"] > _MOST_COLUMNS
+    ):
+        troubles.append(
+            "of models with so many parameters and modes (networks), means of single parameters say nothing; "
+            "predictions averaged over the draws may be good, which held-out data can show"
+        )
+        return troubles
     if measures["ess"] < min(_FEW_EFFECTIVE * chains, _POOR * chains * draws):
         place = int(np.nanargmin(sizes))
         troubles.append(
@@ -222,6 +233,11 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
                 "normal); otherwise shorter steps, sampler=sc.NUTS(target_acceptance=0.99)"
             )
     return troubles
+
+
+def _largest_r_hat(draws: int) -> float:
+    """Of chains of so many draws that agree: the largest of hundreds of parameters."""
+    return _R_HAT if draws >= _SHORT else max(_R_HAT_OF_SHORT, 1 + 10 / draws)
 
 
 def _monte_carlo(run: Any) -> tuple[float, float]:
@@ -252,21 +268,24 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     """Relative errors of means and of standard deviations, each with its standard error, per parameter."""
     origin = run.origin
     problem = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0)
-    positions = pilot.flat_positions(origin.model, run.draws)
-    dimension = positions.shape[-1]
+    dimension = run.configuration["dimension"]
+    positions = pilot.flat_positions(
+        origin.model, run.draws, np.float64 if dimension <= _MOST_COLUMNS else None
+    )
     everything = positions.reshape(-1, dimension)
-    mean, spread = everything.mean(axis=0), np.maximum(everything.std(axis=0), 1e-300)
-    count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, _MOST_DRAWS)))
-    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)]
+    mean, spread = _moments(everything)
+    most = int(np.clip(_SCORED_NUMBERS / dimension, _LEAST_DRAWS, _MOST_DRAWS))
+    count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, most)))
+    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(np.float64)
     centre = _unraveled(origin.model, run.draws, mean)
-    if np.any(everything.std(axis=0) == 0):
+    if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
     scores = pilot.scores_at(origin.model, problem.table, centre, some, jax.random.key(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
     measures["compared"] = count
-    centred = everything - mean
     if dimension <= _DENSE and len(everything) > 10 * dimension:
+        centred = everything - mean
         root = np.linalg.cholesky(centred.T @ centred / len(centred) + 1e-12 * np.diag(spread**2))
         z, g = np.linalg.solve(root, (some - mean).T).T, scores @ root
         units = root / spread[:, None]  # rows of length 1: parameter j is spread_j units_j · z
@@ -275,6 +294,16 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     else:
         z, g, units = (some - mean) / spread, scores * spread, None
     return _line(z, g, units, measures)
+
+
+def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and standard deviations of columns, in double precision, without a copy of all of them."""
+    mean, spread = np.zeros((2, values.shape[1]))
+    step = max(1, _AT_A_TIME // len(values))
+    for begin in range(0, values.shape[1], step):
+        part = values[:, begin : begin + step].astype(np.float64)
+        mean[begin : begin + step], spread[begin : begin + step] = part.mean(axis=0), part.std(axis=0)
+    return mean, spread
 
 
 def _line(

@@ -16,21 +16,27 @@ from scirocco.data import ArraySource, Devices
 from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
 from scirocco.model import Posterior
 from scirocco.run.metric import DENSE_LIMIT
-from scirocco.samplers import BAOAB, NUTS, Preconditioned, Sampler, Scales
+from scirocco.samplers import BAOAB, NUTS, SGHMC, Preconditioned, Sampler, Scales
 from scirocco.samplers.linear import MOST_FORGETS
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 
 NUM_SAMPLES, NUM_CHAINS = 1_000, 4
 """For a sampler that was left out: draws are then nearly independent. With a sampler of the user's own: as below."""
+_KEPT_NUMBERS, _LEAST_SAMPLES = 2 * 10**8, 50
+"""Numbers in all draws above which fewer of them are made, and the fewest of a chain."""
 _NUM_STEPS = 10_000
-BURNIN = 1_000
+BURNIN, _THIN = 1_000, 10
 _BURNIN_OF_TRAJECTORIES = 100
 """After an adaptation of some 400 steps."""
 _FEW_NUMBERS, _MANY_NUMBERS = 200_000, 5_000_000
 """Numbers in the data up to which trajectories over all rows are used: always, and for posteriors far from Gaussian."""
-FAR_FROM_GAUSSIAN = 0.3
-"""`pilot.roundness` above which a posterior counts as that: skewness of about 0.8."""
+_TRAJECTORY_PARAMETERS = 1_000
+"""Maximum number of parameters for that: the products with L at each point of a trajectory grow with its square."""
+FAR_FROM_GAUSSIAN, HAS_NO_SHAPE = 0.3, 1.0
+"""`pilot.roundness` above which a posterior counts as that: skewness of about 0.8; above which the shape at the mode
+says nothing about it."""
+_MANY_PARAMETERS = 50_000
 _BATCH, _LARGEST_BATCH = 500, 4_000
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
@@ -44,12 +50,17 @@ def drive_of(model: Any) -> str:
 
 
 def default_lengths(
-    model: Any, sampler: Sampler | None, num_samples: Any, num_chains: Any
+    model: Any, sampler: Sampler | None, num_samples: Any, num_chains: Any, params: Params
 ) -> tuple[Any, Any]:
-    """Draws per chain and chains, where the user gives none."""
+    """Draws per chain and chains, where the user gives none; fewer draws of very many parameters, for their memory."""
     thinned = sampler is None and drive_of(model) == "gradient"
     draws, chains = (NUM_SAMPLES, NUM_CHAINS) if thinned else (_NUM_STEPS, 1)
-    return draws if num_samples is None else num_samples, chains if num_chains is None else num_chains
+    chains = chains if num_chains is None else num_chains
+    if num_samples is not None or not thinned:
+        return draws if num_samples is None else num_samples, chains
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+    room = _KEPT_NUMBERS // max(1, size * chains) if isinstance(chains, int) and chains > 0 else draws
+    return max(_LEAST_SAMPLES, min(draws, room)), chains
 
 
 def default_burnin(sampler: Sampler, forgets: int | None) -> int:
@@ -59,6 +70,24 @@ def default_burnin(sampler: Sampler, forgets: int | None) -> int:
     if sampler.driven_by != "gradient":
         return 0
     return BURNIN if forgets is None else max(BURNIN // 4, 25 * forgets)
+
+
+def default_thin(sampler: Sampler, forgets: int | None) -> int:
+    """Steps for each draw of a sampler that was left out; `forgets`: its thinning, if it is known."""
+    if forgets is not None:
+        return forgets
+    return _THIN if sampler.driven_by == "gradient" and not sampler.needs_trajectory else 1
+
+
+def is_large(params: Params) -> bool:
+    """Whether there are too many parameters for trajectories."""
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(params)) > _TRAJECTORY_PARAMETERS
+
+
+def method_for_many(num_rows: int, params: Params) -> tuple[Sampler, Estimator]:
+    """For many parameters and a posterior far from Gaussian (networks): no mode stands for all of it."""
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+    return SGHMC(), Minibatch(min(num_rows, _BATCH if size <= _MANY_PARAMETERS else _BATCH // 4))
 
 
 def default_sampler(model: Any, source: Any, params: Params, devices: Devices | None) -> Sampler:
@@ -81,7 +110,7 @@ def affords_trajectories(
         and devices is None
         and isinstance(source, ArraySource)
         and sum(leaf.size for leaf in jax.tree.leaves(source.arrays)) <= numbers
-        and sum(np.size(leaf) for leaf in jax.tree.leaves(params)) <= DENSE_LIMIT
+        and sum(np.size(leaf) for leaf in jax.tree.leaves(params)) <= _TRAJECTORY_PARAMETERS
         and importlib.util.find_spec("blackjax") is not None
     )
 
@@ -97,7 +126,8 @@ def default_estimator(
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
     chosen = exact_if_few and not drawn and places == 1
-    largest = _LARGEST_BATCH if chosen else _BATCH  # a smaller one is chosen in the set-up
+    # a smaller one is chosen in the set-up, from the noise of this one, which must not contain all rows
+    largest = min(_LARGEST_BATCH, source.num_rows // 2) if chosen else _BATCH
     size = max(places, min(largest, source.num_rows) // places * places)
     return Minibatch(size) if drawn else ControlVariates(size)
 
@@ -109,10 +139,12 @@ def with_best_batch(
     num_rows: int,
     params: Params,
     in_epochs: bool = True,
+    in_memory: bool = True,
 ) -> tuple[Estimator, Scales]:
     """The batch size with the least work for an effective draw, and the scales with its noise.
 
-    `in_epochs`: no row is used twice in an epoch; otherwise batches are independent.
+    `in_epochs`: no row is used twice in an epoch; otherwise batches are independent. `in_memory`: all rows may be used
+    at every step, if that is less work: their noise is 0, and each is used once.
 
     The work of a step is that of its rows, each used twice, and of what a step costs anyway: about as much as
     4000/d + d/2 rows of d numbers (k/2 where L has kd numbers). They are fixed: the same data give the same draws.
@@ -134,6 +166,10 @@ def with_best_batch(
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
 
     costs = {size: work(size) for size in (*_SIZES, measured.size) if size <= measured.size}
+    exact = scales._replace(noise=_tree.scale(0.0, scales.noise), epoch=1)
+    setting = sampler.foreseen(exact)
+    if in_memory and setting is not None and (num_rows + anyway) * setting.time <= min(costs.values()):
+        return Full(), exact
     best = max(size for size, cost in costs.items() if cost <= _AS_GOOD * min(costs.values()))
     return dataclasses.replace(estimator, batch_size=best), scales_for(best)  # type: ignore[type-var]
 
@@ -146,6 +182,7 @@ def in_words(
     num_rows: int,
     left_out: Set[str],
     on_mesh: bool = False,
+    num_samples: int = NUM_SAMPLES,
 ) -> str:
     """What was chosen for the user, in one line; empty when nothing was."""
     said = []
@@ -153,6 +190,10 @@ def in_words(
         each = {"diagonal": " one by one", "low_rank": " one by one and along correlated directions"}
         how = each.get(sampler.metric, "")
         where = f" in coordinates scaled{how} at the mode" if sampler.metric != "none" else ""
+        if not where and default_thin(sampler, None) > 1:
+            where = (
+                " (the posterior is far from Gaussian: predictions can be averaged, single parameters cannot)"
+            )
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
@@ -165,4 +206,6 @@ def in_words(
         said.append(f"{num_burnin} burn-in steps")
     if said and "thin" in left_out and thin > 1:
         said.append(f"one draw every {thin} steps")
+    if {"sampler", "num_samples"} <= left_out and num_samples < NUM_SAMPLES:
+        said.append(f"only {num_samples} draws of each chain, for their memory")
     return ", ".join(said)

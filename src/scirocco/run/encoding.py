@@ -25,7 +25,7 @@ from scirocco.model import Posterior
 from scirocco.reducers import MomentResult
 from scirocco.types import Array, Params, PyTree
 
-_MAX_ARRAY_BYTES = 1 << 23  # a full metric of a thousand parameters in double precision
+_MAX_ARRAY_BYTES = 1 << 25  # a full metric of 2,000 parameters in double precision
 
 
 def _known() -> dict[str, type]:

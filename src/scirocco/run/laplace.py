@@ -112,7 +112,7 @@ def laplace(model: Model, data: Data, params: Params, *, num_samples: int = 1_00
     Parameters
     ----------
     model, data, params
-        As for `sc.sample`; at most 1,000 parameters.
+        As for `sc.sample`; at most 2,000 parameters.
     num_samples
         Draws of the Gaussian.
     seed

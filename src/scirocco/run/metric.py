@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,25 +23,29 @@ from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Resident, Table
 from scirocco.data.batching import AllRows
 from scirocco.errors import InvalidValueError
-from scirocco.estimators.newton import hessian, whitening
+from scirocco.estimators.newton import hessian, inverse_root, whitening
 from scirocco.model import Model
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-DENSE_LIMIT = 1_000
+DENSE_LIMIT = 2_000
 """Maximum number of parameters for a dense matrix."""
 _WORK = 2e11
 """Maximum of rows × parameters² for which all rows are read; beyond it, that many random rows."""
+_DIAGONAL_WORK, _PRODUCT_WORK = 5e9, 4e10
+"""The same for rows × parameters, and for rows × parameters × vectors: neither is a product of large matrices."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
+_BY_CHOLESKY, _POWER_STEPS = 200, 30
+"""Parameters above which L is a Cholesky factor where it can be: eigenvectors take ten times as long."""
 _HIDDEN = 1e-3
 """The same in coordinates that were round but for rounding: smaller ones are flat."""
 _BLOCK, _PRODUCTS, _RANK = 16, 6, 48
 """Directions multiplied at a time, how often, and the maximum number of directions that are kept."""
 _EXACT_PRIOR = 10_000
 """Parameters up to which the diagonal of the prior's curvature is computed entry by entry."""
-_DOUBLE = 200_000
-"""Parameters up to which directions are kept in double precision while they are searched for."""
+_DOUBLE = 50_000
+"""Parameters up to which directions are kept in double precision while they are searched for; above, fewer of them."""
 _NEARLY = 2.0
 """As few directions are kept as bring the ratio of the other curvatures this close to the best."""
 _STIFF = 4.0
@@ -66,7 +70,7 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
     """The posterior's shape at `position` (a mode), from all or many rows; `kind` is a `Preconditioned` metric."""
     size = _tree.size(position)
     if kind in ("diagonal", "low_rank"):
-        precision = _over_rows(_DiagonalFisher(model), model, table, position, size, key)
+        precision = _over_rows(_DiagonalFisher(model), table, position, size, _DIAGONAL_WORK, key)
         exact = kind == "low_rank" and size <= _EXACT_PRIOR
         prior = _exact_prior_diagonal(model, position) if exact else _prior_diagonal(model, position)
         alone = diagonal_shape(np.asarray(precision, np.float64) + np.maximum(prior, 0.0))
@@ -77,11 +81,15 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
             f'sc.Preconditioned(..., metric="low_rank") above {DENSE_LIMIT} parameters.'
         )
     summand = (_Curvature if kind == "laplace" else _Fisher)(model)
-    likelihood = _over_rows(summand, model, table, position, size**2, key)
+    likelihood = _over_rows(summand, table, position, size**2, _WORK, key)
     precision = np.asarray(likelihood, np.float64) + _prior_curvature(model, position)
     shape = dense_shape(precision, likelihood.dtype)
-    if kind == "laplace" and shape.flat and table.num_rows * size**2 <= _WORK:
+    read = min(table.num_rows, int(_WORK / size**2))
+    if kind == "laplace" and shape.flat and read == table.num_rows:
         return _refined(model, table, position, shape)
+    if kind == "laplace" and not shape.flat and size > _BY_CHOLESKY:
+        # 1 for the rows that were read; on others the Marchenko-Pastur law's
+        return shape._replace(largest=1.0 if read == table.num_rows else (1 + (size / read) ** 0.5) ** 2)
     return shape
 
 
@@ -101,10 +109,31 @@ def _refined(model: Model, table: Table, position: Params, shape: Shape) -> Shap
 def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
     """The factor of `newton.whitening`; flat and convex directions are bounded by what `dtype` resolves."""
     floor = _FLATTEST * float(np.finfo(dtype).eps)
+    if len(precision) > _BY_CHOLESKY:
+        factor = inverse_root(precision, floor)
+        scaled = factor * np.sqrt(np.abs(np.diagonal(precision)))[:, None]
+        stiffest = _largest_eigenvalue(partial(np.matmul, precision), len(factor))
+        slackest, unscaled = (
+            _largest_eigenvalue(partial(_gram_times, root), len(root)) for root in (scaled, factor)
+        )
+        return Shape(factor.astype(dtype), stiffest * unscaled, not 1 / slackest > 2 * floor)
     factor, smallest = whitening(precision, floor)
     flat = smallest <= floor
     spread = np.linalg.svd(factor, compute_uv=False)
     return Shape(factor.astype(dtype), float((spread[0] / spread[-1]) ** 2), flat)
+
+
+def _gram_times(root: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    return root @ (vector @ root)
+
+
+def _largest_eigenvalue(times: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+    """The largest |eigenvalue| of a symmetric matrix, by power iteration: a little too small."""
+    vector, length = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal(size), 1.0
+    for _ in range(_POWER_STEPS):
+        vector = times(vector / np.linalg.norm(vector))
+        length = float(np.linalg.norm(vector))
+    return length
 
 
 def diagonal_shape(precision: np.ndarray) -> Shape:
@@ -117,26 +146,32 @@ def diagonal_shape(precision: np.ndarray) -> Shape:
 def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: Key) -> Shape:
     """A diagonal, and the directions in which the posterior is much narrower or wider than it says."""
     size = alone.factor.size
-    some = _sampled(table, int(_WORK / (size * 2 * _BLOCK * _PRODUCTS)), key_for(key, Purpose.PILOT))
+    block, products = (_BLOCK, _PRODUCTS) if size <= _DOUBLE else (_BLOCK // 2, _PRODUCTS // 2)
+    some = _sampled(table, int(_PRODUCT_WORK / (size * 2 * block * products)), key_for(key, Purpose.PILOT))
     scale = alone.factor[:, None].astype(np.float64 if size <= _DOUBLE else np.float32)
     curvature = partial(_curvature_times, model, num_rows=table.num_rows, position=position)
 
     def image(vectors: np.ndarray, rows: Table = some) -> np.ndarray:
         return scale * curvature(rows, scale * vectors)
 
-    first = _krylov(image, scale, _BLOCK)
-    whole, rest = _own_curvatures(*first)
+    first = _krylov(image, scale, block, products)
+    whole, rest = _own_curvatures(*first, block)
     if not np.isfinite(whole.mean()) or whole.mean() < _KINKED:
         return alone
-    given, scale = scale, scale / np.sqrt(rest)[:, None]
-    values, vectors = _ritz(*_krylov(image, scale, _BLOCK))
-    other = _ritz(*_rescaled(*first, whole))
-    if _window(other[0])[0] < _window(values)[0]:
-        scale, (values, vectors) = given / np.sqrt(whole)[:, None], other
+    values, vectors = _ritz(*_rescaled(*first, whole))
+    alike, given = _window(values)[0], scale
+    scale = given / np.sqrt(whole)[:, None]
+    if alike > _NEARLY:  # otherwise nothing is left to be found
+        scale, other = given / np.sqrt(rest)[:, None], scale
+        again = _ritz(*_krylov(image, scale, block, products))
+        if _window(again[0])[0] <= alike:
+            values, vectors = again
+        else:
+            scale = other
     _, level, outside = _window(values)
     curvatures, directions = values[outside], vectors[:, outside]
     if some is not table:  # a direction that only those rows pick out has another curvature on other rows
-        fresh = _sampled(table, int(_WORK / (size * _RANK)), key_for(key, Purpose.ROUNDNESS))
+        fresh = _sampled(table, int(_PRODUCT_WORK / (size * _RANK)), key_for(key, Purpose.ROUNDNESS))
         curvatures, directions = _ritz(directions, image(directions, fresh))
     floor = _FLATTEST * float(np.finfo(np.float32).eps) * float(np.max(np.abs(values)))
     bent = np.maximum(np.abs(curvatures), floor)
@@ -145,25 +180,25 @@ def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: K
     def round_image(vectors: np.ndarray) -> np.ndarray:
         return rows_times(factor, curvature(some, rows_times(factor, vectors.T).T).T, transposed=True).T
 
-    largest = float(_ritz(*_krylov(round_image, scale, 2))[0][-1])
+    largest = float(_ritz(*_krylov(round_image, scale, 2, _PRODUCTS))[0][-1])
     spread = float((scale.max() / scale.min()) ** 2 * np.max(np.abs(values)) / max(np.min(values), floor))
     return Shape(factor.astype(np.float32), spread, bool(np.min(values) <= floor), max(1.0, largest))
 
 
 def _krylov(
-    times: Callable[[np.ndarray], np.ndarray], like: np.ndarray, width: int
+    times: Callable[[np.ndarray], np.ndarray], like: np.ndarray, width: int, products: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """An orthonormal basis of span(Z, AZ, A²Z, ...) (d, m), Z random signs, and A times it."""
     size, width = len(like), min(width, len(like))
     signs = np.random.default_rng([SeedPurpose.ROUNDNESS]).integers(2, size=(size, width))
     block = (2.0 * signs - 1).astype(like.dtype)
-    basis = products = block[:, :0]
-    for _ in range(min(_PRODUCTS, size // width)):
+    basis = images = block[:, :0]
+    for _ in range(min(products, size // width)):
         for _ in range(2):  # once is not enough in finite precision
             block = np.linalg.qr(block - basis @ (basis.T @ block))[0]
         basis, block = np.column_stack([basis, block]), times(block)
-        products = np.column_stack([products, block])
-    return basis, products
+        images = np.column_stack([images, block])
+    return basis, images
 
 
 def _ritz(basis: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -191,8 +226,8 @@ def _window(values: np.ndarray) -> tuple[float, float, np.ndarray]:
     return ratio, float(sizes[low]), np.concatenate([order[:low], order[count - taken + low :]])
 
 
-def _own_curvatures(basis: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The diagonal of A, given a Krylov basis and A times it; that of A without its stiff directions.
+def _own_curvatures(basis: np.ndarray, products: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """The diagonal of A, given a Krylov basis of such blocks and A times it; that of A without its stiff directions.
 
     Hutchinson's estimate of what the stiff directions leave of A, plus their diagonal; drawn towards the mean as far as
     chance explains the differences. As in factor analysis, A = Δ + VVᵀ, stiff directions are not to narrow the rest.
@@ -200,9 +235,9 @@ def _own_curvatures(basis: np.ndarray, products: np.ndarray) -> tuple[np.ndarray
     values, ritz = _ritz(basis, products)
     stiff = values > _STIFF * np.median(values)
     length = np.sqrt(len(basis))
-    signs = length * basis[:, :_BLOCK]  # orthonormal, which random signs nearly are
+    signs = length * basis[:, :block]  # orthonormal, which random signs nearly are
     taken = ritz[:, stiff] @ (values[stiff, None] * (ritz[:, stiff].T @ signs))
-    left = signs * (length * products[:, :_BLOCK] - taken) / np.mean(signs**2, axis=1, keepdims=True)
+    left = signs * (length * products[:, :block] - taken) / np.mean(signs**2, axis=1, keepdims=True)
     chance = float(np.mean(left.var(axis=1))) / max(1, left.shape[1] - 1)
 
     def drawn(found: np.ndarray) -> np.ndarray:
@@ -254,19 +289,12 @@ def _products(function: Callable[[Params], Array], at: Params, vectors: Array) -
 
 
 def _over_rows(
-    summand: Any, model: Model, table: Table, position: Params, work_per_row: int, key: Key
+    summand: Any, table: Table, position: Params, work_per_row: int, work: float, key: Key
 ) -> Array:
     """The sum over all rows, or N/n times that over n random ones."""
-    affordable = int(_WORK / work_per_row)
-    if table.num_rows <= affordable:
-        return table.sum(summand, position)
-    rows = table.random_rows(affordable, key)
-    return table.num_rows / affordable * _total(summand, position, rows)
-
-
-@partial(jax.jit, static_argnums=0)
-def _total(summand: Any, position: Params, rows: Rows) -> PyTree:
-    return summand.total(position, rows)
+    some = _sampled(table, int(work / work_per_row), key)
+    found = some.sum(summand, position)
+    return found if some is table else table.num_rows / some.num_rows * found
 
 
 def _prior_curvature(model: Model, position: Params) -> np.ndarray:
@@ -302,6 +330,9 @@ def _exact_prior_diagonal(model: Model, position: Params) -> Array:
 class _OfModel:
     """A summand that belongs to a model: one compiled program for each."""
 
+    by_row: ClassVar[bool] = False
+    """Whether the gradient of each row is computed: fewer rows at a time, for their memory."""
+
     model: Model
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
@@ -336,6 +367,8 @@ class _CurvatureTimes(_OfModel):
 class _Fisher(_OfModel):
     """g_i g_iᵀ with g_i = ∇ log p(x_i | θ)."""
 
+    by_row = True
+
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> Array:
@@ -345,6 +378,8 @@ class _Fisher(_OfModel):
 
 class _DiagonalFisher(_OfModel):
     """g_i², elementwise."""
+
+    by_row = True
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +39,11 @@ _POINTS = 8
 _AFFORDABLE = 10**8
 """Maximum of rows × parameters for which the curvature is computed from all rows."""
 _TABLE_NUMBERS = 1 << 24
-_SCORES, _SCORE_WORK, _LEAST_ROWS = 64, 4_000_000, 1_024
-"""Scores computed at a time, and the maximum of rows × parameters for each of them."""
+_SCORES, _SCORE_WORK, _LEAST_ROWS, _LEAST_WORK = 64, 4_000_000, 1_024, 1 << 26
+"""Scores computed at a time, the maximum of rows × parameters for each, the fewest rows, and their maximum."""
+_SPARSE_WORK = 10**9
+_ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
+"""More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
 _SHIFTED = 0.5
 _NOISE_POINTS, _NOISE_WORK = 4, 2e9
 """Points at which the noise of all rows is computed, and the maximum of rows × numbers of L for each."""
@@ -92,7 +95,7 @@ def _noise_of_all(
     close to 0 would hide them.
     """
     flat, unravel = ravel_pytree(centre)
-    count = max(_LEAST_ROWS, int(_NOISE_WORK / (flat.size if factor.ndim == 1 else factor.size)))
+    count = max(_least_rows(flat.size), int(_NOISE_WORK / (flat.size if factor.ndim == 1 else factor.size)))
     if count < table.num_rows:
         count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
@@ -113,6 +116,8 @@ def _noise_of_all(
 @dataclass(frozen=True)
 class _SquaredChange:
     """The squares of the changes of the rows' gradients from a centre to a place, in the coordinates u; the changes."""
+
+    by_row: ClassVar[bool] = True
 
     model: Model
 
@@ -203,13 +208,15 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
     shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
     left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
+    read = min(table.num_rows, _scored_rows(table, flat.size))
+    left = max(0.0, left - 2 * flat.size / read * (1 - read / table.num_rows))  # that of the sample of rows
     near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
     return left if near else max(left, 1.0)
 
 
-def flat_positions(model: Posterior, draws: Params) -> np.ndarray:
+def flat_positions(model: Posterior, draws: Params, dtype: Any = np.float64) -> np.ndarray:
     """Draws in the user's units, leaves (chain, draw, ...), as numbers on the real line (chain, draw, d)."""
-    return np.asarray(_flat_positions(model, jax.tree.map(np.asarray, draws)), np.float64)
+    return np.asarray(_flat_positions(model, jax.tree.map(np.asarray, draws)), dtype)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -223,7 +230,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
     """
     flat, unravel = ravel_pytree(centre)
-    affordable = max(_LEAST_ROWS, _SCORE_WORK // max(1, flat.size))
+    affordable = _scored_rows(table, flat.size)
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
     found = []
     for begin in range(0, len(positions), _SCORES):
@@ -238,6 +245,20 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     exact = model.combine(centre, table.sum(model.summand, centre))
     here = _scores(model, table.num_rows, unravel, rows, np.resize(np.asarray(flat), (_SCORES, flat.size)))
     return scores - np.asarray(here[0], np.float64) + np.asarray(ravel_pytree(exact)[0], np.float64)
+
+
+def _scored_rows(table: Table, size: int) -> int:
+    """Rows that are used for a score of so many parameters."""
+    size = max(1, size)
+    numbers = table.num_rows * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(table.row_spec))
+    if numbers <= _SCORE_WORK and table.num_rows * size <= _SPARSE_WORK:  # few numbers, of many groups
+        return table.num_rows
+    many = min(_ROWS_PER_PARAMETER * size, _MOST_SCORE_WORK // size)
+    return max(_least_rows(size), _SCORE_WORK // size, many)
+
+
+def _least_rows(size: int) -> int:
+    return max(64, min(_LEAST_ROWS, _LEAST_WORK // max(1, size)))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

@@ -118,12 +118,18 @@ def prepared(request: Request) -> tuple[Request, Problem, Ready]:
             key=plan.key,
             free=free and request.devices is None,
         )
-        if (
-            free
-            and ready.report.get("roundness", 0.0) > defaults.FAR_FROM_GAUSSIAN
-            and _affords_exact(request)
-        ):
+        roundness = ready.report.get("roundness", 0.0) if free else 0.0
+        if roundness > defaults.FAR_FROM_GAUSSIAN and _affords_exact(request):
             return prepared(request._replace(sampler=NUTS(), estimator=Full()))
+        if roundness > defaults.HAS_NO_SHAPE and defaults.is_large(request.params):
+            sampler, estimator = defaults.method_for_many(request.source.num_rows, request.params)
+            request = request._replace(sampler=sampler, estimator=estimator)
+            request, problem, own = prepared(request)
+            start = own.start._replace(position=ready.start.position, gradient=None)
+            return request, problem, own._replace(start=start, report=own.report | {"roundness": roundness})
+        if ready.estimator.is_exact and not request.estimator.is_exact:  # rows in their own order
+            method = ready.sampler, ready.estimator
+            problem = setup.compose(request.model, request.source, *method, plan.seed, request.devices)
         if request.sampler.needs_trajectory and request.sampler.needs_scales:
             problem, ready = adaptation.adapt(problem, ready, plan, request.params)
         elif "sampler" in left_out:
@@ -131,8 +137,8 @@ def prepared(request: Request) -> tuple[Request, Problem, Ready]:
     if "sampler" in left_out:
         if "num_burnin" in left_out:
             plan = plan._replace(num_burnin=defaults.default_burnin(ready.sampler, ready.thin))
-        if "thin" in left_out and ready.thin:
-            plan = plan._replace(thin=ready.thin)
+        if "thin" in left_out:
+            plan = plan._replace(thin=defaults.default_thin(ready.sampler, ready.thin))
     if "estimator" in left_out:
         request = request._replace(estimator=ready.estimator)
     words = defaults.in_words(
@@ -143,6 +149,7 @@ def prepared(request: Request) -> tuple[Request, Problem, Ready]:
         request.source.num_rows,
         left_out,
         on_mesh=request.devices is not None,
+        num_samples=plan.num_samples,
     )
     chosen = {"chosen": words, "left_out": sorted(left_out)} if words else {}
     report = chosen | ready.report

@@ -78,21 +78,23 @@ def sample(
     sampler
         By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers): `sc.NUTS()`,
         which is exact. Otherwise `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature
-        there to choose coordinates in which the posterior is round (above 1,000 parameters: a scale for each, and up to
+        there to choose coordinates in which the posterior is round (above 2,000 parameters: a scale for each, and up to
         48 directions in which the posterior is much narrower or wider); step size and friction follow from the gradient
-        noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million numbers,
-        `sc.NUTS()` again. For count models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
+        noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million numbers and 1,000
+        parameters, `sc.NUTS()` again; with more parameters, as in networks, `sc.SGHMC()`. For count models `sc.SCIR()`,
+        whose step size is chosen from the noise of the counts.
         `run.preparation["chosen"]` has the choice, in one line.
         `sc.SGLD(step_size="auto")` tries many step sizes before the run (see `sc.analysis.tune`); the results are in
         `run.preparation["tuning"]`.
     estimator
         By default `sc.Full()` for NUTS, and `sc.ControlVariates` otherwise, whose batch size is chosen when the sampler
-        is also omitted, and is 500 otherwise; `sc.Minibatch(500)` for count models and likelihoods that take a key.
+        is also omitted (`sc.Full()` if that is less work), and is 500 otherwise; `sc.Minibatch(500)` for count models,
+        likelihoods that take a key, and networks.
     num_samples, num_burnin, thin
-        Draws kept in each chain (by default 1,000 when you omit the sampler, which makes them nearly independent, else
-        10,000); steps made before the first draw ("auto", the default when you omit the sampler: as many as make the
-        start irrelevant; otherwise 0); steps per kept draw (by default as many as make draws nearly independent
-        when you omit the sampler, else 1).
+        Draws kept in each chain (by default 1,000 when you omit the sampler, which makes them nearly independent, and
+        fewer above 50,000 parameters, for their memory; else 10,000); steps made before the first draw ("auto", the
+        default when you omit the sampler: as many as make the start irrelevant; otherwise 0); steps per kept draw (by
+        default as many as make draws nearly independent when you omit the sampler, else 1).
     num_chains
         Independent chains; by default 4 when you omit the sampler, else 1. Without a sampler they start at different
         points around the mode, further apart than the posterior is wide.
@@ -181,7 +183,7 @@ def sample(
         "num_samples": num_samples,
     }
     left_out = frozenset(name for name, value in given.items() if value is None)
-    num_samples, num_chains = default_lengths(model, sampler, num_samples, num_chains)
+    num_samples, num_chains = default_lengths(model, sampler, num_samples, num_chains, params)
     plan = _checked_plan(
         num_samples,
         0 if num_burnin is None else num_burnin,

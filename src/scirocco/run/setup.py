@@ -29,7 +29,7 @@ from scirocco.data.values import as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts
 from scirocco.estimators.mode import Mode
-from scirocco.estimators.newton import FAR
+from scirocco.estimators.newton import FAR, beside
 from scirocco.model import Model, Posterior
 from scirocco.run import defaults, metric, modes, pilot
 from scirocco.run.blocks import InTurn
@@ -252,15 +252,10 @@ def prepare_estimator(
         latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]
         sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
-    position = _beside(table, model.place(model.unconstrain(params), table, key))
+    position = model.place(model.unconstrain(params), table, key)
+    position = beside(table.data, position) if isinstance(table, Resident) else position
     with _explained(problem, params):
         return parts, parts.scheme.prepare(model, parts, table, position, key)
-
-
-def _beside(table: Table, position: Params) -> Params:
-    """The position on the device of the rows: programs would be compiled for others first, and then for this one."""
-    rows = jax.tree.leaves(table.data)[0] if isinstance(table, Resident) else None
-    return jax.device_put(position, rows.sharding) if rows is not None and rows.committed else position
 
 
 @contextlib.contextmanager
@@ -294,9 +289,17 @@ def _resolved(
     scales = pilot.measure(density, parts, table, prepared, key, thorough=chooses and prepared.near_mode)
     if chooses:
         estimator, scales = defaults.with_best_batch(
-            parts.sampler, parts.estimator, scales, table.num_rows, position, table.batching.epoch > 1
+            parts.sampler,
+            parts.estimator,
+            scales,
+            table.num_rows,
+            position,
+            table.batching.epoch > 1,
+            not table.streamed,
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
+        if estimator.is_exact:
+            start = start._replace(memory=())
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
         found["roundness"] = pilot.roundness(density, table, position, scales.factor, key)
