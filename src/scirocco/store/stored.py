@@ -289,10 +289,11 @@ class Stored:
         found = {node: _read_json(os.path.join(self.path, node, zarr_format.DOCUMENT)) for node in committed}
         earlier = self._published_earlier(found[""])
         for node, document in found.items():
-            if document not in (committed[node], earlier.get(node)) or document is None:
+            expected = [json.loads(documents[node]) for documents in (committed, earlier) if documents]
+            if document not in expected:
                 yield f"{os.path.join(self.path, node, zarr_format.DOCUMENT)} is missing or damaged. {again}"
 
-    def _published_earlier(self, root: Any) -> dict[str, Any]:
+    def _published_earlier(self, root: Any) -> dict[str, str]:
         """The documents of an earlier commit, which a process that was killed did not replace; else empty."""
         try:
             members = root["consolidated_metadata"]["metadata"]
