@@ -120,7 +120,10 @@ class Run:
 
     def __repr__(self) -> str:
         size = self.configuration["dimension"]
-        draws = f"{self.num_chains} chains × {self.num_draws} draws of {size} parameters"
+        chains, parameters = (
+            f"{n} {word}{'s' * (n != 1)}" for n, word in ((self.num_chains, "chain"), (size, "parameter"))
+        )
+        draws = f"{chains} × {self.num_draws} draws of {parameters}"
         return f"Run({self.method}: {draws}, {self.status})"
 
     def named_draws(self) -> dict[str, np.ndarray]:

@@ -132,7 +132,9 @@ class GroupWriter:
             if arrays[column.name].size:
                 path = self.group.chunk_path(self._root, column, number)
                 # Readers ignore what follows the draws; zeros make the files of equal runs equal.
-                parts = [part for chain in arrays[column.name] for part in (chain[:used].data, chain[used:].nbytes)]
+                parts = [
+                    part for chain in arrays[column.name] for part in (chain[:used].data, chain[used:].nbytes)
+                ]
                 self._unsynced.write(path, parts)
                 self._checksums[column.node][number:] = [zarr_format.checksum(arrays[column.name], used)]
         self._dirty = False

@@ -141,7 +141,7 @@ def with_value(value):
         (
             with_value(np.nan),
             InvalidValueError,
-            r"X holds 1 NaN or infinite value in 1 of 100 rows; .* row 4",
+            r"X holds 1 missing \(NaN\) or infinite value in 1 of 100 rows; .* row 4",
         ),
         (with_value(0)[:50], InvalidValueError, "X has 50 rows and y has 100"),
         (with_value(0).astype(str), InvalidTypeError, "must be numbers, got the type <U"),
