@@ -129,8 +129,8 @@ class StoredArray(LazyArray):
     def _chunk(self, number: int) -> np.ndarray:
         path = self._group.chunk_path(self._root, self._column, number)
         before = number * self._group.chunk_draws
-        rescue = (
-            f"The other chunks of {self.name!r} can still be read: the draws before it are [:, :{before}]."
+        rescue = f"The other chunks of {self.name!r} can still be read" + (
+            f": the draws before it are [:, :{before}]." if before else "."
         )
         values = zarr_format.read_chunk(
             path, self._group.chunk_shape(self._column), self._column.dtype, rescue
