@@ -123,5 +123,5 @@ def test_dir_lists_what_is_public_and_no_imports():
     assert not {"importlib", "Any", "TYPE_CHECKING"} & set(listed)
     for name in ("analysis", "data", "datasets", "errors", "models", "reducers", "schedules", "transforms"):
         assert dir(getattr(scirocco, name)) == sorted(getattr(scirocco, name).__all__)
-    with pytest.raises(AttributeError, match="Did you mean `sc.NUTS`"):
+    with pytest.raises(AttributeError, match=r"Did you mean `sc.NUTS`"):
         getattr(scirocco, "nuts")  # noqa: B009

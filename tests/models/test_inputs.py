@@ -90,9 +90,9 @@ def test_counts_in_data_frames():
     frame = pandas.DataFrame({"a": [1, 2, 0], "b": [0, 3, 1]}, dtype="Int64")
     assert as_corpus(frame).num_tokens == count_rows(frame).counts.sum() == 7
     frame.loc[1, "b"] = pandas.NA
-    with pytest.raises(InvalidValueError, match="document 1 .* nan"):
+    with pytest.raises(InvalidValueError, match=r"document 1 .* nan"):
         as_corpus(frame)
-    with pytest.raises(InvalidValueError, match="row 1, column 1 holds nan. Impute or remove"):
+    with pytest.raises(InvalidValueError, match=r"row 1, column 1 holds nan. Impute or remove"):
         count_rows(frame)
     with pytest.raises(InvalidTypeError, match=r"data frame.*for text in frame\['text'\]"):
         as_corpus(pandas.DataFrame({"text": ["sun moon", "moon"]}))

@@ -151,15 +151,18 @@ class Run:
         """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, one row per parameter.
 
         The diagnostics are those of `sc.diagnostics`; the other columns ignore draws that are NaN. The result is a
-        pandas data frame, rounded to `digits` digits (None: not rounded); it is printed within 80 columns.
+        pandas data frame, rounded to `digits` digits (None: not rounded); it is printed within 80 columns. The run of
+        a regression is summarised in the units of the user, with the names of its columns.
         """
         self._need_draws()
         if not 0 < probability < 1:
             raise InvalidValueError(f"`probability` must be between 0 and 1, got {probability}.")
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
-        parts = [_summary_of(part, tail) for part in Columns(self.named_draws()).parts()]
+        draws = self._named(self.draws if self.converted is None else self.converted[0])
+        parts = [_summary_of(part, tail) for part in Columns(draws).parts()]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
+        frame = frame.rename(index=self.labelled)
         if digits is not None:
             frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
             frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())

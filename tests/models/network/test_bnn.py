@@ -167,6 +167,14 @@ def test_labels_beyond_the_logits():
     assert problem.classes.tolist() == [0, 1, 2] and set(problem.rows.y) == {0, 2}, "a class without rows"
 
 
+def test_predictions_that_still_move_are_noted(quick_compiler):
+    X, y = bytes_and_words()
+    with pytest.warns(
+        sc.errors.SciroccoWarning, match=r"BNN have not converged: R-hat of `the prediction for row"
+    ):
+        net(num_burnin=0, thin=1, num_samples=60).fit(X, y, num_epochs=60, progress=False)
+
+
 def test_large_inputs_are_remarked():
     X, y = bytes_and_words()
     with pytest.warns(sc.errors.SciroccoWarning, match="the inputs of BNN are large"):
