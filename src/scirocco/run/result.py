@@ -130,6 +130,18 @@ class Run:
         """The draws as a flat dict from parameter names to arrays (chain, draw, ...)."""
         return self._named(self.draws)
 
+    def labelled_draws(self) -> dict[str, np.ndarray]:
+        """As `named_draws`; of the run of a regression in the units of the user, an entry for each named column."""
+        if self.converted is None:
+            return self.named_draws()
+        out = {}
+        for name, leaf in self._named(self.converted[0]).items():
+            array = np.asarray(leaf)
+            for index in np.ndindex(array.shape[2:]):
+                place = f"[{', '.join(map(str, index))}]" if index else ""
+                out[self.labelled(name + place)] = array[(slice(None), slice(None), *index)]
+        return out
+
     def labelled(self, text: str) -> str:
         """A text in which parameters have the labels of their axes, if there are any: `coef[age]` for `coef[2]`."""
         labels = {} if self.converted is None else self.converted[1]
@@ -159,10 +171,8 @@ class Run:
             raise InvalidValueError(f"`probability` must be between 0 and 1, got {probability}.")
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
-        draws = self._named(self.draws if self.converted is None else self.converted[0])
-        parts = [_summary_of(part, tail) for part in Columns(draws).parts()]
+        parts = [_summary_of(part, tail) for part in Columns(self.labelled_draws()).parts()]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
-        frame = frame.rename(index=self.labelled)
         if digits is not None:
             frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
             frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
@@ -238,7 +248,7 @@ class Run:
         from scirocco.run.plotting import plot
 
         self._need_draws()
-        return plot(self.named_draws(), kind, names)
+        return plot(self.labelled_draws(), kind, names)
 
     def _repr_html_(self) -> str:
         """For notebooks: how the draws were made, and the summary of the first parameters."""
@@ -246,7 +256,7 @@ class Run:
         if self.draws is None or not self.num_draws:
             return head
         note = _sentence(self.certificate)
-        return join([head, html_summary(self.named_draws()), *([tag("p", note)] if note else [])])
+        return join([head, html_summary(self.labelled_draws()), *([tag("p", note)] if note else [])])
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.
