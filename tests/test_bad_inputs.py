@@ -929,6 +929,17 @@ RUNS = [
         InvalidTypeError,
         "LinearRegression has no argument `chains`: use `num_chains`",
     ),
+    *(
+        row(f"words of {owner}", call, InvalidTypeError, f"{owner} has no argument `{theirs}`: use `{ours}`")
+        for owner, theirs, ours, call in (
+            ("sc.Model", "logp", "log_likelihood", lambda: sc.Model(logp=log_likelihood)),
+            ("SGLD", "lr", "step_size", lambda: sc.SGLD(lr=1e-3)),
+            ("Minibatch", "batchsize", "batch_size", lambda: sc.Minibatch(batchsize=3)),
+            ("NUTS", "target_accept", "target_acceptance", lambda: sc.NUTS(target_accept=0.9)),
+            ("LDA", "n_components", "num_topics", lambda: sc.models.LDA(n_components=3)),
+            ("BPMF", "rank", "num_factors", lambda: sc.models.BPMF(rank=3)),
+        )
+    ),
     row(
         "words of fit",
         lambda: sc.models.LinearRegression().fit(X, Y, draws=2),

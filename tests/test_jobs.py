@@ -117,6 +117,7 @@ def test_a_received_run_executes_nothing(folder, capsys, case, monkeypatch, tmp_
     status, _, err = call(capsys, "resume", folder / "run", "--num-samples", 90)
     assert status == 2 and f"--config {name}" in err
     assert not (folder / "executed").exists()
+    assert name not in call(capsys, "diagnose", folder / "run")[1]
     status, _, err = call(
         capsys, "resume", folder / "run", "--num-samples", 90, "--config", folder / "job.toml"
     )

@@ -15,6 +15,8 @@ from types import ModuleType
 
 import pytest
 
+import scirocco
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 sys.path[:0] = [str(ROOT / "tools"), str(DOCS / "_ext")]
@@ -119,3 +121,7 @@ def test_dir_lists_what_is_public_and_no_imports():
     ).stdout.split()
     assert {"models", "analysis", "datasets", "from_numpyro", "sample", "transforms"} <= set(listed)
     assert not {"importlib", "Any", "TYPE_CHECKING"} & set(listed)
+    for name in ("analysis", "data", "datasets", "errors", "models", "reducers", "schedules", "transforms"):
+        assert dir(getattr(scirocco, name)) == sorted(getattr(scirocco, name).__all__)
+    with pytest.raises(AttributeError, match=r"Did you mean `sc.NUTS`"):
+        getattr(scirocco, "nuts")  # noqa: B009

@@ -5,6 +5,7 @@ are first used, so that a command that prints the version does not wait for JAX.
 """
 
 # ruff: noqa: F403, F405
+import difflib
 import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,9 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         value = globals()[name] = getattr(importlib.import_module("scirocco._public"), name)
         return value
-    raise AttributeError(f"module 'scirocco' has no attribute {name!r}")
+    meant = difflib.get_close_matches(name.lower(), [known.lower() for known in __all__], 1)
+    ours = "".join(f" Did you mean `sc.{known}`?" for known in __all__ if known.lower() in meant)
+    raise AttributeError(f"module 'scirocco' has no attribute {name!r}.{ours}")
 
 
 def __dir__() -> list[str]:

@@ -50,6 +50,12 @@ _ELSEWHERE = {
     "progress": ("progressbar", "progress_bar", "verbose"),
     "params": ("init", "init_params", "initial_params", "initvals", "start", "x0", "theta"),
     "sampler": ("kernel", "step", "method"),
+    "step_size": ("lr", "learning_rate", "eps", "epsilon", "h"),
+    "batch_size": ("minibatch_size", "subsample_size", "n"),
+    "log_likelihood": ("logp", "log_density", "logdensity_fn", "log_prob", "potential_fn"),
+    "num_topics": ("n_components", "n_topics", "k", "K"),
+    "num_components": ("n_components", "n_clusters", "k", "K"),
+    "num_factors": ("n_components", "n_factors", "rank", "latent_dim"),
     "sampler=sc.SGLD(step_size=...)": ("step_size", "learning_rate", "lr"),
     "estimator=sc.Minibatch(batch_size=...)": ("batch_size", "minibatch_size"),
 }
@@ -77,15 +83,14 @@ def known_arguments(
     """
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     belongs = dict(elsewhere or {})
+    ours = f"sc.{function.__qualname__.removesuffix('.__init__')}"
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in names and name not in old_names:
                 words = _suggest(name, names, belongs)
-                raise InvalidTypeError(
-                    f"{owner or f'sc.{function.__name__}'} has no argument `{name}`{words}"
-                )
+                raise InvalidTypeError(f"{owner or ours} has no argument `{name}`{words}")
         return function(*args, **kwargs)
 
     return checked

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco import _checks
 from scirocco._random import normal
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, ArrayLike, Key, PyTree
@@ -60,6 +61,7 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
     checks see only the users' arguments.
     """
     cls = dataclasses.dataclass(frozen=True)(cls)
+    cls.__init__ = _checks.known_arguments(cls.__init__, cls.__name__)  # type: ignore[method-assign]
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     meta = [field.name for field in fields if field.metadata.get("static")]
     data = [field.name for field in fields if not field.metadata.get("static")]

@@ -24,6 +24,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class SciroccoError(Exception):
     """Base class of all errors that scirocco raises."""
 

@@ -37,6 +37,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @runtime_checkable
 class Reducer(Protocol):
     """Sees every draw, keeps a state of fixed size."""

@@ -38,6 +38,11 @@ __all__ = [
     "simplex",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Setting = float | Callable[[Params], Any]
 """A number, or a function of the other parameters that returns a number or an array."""
 _OFF = 1e-3

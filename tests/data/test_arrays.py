@@ -102,7 +102,7 @@ def test_a_single_nan_is_found_anywhere(place):
     values = np.zeros(100_000, np.float32)
     values[place] = np.nan
     with pytest.raises(
-        InvalidValueError, match=rf"1 NaN or infinite value in 1 of 100000 rows.* row {place}\b"
+        InvalidValueError, match=rf"1 missing \(NaN\) or infinite value in 1 of 100000 rows.* row {place}\b"
     ):
         as_source({"v": values})
 
@@ -110,7 +110,7 @@ def test_a_single_nan_is_found_anywhere(place):
 def test_opposite_infinities_are_found_although_they_could_cancel():
     values = np.zeros(100, np.float32)
     values[[3, 4]] = np.inf, -np.inf
-    with pytest.raises(InvalidValueError, match="2 NaN or infinite values in 2 of 100 rows"):
+    with pytest.raises(InvalidValueError, match=r"2 missing \(NaN\) or infinite values in 2 of 100 rows"):
         as_source(values)
 
 

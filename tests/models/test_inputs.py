@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.models.dp.rows import count_rows
 from scirocco.models.inputs import features, labels, targets
+from scirocco.models.lda.corpus import as_corpus
 
 pytestmark = pytest.mark.unit
 
@@ -68,6 +70,32 @@ def test_columns_are_named_in_complaints():
         features(frame[["height", "age"]], "Model")
     with pytest.raises(InvalidValueError, match="columns 0 and 1 of X have one name, 'height'"):
         features(frame[["height", "height"]], "Model")
+
+
+def test_columns_of_arrow_tables_have_names():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"a": [1.0, 3.0, 4.0], "b": [2.0, None, 9.0], "c": ["x", "y", "z"]})
+    assert features(table.select(["a"]), "Model").names == ("a",)
+    with pytest.raises(InvalidValueError, match=r"row 1, column 1 \(`b`\)"):
+        features(table.select(["a", "b"]), "Model")
+    with pytest.raises(
+        InvalidTypeError, match=r"\(`c`\) of X contains 'x' in row 0: features must be numbers\. Enc"
+    ):
+        features(table, "Model")
+
+
+def test_counts_in_data_frames():
+    """pandas' nullable integers are counts; a frame of texts is not one long document."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2, 0], "b": [0, 3, 1]}, dtype="Int64")
+    assert as_corpus(frame).num_tokens == count_rows(frame).counts.sum() == 7
+    frame.loc[1, "b"] = pandas.NA
+    with pytest.raises(InvalidValueError, match=r"document 1 .* nan"):
+        as_corpus(frame)
+    with pytest.raises(InvalidValueError, match=r"row 1, column 1 holds nan. Impute or remove"):
+        count_rows(frame)
+    with pytest.raises(InvalidTypeError, match=r"data frame.*for text in frame\['text'\]"):
+        as_corpus(pandas.DataFrame({"text": ["sun moon", "moon"]}))
 
 
 def test_constant_columns_can_be_kept():

@@ -70,3 +70,7 @@ __all__ = [
     "zv_reduction",
     "zv_reduction_bound",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

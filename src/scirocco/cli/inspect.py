@@ -138,7 +138,7 @@ def diagnose(
     else:
         print_wrapped(str(found))
         if config is None and model is None and run.kind == "sampled":
-            written = None if _of_chains(path) else jobs.origin(path)
+            written = None if _of_chains(path) or not jobs.is_trusted(path) else jobs.origin(path)
             how = (
                 f"--config {shlex.quote(str(written))}"
                 if written is not None

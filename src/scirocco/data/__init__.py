@@ -35,3 +35,7 @@ __all__ = [
     "write",
     "write_corpus",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

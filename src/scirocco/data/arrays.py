@@ -241,7 +241,7 @@ def check_finite(array: np.ndarray, name: str, first_row: int = 0, columns: Sequ
     inside = f", column `{columns[first[1]]}`" if columns else f", index {first[1:]}" if first[1:] else ""
     place = f"row {first_row + first[0]}{inside}"
     raise InvalidValueError(
-        f"{name} holds {count} NaN or infinite value{'s' * (count > 1)} in {rows} of {len(array)} rows; the "
+        f"{name} holds {count} missing (NaN) or infinite value{'s' * (count > 1)} in {rows} of {len(array)} rows; the "
         f"first is at {place}. Drop or impute them."
     )
 

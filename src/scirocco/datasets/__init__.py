@@ -42,6 +42,11 @@ __all__ = [
     "wikipedia",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 ENTRIES: dict[str, Entry] = {
     **corpora.ENTRIES,
     **{entry.name: entry for entry in (MSWEB, COVERTYPE, MOVIELENS, MNIST)},

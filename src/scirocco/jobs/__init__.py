@@ -27,7 +27,7 @@ Or, with a built-in model (logistic, linear, poisson, softmax) and data with the
 code, and is imported; a store never is.
 """
 
-from scirocco.jobs.job import Job, find, label, origin, read_data, read_job, resume_job, start
+from scirocco.jobs.job import Job, find, is_trusted, label, origin, read_data, read_job, resume_job, start
 from scirocco.jobs.zoo import EXAMPLES, ZOO, example
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Job",
     "example",
     "find",
+    "is_trusted",
     "label",
     "origin",
     "read_data",

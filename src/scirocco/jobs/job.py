@@ -172,7 +172,7 @@ def resume_job(
             f"the run in {path} was not started from a configuration file, and a store does not contain the model. "
             f"Resume it in Python, sc.resume({str(path)!r}, model, data), or give a file with --config."
         )
-    if config is None and not _is_trusted(path):
+    if config is None and not is_trusted(path):
         raise InvalidValueError(
             f"the run in {path} says that it was started from {written}, which names the code to run; but it was not "
             "started by you on this machine, or the file is inside the run. Read the file; if you trust it, name it: "
@@ -191,7 +191,7 @@ def resume_job(
     )
 
 
-def _is_trusted(path: Path) -> bool:
+def is_trusted(path: Path) -> bool:
     """Whether the file that a run names lies outside it, and this user has started the run from that file."""
     notes = Record.from_json(open_stored(_first(path)).record).notes or {}
     written, given = notes.get("config"), notes.get("config_mark")

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
 from scirocco.model import units
 from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, make_room, one_row
@@ -57,6 +57,7 @@ class Model(Posterior):
     drive = "gradient"
     has_density = True
 
+    @_checks.known_arguments
     def __init__(
         self,
         log_likelihood: LogLikelihood,

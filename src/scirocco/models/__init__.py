@@ -25,6 +25,11 @@ __all__ = [
     "load",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (BNN, BPMF, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression)

@@ -87,7 +87,7 @@ class View:
     @property
     def to_chart(self) -> Draws:
         """Draws (chain, draw, ...) to plot, by name."""
-        return self.to_judge.named_draws() if self.charted is None else self.charted
+        return self.to_judge.labelled_draws() if self.charted is None else self.charted
 
 
 @runtime_checkable

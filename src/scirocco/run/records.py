@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -340,8 +341,13 @@ def _differences(stored: Any, given: Any, place: str) -> Any:
         for key in sorted({*stored, *given}):
             inside = f"{place}.{key}" if place else str(key)
             yield from _differences(stored.get(key), given.get(key), inside)
+    elif stored != given and all(_FINGERPRINT.fullmatch(str(value)) for value in (stored, given)):
+        yield f"the values of `{place}` have changed (fingerprint {stored[:8]}, now {given[:8]})"
     elif stored != given:
         yield f"`{place}` was {_short(stored)} and is now {_short(given)}"
+
+
+_FINGERPRINT = re.compile("[0-9a-f]{16}([0-9a-f]{16})?")
 
 
 def _short(value: Any) -> str:

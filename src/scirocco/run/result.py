@@ -126,12 +126,27 @@ class Run:
 
     def __repr__(self) -> str:
         size = self.configuration["dimension"]
-        draws = f"{self.num_chains} chains × {self.num_draws} draws of {size} parameters"
+        chains, parameters = (
+            f"{n} {word}{'s' * (n != 1)}" for n, word in ((self.num_chains, "chain"), (size, "parameter"))
+        )
+        draws = f"{chains} × {self.num_draws} draws of {parameters}"
         return f"Run({self.method}: {draws}, {self.status})"
 
     def named_draws(self) -> dict[str, np.ndarray]:
         """The draws as a flat dict from parameter names to arrays (chain, draw, ...)."""
         return self._named(self.draws)
+
+    def labelled_draws(self) -> dict[str, np.ndarray]:
+        """As `named_draws`; of the run of a regression in the units of the user, an entry for each named column."""
+        if self.converted is None:
+            return self.named_draws()
+        out = {}
+        for name, leaf in self._named(self.converted[0]).items():
+            array = np.asarray(leaf)
+            for index in np.ndindex(array.shape[2:]):
+                place = f"[{', '.join(map(str, index))}]" if index else ""
+                out[self.labelled(name + place)] = array[(slice(None), slice(None), *index)]
+        return out
 
     def labelled(self, text: str) -> str:
         """A text in which parameters have the labels of their axes, if there are any: `coef[age]` for `coef[2]`."""
@@ -154,14 +169,15 @@ class Run:
         """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, one row per parameter.
 
         The diagnostics are those of `sc.diagnostics`; the other columns ignore draws that are NaN. The result is a
-        pandas data frame, rounded to `digits` digits (None: not rounded); it is printed within 80 columns.
+        pandas data frame, rounded to `digits` digits (None: not rounded); it is printed within 80 columns. The run of
+        a regression is summarised in the units of the user, with the names of its columns.
         """
         self._need_draws()
         if not 0 < probability < 1:
             raise InvalidValueError(f"`probability` must be between 0 and 1, got {probability}.")
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
-        parts = [_summary_of(part, tail, self.group_size) for part in Columns(self.named_draws()).parts()]
+        parts = [_summary_of(part, tail, self.group_size) for part in Columns(self.labelled_draws()).parts()]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
         if digits is not None:
             frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
@@ -239,7 +255,7 @@ class Run:
         from scirocco.run.plotting import plot
 
         self._need_draws()
-        return plot(self.named_draws(), kind, names)
+        return plot(self.labelled_draws(), kind, names)
 
     def _repr_html_(self) -> str:
         """For notebooks: how the draws were made, and the summary of the first parameters."""
@@ -248,7 +264,7 @@ class Run:
             return head
         note = _sentence(self.certificate)
         return join(
-            [head, html_summary(self.named_draws(), self.group_size), *([tag("p", note)] if note else [])]
+            [head, html_summary(self.labelled_draws(), self.group_size), *([tag("p", note)] if note else [])]
         )
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:

@@ -33,6 +33,11 @@ __all__ = [
     "step_sizes",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 AUTOMATIC = "auto"
 """Instead of a step size: choose one by trying many."""
 

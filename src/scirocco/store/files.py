@@ -67,11 +67,14 @@ def _replace(tmp: str, path: str) -> None:
         ) from error
 
 
-def write_file(path: str, data: bytes | memoryview | list[memoryview], *, sync: bool) -> None:
-    """Write bytes, a contiguous array or several of them as one complete file."""
+def write_file(path: str, data: bytes | memoryview | list[memoryview | int], *, sync: bool) -> None:
+    """Write bytes, a contiguous array or several of them as one complete file; a number stands for so many zeros."""
     with writing(path, sync=sync) as file:
         for part in data if isinstance(data, list) else [data]:
-            file.write(part)
+            if not isinstance(part, int):
+                file.write(part)
+            elif part:
+                file.truncate(file.seek(part, os.SEEK_CUR))  # a hole, which takes no time and no space
 
 
 def sync_file(path: str) -> None:
@@ -111,7 +114,7 @@ class Unsynced:
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
 
-    def write(self, path: str, data: bytes | memoryview | list[memoryview]) -> None:
+    def write(self, path: str, data: bytes | memoryview | list[memoryview | int]) -> None:
         """Write a complete file now; a file that replaces another is on disk before it does so."""
         # A rename may reach the disk before the new bytes do; the old file may hold committed draws.
         write_file(path, data, sync=os.path.exists(path))

@@ -261,25 +261,33 @@ def adopt(root: str, draft: str) -> None:
     Nothing is copied, so that a full disk cannot interrupt it.
     """
     if not os.path.lexists(root):
-        os.replace(draft, root)
-        return files.sync_folder(os.path.dirname(root))
+        return _rename_safely(draft, root)
     old = f"{draft}.old"
     lock = files.Lock(inner(root, LOCK)) if os.path.isdir(os.path.join(root, INNER)) else None
     try:
         os.replace(root, old)
         try:
-            os.replace(draft, root)
+            _rename_safely(draft, root)
         except BaseException:
             os.rename(old, root)
             raise
     finally:
         if lock is not None:
             lock.release()
-    files.sync_folder(os.path.dirname(root))
     groups = read_header(old).groups if os.path.exists(inner(old, _RUN)) else ()
     for name in sorted(set(os.listdir(old)) - {INNER, "zarr.json", *groups}):
         os.rename(os.path.join(old, name), os.path.join(root, name))
     shutil.rmtree(old)
+
+
+def _rename_safely(draft: str, root: str) -> None:
+    """Rename and return when that is on the disk; it is undone if the disk fails."""
+    os.replace(draft, root)
+    try:
+        files.sync_folder(os.path.dirname(root))
+    except BaseException:
+        os.rename(root, draft)
+        raise
 
 
 def sweep(root: str, header: Header, commit: Commit) -> None:

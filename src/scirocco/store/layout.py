@@ -5,6 +5,7 @@ The layout is fixed when a run is created and kept in `run.json`; only the numbe
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -90,8 +91,8 @@ class Group:
         for number, values in coordinate_chunks(0, num_draws):
             yield self.coordinate_path(root, "draw", number), values
 
-    def documents(self, num_draws: int) -> dict[str, dict[str, Any]]:
-        """The document of each array, for `num_draws` draws."""
+    def documents(self, num_draws: int) -> dict[str, str]:
+        """The document of each array, for `num_draws` draws, as JSON."""
         nodes = [column.node for column in self.columns]
         out = {
             "chain": zarr.array_document((self.num_chains,), (self.num_chains,), _INDEX, ["chain"], {}),
@@ -105,21 +106,20 @@ class Group:
                 ["chain", "draw", *zarr.dimension_names(column.node, len(column.shape), nodes)],
                 {"name": column.name, "dtype": column.given_dtype},
             )
-        return out
+        return {node: json.dumps(document) for node, document in out.items()}
 
 
-def documents(
-    groups: dict[str, Group], draws: dict[str, int], attributes: dict[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """The documents of all nodes: the arrays of a group, then the group; last the root, with the name `""`."""
-    out: dict[str, dict[str, Any]] = {}
-    everything: dict[str, dict[str, Any]] = {}
+def documents(groups: dict[str, Group], draws: dict[str, int], attributes: dict[str, Any]) -> dict[str, str]:
+    """The JSON documents of all nodes: the arrays of a group, then the group; last the root, with the name `""`."""
+    out: dict[str, str] = {}
+    everything: dict[str, str] = {}
+    text = json.dumps(attributes)
     for name, group in groups.items():
         members = group.documents(draws[name])
         arrays = {f"{name}/{node}": document for node, document in members.items()}
-        out |= arrays | {name: zarr.group_document(attributes, members)}
-        everything |= {name: zarr.group_document(attributes)} | arrays
-    return out | {"": zarr.group_document(attributes, everything)}
+        out |= arrays | {name: zarr.group_document(text, members)}
+        everything |= {name: zarr.group_document(text)} | arrays
+    return out | {"": zarr.group_document(text, everything)}
 
 
 def coordinate_chunks(first: int, num_draws: int) -> Iterator[tuple[int, np.ndarray]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import math
 import os
 import secrets
@@ -49,7 +48,7 @@ class Store:
             )
             for name, group in header.groups.items()
         }
-        self._published: dict[str, int] = {}
+        self._published: dict[str, str] = {}
 
     # ---------------------------------------------------------------------------------------------- beginning
 
@@ -216,14 +215,13 @@ class Store:
         attributes = folder.attributes(self._header, self.progress)
         draws = {name: self.draws(name) for name in self._header.groups}
         for node, document in layout.documents(self._header.groups, draws, attributes).items():
-            name, _, array = node.partition("/")
-            if not array or self._published.get(name) != draws[name]:
+            if self._published.get(node) != document:
                 self._write_node(node, document)
-        self._published = draws
+                self._published[node] = document
 
-    def _write_node(self, node: str, document: dict[str, Any]) -> None:
+    def _write_node(self, node: str, document: str) -> None:
         path = os.path.join(self.path, node, zarr_format.DOCUMENT)
-        files.write_file(path, json.dumps(document).encode(), sync=True)
+        files.write_file(path, document.encode(), sync=True)
 
     # ------------------------------------------------------------------------------------------------- asking
 

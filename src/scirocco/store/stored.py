@@ -129,8 +129,8 @@ class StoredArray(LazyArray):
     def _chunk(self, number: int) -> np.ndarray:
         path = self._group.chunk_path(self._root, self._column, number)
         before = number * self._group.chunk_draws
-        rescue = (
-            f"The other chunks of {self.name!r} can still be read: the draws before it are [:, :{before}]."
+        rescue = f"The other chunks of {self.name!r} can still be read" + (
+            f": the draws before it are [:, :{before}]." if before else "."
         )
         values = zarr_format.read_chunk(
             path, self._group.chunk_shape(self._column), self._column.dtype, rescue
@@ -289,10 +289,11 @@ class Stored:
         found = {node: _read_json(os.path.join(self.path, node, zarr_format.DOCUMENT)) for node in committed}
         earlier = self._published_earlier(found[""])
         for node, document in found.items():
-            if document not in (committed[node], earlier.get(node)) or document is None:
+            expected = [json.loads(documents[node]) for documents in (committed, earlier) if documents]
+            if document not in expected:
                 yield f"{os.path.join(self.path, node, zarr_format.DOCUMENT)} is missing or damaged. {again}"
 
-    def _published_earlier(self, root: Any) -> dict[str, Any]:
+    def _published_earlier(self, root: Any) -> dict[str, str]:
         """The documents of an earlier commit, which a process that was killed did not replace; else empty."""
         try:
             members = root["consolidated_metadata"]["metadata"]

@@ -115,11 +115,8 @@ class GroupWriter:
 
     def flush(self) -> None:
         """Write the content of the buffers as a partly filled chunk, and the numbers of the draws."""
-        used = self.num_draws % self.group.chunk_draws
         if self._dirty:
-            for buffer in self._buffers.values():
-                buffer[:, used:] = 0  # readers ignore this part; zeros make the files of equal runs equal
-            self._write_chunk(self._buffers, used)
+            self._write_chunk(self._buffers, self.num_draws % self.group.chunk_draws)
         for number, values in layout.coordinate_chunks(self._coordinate_chunks, self.num_draws):
             self._unsynced.write(self.group.coordinate_path(self._root, "draw", number), values.data)
             self._coordinate_chunks = number + 1
@@ -134,7 +131,11 @@ class GroupWriter:
         for column in self.group.columns:
             if arrays[column.name].size:
                 path = self.group.chunk_path(self._root, column, number)
-                self._unsynced.write(path, [chain.data for chain in arrays[column.name]])
+                # Readers ignore what follows the draws; zeros make the files of equal runs equal.
+                parts = [
+                    part for chain in arrays[column.name] for part in (chain[:used].data, chain[used:].nbytes)
+                ]
+                self._unsynced.write(path, parts)
                 self._checksums[column.node][number:] = [zarr_format.checksum(arrays[column.name], used)]
         self._dirty = False
 

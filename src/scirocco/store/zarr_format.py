@@ -7,6 +7,7 @@ of an array in one folder (`c.0.17.0`), so that a commit has one folder per arra
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import re
@@ -78,18 +79,18 @@ def array_document(
     }
 
 
-def group_document(
-    attributes: dict[str, Any], members: dict[str, dict[str, Any]] | None = None
-) -> dict[str, Any]:
-    """The content of a group's `zarr.json`; with `members`, it includes the documents of all nodes below it.
+def group_document(attributes: str, members: dict[str, str] | None = None) -> str:
+    """The text of a group's `zarr.json`; with `members`, it includes the documents of all nodes below it.
 
     A reader that finds them there needs no other document, so that replacing this one file extends all arrays of
-    the group at once.
+    the group at once. The parts are JSON already: attributes and arrays are in several documents.
     """
-    document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-    if members is not None:
-        document["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": members}
-    return document
+    text = f'{{"zarr_format": 3, "node_type": "group", "attributes": {attributes}'
+    if members is None:
+        return text + "}"
+    inner = ", ".join(f"{json.dumps(node)}: {document}" for node, document in members.items())
+    kind = '"kind": "inline", "must_understand": false'
+    return f'{text}, "consolidated_metadata": {{{kind}, "metadata": {{{inner}}}}}}}'
 
 
 # ----------------------------------------------------------------------------------------------------- names

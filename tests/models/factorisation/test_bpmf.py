@@ -266,6 +266,12 @@ def test_ratings_on_another_scale_are_noted():
         check_triples([0, 1], [0, 1], [0.0, 100.0], None, None)
 
 
+def test_a_chain_that_still_moves_is_noted():
+    model = BPMF(3, sampler=SGLD(1e-6), num_samples=60, batch_size=300)
+    with pytest.warns(SciroccoWarning, match=r"BPMF have not converged: R-hat of `.*larger `num_epochs`"):
+        model.fit(*make_ratings(), num_epochs=30, progress=False)
+
+
 def test_a_stopped_fit_is_taken_up_bit_for_bit(fitted, tmp_path):
     def stop_half_way(report):
         if report.step > 1_000:

@@ -26,5 +26,12 @@ def test_nothing_is_said_where_nothing_is_known_or_wrong(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_if_unmixed({"a": draws, "still": still}, "Model", "")
-        warn_if_unmixed({"short": draws[:, :100] + np.arange(2)[:, None, None]}, "Model", "")
+        warn_if_unmixed({"short": draws[:, :18] + np.arange(2)[:, None, None]}, "Model", "")
+        warn_if_unmixed({"few": draws[:, :40]}, "Model", "")
         warn_if_unmixed({"one chain": draws[:1]}, "Model", "")
+
+
+def test_one_chain_that_still_moves_is_named(seed):
+    draws = np.random.default_rng(seed).normal(size=(1, 40))
+    with pytest.warns(SciroccoWarning, match="of this Model have not converged: R-hat of `a`"):
+        warn_if_unmixed({"a": draws + np.linspace(0, 8, 40)}, "Model", "")

@@ -141,7 +141,7 @@ def with_value(value):
         (
             with_value(np.nan),
             InvalidValueError,
-            r"X holds 1 NaN or infinite value in 1 of 100 rows; .* row 4",
+            r"X holds 1 missing \(NaN\) or infinite value in 1 of 100 rows; .* row 4",
         ),
         (with_value(0)[:50], InvalidValueError, "X has 50 rows and y has 100"),
         (with_value(0).astype(str), InvalidTypeError, "must be numbers, got the type <U"),
@@ -165,6 +165,14 @@ def test_labels_beyond_the_logits():
         own.fit(X, wrong, **SHORT)
     problem = own._problem(X, np.arange(100) % 2 * 2)
     assert problem.classes.tolist() == [0, 1, 2] and set(problem.rows.y) == {0, 2}, "a class without rows"
+
+
+def test_predictions_that_still_move_are_noted(quick_compiler):
+    X, y = bytes_and_words()
+    with pytest.warns(
+        sc.errors.SciroccoWarning, match=r"BNN have not converged: R-hat of `the prediction for row"
+    ):
+        net(num_burnin=0, thin=1, num_samples=60).fit(X, y, num_epochs=60, progress=False)
 
 
 def test_large_inputs_are_remarked():

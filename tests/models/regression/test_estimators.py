@@ -106,6 +106,13 @@ def test_summary_has_the_columns_names(fitted, three):
     pytest.importorskip("arviz")
     assert list(fitted.summary().index) == ["coef[a]", "coef[b]", "coef[c]", "intercept"]
     assert "coef[2, 1]" in three.summary().index
+    for model in (fitted, three):  # the run, too, is shown in the user's units, with names
+        np.testing.assert_array_equal(model.run_.summary(digits=None), model.summary(digits=None))
+        shown = model.run_.labelled_draws()
+        assert list(shown) == list(model.named_draws())
+        for name, draws in model.named_draws().items():
+            np.testing.assert_array_equal(shown[name], draws)
+    assert "coef[b]" in fitted.run_._repr_html_()
 
 
 def test_a_notebook_shows_settings_and_coefficients(fitted):
@@ -196,8 +203,7 @@ def test_columns_of_unequal_scale_are_spoken_of_once(rows):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         LogisticRegression(**QUICK).fit(X * [1, 1e5, 1], y, progress=False)
-    assert len(caught) == 1
-    assert "standardise=True" in str(caught[0].message)
+    assert sum("standardise=True" in str(each.message) for each in caught) == 1
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

@@ -128,7 +128,7 @@ class FolderSource(RowSource):
     def fingerprint(self) -> str:
         """A short hash of the header and its checksums: copies of a folder have the same one.
 
-        Files whose size or modification time has changed are read and compared with their checksums.
+        Files whose size or times have changed are read and compared with their checksums.
         """
         check_unchanged(self._files, self.header)
         return self._digest[:16]

@@ -19,7 +19,7 @@ from scirocco.errors import DataChangedError, InvalidValueError
 
 FILE_NAME = "scirocco-data.json"
 STAMP_NAME = "scirocco-data.stamp"
-"""The sizes and modification times of the files when they were last known to be intact, as a hash."""
+"""The sizes and times of the files when they were last known to be intact, as a hash."""
 FORMAT = "scirocco-data"
 VERSION = 1
 
@@ -151,7 +151,8 @@ def stamp(files: dict[str, ArrayFile], digest: str) -> str:
     return _stamp([file.path for file in files.values()], digest)
 
 
-def _stamp(paths: list[Path], digest: str) -> str:
+def _stamp(paths: list[Path], digest: str, *, any_touch: bool = False) -> str:
+    """With `any_touch` also the time that no program can set back; links and new permissions change it too."""
     stamp = [digest]
     for path in paths:
         try:
@@ -160,7 +161,7 @@ def _stamp(paths: list[Path], digest: str) -> str:
             raise DataChangedError(
                 f"`{path.name}` has disappeared from {path.parent} ({error.strerror}). Restore it and resume."
             ) from error
-        stamp.append(f"{status.st_size}:{status.st_mtime_ns}")
+        stamp.append(f"{status.st_size}:{status.st_mtime_ns}" + f":{status.st_ctime_ns}" * any_touch)
     return hashlib.sha256(" ".join(stamp).encode()).hexdigest()[:16]
 
 
@@ -171,11 +172,11 @@ _VERIFIED: dict[Path, str] = {}
 def check_unchanged(files: dict[str, ArrayFile], header: Header) -> None:
     """Raise an error if a file is no longer the one that the header describes.
 
-    Files are read only if their sizes or modification times are not those that were noted when the folder was written,
-    or last verified; `verify_arrays` reads them in any case.
+    Files are read only if their sizes or times are not those that were noted when the folder was written, or last
+    verified; `verify_arrays` reads them in any case.
     """
     folder = next(iter(files.values())).path.parent
-    now = stamp(files, header.digest)
+    now = _stamp([file.path for file in files.values()], header.digest, any_touch=True)
     with contextlib.suppress(OSError, ValueError):
         _checks.readable(folder / STAMP_NAME)
         _VERIFIED[folder] = (folder / STAMP_NAME).read_text("ascii")
@@ -252,7 +253,7 @@ class PartialFolder:
             file.flush()
             os.fsync(file.fileno())
         arrays = [self.path / entry.file for entry in header.arrays.values()]
-        (self.path / STAMP_NAME).write_text(_stamp(arrays, header.digest), "ascii")
+        (self.path / STAMP_NAME).write_text(_stamp(arrays, header.digest, any_touch=True), "ascii")
         (self.path / _MARK).unlink()
         self._check_target()
         old = self.target.with_name(self.target.name + ".replaced")

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from scirocco.data.values import Sparse, as_csr, as_numpy
+from scirocco.data.values import Frame, Sparse, as_csr, as_numpy
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.inputs.tables import TableLike as Table
+from scirocco.models.inputs.tables import numbers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -93,7 +94,11 @@ def count_rows(X: Table, width: int | None = None) -> CountRows:
         at = wrong[0]
         raise InvalidValueError(
             f"counts must be whole numbers >= 0; row {place[at]}, column {indices[at]} holds {values[at]}. "
-            'For real numbers use base="gaussian".'
+            + (
+                "Impute or remove missing values."
+                if np.isnan(values[at])
+                else 'For real numbers use base="gaussian".'
+            )
         )
     some = values > 0
     if not some.all():  # explicit zeros of a sparse matrix
@@ -139,15 +144,12 @@ def real_rows(X: Table, width: int | None = None) -> RealRows:
 
 def _table(X: Table, what: str) -> Array:
     table = as_numpy(X, "`X`")
-    if table.dtype == object:  # such as pandas' nullable integers
-        try:
-            table = table.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidTypeError(f"`X` must hold numbers, got objects: {error}.") from error
     if table.ndim != 2:
         raise InvalidValueError(
             f"`X` must be a table of {what} with one row per observation, got shape {table.shape}."
         )
+    if table.dtype == object:  # such as pandas' nullable integers
+        table = numbers(table, tuple(map(str, X.columns)) if isinstance(X, Frame) else None)
     return _numbers(table)
 
 

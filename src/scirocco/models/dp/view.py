@@ -122,9 +122,9 @@ def _profiles(model: DPMixture, listed: Sequence[dict[str, Any]], columns: list[
     cards = [_card(row, place, make(row["label"])) for place, row in enumerate(listed)]
     words = (
         "The most probable columns of each cluster. Bar: their mean probability in the cluster, and its ratio to that "
-        f"in all rows; dark line: its central {_INTERVAL:.0%}; each cluster has its own axis, from 0."
+        f"in all rows; thick line: its central {_INTERVAL:.0%}; each cluster has its own axis, from 0."
         if counts
-        else f"Mean of each column in the cluster: the dark line is its central {_INTERVAL:.0%}, the thin line plus "
+        else f"Mean of each column in the cluster: the thick line is its central {_INTERVAL:.0%}, the thin line plus "
         "or minus one standard deviation of the rows in the cluster. A column has the same axis in all clusters, and "
         "the columns in which the cluster differs most come first."
     )

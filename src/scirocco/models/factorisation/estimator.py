@@ -19,6 +19,7 @@ from scirocco.models.factorisation.density import Law, RatingModel, Ratings
 from scirocco.models.factorisation.method import WithPrecisions
 from scirocco.models.factorisation.ratings import Triples, check_triples
 from scirocco.models.factorisation.results import Rated, Results
+from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.run import sample
 from scirocco.run.progress import Callback
 from scirocco.samplers import LeafScaledSGLD, Sampler
@@ -191,6 +192,8 @@ class BPMF(fits.Conventions, Results):
         if not run.num_draws:
             raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
         self._settle(run, offset, law, rated)
+        advice = "Pass a larger `num_epochs` to fit, or a longer `num_burnin`."
+        warn_if_unmixed(self.report_view(run).to_chart, "BPMF", advice)
         return self
 
     # -- on disk ----------------------------------------------------------------------------------------------

@@ -126,10 +126,14 @@ def _table(
         _refuse_twins(list(X.columns), who)
         if all(isinstance(column, str) for column in X.columns):
             names = tuple(X.columns)
-        array = _from_frame(X, names, levels)
+        array = _by_column(X, X.columns, names, levels)
         if levels and names is not None:
             indicators = {name: [f"{name}[{level}]" for level in some[1:]] for name, some in levels.items()}
             names = tuple(new for name in names for new in indicators.get(name, [name]))
+    elif (columns := getattr(X, "column_names", None)) is not None:  # Arrow
+        _refuse_twins(columns, who)
+        names = tuple(columns)
+        array = _by_column(X, columns, names, {})
     elif isinstance(X, Sparse):
         if X.shape[0] * X.shape[-1] > _MOST_DENSE:
             raise InvalidTypeError(
@@ -168,12 +172,12 @@ def _refuse_twins(columns: list[object], who: str) -> None:
         seen.add(column)
 
 
-def _from_frame(
-    frame: Frame, names: tuple[str, ...] | None, levels: Mapping[str, list[object]]
+def _by_column(
+    frame: Any, columns: Sequence[Any], names: tuple[str, ...] | None, levels: Mapping[str, list[object]]
 ) -> np.ndarray:
     """Convert a data frame by column, so that a column of strings is named, and missing values become NaN."""
     parts: list[np.ndarray] = []
-    for number, column in enumerate(frame.columns):
+    for number, column in enumerate(columns):
         if column in levels:
             parts += _indicators(frame[column], levels[column], column_name(number, names))
         else:
@@ -240,17 +244,31 @@ def numbers(
                 out[row, column] = float(value)
             else:
                 where = "y" if target else f"{column_name(first + column, names)} of X"
-                fix = (
-                    "For classes use sc.models.LogisticRegression."
-                    if target
-                    else "Encode categories first, with one column per category, or pass a data frame in which it has "
-                    "the type category to a regression: X.astype({name: 'category'})."
+                kind = f"numbers, got {type(value).__name__}"  # the next words are scikit-learn's
+                kind = (
+                    "numbers"
+                    if isinstance(value, str)
+                    else kind + "; the argument must be a string or a number"
                 )
                 raise InvalidTypeError(
                     f"{where} contains {_plain(value)!r} in row {row}: {'targets' if target else 'features'} must be "
-                    f"numbers, a float() argument must be a string or a number and not {type(value).__name__}. {fix}"
+                    f"{kind}. {_how_to_encode(names[first + column] if names else '', target)}"
                 )
     return out
+
+
+def _how_to_encode(name: str, target: bool) -> str:
+    if target:
+        return "For classes use sc.models.LogisticRegression."
+    frame = (
+        f": X.astype({{{name!r}: 'category'}}), in polars X.cast({{{name!r}: pl.Categorical}})"
+        if name
+        else ""
+    )
+    return (
+        "Encode categories with one column per category; a regression does so for the columns of a data frame that "
+        f"are categories{frame}."
+    )
 
 
 def _plain(value: object) -> object:

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.values import Sparse, as_csr, as_numpy
+from scirocco.data.values import Frame, Sparse, as_csr, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.tables import numbers
 from scirocco.models.lda.readers import Vocabulary, check_counts, check_words, read_matrix, read_vocabulary
 from scirocco.models.lda.streams import DocumentReader, DocumentStream, Rows, stack
 
@@ -135,6 +136,12 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
         source: CorpusSource | NoWords = X
     elif require("scipy.sparse", "a corpus in memory").issparse(X) or _is_table(X):
         source = _from_matrix(X, size, may_be_empty)
+    elif isinstance(X, Frame):
+        name = next(iter(X.columns), "text")
+        raise InvalidTypeError(
+            f"`X` is a data frame, and not all of its columns are counts. Pass the words of each document: "
+            f"[text.lower().split() for text in frame[{name!r}]]."
+        )
     elif isinstance(X, Iterable):
         source, words, notes = _from_documents(X, words, size, may_be_empty)
     else:
@@ -171,6 +178,8 @@ def _is_table(X: object) -> bool:
     if not hasattr(X, "__array__"):
         return False
     array = as_numpy(X, "the matrix of counts")
+    if array.dtype == object and isinstance(X, Frame):  # pandas' nullable numbers
+        return all(_checks.is_number(value) or missing(value) for value in array.flat)
     return array.dtype.kind in "fiubc" or array.ndim == 0
 
 
@@ -179,6 +188,8 @@ def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> Corpus
     held: Any = X if sparse.issparse(X) else as_numpy(X, "the matrix of counts")
     if held.ndim != 2:
         raise InvalidValueError(f"a matrix of counts must be documents × words, got shape {held.shape}.")
+    if held.dtype == object:
+        held = numbers(held, None)
     if held.dtype.kind not in "fiub":
         raise InvalidTypeError(f"word counts must be numbers, got dtype {held.dtype}.")
     if held.dtype == np.float16:  # SciPy has no sparse matrices of it

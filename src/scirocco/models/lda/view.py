@@ -192,7 +192,7 @@ def _browser(listed: list[Topic], draws: Array) -> Section:
         class_="controls",
     )
     words = (
-        f"The {len(shown[0].words)} most probable words of each topic. Bar: mean of the weight; dark line: central "
+        f"The {len(shown[0].words)} most probable words of each topic. Bar: mean of the weight; line: central "
         f"{_INTERVAL:.0%}, from {draws.shape[0] * draws.shape[1]:,} draws; each topic has its own axis, from 0."
     )
     if len(listed) > len(shown):

@@ -19,6 +19,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Minibatch
 from scirocco.models import fits, sampled
 from scirocco.models.fits.drive import BY_THE_CLOCK
+from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.models.inputs import ColumnLike, TableLike
 from scirocco.models.network import networks
 from scirocco.models.network.density import Apply, Probabilities
@@ -224,6 +225,9 @@ class BNN(fits.Conventions, Results):
         )
         self._settle(run, problem.classes, problem.form, problem.prior, problem.probabilities)
         self._average(run, tested)
+        if run.num_draws:
+            advice = "Pass a larger `num_epochs` to fit, or a longer `num_burnin`."
+            warn_if_unmixed(self._some_predictions(problem.rows.x), "BNN", advice)
         return self
 
     # -- on disk ------------------------------------------------------------------------------------------------------

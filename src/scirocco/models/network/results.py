@@ -23,6 +23,7 @@ from scirocco.types import Array, Params, PyTree
 
 MONITORED = "predictive"
 """Name of the reducer of `X_test`."""
+_JUDGED_ROWS = 10
 _ROWS_AT_ONCE = 2_048
 
 
@@ -141,6 +142,14 @@ class Results:
         return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _some_predictions(self, x: Array) -> dict[str, np.ndarray]:
+        """Probabilities (chain, draw, class) of some training rows: unlike weights, they are identified."""
+        rows = np.linspace(0, len(x) - 1, min(_JUDGED_ROWS, len(x))).astype(int)
+        some, draws = np.asarray(x[rows]), self._draws()
+        found = np.stack([self._probabilities_at(draws, k, some) for k in range(self._count)])
+        found = found.reshape(self.run_.num_chains, self.run_.num_draws, len(rows), -1)
+        return {f"the prediction for row {row}": found[:, :, k] for k, row in enumerate(rows.tolist())}
 
     def _draws(self) -> PyTree:
         if "run_" not in self.__dict__:

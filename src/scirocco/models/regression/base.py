@@ -13,7 +13,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.arrays import ArraySource
-from scirocco.diagnostics.frames import html_summary, summary_frame
+from scirocco.diagnostics.frames import html_summary
 from scirocco.drawing.markup import Html
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
@@ -215,8 +215,7 @@ class Regression(fits.Conventions):
         run = self.run_
         if run is None:
             raise InvalidValueError("a loaded model has no run; open it with sc.load(path).summary().")
-        frame = dataclasses.replace(run, draws=self._draws, origin=None).summary(probability, digits)
-        return summary_frame(frame.rename(index=self._label))
+        return run.summary(probability, digits)
 
     def _html_of_fit(self) -> Html:
         return html_summary(self.named_draws()) if hasattr(self, "_draws") else super()._html_of_fit()
