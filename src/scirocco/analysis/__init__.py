@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scirocco.analysis.comparing import Compared, Comparison, compare
 from scirocco.analysis.cost import (
     LangevinSettings,
     sgld_bound,
@@ -13,6 +14,7 @@ from scirocco.analysis.cost import (
 from scirocco.analysis.diagnosis import Diagnosis, Finding, diagnose
 from scirocco.analysis.diagnosis.noise import NoiseCurve, noise_along
 from scirocco.analysis.distances import ks_dirichlet, sliced_wasserstein, wasserstein
+from scirocco.analysis.loo import LOO, loo
 from scirocco.analysis.neighbours import kl_knn
 from scirocco.analysis.scores import (
     Bin,
@@ -33,9 +35,12 @@ from scirocco.run.certificate import Certificate, certify
 from scirocco.run.tuning import Trial, Tuning
 
 __all__ = [
+    "LOO",
     "Bin",
     "Calibration",
     "Certificate",
+    "Compared",
+    "Comparison",
     "Diagnosis",
     "Finding",
     "LangevinSettings",
@@ -50,12 +55,14 @@ __all__ = [
     "brier",
     "calibration",
     "certify",
+    "compare",
     "diagnose",
     "kl_knn",
     "ks_dirichlet",
     "ksd",
     "log_loss",
     "log_predictive",
+    "loo",
     "noise_along",
     "perplexity",
     "sgld_bound",

@@ -6,7 +6,7 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,8 +22,10 @@ from scirocco.diagnostics.measures import summarise
 from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError
 from scirocco.run.certificate import Certificate
+from scirocco.run.predicting import Predictions, predict
 from scirocco.run.records import kind_of, method_of, plain
-from scirocco.types import Params, PyTree
+from scirocco.run.rowwise import log_likelihood
+from scirocco.types import Data, Params, PyTree
 
 
 class Origin(NamedTuple):
@@ -213,6 +215,93 @@ class Run:
         coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
         return xarray.Dataset(variables, coords)
 
+    def predict(
+        self,
+        function: Callable[..., Any],
+        rows: Data,
+        *,
+        interval: float | None = 0.9,
+        num_draws: int | None = None,
+        seed: int = 0,
+        to: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Predictions:
+        """Evaluate a function at every row and many draws: its mean, standard deviation and central interval.
+
+        Parameters
+        ----------
+        function
+            `function(params, row)` of one draw and one row, as a log likelihood: returns an array, or a dict of arrays.
+            `function(params, row, key)` may draw new observations; the interval is then one for those. For a
+            regression, `params` are its draws in the units of the columns, `{"coef": ..., "intercept": ...}`.
+        rows
+            Arrays, a path or a source, like the data of a run; columns that the function does not use may be missing.
+        interval
+            The probability of the central interval; None: none, which is faster.
+        num_draws
+            At most so many draws, as many of each chain and spread evenly; by default 1,000.
+        seed
+            For functions that take a key. A row's numbers depend on seed, row and draw alone.
+        to
+            A folder to write the results to, for more rows than fit into memory; `sc.data.open` reads it.
+        overwrite
+            Replace a data folder at `to`.
+
+        Returns
+        -------
+        Predictions
+            `mean`, `sd`, `low` and `high`, leaves (row, ...). Memory holds a chunk of rows and, without `to`, these.
+
+        Examples
+        --------
+        >>> import jax, jax.numpy as jnp, scirocco as sc
+        >>> x = 3.0 + jax.random.normal(jax.random.key(1), (500,))
+        >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+        >>> run = sc.sample(model, x, jnp.array(0.0), progress=False)
+        >>> run.predict(lambda mu, row: mu + row, x[:3])
+        Predictions(3 rows, 1,000 of 4,000 draws, 90 % interval)
+        """
+        self._need_draws()
+        draws = self.draws if self.converted is None else self.converted[0]
+        return predict(
+            draws,
+            function,
+            rows,
+            interval=interval,
+            num_draws=num_draws,
+            seed=seed,
+            to=to,
+            overwrite=overwrite,
+        )
+
+    def log_likelihood(
+        self,
+        rows: Data | None = None,
+        *,
+        model: Any = None,
+        num_draws: int | None = None,
+        to: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> np.ndarray:
+        """The log likelihood of every row at every draw, (row, draw), with all chains one after the other.
+
+        For a score of many rows you do not need this matrix: `sc.analysis.loo` and `sc.analysis.log_predictive`
+        compute it in chunks.
+
+        Parameters
+        ----------
+        rows
+            Rows like those of the run; by default its own.
+        model
+            The model, for a run that was loaded.
+        num_draws
+            At most so many draws, spread evenly; by default all.
+        to, overwrite
+            A folder to write to, if the matrix does not fit into memory; the result is then a memory map.
+        """
+        self._need_draws()
+        return log_likelihood(self, model, rows, num_draws, to, overwrite)
+
     def plot(self, kind: str = "traces", names: str | Sequence[str] | None = None) -> Any:
         """Plot draws; requires matplotlib (the extra `plot`).
 
@@ -262,7 +351,9 @@ class Run:
 
     def _need_draws(self) -> None:
         if self.draws is None or not self.num_draws:
-            raise InvalidValueError(f"the run has no draws (status: {self.status}).")
+            raise InvalidValueError(
+                f"the run has no draws (status: {self.status}). Sample with keep_draws=True, or resume it."
+            )
 
 
 def _sentence(certificate: Certificate | None) -> str:

@@ -70,6 +70,8 @@ class Regression(fits.Conventions):
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_prediction_draws"}
     _from_data: tuple[str, ...] = ()
     """Settings that may be None: they are then taken from the data."""
+    _sums_up: bool = False
+    """Whether a run is made from sums over the rows."""
     _draws: dict[str, Any]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ class Regression(fits.Conventions):
         sampling = functools.partial(
             sample,
             model,
-            ArraySource(data),  # checked already
+            ArraySource(data, sums_up=self._sums_up),  # checked already
             method.start,
             sampler=method.sampler,
             estimator=method.estimator,

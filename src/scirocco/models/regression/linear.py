@@ -241,6 +241,10 @@ class LinearRegression(Regression):
         chosen = method(coordinates, self.prior, len(data["y"]), self.sampler, self.estimator)
         return self._model(prior, start), data, chosen
 
+    @property
+    def _sums_up(self) -> bool:  # type: ignore[override]
+        return self.estimator is None
+
     def _rows(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         ones = np.ones(len(y), x.dtype)
         return {"x": x, "y": y.astype(x.dtype), "one": ones, "share": ones}
