@@ -5,7 +5,8 @@
     python benchmarks/after.py --quick          # does it run? (the numbers mean nothing)
 
 loo      `sc.analysis.loo` of a logistic regression (class 2 against the rest, N = 581,012, 54 columns, 1,000 draws):
-         seconds, memory above the data, and its elpd beside PSIS of 20,000 rows (exact for those), with ArviZ's time for some.
+         seconds, memory above the data, and its elpd beside PSIS of 20,000 rows (exact for those), with
+         ArviZ's time for some.
 predict  `run.predict` for 10⁶ rows × 1,000 draws with 90 % intervals: seconds and memory above data and results; beside
          np.quantile of the same chunks, extrapolated.
 
@@ -67,7 +68,7 @@ def compare_loo(quick: bool) -> dict[str, Any]:
     """Leave-one-out by a sample of the rows, and of 20,000 rows exactly."""
     found = covertype()
     count = 30_000 if quick else len(found.y)
-    fit = sc.models.LogisticRegression(prior="normal", constant_columns="keep", num_samples=DRAWS)
+    fit = sc.models.LogisticRegression(prior="normal", constant_columns="keep", num_samples=DRAWS // 4)
     fit.fit(found.X[:count], found.y[:count], progress=False)
     run = fit.run_
     print(f"{run}\n  {run.timing}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scirocco.analysis.calibrating import SBC, sbc
 from scirocco.analysis.comparing import Compared, Comparison, compare
 from scirocco.analysis.cost import (
     LangevinSettings,
@@ -16,6 +17,7 @@ from scirocco.analysis.diagnosis.noise import NoiseCurve, noise_along
 from scirocco.analysis.distances import ks_dirichlet, sliced_wasserstein, wasserstein
 from scirocco.analysis.loo import LOO, loo
 from scirocco.analysis.neighbours import kl_knn
+from scirocco.analysis.predictive import Checked, PredictiveCheck, predictive_check, prior_draws
 from scirocco.analysis.scores import (
     Bin,
     Calibration,
@@ -36,9 +38,11 @@ from scirocco.run.tuning import Trial, Tuning
 
 __all__ = [
     "LOO",
+    "SBC",
     "Bin",
     "Calibration",
     "Certificate",
+    "Checked",
     "Compared",
     "Comparison",
     "Diagnosis",
@@ -46,6 +50,7 @@ __all__ = [
     "LangevinSettings",
     "LogPredictive",
     "NoiseCurve",
+    "PredictiveCheck",
     "Reduction",
     "Stein",
     "Trial",
@@ -65,6 +70,9 @@ __all__ = [
     "loo",
     "noise_along",
     "perplexity",
+    "predictive_check",
+    "prior_draws",
+    "sbc",
     "sgld_bound",
     "sgld_cv_bound",
     "sgld_cv_cost",

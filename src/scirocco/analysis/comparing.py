@@ -252,8 +252,8 @@ def _compared(
 
 def _warnings(found: Mapping[str, LOO | LogPredictive]) -> list[str]:
     return [
-        f"k-hat of {name} is above {score.largest_k:.2f} in {score.num_bad:,} of {len(score.rows):,} weighted rows: its "
-        "score is not reliable."
+        f"k-hat of {name} is above {score.largest_k:.2f} in {score.num_bad:,} of {len(score.rows):,} weighted rows: "
+        "its score is not reliable."
         for name, score in found.items()
         if isinstance(score, LOO) and not score.ok
     ]

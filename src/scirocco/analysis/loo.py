@@ -161,7 +161,8 @@ def loo(
 
     A pass over all rows computes their log densities at the posterior mean. A random part of the rows is weighted,
     which costs `num_draws` log likelihoods each, and corrects the sum (the difference estimator): the result is
-    unbiased, and `sampling_error` says how much the choice of the rows matters. Memory holds a chunk of rows, and 8 bytes per row.
+    unbiased, and `sampling_error` says how much the choice of the rows matters. Memory holds a chunk
+    of rows, and 8 bytes per row.
 
     Parameters
     ----------
@@ -236,8 +237,8 @@ def loo(
         _checks.warn(
             f"leave-one-out is not reliable for {result.num_bad:,} of the {len(rows):,} weighted rows: their k-hat is "
             f"above {result.largest_k:.2f} (largest {k_hat.max():.2f}, row {worst}). These rows move the posterior: "
-            "look at them, use a likelihood with heavier tails, more draws (num_draws), or score rows that were not fitted "
-            "(sc.analysis.log_predictive)."
+            "look at them, use a likelihood with heavier tails, more draws (num_draws), or score rows that were not "
+            "fitted (sc.analysis.log_predictive)."
         )
     return result
 
