@@ -118,7 +118,7 @@ class SBC:
         total = self.num_replications
         return places, found / total - places, limits.low / total - places, limits.high / total - places
 
-    def section(self) -> Section:
+    def section(self, name: str = "sbc") -> Section:
         """Charts and a table for a report: `sc.report.write(run, path, checks=[sbc])`."""
         order = np.argsort(self.p_values)
         places, found, low, high = self._curves(0.95)
@@ -138,10 +138,10 @@ class SBC:
             [self.names[k], number(self.p_values[k], 3), _shape(self.ranks[:, k], self.num_ranks)]
             for k in order
         ]
-        table = sortable("calibration", ("quantity", "p-value", "largest deviation"), rows, "Ranks", (0, 2))
+        table = sortable(f"{name}-table", ("quantity", "p-value", "largest deviation"), rows, "Ranks", (0, 2))
         head = f"{self.words[0].upper()}{self.words[1:]}."
         content = [paragraph(head), paragraph(told), tag("div", *charts, class_="charts"), table]
-        return Section("sbc", "Simulation-based calibration", join(content))
+        return Section(name, "Simulation-based calibration", join(content))
 
     def _repr_html_(self) -> Html:
         return tag("p", tag("b", "SBC"), f" {self.words}")

@@ -90,7 +90,7 @@ class Comparison:
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells]
         return "\n".join([f"{self.method} log score of {self.num_rows:,} rows", *lines, *self.warnings])
 
-    def section(self) -> Section:
+    def section(self, name: str = "comparison") -> Section:
         """A chart and a table for a report: `sc.report.write(run, path, checks=[comparison])`."""
         names = [row.name for row in self.table]
         means = np.array([row.difference for row in self.table])
@@ -101,8 +101,8 @@ class Comparison:
         told = f"{self.method.capitalize()} log score of {self.num_rows:,} rows; lines are one and two standard errors."
         parts = [paragraph(told, " ", self.words, "."), *(paragraph(text) for text in self.warnings)]
         parts += [tag("div", chart, class_="charts")]
-        parts += [sortable("comparison", _HEADS, map(_cells, self.table), "Comparison of models")]
-        return Section("comparison", "Comparison of models", join(parts))
+        parts += [sortable(f"{name}-table", _HEADS, map(_cells, self.table), "Comparison of models")]
+        return Section(name, "Comparison of models", join(parts))
 
     def _repr_html_(self) -> Html:
         """The table, for notebooks."""

@@ -14,8 +14,7 @@ from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco._random import SeedPurpose
 from scirocco.analysis.scores import Calibration, calibration
-from scirocco.data import ArraySource, as_source
-from scirocco.data.arrays import RowSource
+from scirocco.data import ArraySource
 from scirocco.data.sources import check_memory
 from scirocco.drawing import svg
 from scirocco.drawing.charts import forest
@@ -23,8 +22,8 @@ from scirocco.drawing.markup import Html, Section, join, number, paragraph, sort
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.checks import asks_for_key, describe
 from scirocco.run.predicting import prepared, values
-from scirocco.run.rowwise import chosen, draws_of
-from scirocco.types import Data, Key, Params, PyTree, Rows
+from scirocco.run.rowwise import chosen, draws_and_rows
+from scirocco.types import Data, Key, Params, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Statistic = Callable[[Array], Any]
@@ -86,8 +85,8 @@ class PredictiveCheck:
         For binary outcomes: predicted probabilities and observed shares.
     observed, simulated
         The outcomes of the checked rows, (row,), and simulated ones, (draw, row).
-    words
-        What was checked and what deviates, in one line.
+    size, title
+        How many rows and draws; the heading.
     """
 
     kind: str
@@ -97,6 +96,7 @@ class PredictiveCheck:
     observed: Array = field(repr=False)
     simulated: Array = field(repr=False)
     size: str
+    title: str
 
     @property
     def flagged(self) -> tuple[Checked, ...]:
@@ -145,20 +145,20 @@ class PredictiveCheck:
         edges = np.arange(0, most + 1 + step, step) - 0.5
         return edges, *(np.sqrt(_heights(part, edges, False)) for part in (self.observed, self.simulated))
 
-    def section(self) -> Section:
+    def section(self, name: str = "predictive-check") -> Section:
         """Charts and tables for a report: `sc.report.write(run, path, checks=[check])`."""
-        charts = [self._density(), *([self._calibrated()] if self.calibration is not None else [])]
+        charts = [self._density() if self.calibration is None else self._calibrated()]
         parts = [paragraph(f"{self.words[0].upper()}{self.words[1:]}."), tag("div", *charts, class_="charts")]
         heads = ("statistic", "observed", "simulated", "5 %", "95 %", "p-value")
-        parts.append(sortable("statistics", heads, map(_cells, self.statistics), "Test statistics"))
+        parts.append(sortable(f"{name}-statistics", heads, map(_cells, self.statistics), "Test statistics"))
         if self.groups:
             names = [row.name for row in self.groups]
             spans = np.array([[row.low, row.high] for row in self.groups])
             seen = np.array([row.observed for row in self.groups])
             label = "Observed means of groups on the 90 % intervals of simulated ones"
             parts.append(tag("div", forest(names, seen, spans, spans, label, label), class_="charts"))
-            parts.append(sortable("by-group", heads, map(_cells, self.groups), "Means by group"))
-        return Section("predictive-check", "Predictive check", join(parts))
+            parts.append(sortable(f"{name}-groups", heads, map(_cells, self.groups), "Means by group"))
+        return Section(name, self.title, join(parts))
 
     def _density(self) -> Html:
         edges, observed, simulated = self.curve()
@@ -167,7 +167,7 @@ class PredictiveCheck:
         frame = svg.Frame((edges[0], edges[-1]), svg.extent(observed, high, 0.0))
         words = "density" if self.kind == "continuous" else "root of the frequencies"
         parts = [
-            svg.bars(frame, edges, observed, "c7"),
+            svg.bars(frame, edges, observed, "band"),
             svg.line(frame, middle, simulated.mean(axis=0), "thick c0"),
         ]
         parts += [svg.line(frame, middle, ends, "c0") for ends in (low, high)]
@@ -186,7 +186,7 @@ class PredictiveCheck:
         return svg.figure(frame, parts, "Observed shares by predicted probability, and two standard errors")
 
     def _repr_html_(self) -> Html:
-        return tag("p", tag("b", "Predictive check"), f" {self.words}")
+        return tag("p", tag("b", self.title), f" {self.words}")
 
     def plot(self) -> Any:
         """The density (or rootogram), test statistics, calibration or groups, as a matplotlib figure."""
@@ -239,6 +239,7 @@ def predictive_check(
     num_rows: int = _ROWS,
     num_draws: int = _DRAWS,
     seed: int = 0,
+    title: str = "Predictive check",
 ) -> PredictiveCheck:
     """Simulate the outcomes of rows at posterior draws, and compare them with those that were observed.
 
@@ -264,6 +265,8 @@ def predictive_check(
         At most so many rows, drawn at random, and draws, spread evenly. Memory holds one number for each pair.
     seed
         Of the rows and the simulations.
+    title
+        The heading in a report.
 
     Returns
     -------
@@ -286,7 +289,7 @@ def predictive_check(
         )
     seed = _checks.positive_int(seed, "seed", minimum=0)
     most = _checks.positive_int(num_rows, "num_rows")
-    draws, source = _parts(run, data)
+    draws, source = draws_and_rows(run, data, "predictive_check")
     numbers = np.arange(source.num_rows)
     if source.num_rows > most:
         rng = np.random.default_rng([seed, int(SeedPurpose.CHECKED_ROWS)])
@@ -309,7 +312,7 @@ def predictive_check(
         if len(numbers) < source.num_rows
         else f"{len(numbers):,} rows"
     )
-    return PredictiveCheck(kind, found, groups, calibrated, seen, made, f"{some}, {few.words}")
+    return PredictiveCheck(kind, found, groups, calibrated, seen, made, f"{some}, {few.words}", title)
 
 
 def prior_draws(draw: Callable[[Key], Params], num_draws: int = _DRAWS, seed: int = 0) -> Params:
@@ -327,20 +330,6 @@ def prior_draws(draw: Callable[[Key], Params], num_draws: int = _DRAWS, seed: in
     key = jax.random.key(_checks.positive_int(seed, "seed", minimum=0))
     drawn = jax.jit(jax.vmap(draw))(jax.random.split(key, count))
     return jax.tree.map(lambda leaf: np.asarray(leaf)[None], drawn)
-
-
-def _parts(run: Any, data: Data | None) -> tuple[PyTree, RowSource]:
-    """Draws and rows in the same units."""
-    converted = getattr(run, "converted", None)
-    if data is not None:
-        return (draws_of(run) if converted is None else converted[0]), as_source(data)
-    origin = getattr(run, "origin", None)
-    if origin is None or converted is not None or origin.source.sums_up:
-        raise InvalidValueError(
-            "predictive_check requires the rows: pass `data` with the outcomes, in your units (a run that was loaded, "
-            "the run of a fitted model and plain draws do not have them)."
-        )
-    return draws_of(run), origin.source
 
 
 def _column(rows: Rows, which: str | Callable[[Rows], Any], name: str) -> Array:
@@ -410,7 +399,9 @@ def _summary(name: str, own: float, others: Array) -> Checked:
     rarer = (min(below, len(others) - below) + 0.5) / (len(others) + 1)
     p_value, spread = min(1.0, 2 * rarer), float(others.std())
     if below in (0.0, len(others)):  # beyond all of them: their number would limit the p-value
-        p_value = min(p_value, math.erfc(abs(own - others.mean()) / spread / math.sqrt(2)) if spread > 0 else 0.0)
+        p_value = min(
+            p_value, math.erfc(abs(own - others.mean()) / spread / math.sqrt(2)) if spread > 0 else 0.0
+        )
     low, high = np.quantile(others, _TAILS)
     return Checked(name, own, float(others.mean()), float(low), float(high), p_value)
 

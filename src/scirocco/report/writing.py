@@ -63,7 +63,7 @@ def write(
         checked. By default the run is diagnosed here with what is available.
     checks
         Results of `sc.analysis.predictive_check`, `compare` and `sbc` to show, or other objects with a method
-        `section()` that returns a `Section`.
+        `section(name)` that returns a `Section`.
 
     Returns
     -------
@@ -122,8 +122,8 @@ def show(what: object, path: str | os.PathLike[str] | None = None, **options: An
 class Checking(Protocol):
     """A result that can be shown in a report."""
 
-    def section(self) -> Section:
-        """Its section."""
+    def section(self, name: str = ...) -> Section:
+        """Its section, with this id."""
 
 
 def _sections(view: View, given: Diagnosis | None, checks: Sequence[Checking]) -> list[Section]:
@@ -144,10 +144,13 @@ def _checked(checks: Sequence[Checking]) -> list[Section]:
             raise InvalidTypeError(
                 f"`checks` must contain results of predictive_check, compare or sbc, got {type(check).__name__}."
             )
-        section = check.section()
-        taken = sum(other.name.rpartition("--")[0] == section.name for other in found)
-        found.append(section._replace(name=f"{section.name}--{taken}"))
-    return [section._replace(name=section.name.removesuffix("--0")) for section in found]
+        section, number = check.section(), 1
+        taken = {other.name for other in found}
+        while section.name in taken:
+            number += 1
+            section = check.section(f"{section.name.rstrip('0123456789-')}-{number}")
+        found.append(section)
+    return found
 
 
 def _target(path: str | os.PathLike[str]) -> Path:

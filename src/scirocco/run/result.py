@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +14,16 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._extras import require
-from scirocco._version import __version__
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.frames import html_summary, summary_frame
 from scirocco.diagnostics.measures import summarise
 from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError
+from scirocco.run import exporting
 from scirocco.run.certificate import Certificate
 from scirocco.run.predicting import Predictions, predict
-from scirocco.run.records import kind_of, method_of, plain
-from scirocco.run.rowwise import log_likelihood
+from scirocco.run.records import kind_of, method_of
+from scirocco.run.rowwise import log_likelihood as log_likelihoods
 from scirocco.types import Data, Params, PyTree
 
 
@@ -164,56 +163,52 @@ class Run:
             frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
         return summary_frame(frame, _sentence(self.certificate))
 
-    def to_arviz(self, coordinates: Mapping[str, Sequence[Any]] | None = None) -> Any:
+    def to_arviz(
+        self,
+        coordinates: Mapping[str, Sequence[Any]] | None = None,
+        *,
+        log_likelihood: bool = False,
+        observed_data: bool = False,
+        posterior_predictive: Callable[..., Any] | None = None,
+        data: Data | None = None,
+        model: Any = None,
+        seed: int = 0,
+    ) -> Any:
         """Convert the run to ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
 
-        Groups: posterior, sample_stats, observed_data (sizes), and `gradients` if they were kept; the configuration
-        and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are those of the
-        kept draws; `run.stats` has all of them. `coordinates` are labels along an axis of a parameter, by the name of
-        the axis: `{"beta_dim_0": ["age", "income"]}`. The run of a regression is converted in the units of the user,
-        with the names of its columns.
+        Groups: posterior, sample_stats, observed_data (the number of rows), and `gradients` if they were kept; the
+        configuration and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are
+        those of the kept draws; `run.stats` has all of them. The run of a regression is converted in the units of the
+        user, with the names of its columns.
+
+        Parameters
+        ----------
+        coordinates
+            Labels along an axis of a parameter, by the name of the axis: `{"beta_dim_0": ["age", "income"]}`.
+        log_likelihood
+            Add the log likelihood of every row at every draw, (chain, draw, row), for `arviz.loo` and `arviz.compare`.
+            It is large: `sc.analysis.loo` and `sc.analysis.compare` do not need it.
+        observed_data
+            Add the rows to the group observed_data.
+        posterior_predictive
+            `simulate(params, row, key)`, as for `sc.analysis.predictive_check`: add its results at every draw, as
+            `prediction`, or by the names of the dict that it returns.
+        data, model
+            Rows, if not those of the run; and for a run that was loaded, its data and model.
+        seed
+            Of the simulations.
         """
         self._need_draws()
-        az = require("arviz", "run.to_arviz()")
-        xarray = require("xarray", "run.to_arviz()")
-        attributes = {
-            "configuration": json.dumps(self.configuration),
-            "preparation": json.dumps(plain(self.preparation)),
-        }
-        attributes |= {
-            "timing": json.dumps(self.timing),
-            "status": self.status,
-            "inference_library": "scirocco",
-        }
-        attributes["inference_library_version"] = __version__
-        draws, labels = (self.draws, {}) if self.converted is None else self.converted
-        labels = {**labels, **(coordinates or {})}
-        groups = {
-            "posterior": self._dataset(draws).assign_coords(labels).assign_attrs(attributes),
-            "sample_stats": self._dataset(jax.tree.map(self._at_draws, self.stats)),
-            "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
-        }
-        if self.gradients is not None:
-            groups["gradients"] = self._dataset(self.gradients)
-        if az.__version__.startswith("0."):
-            return az.InferenceData(attrs=attributes, warn_on_custom_groups=False, **groups)
-        tree = xarray.DataTree.from_dict(groups)
-        tree.attrs.update(attributes)
-        return tree
-
-    def _at_draws(self, values: np.ndarray) -> np.ndarray:
-        """From values (chain, draw) of all draws, select those of the draws that were kept."""
-        every = self.configuration.get("keep_draws", 1)
-        return np.asarray(values)[:, every - 1 :: every][:, : self.num_draws]
-
-    def _dataset(self, tree: PyTree) -> Any:
-        xarray = require("xarray", "run.to_arviz()")
-        variables = {}
-        for name, values in self._named(tree).items():
-            inner = tuple(f"{name}_dim_{axis}" for axis in range(values.ndim - 2))
-            variables[name] = (("chain", "draw", *inner), np.asarray(values))
-        coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
-        return xarray.Dataset(variables, coords)
+        return exporting.to_arviz(
+            self,
+            coordinates,
+            with_log_likelihood=log_likelihood,
+            with_data=observed_data,
+            simulate=posterior_predictive,
+            data=data,
+            model=model,
+            seed=seed,
+        )
 
     def predict(
         self,
@@ -300,7 +295,7 @@ class Run:
             A folder to write to, if the matrix does not fit into memory; the result is then a memory map.
         """
         self._need_draws()
-        return log_likelihood(self, model, rows, num_draws, to, overwrite)
+        return log_likelihoods(self, model, rows, num_draws, to, overwrite)
 
     def plot(self, kind: str = "traces", names: str | Sequence[str] | None = None) -> Any:
         """Plot draws; requires matplotlib (the extra `plot`).

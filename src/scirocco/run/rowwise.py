@@ -156,6 +156,20 @@ def origin_of(run: Any, model: Any, data: Data | None, who: str) -> tuple[Any, R
     return model, source
 
 
+def draws_and_rows(run: Any, data: Data | None, who: str) -> tuple[PyTree, RowSource]:
+    """Draws and rows in the same units: those of the user if the rows are given."""
+    converted = getattr(run, "converted", None)
+    if data is not None:
+        return (draws_of(run) if converted is None else converted[0]), as_source(data)
+    origin = getattr(run, "origin", None)
+    if origin is None or converted is not None or origin.source.sums_up:
+        raise InvalidValueError(
+            f"{who} requires the rows: pass `data`, in your units (a run that was loaded, the run of a fitted model "
+            "and plain draws do not have them)."
+        )
+    return draws_of(run), origin.source
+
+
 @partial(jax.jit, static_argnums=0)
 def log_likelihoods(model: Model, params: Params, rows: Rows) -> Array:
     """(row, draw) for draws (draw, ...) and a model in the user's units."""
