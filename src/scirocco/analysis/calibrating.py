@@ -315,7 +315,7 @@ def _start(model: Posterior, simulate: Simulate, seed: int) -> Params:
 
 
 def _replicate(job: _Job, tell: Callable[[int], None]) -> list[_Replication]:
-    found = []
+    found: list[_Replication] = []
     for done, which in enumerate(job.numbers):
         key = _key(job.seed, which)
         truth, data = _simulated(job.simulate, key)
@@ -336,7 +336,7 @@ def _replicate(job: _Job, tell: Callable[[int], None]) -> list[_Replication]:
 
 def _signs(job: _Job, draws: Params, truth: Params, data: Data) -> _Replication:
     """Compare the truth with the draws, quantity by quantity."""
-    if jax.tree.structure(draws) != jax.tree.structure(truth):
+    if not _tree.same_structure(draws, truth):
         raise InvalidValueError(
             f"simulate(key) returns parameters {_tree.leaf_names(truth)}, but the draws are {_tree.leaf_names(draws)}."
         )

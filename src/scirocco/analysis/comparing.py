@@ -30,7 +30,7 @@ class Compared(NamedTuple):
     elpd: float
     """The log score, summed over the rows."""
     standard_error: float
-    """Of `elpd`."""
+    """The standard error of `elpd`."""
     difference: float
     """`elpd` minus that of the best model: 0 for the best, negative for the others."""
     difference_error: float

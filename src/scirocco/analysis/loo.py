@@ -112,7 +112,7 @@ class Difference(NamedTuple):
 
     total: float
     sampling_variance: float
-    """Of `total`, over samples."""
+    """The variance of `total` over samples."""
     spread: float
     """N times the variance of the values in the population: the variance of a total of N new values."""
 

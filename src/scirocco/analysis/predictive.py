@@ -53,7 +53,7 @@ BINARY: dict[str, Statistic] = {"mean": np.mean}
 
 
 class Checked(NamedTuple):
-    """A number of the observed data beside that of simulated data."""
+    """A number of the observed data, compared with that of simulated data."""
 
     name: str
     observed: float
@@ -71,7 +71,7 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True)
 class PredictiveCheck:
-    """Observed data beside data simulated for the same rows.
+    """Observed data, compared with data simulated for the same rows.
 
     Attributes
     ----------
@@ -137,13 +137,15 @@ class PredictiveCheck:
     def curve(self) -> tuple[Array, Array, Array]:
         """Edges, observed heights and simulated heights (draw, bin): a density, or root frequencies of counts."""
         if self.kind == "continuous":
-            ends = np.quantile(np.concatenate([self.observed, self.simulated.ravel()[::7]]), (0.002, 0.998))
-            edges = np.linspace(*(ends if ends[1] > ends[0] else (ends[0] - 0.5, ends[0] + 0.5)), _BINS + 1)
-            return edges, *(_heights(part, edges, True) for part in (self.observed, self.simulated))
+            low, high = np.quantile(np.append(self.observed, self.simulated.ravel()[::7]), (0.002, 0.998))
+            room = 0.0 if high > low else 0.5
+            edges = np.linspace(low - room, high + room, _BINS + 1)
+            return edges, _heights(self.observed, edges, True), _heights(self.simulated, edges, True)
         most = max(1, int(max(self.observed.max(), np.quantile(self.simulated, 0.999))))
         step = -(-(most + 1) // _MOST_COUNTS)
         edges = np.arange(0, most + 1 + step, step) - 0.5
-        return edges, *(np.sqrt(_heights(part, edges, False)) for part in (self.observed, self.simulated))
+        seen, made = _heights(self.observed, edges, False), _heights(self.simulated, edges, False)
+        return edges, np.sqrt(seen), np.sqrt(made)
 
     def section(self, name: str = "predictive-check") -> Section:
         """Charts and tables for a report: `sc.report.write(run, path, checks=[check])`."""

@@ -127,30 +127,29 @@ def in_users_units(model: Any, who: str) -> Model:
 
 def origin_of(run: Any, model: Any, data: Data | None, who: str) -> tuple[Any, RowSource]:
     """The model and the data of a run, unless others are given; rows must have the columns of the run's own."""
-    known = getattr(run, "origin", None)
+    known: Any = getattr(run, "origin", None)
     if known is None and (model is None or data is None):
         raise InvalidValueError(
-            f"{who}: the run does not know its model and data any more (they are never stored). Pass `model` and "
-            "the data."
+            f"{who}: the run does not know its model and data (they are never stored): pass both, the model and the "
+            "rows."
         )
-    model = known.model if model is None else model
+    given = model is not None
+    model = model if given else known.model
     if getattr(model, "takes_key", False):
         raise InvalidTypeError(
             f"{who}: the log likelihood is random (it takes a key), so a row has no value of its own."
         )
-    source = known.source if data is None else as_source(data)
-    if data is None and source.sums_up:
+    if data is None:
+        if known.source.sums_up:
+            raise InvalidValueError(
+                f"{who}: this run was made from sums over the rows instead of the rows, which have no log likelihoods "
+                "of their own. Pass the rows, and the model with the log likelihood of a row."
+            )
+        return model, known.source
+    source = as_source(data)
+    if not given and describe(source.row_spec) != describe(known.source.row_spec):
         raise InvalidValueError(
-            f"{who}: this run was made from sums over the rows instead of the rows, which have no log likelihoods of "
-            "their own. Pass `model` and the data, with the log likelihood of a row."
-        )
-    if (
-        data is not None
-        and known is not None
-        and describe(source.row_spec) != describe(known.source.row_spec)
-    ):
-        raise InvalidValueError(
-            f"the rows have the columns {describe(source.row_spec)}, but those of the run are "
+            f"{who}: one of these rows is {describe(source.row_spec)}, but one of the run is "
             f"{describe(known.source.row_spec)}. Pass rows with the same columns."
         )
     return model, source
@@ -220,9 +219,7 @@ def log_likelihood(
         return np.load(Path(to).expanduser() / "log_likelihood.npy", mmap_mode="r")
     size = 4 * few.count * source.num_rows
     check_memory(size, "the log likelihoods", "Write them to a folder with `to`, or use fewer draws.")
-    whole = np.empty(
-        (source.num_rows, few.count), np.result_type(float) if jax.config.jax_enable_x64 else np.float32
-    )
+    whole = np.empty((source.num_rows, few.count), jax.dtypes.canonicalize_dtype(np.float64))
     for first, part in log_likelihood_matrix(direct, few.params, source):
         whole[first : first + len(part)] = part
     return whole

@@ -265,6 +265,21 @@ class Regression(fits.Conventions):
             eta = eta.reshape(len(eta), *coef.shape[:-1])
             yield slice(first, first + size), eta + self._few.get("intercept", 0.0)
 
+    def predict_frame(self, X: TableLike, interval: float = 0.9) -> Any:
+        """Predictions as a pandas data frame with a row for each row of X, and its index if X is a data frame.
+
+        Columns `mean`, `low` and `high`: what `predict(X, interval=interval)` returns. For classes, `predicted` is the
+        most probable one, and each class has the columns `p[class]`, `low[class]` and `high[class]` of its
+        probability.
+        """
+        pandas = require("pandas", "predict_frame()")
+        self._check_fitted()
+        index = X.index if isinstance(X, pandas.DataFrame) else None
+        return pandas.DataFrame(self._frame_columns(X, interval), index)
+
+    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
+        raise NotImplementedError
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "_draws"):
             raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")

@@ -303,6 +303,9 @@ class LinearRegression(Regression):
             return mean, np.concatenate(deviations)
         return mean if tails is None else Predicted(mean, *np.concatenate(ends, axis=1))
 
+    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
+        return dict(self.predict(X, interval=interval)._asdict())
+
     def _new_noise(self, count: int) -> np.ndarray:
         """Quantiles of a standard normal in a random order, one a draw: the same for every row."""
         from scipy.special import ndtri
