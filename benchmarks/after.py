@@ -4,7 +4,7 @@
     python benchmarks/after.py --only loo       # or predict
     python benchmarks/after.py --quick          # does it run? (the numbers mean nothing)
 
-loo      `sc.analysis.loo` of a logistic regression (class 2 against the rest, N = 581,012, 54 columns, 1,000 draws):
+loo      `sc.analysis.loo` of a logistic regression (class 2 against the rest, N = 581,012, 1,000 draws):
          seconds, memory above the data, and its elpd beside PSIS of 20,000 rows (exact for those), with
          ArviZ's time for some.
 predict  `run.predict` for 10⁶ rows × 1,000 draws with 90 % intervals: seconds and memory above data and results; beside
@@ -68,10 +68,12 @@ def compare_loo(quick: bool) -> dict[str, Any]:
     """Leave-one-out by a sample of the rows, and of 20,000 rows exactly."""
     found = covertype()
     count = 30_000 if quick else len(found.y)
-    data = {"x": np.asarray(found.X[:count], np.float32), "y": np.asarray(found.y[:count], np.float32)}
+    # rare soil types have posteriors that are far from the Gaussian whose draws are used here
+    x = np.asarray(found.X[:count][:, np.mean(found.X != 0, axis=0) >= 0.01], np.float32)
+    data = {"x": x, "y": np.asarray(found.y[:count], np.float32)}
     draws = _near_posterior(data)
     model = sc.Model(_log_likelihood)
-    del found
+    del found, x
     subsampled, cost = measured(lambda: sc.analysis.loo(draws, data, model=model))
     print(f"subsampled: {subsampled.words}\n  {cost}", flush=True)
     rng = np.random.default_rng(1)

@@ -215,7 +215,9 @@ def test_what_has_no_log_likelihood_is_refused():
     sums = sc.data.ArraySource(rows, sums_up=True)
     with pytest.raises(InvalidValueError, match="sums over the rows"):
         with_origin(np.zeros((1, 5), np.float32), sums).log_likelihood()
-    infinite = with_origin(np.zeros((1, 5), np.float32), rows, sc.Model(lambda mu, row: jnp.log(mu + row["y"])))
+    infinite = with_origin(
+        np.zeros((1, 5), np.float32), rows, sc.Model(lambda mu, row: jnp.log(mu + row["y"]))
+    )
     with pytest.raises(InvalidValueError, match="row 0 is not finite"):
         infinite.log_likelihood()
 
