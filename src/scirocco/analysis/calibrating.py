@@ -15,13 +15,13 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco._random import SeedPurpose
+from scirocco.analysis import pictures
 from scirocco.analysis.uniformity import bands, counts, p_value
 from scirocco.cluster import connected, run_tasks
 from scirocco.data import as_source
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess
-from scirocco.drawing import svg
-from scirocco.drawing.markup import Html, Section, join, number, paragraph, sortable, tag
+from scirocco.drawing.markup import Html, Section, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError, SciroccoWarning
 from scirocco.model import Model, Posterior
 from scirocco.run import sample
@@ -36,7 +36,7 @@ _MOST_RANKS, _FEWEST_RANKS = 99, 9
 _POOR = 0.05
 """Share of the replications whose effective sample size may be below the number of ranks."""
 _LENGTHS = {"num_samples": 250, "num_chains": 4}
-_STARTS, _MOST_CHARTS = 16, 24
+_STARTS = 16
 _ALPHA = 0.01
 _COMPARED = 1_000
 """Draws of a replication that are compared with the truth."""
@@ -93,14 +93,17 @@ class SBC:
             least = float(self.p_values.min())
             return f"ranks are uniform as far as {compared} show (smallest p-value of {len(self.names)}: {least:.2g})"
         named = "; ".join(
-            f"{self.names[k]}: {_shape(self.ranks[:, k], self.num_ranks)} (p = {self.p_values[k]:.1g})"
-            for k in wrong[:5]
+            f"{self.names[k]}: {self.deviation(int(k))} (p = {self.p_values[k]:.1g})" for k in wrong[:5]
         )
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         return f"not calibrated: {named}{more}; {compared}"
 
     def __repr__(self) -> str:
         return f"SBC({self.words})"
+
+    def deviation(self, place: int) -> str:
+        """How the ranks of a quantity differ from uniform ones, in words."""
+        return _shape(self.ranks[:, place], self.num_ranks)
 
     @property
     def frame(self) -> Any:
@@ -110,8 +113,8 @@ class SBC:
         numbers = {"p_value": self.p_values, "mean_rank": scaled.mean(axis=0), "sd_rank": scaled.std(axis=0)}
         return pandas.DataFrame(numbers, list(self.names))
 
-    def _curves(self, probability: float) -> tuple[Array, Array, Array, Array]:
-        """k/(L + 1), the observed shares below it minus k/(L + 1), and the band of that difference."""
+    def curves(self, probability: float = 0.95) -> tuple[Array, Array, Array, Array]:
+        """For the rank plot: k/(L + 1), observed shares of ranks below it minus k/(L + 1), and the band of that."""
         places = np.arange(1, self.num_ranks + 1) / (self.num_ranks + 1)
         limits = bands(self.num_replications, self.num_ranks, probability)
         found = np.stack([counts(column, self.num_ranks) for column in self.ranks.T])
@@ -120,50 +123,14 @@ class SBC:
 
     def section(self, name: str = "sbc") -> Section:
         """Charts and a table for a report: `sc.report.write(run, path, checks=[sbc])`."""
-        order = np.argsort(self.p_values)
-        places, found, low, high = self._curves(0.95)
-        frame = svg.Frame((0.0, 1.0), svg.extent(found[order[:_MOST_CHARTS]], low, high))
-        charts = []
-        for k in order[:_MOST_CHARTS]:
-            lines = [svg.line(frame, places, ends, "c7") for ends in (low, high)]
-            parts = [svg.axes(frame, "rank"), svg.level(frame, 0.0), *lines]
-            parts.append(svg.line(frame, places, found[k], "thick c0"))
-            charts.append(svg.figure(frame, parts, f"{self.names[k]}, p = {number(self.p_values[k], 2)}"))
-        told = (
-            "For data simulated from the prior, the rank of the true value among posterior draws is uniform if the "
-            "posterior is right. Lines are the observed share of ranks below a rank minus the expected one, and the "
-            "band that uniform ranks stay in with probability 95 %."
-        )
-        rows = [
-            [self.names[k], number(self.p_values[k], 3), _shape(self.ranks[:, k], self.num_ranks)]
-            for k in order
-        ]
-        table = sortable(f"{name}-table", ("quantity", "p-value", "largest deviation"), rows, "Ranks", (0, 2))
-        head = f"{self.words[0].upper()}{self.words[1:]}."
-        content = [paragraph(head), paragraph(told), tag("div", *charts, class_="charts"), table]
-        return Section(name, "Simulation-based calibration", join(content))
-
-    def _repr_html_(self) -> Html:
-        return tag("p", tag("b", "SBC"), f" {self.words}")
+        return pictures.ranks_section(self, name)
 
     def plot(self, probability: float = 0.95) -> Any:
         """The rank plot: shares of ranks minus the expected ones with an exact band, as a matplotlib figure."""
-        figures = require("matplotlib.figure", "sbc.plot()")
-        places, found, low, high = self._curves(probability)
-        shown = np.argsort(self.p_values)[:_MOST_CHARTS]
-        columns = min(4, len(shown))
-        lines = -(-len(shown) // columns)
-        figure = figures.Figure(figsize=(3.0 * columns, 2.2 * lines), layout="constrained")
-        panels = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
-        for panel, k in zip(panels, shown, strict=False):
-            panel.fill_between(places, low, high, color="0.88", step="mid")
-            panel.step(places, found[k], where="mid")
-            panel.axhline(0.0, linewidth=0.6, color="0.5")
-            panel.set_title(f"{self.names[k]}  p = {self.p_values[k]:.2g}", fontsize=9)
-        for panel in panels[len(shown) :]:
-            panel.set_visible(False)
-        figure.supylabel("share of ranks - expected", fontsize=9)
-        return figure
+        return pictures.ranks_figure(self, probability)
+
+    def _repr_html_(self) -> Html:
+        return tag("p", tag("b", "SBC"), f" {self.words}")
 
 
 def _shape(ranks: Array, num_ranks: int) -> str:

@@ -13,12 +13,11 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco._random import SeedPurpose
+from scirocco.analysis import pictures
 from scirocco.analysis.scores import Calibration, calibration
 from scirocco.data import ArraySource
 from scirocco.data.sources import check_memory
-from scirocco.drawing import svg
-from scirocco.drawing.charts import forest
-from scirocco.drawing.markup import Html, Section, join, number, paragraph, sortable, tag
+from scirocco.drawing.markup import Html, Section, number, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.checks import asks_for_key, describe
 from scirocco.run.predicting import prepared, values
@@ -149,85 +148,14 @@ class PredictiveCheck:
 
     def section(self, name: str = "predictive-check") -> Section:
         """Charts and tables for a report: `sc.report.write(run, path, checks=[check])`."""
-        charts = [self._density() if self.calibration is None else self._calibrated()]
-        parts = [paragraph(f"{self.words[0].upper()}{self.words[1:]}."), tag("div", *charts, class_="charts")]
-        heads = ("statistic", "observed", "simulated", "5 %", "95 %", "p-value")
-        parts.append(sortable(f"{name}-statistics", heads, map(_cells, self.statistics), "Test statistics"))
-        if self.groups:
-            names = [row.name for row in self.groups]
-            spans = np.array([[row.low, row.high] for row in self.groups])
-            seen = np.array([row.observed for row in self.groups])
-            label = "Observed means of groups on the 90 % intervals of simulated ones"
-            parts.append(tag("div", forest(names, seen, spans, spans, label, label), class_="charts"))
-            parts.append(sortable(f"{name}-groups", heads, map(_cells, self.groups), "Means by group"))
-        return Section(name, self.title, join(parts))
-
-    def _density(self) -> Html:
-        edges, observed, simulated = self.curve()
-        low, high = np.quantile(simulated, _TAILS, axis=0)
-        middle = 0.5 * (edges[1:] + edges[:-1])
-        frame = svg.Frame((edges[0], edges[-1]), svg.extent(observed, high, 0.0))
-        words = "density" if self.kind == "continuous" else "root of the frequencies"
-        parts = [
-            svg.bars(frame, edges, observed, "band"),
-            svg.line(frame, middle, simulated.mean(axis=0), "thick c0"),
-        ]
-        parts += [svg.line(frame, middle, ends, "c0") for ends in (low, high)]
-        label = f"Observed (bars) and simulated (mean and 90 %) outcomes, {words}"
-        return svg.figure(frame, [svg.axes(frame, "outcome"), *parts], label)
-
-    def _calibrated(self) -> Html:
-        table = self.calibration.table if self.calibration is not None else ()
-        predicted, observed = (
-            np.array([getattr(row, name) for row in table]) for name in ("predicted", "observed")
-        )
-        errors = 2 * np.array([row.standard_error for row in table])
-        frame = svg.Frame((0.0, 1.0), (0.0, 1.0))
-        lines = [svg.line(frame, predicted, predicted + sign * errors, "c7") for sign in (-1, 0, 1)]
-        parts = [svg.axes(frame, "predicted probability"), *lines, svg.dots(frame, predicted, observed)]
-        return svg.figure(frame, parts, "Observed shares by predicted probability, and two standard errors")
-
-    def _repr_html_(self) -> Html:
-        return tag("p", tag("b", self.title), f" {self.words}")
+        return pictures.check_section(self, name)
 
     def plot(self) -> Any:
         """The density (or rootogram), test statistics, calibration or groups, as a matplotlib figure."""
-        figures = require("matplotlib.figure", "check.plot()")
-        last = self.calibration is not None or bool(self.groups)
-        figure = figures.Figure(figsize=(4.0 * (2 + last), 3.0), layout="constrained")
-        first, second, *more = figure.subplots(1, 2 + last)
-        edges, observed, simulated = self.curve()
-        low, high = np.quantile(simulated, _TAILS, axis=0)
-        first.stairs(observed, edges, fill=True, color="0.85", label="observed")
-        first.stairs(high, edges, baseline=low, fill=True, alpha=0.35, label="simulated, 90 %")
-        first.stairs(simulated.mean(axis=0), edges)
-        first.legend(fontsize=8)
-        first.set_ylabel("density" if self.kind == "continuous" else "root of frequency")
-        _deviations(second, self.statistics)
-        for panel in more:
-            if self.calibration is not None:
-                table = self.calibration.table
-                panel.plot([0, 1], [0, 1], linestyle=":", color="0.5")
-                errors = [2 * row.standard_error for row in table]
-                panel.errorbar(
-                    [row.predicted for row in table], [row.observed for row in table], yerr=errors, fmt="o"
-                )
-                panel.set(xlabel="predicted probability", ylabel="observed share")
-            else:
-                _deviations(panel, self.groups)
-        return figure
+        return pictures.check_figure(self)
 
-
-def _deviations(panel: Any, rows: tuple[Checked, ...]) -> None:
-    """Observed numbers in units of the simulated interval."""
-    half = np.array([max(0.5 * (row.high - row.low), 1e-300) for row in rows])
-    seen = np.array([(row.observed - 0.5 * (row.high + row.low)) for row in rows]) / half
-    places = np.arange(len(rows))
-    panel.hlines(places, -1, 1, linewidth=6, alpha=0.35)
-    panel.plot(np.clip(seen, -5, 5), places, "ko")
-    panel.set_yticks(places, [row.name for row in rows], fontsize=8)
-    panel.invert_yaxis()
-    panel.set_xlabel("observed (dot), in simulated 90 % intervals")
+    def _repr_html_(self) -> Html:
+        return tag("p", tag("b", self.title), f" {self.words}")
 
 
 def predictive_check(
@@ -431,7 +359,3 @@ def _heights(part: Array, edges: Array, density: bool) -> Array:
     if density:
         found /= flat.shape[1] * np.diff(edges)
     return found[0] if part.ndim == 1 else found
-
-
-def _cells(row: Checked) -> list[str]:
-    return [row.name, *(number(value) for value in row[1:5]), number(row.p_value, 2)]

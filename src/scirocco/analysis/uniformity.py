@@ -63,8 +63,8 @@ def p_value(ranks: Array, num_ranks: int) -> float:
         )
     tails = _tails(len(ranks), num_ranks)
     worst = tails[np.arange(num_ranks), counts(ranks, num_ranks)].min()
-    # counts whose tail equals the worst one are as improbable, up to rounding
-    return float(1.0 - _stays(tails > worst * (1 + 1e-9), len(ranks), num_ranks))
+    # counts whose tail equals the worst one are as improbable, up to rounding; so is half of it, its own tail
+    return float(max(1.0 - _stays(tails > worst * (1 + 1e-9), len(ranks), num_ranks), 0.5 * worst))
 
 
 def counts(ranks: Array, num_ranks: int) -> Array:
