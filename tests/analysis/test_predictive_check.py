@@ -40,9 +40,11 @@ def rows_of(seed, kind, count=400):
 
 
 def test_data_of_the_model_pass(seed):
-    check = predictive_check(DRAWS, normal, rows_of(seed, "normal"), group="group", seed=seed)
+    rows = rows_of(seed, "normal")
+    check = predictive_check(DRAWS, normal, rows, group="group", seed=seed)
     assert check.kind == "continuous" and min(row.p_value for row in check.statistics) > 1e-4
     assert [row.name.partition(" (")[0] for row in check.groups] == ["group 0", "group 1"]
+    assert check.groups[1].mean == pytest.approx(check.simulated[:, rows["group"] == 1].mean(), abs=1e-9)
     assert check.simulated.shape == (200, 400) and "400 rows, 200 draws" in check.words
     assert abs(check.simulated.mean() - 1.0) * np.sqrt(80_000) < 5
 

@@ -64,7 +64,7 @@ class Checked(NamedTuple):
     p_value: float
     """Two-sided: twice the share of simulated data sets on the rarer side of the observed one.
 
-    If the observed one is beyond all of them: that of a normal distribution with their mean and standard deviation.
+    If the observed one is beyond all of them, by an exponential tail through the outermost tenth of them.
     """
 
 
@@ -327,13 +327,22 @@ def _checked(name: str, statistic: Statistic, seen: Array, made: Array) -> Check
 def _summary(name: str, own: float, others: Array) -> Checked:
     below = float(np.sum(others < own) + 0.5 * np.sum(others == own))
     rarer = (min(below, len(others) - below) + 0.5) / (len(others) + 1)
-    p_value, spread = min(1.0, 2 * rarer), float(others.std())
-    if below in (0.0, len(others)):  # beyond all of them: their number would limit the p-value
-        p_value = min(
-            p_value, math.erfc(abs(own - others.mean()) / spread / math.sqrt(2)) if spread > 0 else 0.0
-        )
+    p_value = min(1.0, 2 * rarer)
+    if below in (0.0, len(others)):
+        p_value = min(p_value, _beyond(own, others))
     low, high = np.quantile(others, _TAILS)
     return Checked(name, own, float(others.mean()), float(low), float(high), p_value)
+
+
+def _beyond(own: float, others: Array) -> float:
+    """The two-sided p-value of a number beyond all others, whose outer tenth is taken to have an exponential tail."""
+    if np.ptp(others) == 0:
+        return 0.0
+    sign = 1.0 if own > others.max() else -1.0
+    start = float(np.quantile(sign * others, 0.9))
+    excess = sign * others - start
+    mean = float(excess[excess > 0].mean()) if np.any(excess > 0) else math.inf
+    return 0.2 * math.exp(-(sign * own - start) / mean)
 
 
 def _by_group(seen: Array, made: Array, labels: Array | None) -> tuple[Checked, ...]:
