@@ -48,6 +48,9 @@ class SeedPurpose(enum.IntEnum):
     ROUNDNESS = 0x40D
     MODES = 0x30DE5
     ALARM = 0xA1A23
+    LOO_ROWS = 0x100
+    CHECKED_ROWS = 0xC4EC
+    CALIBRATION = 0x5BC
 
 
 def key_for(key: Key, purpose: Purpose) -> Key:

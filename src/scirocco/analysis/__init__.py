@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scirocco.analysis.calibrating import SBC, sbc
+from scirocco.analysis.comparing import Compared, Comparison, compare
 from scirocco.analysis.cost import (
     LangevinSettings,
     sgld_bound,
@@ -13,7 +15,9 @@ from scirocco.analysis.cost import (
 from scirocco.analysis.diagnosis import Diagnosis, Finding, diagnose
 from scirocco.analysis.diagnosis.noise import NoiseCurve, noise_along
 from scirocco.analysis.distances import ks_dirichlet, sliced_wasserstein, wasserstein
+from scirocco.analysis.loo import LOO, loo
 from scirocco.analysis.neighbours import kl_knn
+from scirocco.analysis.predictive import Checked, PredictiveCheck, predictive_check, prior_draws
 from scirocco.analysis.scores import (
     Bin,
     Calibration,
@@ -33,14 +37,20 @@ from scirocco.run.certificate import Certificate, certify
 from scirocco.run.tuning import Trial, Tuning
 
 __all__ = [
+    "LOO",
+    "SBC",
     "Bin",
     "Calibration",
     "Certificate",
+    "Checked",
+    "Compared",
+    "Comparison",
     "Diagnosis",
     "Finding",
     "LangevinSettings",
     "LogPredictive",
     "NoiseCurve",
+    "PredictiveCheck",
     "Reduction",
     "Stein",
     "Trial",
@@ -50,14 +60,19 @@ __all__ = [
     "brier",
     "calibration",
     "certify",
+    "compare",
     "diagnose",
     "kl_knn",
     "ks_dirichlet",
     "ksd",
     "log_loss",
     "log_predictive",
+    "loo",
     "noise_along",
     "perplexity",
+    "predictive_check",
+    "prior_draws",
+    "sbc",
     "sgld_bound",
     "sgld_cv_bound",
     "sgld_cv_cost",

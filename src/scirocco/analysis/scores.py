@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from scirocco import _checks, _tree
+from scirocco import _checks
 from scirocco.data import as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.run import Run
+from scirocco.run.rowwise import chosen, draws_of, filled, in_users_units, padded
 from scirocco.types import Data, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -277,17 +278,15 @@ def log_predictive(
     >>> round(log_predictive(model, draws, np.array([0.0, 1.0], np.float32)).value, 4)
     -1.1689
     """
-    if not isinstance(model, Model):
-        raise InvalidTypeError(f"log_predictive requires a sc.Model with a log likelihood, got {model!r}.")
     size = _checks.positive_int(chunk, "chunk")
-    leaves, treedef = _flat_draws(draws)
-    direct, source = _in_users_units(model), as_source(data)
+    direct, source = in_users_units(model, "log_predictive"), as_source(data)
+    leaves, treedef = jax.tree.flatten(chosen(draws_of(draws), None).params)
     num_rows, num_draws = source.num_rows, len(leaves[0])
     size = min(size, num_rows)
     found = np.full(num_rows, -np.inf)
     for first in range(0, num_rows, size):
         stop = min(first + size, num_rows)
-        rows = _padded(source.read(first, stop), size)
+        rows = padded(source.read(first, stop), size)
         for params, count in _blocks(leaves, treedef):
             part = np.asarray(_log_sum(direct, params, rows, count), np.float64)
             with np.errstate(invalid="ignore"):  # NaN is reported below
@@ -313,44 +312,10 @@ def _log_sum(model: Model, params: Params, rows: Rows, count: np.int32) -> jax.A
     return jax.nn.logsumexp(jnp.where(real, values, -jnp.inf), axis=0)
 
 
-def _in_users_units(model: Model) -> Model:
-    """The likelihood alone, as a function of constrained parameters, so that draws are not transformed twice."""
-    if model.form == "total":
-        return Model.from_total(model.log_likelihood)
-    return Model(model.log_likelihood, vectorized=model.form == "rows")
-
-
-def _flat_draws(draws: Run | PyTree) -> tuple[list[Any], Any]:
-    """Leaves with one leading axis for all draws of all chains."""
-    if isinstance(draws, Run):
-        if draws.draws is None or not draws.num_draws:
-            raise InvalidValueError(f"the run has no draws (status: {draws.status}).")
-        draws = draws.draws
-    leaves, treedef = jax.tree.flatten(draws)
-    leaves = [leaf if _tree.is_array(leaf) else np.asarray(leaf) for leaf in leaves]
-    shapes = {tuple(leaf.shape[:2]) for leaf in leaves}
-    if len(shapes) != 1 or len(next(iter(shapes))) != 2 or 0 in next(iter(shapes)):
-        named = dict(zip(_tree.leaf_names(draws), (leaf.shape for leaf in leaves), strict=True))
-        raise InvalidValueError(
-            f"`draws` must be a run, or have leaves (chain, draw, ...) with the same first two axes, got {named}."
-        )
-    return [np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for leaf in leaves], treedef
-
-
 def _blocks(leaves: list[Any], treedef: PyTree) -> Iterator[tuple[Params, np.int32]]:
     """The draws in blocks of exactly `_DRAWS` (the last draw repeated), with the number that count."""
     total = len(leaves[0])
     size = min(_DRAWS, total)
     for first in range(0, total, size):
-        part = [_filled(leaf[first : first + size], size) for leaf in leaves]
+        part = [filled(leaf[first : first + size], size) for leaf in leaves]
         yield jax.tree.unflatten(treedef, part), np.int32(min(size, total - first))
-
-
-def _padded(rows: Rows, size: int) -> Rows:
-    """Pad to the same number of rows in each call, so that one compiled program is enough."""
-    return jax.tree.map(lambda leaf: _filled(np.asarray(leaf), size), rows)
-
-
-def _filled(values: Array, size: int) -> Array:
-    missing = size - len(values)
-    return values if not missing else np.concatenate([values, np.repeat(values[-1:], missing, axis=0)])

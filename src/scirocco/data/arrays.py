@@ -38,6 +38,8 @@ class RowSource(abc.ABC):
     """Whether `take` and `read` have an argument `out`, arrays to fill instead of new ones."""
     scatters: bool = False
     """Whether there are `places` and `scatter`."""
+    sums_up: bool = False
+    """Whether the rows are sums over those of the user, which only together have the user's likelihood."""
     wild_scales: str = ""
     """The warning for samplers that have one scale for all parameters; empty if the columns have similar scales."""
 
@@ -86,8 +88,8 @@ class ArraySource(RowSource):
     The protocol of a source: `num_rows`, `row_spec`, `take(indices)`, `read(start, stop)` and `fingerprint()`.
     """
 
-    def __init__(self, arrays: PyTree, wild_scales: str = ""):
-        self.arrays, self.wild_scales = arrays, wild_scales
+    def __init__(self, arrays: PyTree, wild_scales: str = "", sums_up: bool = False):
+        self.arrays, self.wild_scales, self.sums_up = arrays, wild_scales, sums_up
         self._fingerprints: dict[bool, str] = {}
         self.num_rows: int = jax.tree.leaves(arrays)[0].shape[0]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from scirocco._version import __version__
 from scirocco.analysis.diagnosis.report import Diagnosis
@@ -23,12 +23,17 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 
 def html(
-    what: object, *, documents: Any = None, names: Any = None, diagnosis: Diagnosis | None = None
+    what: object,
+    *,
+    documents: Any = None,
+    names: Any = None,
+    diagnosis: Diagnosis | None = None,
+    checks: Sequence[Checking] = (),
 ) -> str:
     """A report as one self-contained HTML document; see `write` for the arguments."""
     given = {"documents": documents, "names": names}
     view = view_of(what, **{name: value for name, value in given.items() if value is not None})
-    return str(_render(view.title, view.size or size_of(view.run), _sections(view, diagnosis)))
+    return str(_render(view.title, view.size or size_of(view.run), _sections(view, diagnosis, checks)))
 
 
 def write(
@@ -38,6 +43,7 @@ def write(
     documents: Any = None,
     names: Any = None,
     diagnosis: Diagnosis | None = None,
+    checks: Sequence[Checking] = (),
 ) -> Path:
     """Write a report as one self-contained HTML file, which opens in any browser without a network.
 
@@ -55,6 +61,9 @@ def write(
     diagnosis
         A result of `sc.analysis.diagnose`. Pass it for a run that was loaded: with its model and data, more can be
         checked. By default the run is diagnosed here with what is available.
+    checks
+        Results of `sc.analysis.predictive_check`, `compare` and `sbc` to show, or other objects with a method
+        `section(name)` that returns a `Section`.
 
     Returns
     -------
@@ -73,7 +82,7 @@ def write(
     'report.html'
     """
     target = _target(path)
-    text = html(what, documents=documents, names=names, diagnosis=diagnosis)
+    text = html(what, documents=documents, names=names, diagnosis=diagnosis, checks=checks)
     _replace(target, text)
     return target
 
@@ -110,13 +119,38 @@ def show(what: object, path: str | os.PathLike[str] | None = None, **options: An
     return Report(text, target)
 
 
-def _sections(view: View, given: Diagnosis | None) -> list[Section]:
-    """The sections: what was run, diagnosis, sections of the model, draws, curves."""
+class Checking(Protocol):
+    """A result that can be shown in a report."""
+
+    def section(self, name: str = ...) -> Section:
+        """Its section, with this id."""
+
+
+def _sections(view: View, given: Diagnosis | None, checks: Sequence[Checking]) -> list[Section]:
+    """The sections: what was run, diagnosis, checks, sections of the model, draws, curves."""
     seen = chains.look_at(view.to_chart, view.run.group_size)
     found = [overview.what_was_run(view.run), overview.diagnosis(view.to_judge, given, view.about)]
+    found += _checked(checks)
     found += [*view.sections(seen), *chains.sections(seen), curves.section(view.run)]
     scored = None if view.shows_scores else scores(view.run.scores)
     return found if scored is None else [*found, Section("scores", "Scores", scored)]
+
+
+def _checked(checks: Sequence[Checking]) -> list[Section]:
+    """The sections of checks, with names that differ."""
+    found: list[Section] = []
+    for check in checks:
+        if not hasattr(check, "section"):
+            raise InvalidTypeError(
+                f"`checks` must contain results of predictive_check, compare or sbc, got {type(check).__name__}."
+            )
+        section, number = check.section(), 1
+        taken = {other.name for other in found}
+        while section.name in taken:
+            number += 1
+            section = check.section(f"{section.name.rstrip('0123456789-')}-{number}")
+        found.append(section)
+    return found
 
 
 def _target(path: str | os.PathLike[str]) -> Path:

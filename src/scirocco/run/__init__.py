@@ -6,6 +6,7 @@ from scirocco.run.laplace import Laplace, laplace
 from scirocco.run.listing import list_runs, verify_run
 from scirocco.run.loading import load
 from scirocco.run.loop import Info, KernelState
+from scirocco.run.predicting import Predictions
 from scirocco.run.progress import Report
 from scirocco.run.result import Run
 from scirocco.run.sampling import resume, sample
@@ -16,6 +17,7 @@ __all__ = [
     "Kernel",
     "KernelState",
     "Laplace",
+    "Predictions",
     "Report",
     "Run",
     "certify",

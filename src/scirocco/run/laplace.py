@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco.data import as_source
 from scirocco.diagnostics.columns import Columns
+from scirocco.diagnostics.pareto import USABLE, psis
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Full, find_mode
 from scirocco.estimators.newton import FAR
@@ -25,7 +25,7 @@ from scirocco.run import metric, setup
 from scirocco.samplers import SGLD
 from scirocco.types import Array, Data, Key, Params, Rows
 
-_GOOD, _USABLE = 0.5, 0.7
+_GOOD = 0.5
 _TOGETHER = 32
 """Draws whose log densities are computed together."""
 
@@ -73,7 +73,7 @@ class Laplace:
         """What the weights say, in one line."""
         if self.k_hat < _GOOD:
             return f"k-hat {self.k_hat:.2f}: weighted draws are worth {self.ess:,.0f} posterior draws"
-        if self.k_hat < _USABLE:
+        if self.k_hat < USABLE:
             return f"k-hat {self.k_hat:.2f}: usable; weighted draws are worth about {self.ess:,.0f} posterior draws"
         return f"k-hat {self.k_hat:.2f}: the posterior is far from this Gaussian; use sc.sample"
 
@@ -164,7 +164,8 @@ def laplace(model: Model, data: Data, params: Params, *, num_samples: int = 1_00
     places = jax.vmap(unravel)(jnp.asarray(np.asarray(flat) + normals @ root.T, flat.dtype))
     gains = _gains(model, table, found.position, places)
     log_normal = -0.5 * np.sum(normals**2, axis=1)
-    weights, k_hat = smoothed(np.where(np.isfinite(gains), gains - log_normal, -np.inf))
+    smoothed = psis(np.where(np.isfinite(gains), gains - log_normal, -np.inf))
+    weights, k_hat = np.exp(smoothed.log_weights), float(smoothed.k_hat)
     log_mean = float(np.logaddexp.reduce(gains - log_normal) - math.log(count))
     volume = 0.5 * flat.size * math.log(2 * math.pi) + float(np.linalg.slogdet(root)[1])
     fit = Laplace(
@@ -177,21 +178,9 @@ def laplace(model: Model, data: Data, params: Params, *, num_samples: int = 1_00
         found.report["log_density"] + log_mean + volume,
         found.position,
     )
-    if k_hat >= _USABLE:
+    if k_hat >= USABLE:
         _checks.warn(f"{fit.words}.")
     return fit
-
-
-def smoothed(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Pareto-smoothed weights that sum to 1, and k̂, by ArviZ."""
-    arviz = require("arviz", "sc.laplace")
-    if hasattr(arviz, "psislw"):
-        logs, k_hat = arviz.psislw(log_weights)
-    else:
-        stats = importlib.import_module("arviz_stats.base").array_stats
-        logs, k_hat = stats.psislw(log_weights)
-    weights = np.exp(np.asarray(logs, np.float64) - np.max(logs))
-    return weights / weights.sum(), float(np.asarray(k_hat))
 
 
 def _gains(model: Model, table: Any, centre: Params, places: Params) -> np.ndarray:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,15 +14,17 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._extras import require
-from scirocco._version import __version__
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.frames import html_summary, summary_frame
 from scirocco.diagnostics.measures import summarise
 from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError
+from scirocco.run import exporting
 from scirocco.run.certificate import Certificate
-from scirocco.run.records import kind_of, method_of, plain
-from scirocco.types import Params, PyTree
+from scirocco.run.predicting import Predictions, predict
+from scirocco.run.records import kind_of, method_of
+from scirocco.run.rowwise import log_likelihood as log_likelihoods
+from scirocco.types import Data, Params, PyTree
 
 
 class Origin(NamedTuple):
@@ -184,57 +185,140 @@ class Run:
             frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
         return summary_frame(frame, _sentence(self.certificate))
 
-    def to_arviz(self, coordinates: Mapping[str, Sequence[Any]] | None = None) -> Any:
+    def to_arviz(
+        self,
+        coordinates: Mapping[str, Sequence[Any]] | None = None,
+        *,
+        log_likelihood: bool = False,
+        observed_data: bool = False,
+        posterior_predictive: Callable[..., Any] | None = None,
+        data: Data | None = None,
+        model: Any = None,
+        seed: int = 0,
+    ) -> Any:
         """Convert the run to ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
 
-        Groups: posterior, sample_stats, observed_data (sizes), and `gradients` if they were kept; the configuration
-        and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are those of the
-        kept draws; `run.stats` has all of them. `coordinates` are labels along an axis of a parameter, by the name of
-        the axis: `{"beta_dim_0": ["age", "income"]}`. The run of a regression is converted in the units of the user,
-        with the names of its columns. ArviZ regards all chains as independent; if groups of chains share batches
+        Groups: posterior, sample_stats, observed_data (the number of rows), and `gradients` if they were kept; the
+        configuration and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are
+        those of the kept draws; `run.stats` has all of them. The run of a regression is converted in the units of the
+        user, with the names of its columns. ArviZ regards all chains as independent; if groups of chains share batches
         (`run.group_size`), use the effective sizes, errors and R-hat of `run.summary`.
+
+        Parameters
+        ----------
+        coordinates
+            Labels along an axis of a parameter, by the name of the axis: `{"beta_dim_0": ["age", "income"]}`.
+        log_likelihood
+            Add the log likelihood of every row at every draw, (chain, draw, row), for `arviz.loo` and `arviz.compare`.
+            It is large: `sc.analysis.loo` and `sc.analysis.compare` do not need it.
+        observed_data
+            Add the rows to the group observed_data.
+        posterior_predictive
+            `simulate(params, row, key)`, as for `sc.analysis.predictive_check`: add its results at every draw, as
+            `prediction`, or by the names of the dict that it returns.
+        data, model
+            Rows, if not those of the run; and for a run that was loaded, its data and model.
+        seed
+            Of the simulations.
         """
         self._need_draws()
-        az = require("arviz", "run.to_arviz()")
-        xarray = require("xarray", "run.to_arviz()")
-        attributes = {
-            "configuration": json.dumps(self.configuration),
-            "preparation": json.dumps(plain(self.preparation)),
-        }
-        attributes |= {
-            "timing": json.dumps(self.timing),
-            "status": self.status,
-            "inference_library": "scirocco",
-        }
-        attributes["inference_library_version"] = __version__
-        draws, labels = (self.draws, {}) if self.converted is None else self.converted
-        labels = {**labels, **(coordinates or {})}
-        groups = {
-            "posterior": self._dataset(draws).assign_coords(labels).assign_attrs(attributes),
-            "sample_stats": self._dataset(jax.tree.map(self._at_draws, self.stats)),
-            "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
-        }
-        if self.gradients is not None:
-            groups["gradients"] = self._dataset(self.gradients)
-        if az.__version__.startswith("0."):
-            return az.InferenceData(attrs=attributes, warn_on_custom_groups=False, **groups)
-        tree = xarray.DataTree.from_dict(groups)
-        tree.attrs.update(attributes)
-        return tree
+        return exporting.to_arviz(
+            self,
+            coordinates,
+            with_log_likelihood=log_likelihood,
+            with_data=observed_data,
+            simulate=posterior_predictive,
+            data=data,
+            model=model,
+            seed=seed,
+        )
 
-    def _at_draws(self, values: np.ndarray) -> np.ndarray:
-        """From values (chain, draw) of all draws, select those of the draws that were kept."""
-        every = self.configuration.get("keep_draws", 1)
-        return np.asarray(values)[:, every - 1 :: every][:, : self.num_draws]
+    def predict(
+        self,
+        function: Callable[..., Any],
+        rows: Data,
+        *,
+        interval: float | None = 0.9,
+        num_draws: int | None = None,
+        seed: int = 0,
+        to: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Predictions:
+        """Evaluate a function at every row and many draws: its mean, standard deviation and central interval.
 
-    def _dataset(self, tree: PyTree) -> Any:
-        xarray = require("xarray", "run.to_arviz()")
-        variables = {}
-        for name, values in self._named(tree).items():
-            inner = tuple(f"{name}_dim_{axis}" for axis in range(values.ndim - 2))
-            variables[name] = (("chain", "draw", *inner), np.asarray(values))
-        coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
-        return xarray.Dataset(variables, coords)
+        Parameters
+        ----------
+        function
+            `function(params, row)` of one draw and one row, as a log likelihood: returns an array, or a dict of arrays.
+            `function(params, row, key)` may draw new observations; the interval is then one for those. For a
+            regression, `params` are its draws in the units of the columns, `{"coef": ..., "intercept": ...}`.
+        rows
+            Arrays, a path or a source, like the data of a run; columns that the function does not use may be missing.
+        interval
+            The probability of the central interval; None: none, which is faster.
+        num_draws
+            At most so many draws, as many of each chain and spread evenly; by default 1,000.
+        seed
+            For functions that take a key. A row's numbers depend on seed, row and draw alone.
+        to
+            A folder to write the results to, for more rows than fit into memory; `sc.data.open` reads it.
+        overwrite
+            Replace a data folder at `to`.
+
+        Returns
+        -------
+        Predictions
+            `mean`, `sd`, `low` and `high`, leaves (row, ...). Memory holds a chunk of rows and, without `to`, these.
+
+        Examples
+        --------
+        >>> import jax, jax.numpy as jnp, scirocco as sc
+        >>> x = 3.0 + jax.random.normal(jax.random.key(1), (500,))
+        >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+        >>> run = sc.sample(model, x, jnp.array(0.0), progress=False)
+        >>> run.predict(lambda mu, row: mu + row, x[:3])
+        Predictions(3 rows, 1,000 of 4,000 draws, 90 % interval)
+        """
+        self._need_draws()
+        draws = self.draws if self.converted is None else self.converted[0]
+        return predict(
+            draws,
+            function,
+            rows,
+            interval=interval,
+            num_draws=num_draws,
+            seed=seed,
+            to=to,
+            overwrite=overwrite,
+        )
+
+    def log_likelihood(
+        self,
+        rows: Data | None = None,
+        *,
+        model: Any = None,
+        num_draws: int | None = None,
+        to: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> np.ndarray:
+        """The log likelihood of every row at every draw, (row, draw), with all chains one after the other.
+
+        For a score of many rows you do not need this matrix: `sc.analysis.loo` and `sc.analysis.log_predictive`
+        compute it in chunks.
+
+        Parameters
+        ----------
+        rows
+            Rows like those of the run; by default its own.
+        model
+            The model, for a run that was loaded.
+        num_draws
+            At most so many draws, spread evenly; by default all.
+        to, overwrite
+            A folder to write to, if the matrix does not fit into memory; the result is then a memory map.
+        """
+        self._need_draws()
+        return log_likelihoods(self, model, rows, num_draws, to, overwrite)
 
     def plot(self, kind: str = "traces", names: str | Sequence[str] | None = None) -> Any:
         """Plot draws; requires matplotlib (the extra `plot`).
@@ -287,7 +371,9 @@ class Run:
 
     def _need_draws(self) -> None:
         if self.draws is None or not self.num_draws:
-            raise InvalidValueError(f"the run has no draws (status: {self.status}).")
+            raise InvalidValueError(
+                f"the run has no draws (status: {self.status}). Sample with keep_draws=True, or resume it."
+            )
 
 
 def _sentence(certificate: Certificate | None) -> str:

@@ -70,6 +70,19 @@ def line(rows, quick_compiler):
     return model.fit(X, 100.0 + X @ [1.0, 2.0, 0.0], progress=False)
 
 
+def test_a_frame_of_predictions(rows, fitted, line):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(rows[0][:5], columns=["a", "b", "c"], index=list("vwxyz"))
+    frame, found = fitted.predict_frame(X, interval=0.5), fitted.predict_proba(X, interval=0.5)
+    assert list(frame.index) == list("vwxyz")
+    assert list(frame) == ["predicted", "p[no]", "low[no]", "high[no]", "p[yes]", "low[yes]", "high[yes]"]
+    np.testing.assert_array_equal(frame["high[yes]"], found.high[:, 1])
+    np.testing.assert_array_equal(frame["predicted"], fitted.predict(X))
+    np.testing.assert_array_equal(line.predict_frame(rows[0])["low"], line.predict(rows[0], interval=0.9).low)
+    with pytest.raises(InvalidValueError, match="interval"):
+        line.predict_frame(rows[0], interval=1.5)
+
+
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_probabilities_are_averages_over_the_draws(rows, fitted):
     X = rows[0][:5]

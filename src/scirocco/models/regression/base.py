@@ -70,6 +70,8 @@ class Regression(fits.Conventions):
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_prediction_draws"}
     _from_data: tuple[str, ...] = ()
     """Settings that may be None: they are then taken from the data."""
+    _sums_up: bool = False
+    """Whether a run is made from sums over the rows."""
     _draws: dict[str, Any]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ class Regression(fits.Conventions):
         sampling = functools.partial(
             sample,
             model,
-            ArraySource(data),  # checked already
+            ArraySource(data, sums_up=self._sums_up),  # checked already
             method.start,
             sampler=method.sampler,
             estimator=method.estimator,
@@ -261,6 +263,21 @@ class Regression(fits.Conventions):
             eta = table[first : first + size].astype(np.float64) @ flat.T
             eta = eta.reshape(len(eta), *coef.shape[:-1])
             yield slice(first, first + size), eta + self._few.get("intercept", 0.0)
+
+    def predict_frame(self, X: TableLike, interval: float = 0.9) -> Any:
+        """Predictions as a pandas data frame with a row for each row of X, and its index if X is a data frame.
+
+        Columns `mean`, `low` and `high`: what `predict(X, interval=interval)` returns. For classes, `predicted` is the
+        most probable one, and each class has the columns `p[class]`, `low[class]` and `high[class]` of its
+        probability.
+        """
+        pandas = require("pandas", "predict_frame()")
+        self._check_fitted()
+        index = X.index if isinstance(X, pandas.DataFrame) else None
+        return pandas.DataFrame(self._frame_columns(X, interval), index)
+
+    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
+        raise NotImplementedError
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_draws"):

@@ -241,6 +241,10 @@ class LinearRegression(Regression):
         chosen = method(coordinates, self.prior, len(data["y"]), self.sampler, self.estimator)
         return self._model(prior, start), data, chosen
 
+    @property
+    def _sums_up(self) -> bool:  # type: ignore[override]
+        return self.estimator is None
+
     def _rows(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         ones = np.ones(len(y), x.dtype)
         return {"x": x, "y": y.astype(x.dtype), "one": ones, "share": ones}
@@ -298,6 +302,9 @@ class LinearRegression(Regression):
         if return_std:
             return mean, np.concatenate(deviations)
         return mean if tails is None else Predicted(mean, *np.concatenate(ends, axis=1))
+
+    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
+        return dict(self.predict(X, interval=interval)._asdict())
 
     def _new_noise(self, count: int) -> np.ndarray:
         """Quantiles of a standard normal in a random order, one a draw: the same for every row."""

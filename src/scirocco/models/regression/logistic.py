@@ -279,6 +279,14 @@ class LogisticRegression(Regression):
         """The labels of the largest probabilities (rows, classes)."""
         return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])
 
+    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
+        found = self.predict_proba(X, interval=interval)
+        columns = {"predicted": self.classes_of(found.mean)}
+        for place, label in enumerate(self.classes_):
+            for name, part in zip(("p", "low", "high"), found, strict=True):
+                columns[f"{name}[{label}]"] = part[:, place]
+        return columns
+
     def predict_log_proba(self, X: TableLike) -> np.ndarray:
         """The logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X))

@@ -1,0 +1,147 @@
+"""The conversion of a run to ArviZ's container, with the groups that comparisons and predictive checks use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco import _tree
+from scirocco._extras import require
+from scirocco._version import __version__
+from scirocco.data import as_source
+from scirocco.data.arrays import RowSource
+from scirocco.data.sources import check_memory
+from scirocco.errors import InvalidValueError
+from scirocco.run.predicting import prepared, values
+from scirocco.run.records import plain
+from scirocco.run.rowwise import Chosen, chosen, draws_and_rows, log_likelihood, origin_of
+from scirocco.types import Data, PyTree
+
+_WHO = "run.to_arviz()"
+_ADVICE = "Sample fewer draws, or pass fewer rows as `data`."
+
+
+def to_arviz(
+    run: Any,
+    coordinates: Mapping[str, Sequence[Any]] | None,
+    *,
+    with_log_likelihood: bool,
+    with_data: bool,
+    simulate: Callable[..., Any] | None,
+    data: Data | None,
+    model: Any,
+    seed: int,
+) -> Any:
+    """See `Run.to_arviz`."""
+    az = require("arviz", _WHO)
+    xarray = require("xarray", _WHO)
+    attributes = {
+        "configuration": json.dumps(run.configuration),
+        "preparation": json.dumps(plain(run.preparation)),
+        "timing": json.dumps(run.timing),
+        "status": run.status,
+        "inference_library": "scirocco",
+        "inference_library_version": __version__,
+    }
+    draws, labels = (run.draws, {}) if run.converted is None else run.converted
+    labels = {**labels, **(coordinates or {})}
+    observed = {"num_rows": run.configuration["num_rows"]}
+    if with_data:
+        observed |= _columns(_rows_of(run, data))
+    groups = {
+        "posterior": _dataset(run, draws).assign_coords(labels).assign_attrs(attributes),
+        "sample_stats": _dataset(run, jax.tree.map(lambda leaf: _at_draws(run, leaf), run.stats)),
+        "observed_data": xarray.Dataset(observed),
+    }
+    if run.gradients is not None:
+        groups["gradients"] = _dataset(run, run.gradients)
+    if with_log_likelihood:
+        check_memory(8 * _size(run) * _rows_of(run, data).num_rows, "the group log_likelihood", _ADVICE)
+        found = log_likelihood(run, model, data, None, None, False)
+        groups["log_likelihood"] = _by_draws(run, {"log_likelihood": found})
+    if simulate is not None:
+        groups["posterior_predictive"] = _by_draws(run, _simulated(run, simulate, data, seed))
+    if az.__version__.startswith("0."):
+        return az.InferenceData(attrs=attributes, warn_on_custom_groups=False, **groups)
+    tree = xarray.DataTree.from_dict(groups)
+    tree.attrs.update(attributes)
+    return tree
+
+
+def _size(run: Any) -> int:
+    return run.num_chains * run.num_draws
+
+
+def _rows_of(run: Any, data: Data | None) -> RowSource:
+    return origin_of(run, None, None, _WHO)[1] if data is None else as_source(data)
+
+
+def _columns(source: RowSource) -> dict[str, Any]:
+    """All rows, as variables with the axis `row`."""
+    check_memory(2 * _tree.nbytes(source.row_spec) * source.num_rows, "the group observed_data", _ADVICE)
+    rows = source.read(0, source.num_rows)
+    bare = _tree.is_array(rows)
+    found = {}
+    for name, leaf in zip(_tree.leaf_names(rows), jax.tree.leaves(rows), strict=True):
+        name = "data" if bare else name
+        inner = (f"{name}_column_{axis}" for axis in range(np.ndim(leaf) - 1))
+        found[name] = (("row", *inner), np.asarray(leaf))
+    return found
+
+
+def _simulated(run: Any, simulate: Callable[..., Any], data: Data | None, seed: int) -> dict[str, np.ndarray]:
+    """Results of the function by name, (row, ..., draw)."""
+    draws, source = draws_and_rows(run, data, _WHO)
+    every = _all_draws(run, draws)
+    job = prepared(simulate, every.params, source)
+    size = 8 * every.count * source.num_rows * _tree.size(job.out)
+    check_memory(size, "the group posterior_predictive", _ADVICE)
+    parts: dict[str, list[np.ndarray]] = {}
+    for first, stop, found in values(job, every.params, source, jax.random.key(seed)):
+        names = ["prediction"] if _tree.is_array(found) else _tree.leaf_names(found)
+        for name, leaf in zip(names, jax.tree.leaves(found), strict=True):
+            parts.setdefault(name, []).append(np.asarray(leaf)[: stop - first])
+    return {name: np.moveaxis(np.concatenate(leaves), -1, 1) for name, leaves in parts.items()}
+
+
+def _all_draws(run: Any, draws: PyTree) -> Chosen:
+    every = chosen(draws, None)
+    if every.count != _size(run):
+        raise InvalidValueError(
+            f"some draws of the run are not finite, so that {_WHO} cannot add groups: {every.words}."
+        )
+    return every
+
+
+def _by_draws(run: Any, found: Mapping[str, np.ndarray]) -> Any:
+    """A dataset (chain, draw, row, ...) of arrays (row, draw of all chains, ...)."""
+    xarray = require("xarray", _WHO)
+    variables = {}
+    for name, leaf in found.items():
+        inner = tuple(f"{name}_dim_{axis}" for axis in range(leaf.ndim - 2))
+        shaped = np.moveaxis(leaf, 0, 1).reshape(run.num_chains, run.num_draws, len(leaf), *leaf.shape[2:])
+        variables[name] = (("chain", "draw", "row", *inner), shaped)
+    return xarray.Dataset(variables, _numbers(run))
+
+
+def _numbers(run: Any) -> dict[str, np.ndarray]:
+    return {"chain": np.arange(run.num_chains), "draw": np.arange(run.num_draws)}
+
+
+def _at_draws(run: Any, values: np.ndarray) -> np.ndarray:
+    """From values (chain, draw) of all draws, select those of the draws that were kept."""
+    every = run.configuration.get("keep_draws", 1)
+    return np.asarray(values)[:, every - 1 :: every][:, : run.num_draws]
+
+
+def _dataset(run: Any, tree: PyTree) -> Any:
+    xarray = require("xarray", _WHO)
+    variables = {}
+    for name, leaf in zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True):
+        inner = tuple(f"{name}_dim_{axis}" for axis in range(leaf.ndim - 2))
+        variables[name] = (("chain", "draw", *inner), np.asarray(leaf))
+    return xarray.Dataset(variables, _numbers(run))
