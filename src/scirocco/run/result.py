@@ -141,6 +141,21 @@ class Run:
 
         return re.sub(r"(\w+)\[(\d+(?:, \d+)*)\]", named, text) if labels else text
 
+    def derived(self, model: Any = None) -> dict[str, np.ndarray]:
+        """The quantities that the model derives from its parameters (`derived` of `sc.Model`), (chain, draw, ...).
+
+        For models of PyMC and NumPyro these are the deterministic variables that do not depend on the rows. Pass the
+        `model` for a run that was loaded.
+        """
+        model = self._model(model)
+        return {} if model is None or self.draws is None else model.derive(self.draws)
+
+    def _model(self, given: Any) -> Any:
+        """The model that was given, or that of the run, if it was made in this process."""
+        if given is not None or self.origin is None or self.converted is not None:
+            return given
+        return self.origin.model.bare
+
     def _named(self, tree: PyTree) -> dict[str, np.ndarray]:
         return dict(zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True))
 
@@ -155,21 +170,22 @@ class Run:
             raise InvalidValueError(f"`probability` must be between 0 and 1, got {probability}.")
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
-        parts = [_summary_of(part, tail) for part in Columns(self.named_draws()).parts()]
+        parts = [_summary_of(part, tail) for part in Columns(self.named_draws() | self.derived()).parts()]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
         if digits is not None:
             frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
             frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
         return summary_frame(frame, _sentence(self.certificate))
 
-    def to_arviz(self, coordinates: Mapping[str, Sequence[Any]] | None = None) -> Any:
+    def to_arviz(self, coordinates: Mapping[str, Sequence[Any]] | None = None, *, model: Any = None) -> Any:
         """Convert the run to ArviZ's container (InferenceData or, from 1.0 on, an xarray DataTree).
 
         Groups: posterior, sample_stats, observed_data (sizes), and `gradients` if they were kept; the configuration
         and the versions are attributes. If not every draw was kept (`keep_draws`), the statistics are those of the
         kept draws; `run.stats` has all of them. `coordinates` are labels along an axis of a parameter, by the name of
         the axis: `{"beta_dim_0": ["age", "income"]}`. The run of a regression is converted in the units of the user,
-        with the names of its columns.
+        with the names of its columns. Derived quantities, dims and coords are those of the model of the run; pass the
+        `model` for a run that was loaded.
         """
         self._need_draws()
         az = require("arviz", "run.to_arviz()")
@@ -185,9 +201,13 @@ class Run:
         }
         attributes["inference_library_version"] = __version__
         draws, labels = (self.draws, {}) if self.converted is None else self.converted
-        labels = {**labels, **(coordinates or {})}
+        model, draws = self._model(model), self._named(draws) | self.derived(model)
+        dims = {} if model is None else model.dims
+        coords = {} if model is None else model.coords
+        posterior = self._dataset(draws, dims)
+        labels = {name: coords[name] for name in posterior.dims if name in coords} | {**labels, **(coordinates or {})}
         groups = {
-            "posterior": self._dataset(draws).assign_coords(labels).assign_attrs(attributes),
+            "posterior": posterior.assign_coords(labels).assign_attrs(attributes),
             "sample_stats": self._dataset(jax.tree.map(self._at_draws, self.stats)),
             "observed_data": xarray.Dataset({"num_rows": self.configuration["num_rows"]}),
         }
@@ -204,11 +224,13 @@ class Run:
         every = self.configuration.get("keep_draws", 1)
         return np.asarray(values)[:, every - 1 :: every][:, : self.num_draws]
 
-    def _dataset(self, tree: PyTree) -> Any:
+    def _dataset(self, tree: PyTree, dims: Mapping[str, Sequence[str | None]] | None = None) -> Any:
         xarray = require("xarray", "run.to_arviz()")
         variables = {}
         for name, values in self._named(tree).items():
-            inner = tuple(f"{name}_dim_{axis}" for axis in range(values.ndim - 2))
+            inner = [f"{name}_dim_{axis}" for axis in range(values.ndim - 2)]
+            for axis, known in enumerate((dims or {}).get(name, ())):
+                inner[axis] = inner[axis] if known is None else known
             variables[name] = (("chain", "draw", *inner), np.asarray(values))
         coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
         return xarray.Dataset(variables, coords)

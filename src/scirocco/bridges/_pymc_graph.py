@@ -1,0 +1,321 @@
+"""The graph of a PyMC model as functions for JAX: terms of single rows, the rest, deterministic variables, transforms.
+
+PyMC keeps data as constants of its graphs. Those with one entry per observation along an axis are the rows. For a batch
+they are replaced by inputs of its length, in a copy of the graph in which the lengths of axes are replaced, too. JAX
+knows the length of a batch when it traces a function, so there is a copy for each length.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco._extras import require
+from scirocco.transforms import Transform
+from scirocco.types import Array, Params, Rows
+
+PURPOSE = "sc.from_pymc"
+Variable = Any
+"""A variable of a PyTensor graph."""
+_LENGTHS_FROM = {"Alloc": 1, "AllocEmpty": 0, "Reshape": 1, "SpecifyShape": 1, "BroadcastTo": 1}
+"""The operations whose inputs, from this one on, are lengths of axes."""
+_ROWWISE = ("Elemwise", "DimShuffle")
+"""Operations on data that can be left to each batch; the others are evaluated once, on all rows."""
+
+
+class Leaf(NamedTuple):
+    """A constant or shared variable of the graph with one entry per observation."""
+
+    variable: Variable
+    name: str
+    """Its name among the rows; equal arrays share one."""
+    axis: int
+    """The axis over the observations. The rows have it first."""
+
+
+class Terms(NamedTuple):
+    """Parts of the log density, as graphs of the values of the free variables in the user's units."""
+
+    rows: dict[str, Variable]
+    """By name of the observed variable or potential: one entry per observation on the first axis."""
+    whole: dict[str, Variable]
+    """All others."""
+
+
+class Graph:
+    """The terms of a model with the data of their rows, for batches of any length."""
+
+    def __init__(self, values: Mapping[str, Variable], terms: Terms, num_rows: int):
+        self.values, self.terms, self.num_rows = dict(values), terms, num_rows
+        folded = _fold(list(terms.rows.values()))
+        self.folded = dict(zip(terms.rows, folded, strict=True))
+        self.leaves, self.data = find_leaves(folded, num_rows)
+        self._for_length: dict[int, Callable[..., Sequence[Array]]] = {}
+
+    def rowwise(self, params: Params, rows: Rows) -> dict[str, Array]:
+        """Every term of each row, by name; axes other than the first are summed."""
+        length = jax.tree.leaves(rows)[0].shape[0]
+        if length not in self._for_length:
+            self._for_length[length] = self._function(length)
+        found = self._for_length[length](*self._ordered(params), *(rows[name] for name in self.data))
+        return {
+            name: jnp.sum(value, axis=tuple(range(1, value.ndim)))
+            for name, value in zip(self.folded, found, strict=True)
+        }
+
+    @cached_property
+    def original(self) -> tuple[Callable[[Params, Sequence[np.ndarray]], dict[str, Array]], list[np.ndarray]]:
+        """PyMC's own graph of all observations as a function of parameters and data, and the data."""
+        outputs = list(self.terms.rows.values())
+        leaves, arrays = find_leaves(outputs, self.num_rows)
+        inputs = {leaf.variable: leaf.variable.type() for leaf in leaves}
+        function = to_jax([*self.values.values(), *inputs.values()], copy(outputs, inputs))
+
+        def terms(params: Params, data: Sequence[np.ndarray]) -> dict[str, Array]:
+            return dict(zip(self.terms.rows, function(*self._ordered(params), *data), strict=True))
+
+        return terms, [np.moveaxis(arrays[leaf.name], 0, leaf.axis) for leaf in leaves]
+
+    @cached_property
+    def prior(self) -> Callable[[Params], Array]:
+        """The sum of all terms that belong to no row."""
+        function = to_jax(list(self.values.values()), list(self.terms.whole.values()))
+        return lambda params: sum((jnp.sum(term) for term in function(*self._ordered(params))), jnp.zeros(()))
+
+    def deterministic(self, variables: Mapping[str, Variable]) -> Callable[[Params], dict[str, Array]]:
+        """Variables that depend on no row, as a function of the parameters."""
+        function = to_jax(list(self.values.values()), list(variables.values()))
+        return lambda params: dict(zip(variables, function(*self._ordered(params)), strict=True))
+
+    def _ordered(self, params: Params) -> list[Array]:
+        return [params[name] for name in self.values]
+
+    def _function(self, length: int) -> Callable[..., Sequence[Array]]:
+        tensor = require("pytensor.tensor", PURPOSE)
+        inputs = {
+            name: tensor.tensor(name, dtype=str(array.dtype), shape=(length, *array.shape[1:]))
+            for name, array in self.data.items()
+        }
+        placed = {leaf.variable: tensor.moveaxis(inputs[leaf.name], 0, leaf.axis) for leaf in self.leaves}
+        outputs = copy(list(self.folded.values()), placed, (self.num_rows, length))
+        return to_jax([*self.values.values(), *inputs.values()], outputs)
+
+
+# -- PyTensor and JAX --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings that 64 bits, which PyTensor asks for everywhere, are 32, and that checks are left out."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*truncated to dtype")
+        warnings.filterwarnings("ignore", "Skipping .*", UserWarning)
+        yield
+
+
+def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Sequence[Array]]:
+    """The graph as a function for JAX, in the precision that JAX has now."""
+    double = jax.config.read("jax_enable_x64")
+    try:
+        linked = require("pymc.sampling.jax", PURPOSE)  # it sets JAX to 64 bits when it is imported
+    finally:
+        jax.config.update("jax_enable_x64", double)
+    with quiet():
+        function = linked.get_jaxified_graph(inputs=list(inputs), outputs=list(outputs))
+
+    def call(*arguments: Any) -> Sequence[Array]:
+        with quiet():
+            return function(*(jnp.asarray(each) for each in arguments))
+
+    return call
+
+
+def toposort(outputs: Sequence[Variable]) -> list[Any]:
+    """The nodes of a graph, inputs first."""
+    return list(require("pytensor.graph.traversal", PURPOSE).toposort(outputs))
+
+
+def inputs_of(outputs: Sequence[Variable]) -> set[Variable]:
+    """Constants, shared variables and free inputs of a graph."""
+    found = {each for node in toposort(outputs) for each in node.inputs if each.owner is None}
+    return found | {each for each in outputs if each.owner is None}
+
+
+def data_of(variable: Variable) -> np.ndarray | None:
+    """The array in a constant or a shared variable, e.g. of `pm.Data`; None for others."""
+    if hasattr(variable, "get_value"):
+        value = variable.get_value(borrow=True)
+    else:
+        value = getattr(variable, "data", None)
+    return value if isinstance(value, np.ndarray) else None
+
+
+def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf], dict[str, np.ndarray]]:
+    """The data of the rows in a graph, and their arrays by name, with the rows along the first axis."""
+    leaves: list[Leaf] = []
+    arrays: dict[str, np.ndarray] = {}
+    named_first = sorted(inputs_of(outputs), key=lambda each: (each.name is None, str(each.name)))
+    for variable in named_first:
+        array = data_of(variable)
+        if array is None or num_rows not in array.shape:
+            continue
+        axis = array.shape.index(num_rows)
+        array = np.moveaxis(array, axis, 0)
+        name = next((name for name, other in arrays.items() if _equal(array, other)), None)
+        if name is None:
+            name = variable.name or f"constant_{len(arrays)}"
+            name = name if name not in arrays else f"{name}_{len(arrays)}"
+            arrays[name] = array
+        leaves.append(Leaf(variable, name, axis))
+    return leaves, arrays
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b)
+
+
+def _fold(outputs: Sequence[Variable]) -> list[Variable]:
+    """The graph with everything that depends on data alone evaluated, except what acts on each row by itself.
+
+    After that, means and scales of columns that are computed in the model are constants.
+    """
+    mode = require("pytensor.compile.mode", PURPOSE).Mode(linker="py", optimizer=None)
+    constant = require("pytensor.tensor", PURPOSE).constant
+    memo: dict[Variable, Variable] = {}
+    fixed = {each for each in inputs_of(outputs) if data_of(each) is not None}
+    for node in toposort(outputs):
+        known = all(each in fixed or hasattr(each, "data") for each in node.inputs)
+        if known:
+            fixed.update(node.outputs)
+        if known and type(node.op).__name__ not in _ROWWISE and not _is_check(node):
+            for each in node.outputs:
+                value = copy([each], memo)[0].eval(mode=mode)
+                memo[each] = constant(value, name=each.name)
+    return copy(outputs, memo)
+
+
+def indexed_by_rows(graph: Graph) -> dict[str, str]:
+    """The free variables of which each row uses the entries of its group, with the name of the index."""
+    names = {leaf.variable: leaf.name for leaf in graph.leaves}
+    found = {}
+    for node in toposort(list(graph.folded.values())):
+        if type(node.op).__name__.startswith("AdvancedSubtensor"):
+            index = [names[each] for each in inputs_of(node.inputs[1:]) if each in names]
+            base = inputs_of(node.inputs[:1])
+            found.update({name: index[0] for name, value in graph.values.items() if index and value in base})
+    return found
+
+
+def _is_check(node: Any) -> bool:
+    return isinstance(node.op, require("pytensor.raise_op", PURPOSE).CheckAndRaise)
+
+
+def copy(
+    outputs: Sequence[Variable], placed: Mapping[Variable, Variable], lengths: tuple[int, int] | None = None
+) -> list[Variable]:
+    """The graph with some variables replaced; with `lengths`, axes of the first length get the second.
+
+    Checks of the values of parameters are left out, as PyMC does for JAX.
+    """
+    memo = dict(placed)
+    for node in toposort(outputs):
+        if all(each in memo for each in node.outputs):
+            continue
+        inputs = [memo.get(each, each) for each in node.inputs]
+        first = _LENGTHS_FROM.get(type(node.op).__name__)
+        if lengths is not None and first is not None:
+            inputs[first:] = [_with_length(each, *lengths) for each in inputs[first:]]
+        if _is_check(node):
+            memo[node.outputs[0]] = inputs[0]
+        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            memo.update(zip(node.outputs, _rebuilt(node, inputs), strict=True))
+    return [memo.get(each, each) for each in outputs]
+
+
+def _rebuilt(node: Any, inputs: list[Variable]) -> list[Variable]:
+    return node.clone_with_new_inputs(inputs, strict=False).outputs
+
+
+def _with_length(variable: Variable, before: int, after: int) -> Variable:
+    """The graph of a length, or of a shape, with another number of rows."""
+    constant = require("pytensor.tensor", PURPOSE).constant
+    placed = {}
+    for each in inputs_of([variable]):
+        value = getattr(each, "data", None)
+        if value is not None and np.issubdtype(np.asarray(value).dtype, np.integer):
+            if np.any(np.asarray(value) == before):
+                value = np.asarray(value)
+                placed[each] = constant(np.where(value == before, after, value).astype(value.dtype))
+    return copy([variable], placed)[0]
+
+
+# -- transforms ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PymcTransform(Transform):
+    """A transform of PyMC; it may depend on other variables, as the bounds of pm.Uniform("u", 0, top)."""
+
+    name: str
+    maps: tuple[Callable[..., Sequence[Array]], ...] = field(repr=False)
+    """To the user's units, back, and the log-Jacobian: functions of the value and of the variables in `depends_on`."""
+    depends_on: tuple[str, ...] = ()
+    others: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def domain(self) -> str:  # type: ignore[override]
+        """A description of the set, for messages."""
+        return f"the support of the variable; PyMC's transform is {self.name}"
+
+    @property
+    def functions(self) -> tuple[Callable[[Params], Any], ...]:
+        """The other variables."""
+        return tuple(lambda params, name=name: params[name] for name in self.depends_on)  # type: ignore[misc]
+
+    def at(self, params: Params) -> Self:
+        """With these values of the other variables."""
+        return replace(self, others=tuple(params[name] for name in self.depends_on))
+
+    def forward(self, u: Array) -> Array:
+        """To the user's units (`backward` in PyMC)."""
+        return self.maps[0](u, *self.others)[0]
+
+    def inverse(self, x: Array) -> Array:
+        """To the real line."""
+        return self.maps[1](x, *self.others)[0]
+
+    def log_det(self, u: Array) -> Array:
+        """PyMC's log-Jacobian."""
+        return jnp.sum(self.maps[2](u, *self.others)[0])
+
+    def contains(self, x: Array) -> Array:
+        """The way to the real line and back exists."""
+        u = self.inverse(x)
+        return jnp.all(jnp.isfinite(u)) & jnp.allclose(self.forward(u), x, rtol=1e-3, atol=1e-3)
+
+
+def find_transform(model: Any, rv: Variable, values: Mapping[str, Variable]) -> PymcTransform | None:
+    """PyMC's transform of a free variable, None where it has none."""
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return None
+    real, value = model.rvs_to_values[rv].type(), values[rv.name].type()
+    graphs = [
+        transform.backward(real, *rv.owner.inputs),
+        transform.forward(value, *rv.owner.inputs),
+        transform.log_jac_det(real, *rv.owner.inputs),
+    ]
+    graphs = copy(graphs, {other: values[other.name] for other in model.free_RVs})
+    needed = inputs_of(graphs)
+    others = tuple(name for name, other in values.items() if other in needed)
+    inputs = [[start, *(values[name] for name in others)] for start in (real, value, real)]
+    maps = tuple(to_jax(given, [graph]) for given, graph in zip(inputs, graphs, strict=True))
+    return PymcTransform(type(transform).__name__, maps, others)
