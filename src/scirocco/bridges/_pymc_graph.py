@@ -151,11 +151,9 @@ def inputs_of(outputs: Sequence[Variable]) -> set[Variable]:
 
 def data_of(variable: Variable) -> np.ndarray | None:
     """The array in a constant or a shared variable, e.g. of `pm.Data`; None for others."""
-    if hasattr(variable, "get_value"):
-        value = variable.get_value(borrow=True)
-    else:
-        value = getattr(variable, "data", None)
-    return value if isinstance(value, np.ndarray) else None
+    value = variable.get_value(borrow=True) if hasattr(variable, "get_value") else getattr(variable, "data", None)
+    is_number = isinstance(value, (int, float, np.generic))
+    return np.asarray(value) if is_number or isinstance(value, np.ndarray) else None
 
 
 def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf], dict[str, np.ndarray]]:
@@ -219,11 +217,15 @@ def _is_check(node: Any) -> bool:
 
 
 def copy(
-    outputs: Sequence[Variable], placed: Mapping[Variable, Variable], lengths: tuple[int, int] | None = None
+    outputs: Sequence[Variable],
+    placed: Mapping[Variable, Variable],
+    lengths: tuple[int, int] | None = None,
+    *,
+    inside: bool = False,
 ) -> list[Variable]:
     """The graph with some variables replaced; with `lengths`, axes of the first length get the second.
 
-    Checks of the values of parameters are left out, as PyMC does for JAX.
+    The graph `inside` an operation is copied as a whole. Checks of the values of parameters are left out, as PyMC does for JAX.
     """
     memo = dict(placed)
     for node in toposort(outputs):
@@ -235,13 +237,16 @@ def copy(
             inputs[first:] = [_with_length(each, *lengths) for each in inputs[first:]]
         if _is_check(node):
             memo[node.outputs[0]] = inputs[0]
-        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            memo.update(zip(node.outputs, _rebuilt(node, inputs), strict=True))
+        elif lengths is not None and hasattr(node.op, "inner_outputs") and hasattr(node.op, "inline"):
+            # an operation made of a graph, whose shapes are fixed
+            inner = dict(zip(node.op.inner_inputs, inputs, strict=True))
+            copied = copy(node.op.inner_outputs, inner, lengths, inside=True)
+            memo.update(zip(node.outputs, copied, strict=True))
+        elif inside or any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            rebuilt = node.op.make_node(*inputs)
+            for old, new in zip(node.outputs, rebuilt.outputs, strict=True):
+                memo.setdefault(old, new)
     return [memo.get(each, each) for each in outputs]
-
-
-def _rebuilt(node: Any, inputs: list[Variable]) -> list[Variable]:
-    return node.clone_with_new_inputs(inputs, strict=False).outputs
 
 
 def _with_length(variable: Variable, before: int, after: int) -> Variable:
@@ -249,11 +254,9 @@ def _with_length(variable: Variable, before: int, after: int) -> Variable:
     constant = require("pytensor.tensor", PURPOSE).constant
     placed = {}
     for each in inputs_of([variable]):
-        value = getattr(each, "data", None)
-        if value is not None and np.issubdtype(np.asarray(value).dtype, np.integer):
-            if np.any(np.asarray(value) == before):
-                value = np.asarray(value)
-                placed[each] = constant(np.where(value == before, after, value).astype(value.dtype))
+        value = data_of(each)
+        if value is not None and value.dtype.kind in "iu" and np.any(value == before):
+            placed[each] = constant(np.where(value == before, after, value).astype(value.dtype))
     return copy([variable], placed)[0]
 
 

@@ -130,7 +130,7 @@ def _as_model(model: Any, graph: Graph, values: Mapping[str, Variable]) -> Model
         transforms=transforms if any(each is not None for each in transforms.values()) else None,
         derived=graph.deterministic(derived) if derived else None,
         dims=model.named_vars_to_dims,
-        coords={name: labels for name, labels in model.coords.items() if labels is not None},
+        coords={name: list(labels) for name, labels in model.coords.items() if labels is not None},
     )
 
 
@@ -212,8 +212,9 @@ def _check_variables(model: Any) -> None:
     """Raise an error for what gradient samplers or minibatches cannot use, by name."""
     if not model.free_RVs:
         raise InvalidValueError("the PyMC model has no free variable: there is nothing to sample.")
+    observed = {rv.name for rv in model.observed_RVs}
     for rv in model.free_RVs:
-        _check_free(rv)
+        _check_free(rv, observed)
     for rv in model.observed_RVs:
         operations = {type(node.op).__name__ for node in toposort([rv, model.rvs_to_values[rv]])}
         if operations & {"MinibatchRandomVariable", "MinibatchOp", "MinibatchIndexRV"}:
@@ -227,9 +228,9 @@ def _check_variables(model: Any) -> None:
             )
 
 
-def _check_free(rv: Variable) -> None:
-    if type(rv.owner.op).__name__ == "PartialObservedRV":
-        name = rv.name.removesuffix("_unobserved")
+def _check_free(rv: Variable, observed: set[str]) -> None:
+    name = rv.name.removesuffix("_unobserved")
+    if name != rv.name and f"{name}_observed" in observed:
         raise InvalidValueError(
             f"variable `{rv.name}` holds the missing values of `{name}`, one parameter for each. Drop these rows, or "
             "impute the values before, several times, and combine the runs."
