@@ -402,7 +402,9 @@ def speed(num_rows: int, seconds: float) -> None:
     summary = run.summary()
     ours, ours_cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(summary)
-    print(f"ours: {ours:.1f} s, {ours_cpu:.1f} CPU s from pm.Model to summary ({building:.1f} s of it to build)")
+    print(
+        f"ours: {ours:.1f} s, {ours_cpu:.1f} CPU s from pm.Model to summary ({building:.1f} s of it to build)"
+    )
     print(f"{run.method}: {run.num_chains} chains of {run.num_draws} draws")
     seen: list[float] = []
 
@@ -426,7 +428,9 @@ def speed(num_rows: int, seconds: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["density", "posterior", "speed"])
     parser.add_argument("--only", nargs="*", default=list(MODELS), choices=list(MODELS), metavar="MODEL")
     parser.add_argument("--draws", type=int, default=2_000, help="of each of pm.sample's four chains")

@@ -1,6 +1,6 @@
 """PyMC models become scirocco's: the same density, the same names and labels, or a clear refusal.
 
-PyMC is not among the development tools (a gigabyte); `python benchmarks/pymc_models.py` does more where it is installed.
+PyMC is not among the development tools (a gigabyte). Where it is, `python benchmarks/pymc_models.py` does more.
 """
 
 import importlib.util
@@ -26,7 +26,9 @@ N = 30
 
 def test_without_pymc_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymc", None)
-    with pytest.raises(MissingExtraError, match=r"sc\.from_pymc needs .*`pip install pymc`.*scirocco\[pymc\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"sc\.from_pymc needs .*`pip install pymc`.*scirocco\[pymc\]"
+    ):
         from_pymc(object())
 
 
@@ -128,8 +130,12 @@ def test_shorter_observations_and_indices_are_used():
 @needs_pymc
 def test_what_depends_on_data_alone_is_computed_once():
     """A regression on the row before and on the mean of all rows."""
-    model, rows, params = from_pymc(
-        whole(lambda m: pm.Normal("y", m * (pt.concatenate([[0.0], pt.as_tensor(Y)[:-1]]) - Y.mean()), observed=Y))
+    model, rows, _ = from_pymc(
+        whole(
+            lambda m: pm.Normal(
+                "y", m * (pt.concatenate([[0.0], pt.as_tensor(Y)[:-1]]) - Y.mean()), observed=Y
+            )
+        )
     )
     before = np.concatenate([[0.0], Y[:-1]]) - Y.mean()
     each = model.log_likelihoods({"m": jnp.array(0.5)}, {name: value[4:9] for name, value in rows.items()})
@@ -225,3 +231,33 @@ def test_models_that_do_not_fit_are_refused_by_name(case):
 def test_other_bad_arguments():
     with pytest.raises(TypeError, match=r"must be a pm\.Model or a bambi\.Model"):
         from_pymc(3)
+
+
+@needs_pymc
+def test_functions_that_were_made_in_one_trace_serve_others():
+    """The graph for a length is made where the first function with that length is traced, constants included."""
+    model, rows, params = from_pymc(pymc_models.built("mixture")[0])
+    some = {name: value[:5] for name, value in rows.items()}
+    position = model.unconstrain(params)
+    first = jax.jit(lambda u: model.log_likelihoods(u, some) + model.log_prior_density(u))(position)
+    again = jax.vmap(lambda row: model.log_likelihood_of_one(position, row))(some)
+    np.testing.assert_allclose(first, again + model.log_prior_density(position), rtol=1e-5)
+
+
+@needs_pymc
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_tells_the_truth(monkeypatch, capsys):
+    """The blocks of docs/from_pymc.md, which are not run when the page is built."""
+    pytest.importorskip("bambi")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from page_blocks import blocks
+
+    names = {}
+    page = (ROOT / "docs" / "from_pymc.md").read_text(encoding="utf-8")
+    for block in blocks(page):
+        if block.language == "python":
+            exec(block.code, names)
+    said = capsys.readouterr().out
+    assert "effect[4]" in said
+    assert "('chain', 'draw', 'county') ['Aitkin' 'Anoka' 'Becker' 'Brown' 'Carver']" in said
+    assert abs(float(said.splitlines()[-1]) + 0.6) < 0.05, said

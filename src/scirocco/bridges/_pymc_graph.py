@@ -128,7 +128,7 @@ def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[
         linked = require("pymc.sampling.jax", PURPOSE)  # it sets JAX to 64 bits when it is imported
     finally:
         jax.config.update("jax_enable_x64", double)
-    with quiet():
+    with quiet(), jax.ensure_compile_time_eval():  # it may be needed first where another function is traced
         function = linked.get_jaxified_graph(inputs=list(inputs), outputs=list(outputs))
 
     def call(*arguments: Any) -> Sequence[Array]:
@@ -151,7 +151,9 @@ def inputs_of(outputs: Sequence[Variable]) -> set[Variable]:
 
 def data_of(variable: Variable) -> np.ndarray | None:
     """The array in a constant or a shared variable, e.g. of `pm.Data`; None for others."""
-    value = variable.get_value(borrow=True) if hasattr(variable, "get_value") else getattr(variable, "data", None)
+    value = (
+        variable.get_value(borrow=True) if hasattr(variable, "get_value") else getattr(variable, "data", None)
+    )
     is_number = isinstance(value, (int, float, np.generic))
     return np.asarray(value) if is_number or isinstance(value, np.ndarray) else None
 
@@ -225,7 +227,8 @@ def copy(
 ) -> list[Variable]:
     """The graph with some variables replaced; with `lengths`, axes of the first length get the second.
 
-    The graph `inside` an operation is copied as a whole. Checks of the values of parameters are left out, as PyMC does for JAX.
+    The graph `inside` an operation is copied as a whole. Checks of the values of parameters are left out, as PyMC does
+    for JAX.
     """
     memo = dict(placed)
     for node in toposort(outputs):

@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco._extras import require
 from scirocco.bridges._common import ConvertedModel, close
-from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_latents
+from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_derived, find_latents
 from scirocco.data import ArraySource, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
@@ -60,7 +60,8 @@ def from_numpyro(
     -------
     ConvertedModel
         `(model, data, params)`: the names of the latent sites are the names of the parameters, in the model's own
-        units; positive, bounded and ordered ones are transformed for the samplers.
+        units; constrained ones are transformed for the samplers. Deterministic sites that do not depend on the rows,
+        such as those that `numpyro.handlers.reparam` replaced, are computed after the run: `run.derived()`.
 
     Raises
     ------
@@ -88,12 +89,14 @@ def from_numpyro(
     source: Any = as_source(data)
     reader = Reader(model, model_args, model_kwargs, seed)
     params, supports = find_latents(reader, source, plate, init_strategy)
-    finished = _as_model(reader, source, supports)
+    finished = _as_model(reader, source, params, supports)
     _check(reader, finished, source, params, seed)
     return ConvertedModel(finished, source.arrays, params)
 
 
-def _as_model(reader: Reader, source: ArraySource, supports: dict[str, Transform | None]) -> Model:
+def _as_model(
+    reader: Reader, source: ArraySource, params: Params, supports: dict[str, Transform | None]
+) -> Model:
     """The log likelihood of each row of a batch, and the prior as it is when the model is run on one row."""
     one_row = source.read(0, 1)
 
@@ -106,7 +109,13 @@ def _as_model(reader: Reader, source: ArraySource, supports: dict[str, Transform
     name = getattr(reader.model, "__name__", type(reader.model).__name__)
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
     constrained = any(transform is not None for transform in supports.values())
-    return Model(log_likelihood, log_prior, vectorized=True, transforms=supports if constrained else None)
+    return Model(
+        log_likelihood,
+        log_prior,
+        vectorized=True,
+        transforms=supports if constrained else None,
+        derived=find_derived(reader, source, params),
+    )
 
 
 # -- consistency check -------------------------------------------------------------------------------------

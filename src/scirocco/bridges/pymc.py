@@ -223,9 +223,7 @@ def _check_variables(model: Any) -> None:
                 "the whole arrays, without total_size."
             )
         if "Sparse" in type(model.rvs_to_values[rv].type).__name__:
-            raise InvalidValueError(
-                f"observed variable `{rv.name}` has sparse data; pass a dense array."
-            )
+            raise InvalidValueError(f"observed variable `{rv.name}` has sparse data; pass a dense array.")
 
 
 def _check_free(rv: Variable, observed: set[str]) -> None:

@@ -22,7 +22,6 @@ from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapp
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
-
 _STATE = ("log_likelihood", "log_prior", "form", "transforms", "derived", "dims", "coords")
 _AT_ONCE = 256
 
@@ -92,7 +91,9 @@ class Model(Posterior):
         self.form = "rows" if vectorized else "datum"
         self.transforms = transforms
         if derived is not None and not callable(derived):
-            raise InvalidTypeError(f"`derived` must be a function of the parameters or None, got {derived!r}.")
+            raise InvalidTypeError(
+                f"`derived` must be a function of the parameters or None, got {derived!r}."
+            )
         self.derived, self.dims, self.coords = derived, dict(dims or {}), dict(coords or {})
         self._finish()
 
@@ -167,7 +168,9 @@ class Model(Posterior):
         chains, count = leaves[0].shape[:2]
         flat = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(chains * count, *leaf.shape[2:]), draws)
         found = jax.jit(lambda flat: jax.lax.map(self.derived, flat, batch_size=_AT_ONCE))(flat)
-        return {name: np.asarray(each).reshape(chains, count, *each.shape[1:]) for name, each in found.items()}
+        return {
+            name: np.asarray(each).reshape(chains, count, *each.shape[1:]) for name, each in found.items()
+        }
 
     # -- densities on the real line ------------------------------------------------------------------------
 

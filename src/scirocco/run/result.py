@@ -205,7 +205,10 @@ class Run:
         dims = {} if model is None else model.dims
         coords = {} if model is None else model.coords
         posterior = self._dataset(draws, dims)
-        labels = {name: coords[name] for name in posterior.dims if name in coords} | {**labels, **(coordinates or {})}
+        labels = {name: coords[name] for name in posterior.dims if name in coords} | {
+            **labels,
+            **(coordinates or {}),
+        }
         groups = {
             "posterior": posterior.assign_coords(labels).assign_attrs(attributes),
             "sample_stats": self._dataset(jax.tree.map(self._at_draws, self.stats)),
