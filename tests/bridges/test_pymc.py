@@ -196,7 +196,7 @@ def refused():
         ),
         "local": (
             lambda: whole(lambda m: pm.Normal("y", pm.Normal("z", m, 1.0, shape=N), observed=Y)),
-            "`z` has a value for each of the 30 rows",
+            "`z` has values for each of the 30 rows",
         ),
         "lengths": (
             lambda: whole(lambda m: [pm.Normal(f"y{n}", m, observed=np.zeros(n)) for n in (1_500, 2_000)]),

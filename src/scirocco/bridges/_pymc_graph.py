@@ -8,10 +8,11 @@ knows the length of a batch when it traces a function, so there is a copy for ea
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -51,62 +52,72 @@ class Terms(NamedTuple):
 
 
 class Graph:
-    """The terms of a model with the data of their rows, for batches of any length."""
+    """The terms of a model, for batches of any length. It refers to no data: see `split`."""
 
-    def __init__(self, values: Mapping[str, Variable], terms: Terms, num_rows: int):
-        self.values, self.terms, self.num_rows = dict(values), terms, num_rows
-        folded = _fold(list(terms.rows.values()))
-        self.folded = dict(zip(terms.rows, folded, strict=True))
-        self.leaves, self.data = find_leaves(folded, num_rows)
-        self._for_length: dict[int, Callable[..., Sequence[Array]]] = {}
+    def __init__(
+        self,
+        values: Mapping[str, Variable],
+        rows: Mapping[str, Variable],
+        leaves: Sequence[Leaf],
+        columns: Mapping[str, tuple[str, tuple[int, ...]]],
+        num_rows: int,
+    ):
+        self.values, self.rows, self.leaves = dict(values), dict(rows), list(leaves)
+        self.columns, self.num_rows = dict(columns), num_rows
+        self._for_length: dict[int, Function] = {}
 
     def rowwise(self, params: Params, rows: Rows) -> dict[str, Array]:
         """Every term of each row, by name; axes other than the first are summed."""
         length = jax.tree.leaves(rows)[0].shape[0]
         if length not in self._for_length:
             self._for_length[length] = self._function(length)
-        found = self._for_length[length](*self._ordered(params), *(rows[name] for name in self.data))
+        found = self._for_length[length](*self.ordered(params), *(rows[name] for name in self.columns))
         return {
             name: jnp.sum(value, axis=tuple(range(1, value.ndim)))
-            for name, value in zip(self.folded, found, strict=True)
+            for name, value in zip(self.rows, found, strict=True)
         }
 
-    @cached_property
-    def original(self) -> tuple[Callable[[Params, Sequence[np.ndarray]], dict[str, Array]], list[np.ndarray]]:
-        """PyMC's own graph of all observations as a function of parameters and data, and the data."""
-        outputs = list(self.terms.rows.values())
-        leaves, arrays = find_leaves(outputs, self.num_rows)
-        inputs = {leaf.variable: leaf.variable.type() for leaf in leaves}
-        function = to_jax([*self.values.values(), *inputs.values()], copy(outputs, inputs))
-
-        def terms(params: Params, data: Sequence[np.ndarray]) -> dict[str, Array]:
-            return dict(zip(self.terms.rows, function(*self._ordered(params), *data), strict=True))
-
-        return terms, [np.moveaxis(arrays[leaf.name], 0, leaf.axis) for leaf in leaves]
-
-    @cached_property
-    def prior(self) -> Callable[[Params], Array]:
-        """The sum of all terms that belong to no row."""
-        function = to_jax(list(self.values.values()), list(self.terms.whole.values()))
-        return lambda params: sum((jnp.sum(term) for term in function(*self._ordered(params))), jnp.zeros(()))
-
-    def deterministic(self, variables: Mapping[str, Variable]) -> Callable[[Params], dict[str, Array]]:
+    def whole(self, variables: Mapping[str, Variable]) -> Callable[[Params], dict[str, Array]]:
         """Variables that depend on no row, as a function of the parameters."""
-        function = to_jax(list(self.values.values()), list(variables.values()))
-        return lambda params: dict(zip(variables, function(*self._ordered(params)), strict=True))
+        names, function = list(variables), Function(self.values.values(), variables.values())
+        return lambda params: dict(zip(names, function(*self.ordered(params)), strict=True))
 
-    def _ordered(self, params: Params) -> list[Array]:
+    def ordered(self, params: Params) -> list[Array]:
+        """The values of the free variables in the order of the inputs of the functions."""
         return [params[name] for name in self.values]
 
-    def _function(self, length: int) -> Callable[..., Sequence[Array]]:
+    def _function(self, length: int) -> Function:
         tensor = require("pytensor.tensor", PURPOSE)
         inputs = {
-            name: tensor.tensor(name, dtype=str(array.dtype), shape=(length, *array.shape[1:]))
-            for name, array in self.data.items()
+            name: tensor.tensor(name, dtype=dtype, shape=(length, *shape))
+            for name, (dtype, shape) in self.columns.items()
         }
         placed = {leaf.variable: tensor.moveaxis(inputs[leaf.name], 0, leaf.axis) for leaf in self.leaves}
-        outputs = copy(list(self.folded.values()), placed, (self.num_rows, length))
-        return to_jax([*self.values.values(), *inputs.values()], outputs)
+        outputs = copy(list(self.rows.values()), placed, (self.num_rows, length))
+        return Function([*self.values.values(), *inputs.values()], outputs)
+
+
+def split(
+    values: Mapping[str, Variable], terms: Mapping[str, Variable], num_rows: int
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """The terms of rows without their data, and the data, with the rows along the first axis."""
+    folded = _fold(list(terms.values()))
+    leaves, data = find_leaves(folded, num_rows)
+    empty = [leaf._replace(variable=leaf.variable.type()) for leaf in leaves]
+    placed = {leaf.variable: place.variable for leaf, place in zip(leaves, empty, strict=True)}
+    rows = dict(zip(terms, copy(folded, placed), strict=True))
+    columns = {name: (str(array.dtype), array.shape[1:]) for name, array in data.items()}
+    return Graph(values, rows, empty, columns, num_rows), data
+
+
+def all_rows(
+    values: Mapping[str, Variable], terms: Mapping[str, Variable], num_rows: int
+) -> tuple[Function, list[np.ndarray]]:
+    """PyMC's graph of all observations as it is, as a function of values and data, and the data."""
+    leaves, arrays = find_leaves(list(terms.values()), num_rows)
+    inputs = {leaf.variable: leaf.variable.type() for leaf in leaves}
+    function = Function([*values.values(), *inputs.values()], copy(list(terms.values()), inputs))
+    return function, [np.moveaxis(arrays[leaf.name], 0, leaf.axis) for leaf in leaves]
 
 
 # -- PyTensor and JAX --------------------------------------------------------------------------------------------
@@ -121,21 +132,29 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Sequence[Array]]:
-    """The graph as a function for JAX, in the precision that JAX has now."""
-    double = jax.config.read("jax_enable_x64")
-    try:
-        linked = require("pymc.sampling.jax", PURPOSE)  # it sets JAX to 64 bits when it is imported
-    finally:
-        jax.config.update("jax_enable_x64", double)
-    with quiet(), jax.ensure_compile_time_eval():  # it may be needed first where another function is traced
-        function = linked.get_jaxified_graph(inputs=list(inputs), outputs=list(outputs))
+class Function:
+    """A graph as a function for JAX; it is translated when it is first called, and pickled as a graph."""
 
-    def call(*arguments: Any) -> Sequence[Array]:
+    def __init__(self, inputs: Iterable[Variable], outputs: Iterable[Variable]):
+        self.inputs, self.outputs = list(inputs), list(outputs)
+
+    def __call__(self, *arguments: Any) -> Sequence[Array]:
+        """The outputs, in the precision that JAX had at the first call."""
         with quiet():
-            return function(*(jnp.asarray(each) for each in arguments))
+            return self._translated(*(jnp.asarray(each) for each in arguments))
 
-    return call
+    def __getstate__(self) -> dict[str, Any]:
+        return {"inputs": self.inputs, "outputs": self.outputs}
+
+    @cached_property
+    def _translated(self) -> Callable[..., Sequence[Array]]:
+        double = jax.config.read("jax_enable_x64")
+        try:
+            linked = require("pymc.sampling.jax", PURPOSE)  # it sets JAX to 64 bits when it is imported
+        finally:
+            jax.config.update("jax_enable_x64", double)
+        with quiet(), jax.ensure_compile_time_eval():  # the first call may be traced
+            return linked.get_jaxified_graph(inputs=self.inputs, outputs=self.outputs)
 
 
 def toposort(outputs: Sequence[Variable]) -> list[Any]:
@@ -187,7 +206,6 @@ def _fold(outputs: Sequence[Variable]) -> list[Variable]:
 
     After that, means and scales of columns that are computed in the model are constants.
     """
-    mode = require("pytensor.compile.mode", PURPOSE).Mode(linker="py", optimizer=None)
     constant = require("pytensor.tensor", PURPOSE).constant
     memo: dict[Variable, Variable] = {}
     fixed = {each for each in inputs_of(outputs) if data_of(each) is not None}
@@ -197,8 +215,7 @@ def _fold(outputs: Sequence[Variable]) -> list[Variable]:
             fixed.update(node.outputs)
         if known and type(node.op).__name__ not in _ROWWISE and not _is_check(node):
             for each in node.outputs:
-                value = copy([each], memo)[0].eval(mode=mode)
-                memo[each] = constant(value, name=each.name)
+                memo[each] = constant(evaluate(copy([each], memo)[0]), name=each.name)
     return copy(outputs, memo)
 
 
@@ -206,12 +223,18 @@ def indexed_by_rows(graph: Graph) -> dict[str, str]:
     """The free variables of which each row uses the entries of its group, with the name of the index."""
     names = {leaf.variable: leaf.name for leaf in graph.leaves}
     found = {}
-    for node in toposort(list(graph.folded.values())):
+    for node in toposort(list(graph.rows.values())):
         if type(node.op).__name__.startswith("AdvancedSubtensor"):
             index = [names[each] for each in inputs_of(node.inputs[1:]) if each in names]
             base = inputs_of(node.inputs[:1])
             found.update({name: index[0] for name, value in graph.values.items() if index and value in base})
     return found
+
+
+def evaluate(variable: Variable) -> Any:
+    """The value of a variable that depends on data alone, without a compiler."""
+    mode = require("pytensor.compile.mode", PURPOSE).Mode(linker="py", optimizer=None)
+    return variable.eval(mode=mode)
 
 
 def _is_check(node: Any) -> bool:
@@ -284,7 +307,7 @@ class PymcTransform(Transform):
     @property
     def functions(self) -> tuple[Callable[[Params], Any], ...]:
         """The other variables."""
-        return tuple(lambda params, name=name: params[name] for name in self.depends_on)  # type: ignore[misc]
+        return tuple(map(itemgetter, self.depends_on))
 
     def at(self, params: Params) -> Self:
         """With these values of the other variables."""
@@ -323,5 +346,5 @@ def find_transform(model: Any, rv: Variable, values: Mapping[str, Variable]) -> 
     needed = inputs_of(graphs)
     others = tuple(name for name, other in values.items() if other in needed)
     inputs = [[start, *(values[name] for name in others)] for start in (real, value, real)]
-    maps = tuple(to_jax(given, [graph]) for given, graph in zip(inputs, graphs, strict=True))
+    maps = tuple(Function(given, [graph]) for given, graph in zip(inputs, graphs, strict=True))
     return PymcTransform(type(transform).__name__, maps, others)

@@ -7,7 +7,7 @@ terms of single rows and of small batches are first compared, at random points, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,14 +19,18 @@ from scirocco._extras import require
 from scirocco.bridges._common import ConvertedModel, close
 from scirocco.bridges._pymc_graph import (
     PURPOSE,
+    Function,
     Graph,
     Terms,
     Variable,
+    all_rows,
     copy,
     data_of,
+    evaluate,
     find_leaves,
     find_transform,
     indexed_by_rows,
+    split,
     toposort,
 )
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -84,15 +88,15 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
     _check_variables(model)
     values = {rv.name: rv.type(name=rv.name) for rv in model.free_RVs}
     terms, num_rows = _terms(model, values)
-    graph = Graph(values, terms, num_rows)
+    graph, data = split(values, terms.rows, num_rows)
     start = {rv.name: model.rvs_to_values[rv].name for rv in model.free_RVs}
     initial = model.initial_point()
     position = {name: jnp.asarray(initial[value], float) for name, value in start.items()}
-    converted = _as_model(model, graph, values)
+    converted = _as_model(model, graph, terms.whole)
     params = converted.constrain(position)
     _check_groups(graph, params, max_groups)
-    _check_rows(graph, converted, params, seed)
-    return ConvertedModel(converted, graph.data, params)
+    _check_rows(graph, all_rows(values, terms.rows, num_rows), converted, data, position, seed)
+    return ConvertedModel(converted, data, params)
 
 
 def _pymc_model(pymc: Any, model: Any) -> Any:
@@ -106,18 +110,19 @@ def _pymc_model(pymc: Any, model: Any) -> Any:
     return model
 
 
-def _as_model(model: Any, graph: Graph, values: Mapping[str, Variable]) -> Model:
-    transforms = {rv.name: find_transform(model, rv, values) for rv in model.free_RVs}
+def _as_model(model: Any, graph: Graph, others: Mapping[str, Variable]) -> Model:
+    transforms = {rv.name: find_transform(model, rv, graph.values) for rv in model.free_RVs}
+    prior = graph.whole(others)
 
     def log_likelihood(params: Params, rows: Rows) -> Array:
         return sum(graph.rowwise(params, rows).values(), jnp.zeros(()))
 
     def log_prior(params: Params) -> Array:
-        return graph.prior(params)
+        return sum((jnp.sum(term) for term in prior(params).values()), jnp.zeros(()))
 
     name = model.name or "pymc"
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
-    found = copy(model.deterministics, _at_values(model, values))
+    found = copy(model.deterministics, _at_values(model, graph.values))
     derived = {
         variable.name: each
         for variable, each in zip(model.deterministics, found, strict=True)
@@ -128,7 +133,7 @@ def _as_model(model: Any, graph: Graph, values: Mapping[str, Variable]) -> Model
         log_prior,
         vectorized=True,
         transforms=transforms if any(each is not None for each in transforms.values()) else None,
-        derived=graph.deterministic(derived) if derived else None,
+        derived=graph.whole(derived) if derived else None,
         dims=model.named_vars_to_dims,
         coords={name: list(labels) for name, labels in model.coords.items() if labels is not None},
     )
@@ -178,7 +183,7 @@ def _terms(model: Any, values: Mapping[str, Variable]) -> tuple[Terms, int]:
 
 def _shape(value: Variable) -> tuple[int, ...]:
     array = data_of(value)
-    return tuple(int(size) for size in (value.shape.eval() if array is None else array.shape))
+    return tuple(int(size) for size in (evaluate(value.shape) if array is None else array.shape))
 
 
 def _checked_term(name: str, term: Variable, shape: tuple[int, ...], num_rows: int) -> Variable:
@@ -241,49 +246,67 @@ def _check_free(rv: Variable, observed: set[str]) -> None:
 
 
 def _check_groups(graph: Graph, params: Params, max_groups: int) -> None:
-    """Raise an error for local variables: one value for each row, or for each of very many groups of rows.
-
-    This is the place to convert them to local variables of a hierarchical model: `graph.values[name]` is the variable,
-    and a leaf of the rows the index of the groups.
-    """
+    """Raise an error for effects of too many groups."""
     for name, index in indexed_by_rows(graph).items():
         groups = max(np.shape(params[name]), default=1)
         if groups > max_groups:
-            raise InvalidValueError(
-                f"variable `{name}` has values for {groups:,} groups of rows (indexed by `{index}`), so it is a local "
-                f"variable; parameters of a minibatch sampler can have at most max_groups={max_groups:,}. Integrate it "
-                "out, merge small groups, or raise `max_groups` if there are many rows for each group."
+            raise _local_variable(
+                name, f"{groups:,} groups of rows (indexed by `{index}`; max_groups={max_groups:,})"
             )
+
+
+def _local_variable(name: str, units: str) -> InvalidValueError:
+    """The error for a local variable, with values for rows or for very many groups of rows.
+
+    All of them end here: a hierarchical model could take such a variable as a local one. `graph.values[name]` is its
+    value in the graphs of the rows, and its prior is the term with its name.
+    """
+    return InvalidValueError(
+        f"variable `{name}` has values for {units}: it is a local variable, of which most batches see only a few "
+        "values. Integrate it out of the likelihood (e.g. normal effects add to the variance of normal noise; "
+        "pm.NegativeBinomial is a Poisson with gamma effects), merge small groups, or "
+        "raise `max_groups` if there are many rows for each group."
+    )
 
 
 # -- consistency check -----------------------------------------------------------------------------------------
 
 
-def _check_rows(graph: Graph, model: Model, params: Params, seed: int) -> None:
+def _check_rows(
+    graph: Graph,
+    original: tuple[Function, list[np.ndarray]],
+    model: Model,
+    data: Mapping[str, np.ndarray],
+    position: Params,
+    seed: int,
+) -> None:
     """Compare the terms of a few rows, alone and together, with PyMC's graph of all rows, at three points."""
-    rng = np.random.default_rng(seed)
+    rng, params = np.random.default_rng(seed), model.constrain(position)
     chosen = np.unique(rng.choice(graph.num_rows, min(_PROBE_ROWS, graph.num_rows), replace=False))
-    some = {name: array[chosen] for name, array in graph.data.items()}
-    everything, arrays = jax.jit(graph.original[0]), graph.original[1]
+    some = {name: array[chosen] for name, array in data.items()}
 
     @jax.jit
-    def pieces(point: Params, rows: Rows) -> tuple[dict[str, Array], dict[str, Array]]:
+    def everything(position: Params, arrays: list[Array]) -> Sequence[Array]:
+        return original[0](*graph.ordered(model.constrain(position)), *arrays)
+
+    @jax.jit
+    def pieces(position: Params, rows: Rows) -> tuple[dict[str, Array], dict[str, Array]]:
+        point = model.constrain(position)
         ends = (jax.tree.map(lambda leaf: leaf[:1], rows), jax.tree.map(lambda leaf: leaf[-1:], rows))
         alone = [graph.rowwise(point, end) for end in ends]
         return graph.rowwise(point, rows), jax.tree.map(lambda *each: jnp.concatenate(each), *alone)
 
     for spread in (0.0, 0.5, 0.5):
-        position = jax.tree.map(
-            lambda leaf, size=spread: leaf + (size * rng.standard_normal(leaf.shape)).astype(leaf.dtype),
-            model.unconstrain(params),
-        )
-        point = model.constrain(position)
+        shifted = {
+            name: leaf + (spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype)
+            for name, leaf in position.items()
+        }
         try:
-            whole = everything(point, arrays)
-            together, alone = pieces(point, some)
+            whole = dict(zip(graph.rows, everything(shifted, original[1]), strict=True))
+            together, alone = pieces(shifted, some)
         except Exception as error:
             raise _failure(graph, params, error) from error
-        for name in graph.terms.rows:
+        for name in graph.rows:
             terms = (np.asarray(each[name], np.float64) for each in (whole, together, alone))
             _judge(graph, params, name, chosen, *terms)
 
@@ -316,15 +339,11 @@ def _failure(
     """The error for a model whose rows cannot be separated: a local variable if there is one, else the likelihood."""
     local = next((each for each in graph.values if graph.num_rows in np.shape(params[each])), None)
     if local is not None:
-        return InvalidValueError(
-            f"variable `{local}` has a value for each of the {graph.num_rows:,} rows, so it is a local variable, which "
-            "a minibatch sampler cannot have as a parameter. Integrate it out of the likelihood (e.g. a normal effect "
-            "with normal noise adds to the variance; pm.NegativeBinomial is a Poisson with gamma effects)."
-        )
+        return _local_variable(local, f"each of the {graph.num_rows:,} rows")
     if error is not None:
         said = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return InvalidValueError(
-            f"the log likelihood of {_listed(graph.terms.rows)} cannot be computed for a batch of rows: {said} Its "
+            f"the log likelihood of {_listed(graph.rows)} cannot be computed for a batch of rows: {said} Its "
             "observations must be independent, with the observations along the first axis of all arrays."
         )
     return InvalidValueError(

@@ -232,7 +232,7 @@ class Run:
         variables = {}
         for name, values in self._named(tree).items():
             inner = [f"{name}_dim_{axis}" for axis in range(values.ndim - 2)]
-            for axis, known in enumerate((dims or {}).get(name, ())):
+            for axis, known in zip(range(len(inner)), (dims or {}).get(name, ()), strict=False):
                 inner[axis] = inner[axis] if known is None else known
             variables[name] = (("chain", "draw", *inner), np.asarray(values))
         coords = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
