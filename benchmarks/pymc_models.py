@@ -2,12 +2,13 @@
 
 python benchmarks/pymc_models.py density             # log densities in double precision, relative difference
 python benchmarks/pymc_models.py posterior           # posterior means of sc.sample and pm.sample, in posterior sds
-python benchmarks/pymc_models.py speed --rows 1000000 --seconds 240
+python benchmarks/pymc_models.py speed --rows 1000000
 python benchmarks/pymc_models.py density --only linear rugby
 
 Requires pymc, and bambi for two of the models (skipped without it). `speed` builds a regression, converts, samples and
-summarises it; pm.sample on the same rows and cores runs for the given seconds, and its time is extrapolated from the
-iterations that it made: warm-up and draws are taken to cost the same, which favours it.
+summarises it. The time of pm.sample is extrapolated: CPU seconds of a gradient on all rows, times the gradients that an
+iteration needs on a hundredth of the rows, times the iterations of its defaults. Warm-up iterations are taken to cost
+as much as draws, which favours it.
 """
 
 from __future__ import annotations
@@ -335,18 +336,20 @@ def density(names: list[str]) -> None:
 # -- posteriors --------------------------------------------------------------------------------------------------
 
 
-def posterior(names: list[str], draws: int) -> None:
-    print(f"{'model':20} {'worst mean':>10} {'worst sd':>9} {'ours':>7} {'PyMC':>7}   sampler (CPU seconds)")
+def posterior(names: list[str], draws: int, ours: int) -> None:
+    print(
+        f"{'model':20} {'worst mean':>10} {'worst sd':>9} {'least ESS':>9} {'ours':>7} {'PyMC':>7}   (CPU s) sampler"
+    )
     for name in names:
-        print(f"{name:20} {_posterior(name, draws)}", flush=True)
+        print(f"{name:20} {_posterior(name, draws, ours)}", flush=True)
 
 
-def _posterior(name: str, draws: int) -> str:
+def _posterior(name: str, draws: int, ours: int) -> str:
     import scirocco as sc
 
     made, theirs = built(name)
     begin = time.process_time()
-    run = sc.sample(*sc.from_pymc(made), progress=False, seed=1)
+    run = sc.sample(*sc.from_pymc(made), num_samples=ours, progress=False, seed=1)
     mine = time.process_time() - begin
     begin = time.process_time()
     with theirs:
@@ -372,7 +375,8 @@ def _posterior(name: str, draws: int) -> str:
         ratio = np.std(values, axes, dtype=float)[moving] / sd[moving]
         worst_mean = max(worst_mean, float(np.max(shift, initial=0.0)))
         worst_sd = max([worst_sd, *np.atleast_1d(ratio).ravel()], key=lambda each: abs(np.log(each)))
-    return f"{worst_mean:10.3f} {worst_sd:9.3f} {mine:7.1f} {other:7.1f}   {run.method}"
+    least = run.summary()["ess_bulk"].min()
+    return f"{worst_mean:10.3f} {worst_sd:9.3f} {least:9.0f} {mine:7.1f} {other:7.1f}   {run.method}"
 
 
 # -- speed -------------------------------------------------------------------------------------------------------
@@ -388,43 +392,52 @@ def big(num_rows: int) -> pm.Model:
     return found
 
 
-class _Enough(Exception):
-    pass
+def speed(num_rows: int) -> None:
+    import jax
 
-
-def speed(num_rows: int, seconds: float) -> None:
     import scirocco as sc
 
     wall, cpu = time.perf_counter(), time.process_time()
     made = big(num_rows)
-    building = time.perf_counter() - wall
+    building = time.process_time() - cpu
     run = sc.sample(*sc.from_pymc(made), progress=False)
     summary = run.summary()
     ours, ours_cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(summary)
-    print(
-        f"ours: {ours:.1f} s, {ours_cpu:.1f} CPU s from pm.Model to summary ({building:.1f} s of it to build)"
-    )
     print(f"{run.method}: {run.num_chains} chains of {run.num_draws} draws")
-    seen: list[float] = []
+    print(
+        f"ours: {ours:.1f} s, {ours_cpu:.1f} CPU s from pm.Model to summary ({building:.1f} to build it)",
+        flush=True,
+    )
 
-    def watch(trace: Any, draw: Any) -> None:
-        seen.append(time.process_time())
-        if time.perf_counter() - begin > seconds:
-            raise _Enough
+    with big(num_rows // 100):
+        small = pm.sample(300, tune=700, chains=1, progressbar=False, compute_convergence_checks=False)
+    steps = float(np.mean(small.sample_stats["n_steps"]))
+    print(f"pm.sample: {steps:.1f} gradients an iteration, with {num_rows // 100:,} rows", flush=True)
+    gradient = made.logp_dlogp_function(ravel_inputs=True)
+    gradient.set_extra_values({})
+    point = pm.blocking.DictToArrayBijection.map(made.initial_point())
+    costs = {"its default backend": _cpu(lambda: gradient(point))}
+    from pymc.sampling.jax import get_jaxified_logp
 
-    begin, cpu = time.perf_counter(), time.process_time()
-    try:
-        with big(num_rows):
-            pm.sample(chains=1, cores=1, callback=watch, progressbar=False, compute_convergence_checks=False)
-    except _Enough:
-        pass
-    theirs = time.perf_counter() - begin
-    wanted = 4 * 2_000  # the default: four chains of 1,000 warm-up iterations and 1,000 draws, on two cores
-    each = (seen[-1] - seen[0]) / max(len(seen) - 1, 1)
-    print(f"pm.sample: {len(seen)} iterations in {theirs:.0f} s, {each:.3f} CPU s each")
-    print(f"extrapolated to {wanted} iterations on two cores: {wanted * each / 2:.0f} s")
-    print(f"ratio of seconds {wanted * each / 2 / ours:.0f}, of CPU seconds {wanted * each / ours_cpu:.0f}")
+    density = jax.jit(jax.value_and_grad(get_jaxified_logp(made)))
+    start = [np.asarray(value) for value in made.initial_point().values()]
+    costs["its JAX backend"] = _cpu(lambda: jax.block_until_ready(density(start)))
+    for backend, cost in costs.items():
+        # the defaults: four chains of 1,000 warm-up iterations and 1,000 draws
+        needed = 4 * 2_000 * steps * cost
+        print(
+            f"{backend}: {cost:.3f} CPU s a gradient, so {needed:.0f} CPU s: {needed / ours_cpu:.0f} times ours"
+        )
+
+
+def _cpu(function: Callable[[], Any], times: int = 5) -> float:
+    """CPU seconds of a call, without the first one."""
+    function()
+    begin = time.process_time()
+    for _ in range(times):
+        function()
+    return (time.process_time() - begin) / times
 
 
 def main() -> None:
@@ -434,16 +447,16 @@ def main() -> None:
     parser.add_argument("what", choices=["density", "posterior", "speed"])
     parser.add_argument("--only", nargs="*", default=list(MODELS), choices=list(MODELS), metavar="MODEL")
     parser.add_argument("--draws", type=int, default=2_000, help="of each of pm.sample's four chains")
+    parser.add_argument("--our-draws", type=int, default=1_000, help="of each of our four chains")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=240.0, help="for pm.sample")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)
     if options.what == "density":
         density(options.only)
     elif options.what == "posterior":
-        posterior(options.only, options.draws)
+        posterior(options.only, options.draws, options.our_draws)
     else:
-        speed(options.rows, options.seconds)
+        speed(options.rows)
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def _terms(model: Any, values: Mapping[str, Variable]) -> tuple[Terms, int]:
             "batches from. Pass the data as observed=..., or give a pm.Potential with one value per observation."
         )
     num_rows = max(lengths)
-    rows = {}
+    rows: dict[str, Variable] = {}
     for name, shape in shapes.items():
         into = rows if shape and shape[0] == num_rows else whole
         into[name] = _checked_term(name, terms[name], shape, num_rows)
