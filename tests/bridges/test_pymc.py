@@ -143,6 +143,13 @@ def test_what_depends_on_data_alone_is_computed_once():
     np.testing.assert_allclose(each, expected[4:9], rtol=1e-5)
 
 
+@needs_pymc
+def test_densities_of_zero_are_not_data():
+    """A row that is not 0 has density 0 under the part of the mixture that is always 0: a number of the data alone."""
+    rows = from_pymc(pymc_models.built("zero_inflated")[0]).data
+    assert list(rows) == ["y"]
+
+
 # -- models that do not ------------------------------------------------------------------------------------------
 
 

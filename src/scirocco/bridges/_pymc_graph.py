@@ -28,7 +28,7 @@ Variable = Any
 """A variable of a PyTensor graph."""
 _LENGTHS_FROM = {"Alloc": 1, "AllocEmpty": 0, "Reshape": 1, "SpecifyShape": 1, "BroadcastTo": 1}
 """The operations whose inputs, from this one on, are lengths of axes."""
-_ROWWISE = ("Elemwise", "DimShuffle")
+_ROWWISE = ("Elemwise", "DimShuffle", "Alloc")
 """Operations on data that can be left to each batch; the others are evaluated once, on all rows."""
 
 
@@ -215,7 +215,9 @@ def _fold(outputs: Sequence[Variable]) -> list[Variable]:
             fixed.update(node.outputs)
         if known and type(node.op).__name__ not in _ROWWISE and not _is_check(node):
             for each in node.outputs:
-                memo[each] = constant(evaluate(copy([each], memo)[0]), name=each.name)
+                value = evaluate(copy([each], memo)[0])
+                if np.all(np.isfinite(value)):  # a density may be 0; data may not be infinite
+                    memo[each] = constant(value, name=each.name)
     return copy(outputs, memo)
 
 
