@@ -130,3 +130,32 @@ def test_a_vectorized_likelihood_is_traced_for_each_number_of_rows_and_no_more()
     helpers.draw("SGLD", "ControlVariates", model=sc.Model(likelihood, log_prior, vectorized=True))
     assert max(seen.values()) <= 2, seen
     assert len(seen) <= 3, seen
+
+
+def test_derived_quantities_dims_and_coords(tmp_path):
+    """They are computed from the draws, for summaries and ArviZ; the chain does not depend on them."""
+    options = {"num_samples": 6, "num_chains": 2, "sampler": sc.SGLD(1e-4), "progress": False}
+    model = sc.Model(
+        lambda params, x: -0.5 * jnp.sum((x - params["m"]) ** 2),
+        derived=lambda params: {"ratio": params["m"][0] / params["m"][1], "twice": 2.0 * params["m"]},
+        dims={"m": ("column",), "twice": (None,)},
+        coords={"column": ["a", "b"], "unused": ["c"]},
+    )
+    x, start = np.ones((20, 2), np.float32), {"m": np.array([1.0, 2.0], np.float32)}
+    run = sc.sample(model, x, start, estimator=sc.Minibatch(5), **options)
+    found = run.derived()
+    np.testing.assert_allclose(found["ratio"], run.draws["m"][..., 0] / run.draws["m"][..., 1], rtol=1e-6)
+    assert found["twice"].shape == (2, 6, 2)
+    assert list(run.summary().index) == ["m[0]", "m[1]", "ratio", "twice[0]", "twice[1]"]
+    posterior = run.to_arviz().posterior
+    assert posterior["m"].dims == ("chain", "draw", "column") and list(posterior["column"].values) == [
+        "a",
+        "b",
+    ]
+    assert posterior["twice"].dims == ("chain", "draw", "twice_dim_0") and "unused" not in posterior.coords
+    run.save(tmp_path / "run")
+    loaded = sc.load(tmp_path / "run")  # without the model, unless it is passed
+    assert loaded.derived() == {}
+    assert loaded.to_arviz(model=model).posterior.equals(posterior)
+    with pytest.raises(TypeError, match="`derived` must be a function"):
+        sc.Model(lambda params, x: 0.0, derived=3)

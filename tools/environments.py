@@ -52,6 +52,14 @@ y = np.random.default_rng(0).normal(3.0, 1.0, 200).astype(np.float32)
 run = sc.sample(*sc.from_numpyro(model, data={"y": y}), num_samples=200, progress=False)
 assert abs(run.draws["mean"].mean() - y.mean()) < 0.1
 """,
+    "pymc": """
+import numpy as np, pymc as pm, scirocco as sc
+y = np.random.default_rng(0).normal(3.0, 1.0, 200)
+with pm.Model() as model:
+    pm.Normal("y", pm.Normal("mean", 0.0, 10.0), 1.0, observed=y)
+run = sc.sample(*sc.from_pymc(model), num_samples=200, progress=False)
+assert abs(run.draws["mean"].mean() - y.mean()) < 0.1
+""",
     "cluster": """
 import numpy as np, scirocco as sc
 def log_likelihood(params, y):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         transforms,
     )
     from scirocco._public import *
-    from scirocco.bridges import from_numpyro
+    from scirocco.bridges import from_numpyro, from_pymc
 
 __all__ = [
     "BADODAB",
@@ -81,6 +81,7 @@ __all__ = [
     "errors",
     "estimators",
     "from_numpyro",
+    "from_pymc",
     "laplace",
     "load",
     "models",
@@ -101,10 +102,8 @@ def __getattr__(name: str) -> Any:
     """A subpackage, or a name of `_public`."""
     if not name.startswith("_") and importlib.util.find_spec(f"scirocco.{name}") is not None:
         return importlib.import_module(f"scirocco.{name}")
-    if name == "from_numpyro":
-        from scirocco.bridges import from_numpyro
-
-        return from_numpyro
+    if name in ("from_numpyro", "from_pymc"):
+        return getattr(importlib.import_module("scirocco.bridges"), name)
     if name in __all__:
         value = globals()[name] = getattr(importlib.import_module("scirocco._public"), name)
         return value

@@ -10,6 +10,8 @@ from scirocco.errors import MissingExtraError
 _EXTRA_OF = {
     "blackjax": "exact",
     "numpyro": "numpyro",
+    "pymc": "pymc",
+    "pytensor": "pymc",
     "matplotlib": "plot",
     "pyarrow": "formats",
     "zarr": "formats",

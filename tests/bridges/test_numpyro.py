@@ -156,6 +156,34 @@ def test_simplexes_and_cholesky_factors():
     np.testing.assert_allclose(model.log_prior_density(position), prior + jacobian, rtol=1e-4)
 
 
+def test_deterministic_sites_and_reparametrised_names():
+    """What does not depend on the rows is computed from the draws, under the name that the user wrote."""
+
+    def model(X, y):
+        with numpyro.plate("columns", 3):
+            beta = numpyro.sample("beta", dist.Normal(1.0, 2.0))
+        numpyro.deterministic("total", beta.sum())
+        mean = numpyro.deterministic("mean", X @ beta)
+        numpyro.deterministic("first", mean[0])
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    problem = from_numpyro(
+        numpyro.handlers.reparam(model, config={"beta": infer.reparam.LocScaleReparam(0.0)}), data=XY
+    )
+    assert sorted(problem.params) == ["beta_decentered"]
+    run = sc.sample(
+        *problem, sampler=sc.SGLD(1e-4), estimator=sc.Minibatch(10), num_samples=5, progress=False
+    )
+    beta = 1.0 + 2.0 * run.draws["beta_decentered"]
+    found = run.derived()
+    assert sorted(found) == ["beta", "total"]
+    np.testing.assert_allclose(found["beta"], beta, rtol=1e-5)
+    np.testing.assert_allclose(found["total"], beta.sum(axis=-1), rtol=1e-5, atol=1e-5)
+    assert set(run.to_arviz().posterior) == {"beta_decentered", "beta", "total"}
+    assert "total" in run.summary().index
+
+
 def test_the_chain_is_that_of_the_hand_written_model():
     def log_likelihood(params, row):
         z = (row["y"] - row["X"] @ params["beta"]) / params["sigma"]

@@ -1,5 +1,7 @@
 """Interfaces to other libraries."""
 
-from scirocco.bridges.numpyro import NumpyroProblem, from_numpyro
+from scirocco.bridges._common import ConvertedModel
+from scirocco.bridges.numpyro import from_numpyro
+from scirocco.bridges.pymc import from_pymc
 
-__all__ = ["NumpyroProblem", "from_numpyro"]
+__all__ = ["ConvertedModel", "from_numpyro", "from_pymc"]

@@ -15,6 +15,7 @@ from scirocco import transforms as _transforms
 from scirocco._extras import require
 from scirocco.data import ArraySource
 from scirocco.errors import InvalidValueError
+from scirocco.model.checks import used_inputs
 from scirocco.transforms import Transform
 from scirocco.types import Array, Key, Params, Rows
 
@@ -81,12 +82,42 @@ class Reader:
         terms = [jnp.sum(_log_prob(site)) for site in sites if frame_of(site, self.plates) is None]
         return sum(terms, jnp.zeros(()))
 
+    def deterministic(self, params: Params, rows: Rows) -> dict[str, Array]:
+        """The deterministic sites; those that `numpyro.handlers.reparam` replaced are among them."""
+        trace = self.trace_at(rows, params)
+        return {
+            name: jnp.asarray(site["value"])
+            for name, site in trace.items()
+            if site["type"] == "deterministic"
+        }
+
     def joint(self, params: Params, rows: Rows) -> Array:
         """NumPyro's own log density of everything."""
         args, kwargs = self.arguments(rows)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "subsample_size does not match")
             return require("numpyro.infer.util", PURPOSE).log_density(self.whole(), args, kwargs, params)[0]
+
+
+def find_derived(
+    reader: Reader, source: ArraySource, params: Params
+) -> Callable[[Params], dict[str, Array]] | None:
+    """The deterministic sites that do not depend on the rows, as a function of the parameters; None without any."""
+    one, two = source.read(0, 1), source.read(0, min(2, source.num_rows))
+    shapes, others = (jax.eval_shape(reader.deterministic, params, rows) for rows in (one, two))
+    graph = jax.make_jaxpr(lambda rows: reader.deterministic(params, rows))(one).jaxpr
+    names = [
+        name
+        for place, name in enumerate(sorted(shapes))
+        if shapes[name] == others[name]
+        and not any(used_inputs(graph, [place == other for other in range(len(shapes))]))
+    ]
+
+    def derived(params: Params) -> dict[str, Array]:
+        found = reader.deterministic(params, one)
+        return {name: found[name] for name in names}
+
+    return derived if names else None
 
 
 def sample_sites(trace: Trace) -> list[Site]:

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_latents
+from scirocco.bridges._common import ConvertedModel, close
+from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_derived, find_latents
 from scirocco.data import ArraySource, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
@@ -24,16 +25,6 @@ from scirocco.transforms import Transform
 from scirocco.types import Array, Data, Params, Rows
 
 _PROBE_ROWS = 8
-_TOLERANCE = 1e-3
-
-
-class NumpyroProblem(NamedTuple):
-    """The first three arguments of `sc.sample`, in its order."""
-
-    model: Model
-    data: Data
-    params: Params
-    """A starting point, by name of the latent site."""
 
 
 def from_numpyro(
@@ -44,7 +35,7 @@ def from_numpyro(
     init_strategy: Callable[..., Any] | None = None,
     seed: int = 0,
     **model_kwargs: Any,
-) -> NumpyroProblem:
+) -> ConvertedModel:
     """Convert a NumPyro model, whose likelihood is in a plate over the data, for `sc.sample`.
 
     Parameters
@@ -67,9 +58,10 @@ def from_numpyro(
 
     Returns
     -------
-    NumpyroProblem
+    ConvertedModel
         `(model, data, params)`: the names of the latent sites are the names of the parameters, in the model's own
-        units; positive, bounded and ordered ones are transformed for the samplers.
+        units; constrained ones are transformed for the samplers. Deterministic sites that do not depend on the rows,
+        such as those that `numpyro.handlers.reparam` replaced, are computed after the run: `run.derived()`.
 
     Raises
     ------
@@ -97,12 +89,14 @@ def from_numpyro(
     source: Any = as_source(data)
     reader = Reader(model, model_args, model_kwargs, seed)
     params, supports = find_latents(reader, source, plate, init_strategy)
-    finished = _as_model(reader, source, supports)
+    finished = _as_model(reader, source, params, supports)
     _check(reader, finished, source, params, seed)
-    return NumpyroProblem(finished, source.arrays, params)
+    return ConvertedModel(finished, source.arrays, params)
 
 
-def _as_model(reader: Reader, source: ArraySource, supports: dict[str, Transform | None]) -> Model:
+def _as_model(
+    reader: Reader, source: ArraySource, params: Params, supports: dict[str, Transform | None]
+) -> Model:
     """The log likelihood of each row of a batch, and the prior as it is when the model is run on one row."""
     one_row = source.read(0, 1)
 
@@ -115,7 +109,13 @@ def _as_model(reader: Reader, source: ArraySource, supports: dict[str, Transform
     name = getattr(reader.model, "__name__", type(reader.model).__name__)
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
     constrained = any(transform is not None for transform in supports.values())
-    return Model(log_likelihood, log_prior, vectorized=True, transforms=supports if constrained else None)
+    return Model(
+        log_likelihood,
+        log_prior,
+        vectorized=True,
+        transforms=supports if constrained else None,
+        derived=find_derived(reader, source, params),
+    )
 
 
 # -- consistency check -------------------------------------------------------------------------------------
@@ -167,26 +167,22 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
 def _judge(pieces: _Pieces) -> None:
     """Check that rows are independent, the prior does not depend on rows, and terms sum to the joint density."""
     joint, outside, prior, together, alone = pieces
-    if not _close(together, alone, np.abs(alone)):
+    if not close(together, alone, np.abs(alone)):
         row = int(np.nanargmax(np.abs(together - alone)))
         raise InvalidValueError(
             f"the rows of the NumPyro model depend on each other: one has log likelihood {together[row]:.6g} together "
             f"with {len(together) - 1} others and {alone[row]:.6g} by itself. Compute means, sums and scalings of the "
             "data before, and pass them as further arguments."
         )
-    if not _close(outside, prior, np.abs(prior)):
+    if not close(outside, prior, np.abs(prior)):
         raise InvalidValueError(
             f"the terms outside the plate depend on the data: they are {outside:.6g} with {len(together)} rows and "
             f"{prior:.6g} with another one. Likelihood terms (obs=..., numpyro.factor) belong inside the plate, and "
             "priors must not be computed from the rows."
         )
     total = outside + together.sum()
-    if not _close(joint, total, np.abs(together).sum() + np.abs(outside)):
+    if not close(joint, total, np.abs(together).sum() + np.abs(outside)):
         raise InvalidValueError(
             f"prior and rows of the NumPyro model add up to {total:.6g}, but its joint density is {joint:.6g}: some "
             "term is neither a prior nor the likelihood of one row."
         )
-
-
-def _close(a: np.ndarray, b: np.ndarray, size: np.ndarray) -> bool:
-    return bool(np.all((np.abs(a - b) <= _TOLERANCE * (1.0 + size)) | (a == b) | (np.isnan(a) & np.isnan(b))))

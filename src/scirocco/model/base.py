@@ -6,10 +6,13 @@ import abc
 import gc
 import itertools
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
+import numpy as np
 
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Key, Params, PyTree, Rows
@@ -97,6 +100,10 @@ class Posterior(abc.ABC):
     """Whether the summand is random (latent variables drawn for each row)."""
     transforms: PyTree | None = None
     """The constraints of the parameters (`sc.Model`)."""
+    dims: Mapping[str, Sequence[str | None]] = MappingProxyType({})
+    """The names of the axes of parameters and derived quantities (`sc.Model`)."""
+    coords: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """Labels along named axes (`sc.Model`)."""
     has_density: ClassVar[bool] = False
     """Whether it is the log density of all parameters, whose curvature can be computed (`sc.Model`)."""
     has_value: ClassVar[bool] = False
@@ -115,6 +122,10 @@ class Posterior(abc.ABC):
     @abc.abstractmethod
     def check_domain(self, params: Params) -> None:
         """Raise an error if a starting value is outside its domain."""
+
+    def derive(self, draws: Params) -> dict[str, np.ndarray]:
+        """Quantities that are computed from draws, leaves (chain, draw, ...); by default none."""
+        return {}
 
     def place(self, position: Params, table: SomeRows, key: Key) -> Params:
         """Where the sampler starts if the user starts at `position`; by default there."""

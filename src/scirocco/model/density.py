@@ -6,13 +6,14 @@ it under `vmap`, `grad` and every loop, so user code runs once or twice, however
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
@@ -20,6 +21,9 @@ from scirocco.model import units
 from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, make_room, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
+
+_STATE = ("log_likelihood", "log_prior", "form", "transforms", "derived", "dims", "coords")
+_AT_ONCE = 256
 
 
 class Model(Posterior):
@@ -45,6 +49,12 @@ class Model(Posterior):
         `{"scale": sc.transforms.positive}`, or one `sc.transforms` object for all parameters. Starting values and
         draws are in the user's units; samplers, step sizes and kept gradients are on the real line, with the
         log-Jacobian added.
+    derived
+        `derived(params) -> dict`: quantities of interest that are computed from the draws after a run, see
+        `run.derived()`. They are in `run.summary()` and `run.to_arviz()` next to the parameters.
+    dims, coords
+        For `run.to_arviz()`: the names of the axes of a parameter or derived quantity, `{"beta": ("column",)}`, and
+        labels along named axes, `{"column": ["age", "income"]}`.
 
     Examples
     --------
@@ -65,6 +75,9 @@ class Model(Posterior):
         *,
         vectorized: bool = False,
         transforms: PyTree | None = None,
+        derived: Callable[[Params], dict[str, Any]] | None = None,
+        dims: Mapping[str, Sequence[str | None]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
     ):
         if not callable(log_likelihood):
             raise InvalidTypeError(
@@ -78,6 +91,11 @@ class Model(Posterior):
         self.log_prior = log_prior
         self.form = "rows" if vectorized else "datum"
         self.transforms = transforms
+        if derived is not None and not callable(derived):
+            raise InvalidTypeError(
+                f"`derived` must be a function of the parameters or None, got {derived!r}."
+            )
+        self.derived, self.dims, self.coords = derived, dict(dims or {}), dict(coords or {})
         self._finish()
 
     @classmethod
@@ -122,7 +140,7 @@ class Model(Posterior):
         return f"Model(log_likelihood={name}, log_prior={prior}, form={self.form!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in ("log_likelihood", "log_prior", "form", "transforms")}
+        return {name: vars(self)[name] for name in _STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -142,6 +160,18 @@ class Model(Posterior):
         """Raise an error if a starting value is outside its transform's domain."""
         if self._transformed:
             units.check_domain(self.transforms, params)
+
+    def derive(self, draws: Params) -> dict[str, np.ndarray]:
+        """The derived quantities of draws, leaves (chain, draw, ...) like the draws."""
+        if self.derived is None:
+            return {}
+        leaves = jax.tree.leaves(draws)
+        chains, count = leaves[0].shape[:2]
+        flat = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(chains * count, *leaf.shape[2:]), draws)
+        found = jax.jit(lambda flat: jax.lax.map(self.derived, flat, batch_size=_AT_ONCE))(flat)
+        return {
+            name: np.asarray(each).reshape(chains, count, *each.shape[1:]) for name, each in found.items()
+        }
 
     # -- densities on the real line ------------------------------------------------------------------------
 

@@ -48,12 +48,19 @@ def to_arviz(
         "inference_library_version": __version__,
     }
     draws, labels = (run.draws, {}) if run.converted is None else run.converted
-    labels = {**labels, **(coordinates or {})}
+    known = run.known_model(model)
+    dims, coords = ({}, {}) if known is None else (known.dims, known.coords)
+    named = dict(zip(_tree.leaf_names(draws), jax.tree.leaves(draws), strict=True))
+    posterior = _dataset(run, named | run.derived(known), dims)
+    labels = {name: coords[name] for name in posterior.dims if name in coords} | {
+        **labels,
+        **(coordinates or {}),
+    }
     observed = {"num_rows": run.configuration["num_rows"]}
     if with_data:
         observed |= _columns(_rows_of(run, data))
     groups = {
-        "posterior": _dataset(run, draws).assign_coords(labels).assign_attrs(attributes),
+        "posterior": posterior.assign_coords(labels).assign_attrs(attributes),
         "sample_stats": _dataset(run, jax.tree.map(lambda leaf: _at_draws(run, leaf), run.stats)),
         "observed_data": xarray.Dataset(observed),
     }
@@ -138,10 +145,12 @@ def _at_draws(run: Any, values: np.ndarray) -> np.ndarray:
     return np.asarray(values)[:, every - 1 :: every][:, : run.num_draws]
 
 
-def _dataset(run: Any, tree: PyTree) -> Any:
+def _dataset(run: Any, tree: PyTree, dims: Mapping[str, Sequence[str | None]] | None = None) -> Any:
     xarray = require("xarray", _WHO)
     variables = {}
     for name, leaf in zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True):
-        inner = tuple(f"{name}_dim_{axis}" for axis in range(leaf.ndim - 2))
+        inner = [f"{name}_dim_{axis}" for axis in range(leaf.ndim - 2)]
+        for axis, known in zip(range(len(inner)), (dims or {}).get(name, ()), strict=False):
+            inner[axis] = inner[axis] if known is None else known
         variables[name] = (("chain", "draw", *inner), np.asarray(leaf))
     return xarray.Dataset(variables, _numbers(run))

@@ -163,6 +163,21 @@ class Run:
 
         return re.sub(r"(\w+)\[(\d+(?:, \d+)*)\]", named, text) if labels else text
 
+    def derived(self, model: Any = None) -> dict[str, np.ndarray]:
+        """The quantities that the model derives from its parameters (`derived` of `sc.Model`), (chain, draw, ...).
+
+        For models of PyMC and NumPyro these are the deterministic variables that do not depend on the rows. Pass the
+        `model` for a run that was loaded.
+        """
+        model = self.known_model(model)
+        return {} if model is None or self.draws is None else model.derive(self.draws)
+
+    def known_model(self, given: Any) -> Any:
+        """The model that was given, or that of the run, if it was made in this process."""
+        if given is not None or self.origin is None or self.converted is not None:
+            return given
+        return self.origin.model.bare
+
     def _named(self, tree: PyTree) -> dict[str, np.ndarray]:
         return dict(zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True))
 
@@ -178,7 +193,10 @@ class Run:
             raise InvalidValueError(f"`probability` must be between 0 and 1, got {probability}.")
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
-        parts = [_summary_of(part, tail, self.group_size) for part in Columns(self.labelled_draws()).parts()]
+        parts = [
+            _summary_of(part, tail, self.group_size)
+            for part in Columns(self.labelled_draws() | self.derived()).parts()
+        ]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
         if digits is not None:
             frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
@@ -217,7 +235,8 @@ class Run:
             `simulate(params, row, key)`, as for `sc.analysis.predictive_check`: add its results at every draw, as
             `prediction`, or by the names of the dict that it returns.
         data, model
-            Rows, if not those of the run; and for a run that was loaded, its data and model.
+            Rows, if not those of the run; and for a run that was loaded, its data and model. Derived quantities, dims and
+            coords are those of the model.
         seed
             Of the simulations.
         """

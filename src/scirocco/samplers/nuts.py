@@ -115,7 +115,7 @@ class NUTS(Sampler):
 
     def init(self, params: Params, key: Key) -> NUTSState:
         """Nothing but the position."""
-        return NUTSState(params, jnp.ones(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+        return NUTSState(params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
 
     def noise(self, key: Key, params: Params) -> Array:
         """The key of the step: how many numbers it needs depends on the trajectory."""

@@ -1,0 +1,352 @@
+"""The graph of a PyMC model as functions for JAX: terms of single rows, the rest, deterministic variables, transforms.
+
+PyMC keeps data as constants of its graphs. Those with one entry per observation along an axis are the rows. For a batch
+they are replaced by inputs of its length, in a copy of the graph in which the lengths of axes are replaced, too. JAX
+knows the length of a batch when it traces a function, so there is a copy for each length.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco._extras import require
+from scirocco.transforms import Transform
+from scirocco.types import Array, Params, Rows
+
+PURPOSE = "sc.from_pymc"
+Variable = Any
+"""A variable of a PyTensor graph."""
+_LENGTHS_FROM = {"Alloc": 1, "AllocEmpty": 0, "Reshape": 1, "SpecifyShape": 1, "BroadcastTo": 1}
+"""The operations whose inputs, from this one on, are lengths of axes."""
+_ROWWISE = ("Elemwise", "DimShuffle", "Alloc")
+"""Operations on data that can be left to each batch; the others are evaluated once, on all rows."""
+
+
+class Leaf(NamedTuple):
+    """A constant or shared variable of the graph with one entry per observation."""
+
+    variable: Variable
+    name: str
+    """Its name among the rows; equal arrays share one."""
+    axis: int
+    """The axis over the observations. The rows have it first."""
+
+
+class Terms(NamedTuple):
+    """Parts of the log density, as graphs of the values of the free variables in the user's units."""
+
+    rows: dict[str, Variable]
+    """By name of the observed variable or potential: one entry per observation on the first axis."""
+    whole: dict[str, Variable]
+    """All others."""
+
+
+class Graph:
+    """The terms of a model, for batches of any length. It refers to no data: see `split`."""
+
+    def __init__(
+        self,
+        values: Mapping[str, Variable],
+        rows: Mapping[str, Variable],
+        leaves: Sequence[Leaf],
+        columns: Mapping[str, tuple[str, tuple[int, ...]]],
+        num_rows: int,
+    ):
+        self.values, self.rows, self.leaves = dict(values), dict(rows), list(leaves)
+        self.columns, self.num_rows = dict(columns), num_rows
+        self._for_length: dict[int, Function] = {}
+
+    def rowwise(self, params: Params, rows: Rows) -> dict[str, Array]:
+        """Every term of each row, by name; axes other than the first are summed."""
+        length = jax.tree.leaves(rows)[0].shape[0]
+        if length not in self._for_length:
+            self._for_length[length] = self._function(length)
+        found = self._for_length[length](*self.ordered(params), *(rows[name] for name in self.columns))
+        return {
+            name: jnp.sum(value, axis=tuple(range(1, value.ndim)))
+            for name, value in zip(self.rows, found, strict=True)
+        }
+
+    def whole(self, variables: Mapping[str, Variable]) -> Callable[[Params], dict[str, Array]]:
+        """Variables that depend on no row, as a function of the parameters."""
+        names, function = list(variables), Function(self.values.values(), variables.values())
+        return lambda params: dict(zip(names, function(*self.ordered(params)), strict=True))
+
+    def ordered(self, params: Params) -> list[Array]:
+        """The values of the free variables in the order of the inputs of the functions."""
+        return [params[name] for name in self.values]
+
+    def _function(self, length: int) -> Function:
+        tensor = require("pytensor.tensor", PURPOSE)
+        inputs = {
+            name: tensor.tensor(name, dtype=dtype, shape=(length, *shape))
+            for name, (dtype, shape) in self.columns.items()
+        }
+        placed = {leaf.variable: tensor.moveaxis(inputs[leaf.name], 0, leaf.axis) for leaf in self.leaves}
+        outputs = copy(list(self.rows.values()), placed, (self.num_rows, length))
+        return Function([*self.values.values(), *inputs.values()], outputs)
+
+
+def split(
+    values: Mapping[str, Variable], terms: Mapping[str, Variable], num_rows: int
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """The terms of rows without their data, and the data, with the rows along the first axis."""
+    folded = _fold(list(terms.values()))
+    leaves, data = find_leaves(folded, num_rows)
+    empty = [leaf._replace(variable=leaf.variable.type()) for leaf in leaves]
+    placed = {leaf.variable: place.variable for leaf, place in zip(leaves, empty, strict=True)}
+    rows = dict(zip(terms, copy(folded, placed), strict=True))
+    columns = {name: (str(array.dtype), array.shape[1:]) for name, array in data.items()}
+    return Graph(values, rows, empty, columns, num_rows), data
+
+
+def all_rows(
+    values: Mapping[str, Variable], terms: Mapping[str, Variable], num_rows: int
+) -> tuple[Function, list[np.ndarray]]:
+    """PyMC's graph of all observations as it is, as a function of values and data, and the data."""
+    leaves, arrays = find_leaves(list(terms.values()), num_rows)
+    inputs = {leaf.variable: leaf.variable.type() for leaf in leaves}
+    function = Function([*values.values(), *inputs.values()], copy(list(terms.values()), inputs))
+    return function, [np.moveaxis(arrays[leaf.name], 0, leaf.axis) for leaf in leaves]
+
+
+# -- PyTensor and JAX --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings that 64 bits, which PyTensor asks for everywhere, are 32, and that checks are left out."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*truncated to dtype")
+        warnings.filterwarnings("ignore", "Skipping .*", UserWarning)
+        yield
+
+
+class Function:
+    """A graph as a function for JAX; it is translated when it is first called, and pickled as a graph."""
+
+    def __init__(self, inputs: Iterable[Variable], outputs: Iterable[Variable]):
+        self.inputs, self.outputs = list(inputs), list(outputs)
+
+    def __call__(self, *arguments: Any) -> Sequence[Array]:
+        """The outputs, in the precision that JAX had at the first call."""
+        with quiet():
+            return self._translated(*(jnp.asarray(each) for each in arguments))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"inputs": self.inputs, "outputs": self.outputs}
+
+    @cached_property
+    def _translated(self) -> Callable[..., Sequence[Array]]:
+        double = jax.config.read("jax_enable_x64")
+        try:
+            linked = require("pymc.sampling.jax", PURPOSE)  # it sets JAX to 64 bits when it is imported
+        finally:
+            jax.config.update("jax_enable_x64", double)
+        with quiet(), jax.ensure_compile_time_eval():  # the first call may be traced
+            return linked.get_jaxified_graph(inputs=self.inputs, outputs=self.outputs)
+
+
+def toposort(outputs: Sequence[Variable]) -> list[Any]:
+    """The nodes of a graph, inputs first."""
+    return list(require("pytensor.graph.traversal", PURPOSE).toposort(outputs))
+
+
+def inputs_of(outputs: Sequence[Variable]) -> set[Variable]:
+    """Constants, shared variables and free inputs of a graph."""
+    found = {each for node in toposort(outputs) for each in node.inputs if each.owner is None}
+    return found | {each for each in outputs if each.owner is None}
+
+
+def data_of(variable: Variable) -> np.ndarray | None:
+    """The array in a constant or a shared variable, e.g. of `pm.Data`; None for others."""
+    value = (
+        variable.get_value(borrow=True) if hasattr(variable, "get_value") else getattr(variable, "data", None)
+    )
+    is_number = isinstance(value, (int, float, np.generic))
+    return np.asarray(value) if is_number or isinstance(value, np.ndarray) else None
+
+
+def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf], dict[str, np.ndarray]]:
+    """The data of the rows in a graph, and their arrays by name, with the rows along the first axis."""
+    leaves: list[Leaf] = []
+    arrays: dict[str, np.ndarray] = {}
+    named_first = sorted(inputs_of(outputs), key=lambda each: (each.name is None, str(each.name)))
+    for variable in named_first:
+        array = data_of(variable)
+        if array is None or num_rows not in array.shape:
+            continue
+        axis = array.shape.index(num_rows)
+        array = np.moveaxis(array, axis, 0)
+        name = next((name for name, other in arrays.items() if _equal(array, other)), None)
+        if name is None:
+            name = variable.name or f"constant_{len(arrays)}"
+            name = name if name not in arrays else f"{name}_{len(arrays)}"
+            arrays[name] = array
+        leaves.append(Leaf(variable, name, axis))
+    return leaves, arrays
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b)
+
+
+def _fold(outputs: Sequence[Variable]) -> list[Variable]:
+    """The graph with everything that depends on data alone evaluated, except what acts on each row by itself.
+
+    After that, means and scales of columns that are computed in the model are constants.
+    """
+    constant = require("pytensor.tensor", PURPOSE).constant
+    memo: dict[Variable, Variable] = {}
+    fixed = {each for each in inputs_of(outputs) if data_of(each) is not None}
+    for node in toposort(outputs):
+        known = all(each in fixed or hasattr(each, "data") for each in node.inputs)
+        if known:
+            fixed.update(node.outputs)
+        if known and type(node.op).__name__ not in _ROWWISE and not _is_check(node):
+            for each in node.outputs:
+                value = evaluate(copy([each], memo)[0])
+                if np.all(np.isfinite(value)):  # a density may be 0; data may not be infinite
+                    memo[each] = constant(value, name=each.name)
+    return copy(outputs, memo)
+
+
+def indexed_by_rows(graph: Graph) -> dict[str, str]:
+    """The free variables of which each row uses the entries of its group, with the name of the index."""
+    names = {leaf.variable: leaf.name for leaf in graph.leaves}
+    found = {}
+    for node in toposort(list(graph.rows.values())):
+        if type(node.op).__name__.startswith("AdvancedSubtensor"):
+            index = [names[each] for each in inputs_of(node.inputs[1:]) if each in names]
+            base = inputs_of(node.inputs[:1])
+            found.update({name: index[0] for name, value in graph.values.items() if index and value in base})
+    return found
+
+
+def evaluate(variable: Variable) -> Any:
+    """The value of a variable that depends on data alone, without a compiler."""
+    mode = require("pytensor.compile.mode", PURPOSE).Mode(linker="py", optimizer=None)
+    return variable.eval(mode=mode)
+
+
+def _is_check(node: Any) -> bool:
+    return isinstance(node.op, require("pytensor.raise_op", PURPOSE).CheckAndRaise)
+
+
+def copy(
+    outputs: Sequence[Variable],
+    placed: Mapping[Variable, Variable],
+    lengths: tuple[int, int] | None = None,
+    *,
+    inside: bool = False,
+) -> list[Variable]:
+    """The graph with some variables replaced; with `lengths`, axes of the first length get the second.
+
+    The graph `inside` an operation is copied as a whole. Checks of the values of parameters are left out, as PyMC does
+    for JAX.
+    """
+    memo = dict(placed)
+    for node in toposort(outputs):
+        if all(each in memo for each in node.outputs):
+            continue
+        inputs = [memo.get(each, each) for each in node.inputs]
+        first = _LENGTHS_FROM.get(type(node.op).__name__)
+        if lengths is not None and first is not None:
+            inputs[first:] = [_with_length(each, *lengths) for each in inputs[first:]]
+        if _is_check(node):
+            memo[node.outputs[0]] = inputs[0]
+        elif lengths is not None and hasattr(node.op, "inner_outputs") and hasattr(node.op, "inline"):
+            # an operation made of a graph, whose shapes are fixed
+            inner = dict(zip(node.op.inner_inputs, inputs, strict=True))
+            copied = copy(node.op.inner_outputs, inner, lengths, inside=True)
+            memo.update(zip(node.outputs, copied, strict=True))
+        elif inside or any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            rebuilt = node.op.make_node(*inputs)
+            for old, new in zip(node.outputs, rebuilt.outputs, strict=True):
+                memo.setdefault(old, new)
+    return [memo.get(each, each) for each in outputs]
+
+
+def _with_length(variable: Variable, before: int, after: int) -> Variable:
+    """The graph of a length, or of a shape, with another number of rows."""
+    constant = require("pytensor.tensor", PURPOSE).constant
+    placed = {}
+    for each in inputs_of([variable]):
+        value = data_of(each)
+        if value is not None and value.dtype.kind in "iu" and np.any(value == before):
+            placed[each] = constant(np.where(value == before, after, value).astype(value.dtype))
+    return copy([variable], placed)[0]
+
+
+# -- transforms ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PymcTransform(Transform):
+    """A transform of PyMC; it may depend on other variables, as the bounds of pm.Uniform("u", 0, top)."""
+
+    name: str
+    maps: tuple[Callable[..., Sequence[Array]], ...] = field(repr=False)
+    """To the user's units, back, and the log-Jacobian: functions of the value and of the variables in `depends_on`."""
+    depends_on: tuple[str, ...] = ()
+    others: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def domain(self) -> str:  # type: ignore[override]
+        """A description of the set, for messages."""
+        return f"the support of the variable; PyMC's transform is {self.name}"
+
+    @property
+    def functions(self) -> tuple[Callable[[Params], Any], ...]:
+        """The other variables."""
+        return tuple(map(itemgetter, self.depends_on))
+
+    def at(self, params: Params) -> Self:
+        """With these values of the other variables."""
+        return replace(self, others=tuple(params[name] for name in self.depends_on))
+
+    def forward(self, u: Array) -> Array:
+        """To the user's units (`backward` in PyMC)."""
+        return self.maps[0](u, *self.others)[0]
+
+    def inverse(self, x: Array) -> Array:
+        """To the real line."""
+        return self.maps[1](x, *self.others)[0]
+
+    def log_det(self, u: Array) -> Array:
+        """PyMC's log-Jacobian."""
+        return jnp.sum(self.maps[2](u, *self.others)[0])
+
+    def contains(self, x: Array) -> Array:
+        """The way to the real line and back exists."""
+        u = self.inverse(x)
+        return jnp.all(jnp.isfinite(u)) & jnp.allclose(self.forward(u), x, rtol=1e-3, atol=1e-3)
+
+
+def find_transform(model: Any, rv: Variable, values: Mapping[str, Variable]) -> PymcTransform | None:
+    """PyMC's transform of a free variable, None where it has none."""
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return None
+    real, value = model.rvs_to_values[rv].type(), values[rv.name].type()
+    graphs = [
+        transform.backward(real, *rv.owner.inputs),
+        transform.forward(value, *rv.owner.inputs),
+        transform.log_jac_det(real, *rv.owner.inputs),
+    ]
+    graphs = copy(graphs, {other: values[other.name] for other in model.free_RVs})
+    needed = inputs_of(graphs)
+    others = tuple(name for name, other in values.items() if other in needed)
+    inputs = [[start, *(values[name] for name in others)] for start in (real, value, real)]
+    maps = tuple(Function(given, [graph]) for given, graph in zip(inputs, graphs, strict=True))
+    return PymcTransform(type(transform).__name__, maps, others)

@@ -1,0 +1,270 @@
+"""PyMC models become scirocco's: the same density, the same names and labels, or a clear refusal.
+
+PyMC is not among the development tools (a gigabyte). Where it is, `python benchmarks/pymc_models.py` does more.
+"""
+
+import importlib.util
+import pathlib
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.bridges import from_pymc
+from scirocco.errors import MissingExtraError
+
+pytestmark = pytest.mark.compile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HAS_PYMC = importlib.util.find_spec("pymc") is not None
+needs_pymc = pytest.mark.skipif(not HAS_PYMC, reason="PyMC is not installed (pip install pymc)")
+N = 30
+
+
+def test_without_pymc_the_message_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymc", None)
+    with pytest.raises(
+        MissingExtraError, match=r"sc\.from_pymc needs .*`pip install pymc`.*scirocco\[pymc\]"
+    ):
+        from_pymc(object())
+
+
+if HAS_PYMC:
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    sys.path.append(str(ROOT / "benchmarks"))
+    import pymc_models
+
+    MODELS = list(pymc_models.MODELS)
+else:
+    MODELS = ["models of benchmarks/pymc_models.py"]
+
+RNG = np.random.default_rng(8)
+X, Y = RNG.normal(size=(N, 2)), RNG.normal(size=N)
+
+
+def regression(extra=lambda beta: None, observed=Y, **options):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 1.0, shape=2)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        extra(beta)
+        pm.Normal("y", X @ beta, sigma, observed=observed, **options)
+    return model
+
+
+def whole(build):
+    """A model with one parameter and a likelihood of the user's."""
+    with pm.Model() as model:
+        build(pm.Normal("m", 0.0, 1.0))
+    return model
+
+
+# -- models that fit ---------------------------------------------------------------------------------------------
+
+
+@needs_pymc
+@pytest.mark.parametrize("name", MODELS)
+def test_density_is_pymcs_on_the_real_line(name):
+    """Prior, rows and PyMC's Jacobians at random points, in double precision."""
+    with jax.enable_x64(True):
+        assert pymc_models.density_difference(name) < 1e-8
+
+
+@needs_pymc
+def test_precision_and_warnings_are_left_alone(recwarn):
+    before = jax.config.read("jax_enable_x64")
+    problem = from_pymc(regression())
+    assert jax.config.read("jax_enable_x64") == before
+    assert problem.params["beta"].dtype == jnp.zeros(()).dtype
+    value = problem.model.log_density(problem.params, problem.data)
+    assert np.isfinite(value)
+    assert not [each for each in recwarn if "truncated" in str(each.message)]
+
+
+@needs_pymc
+def test_names_labels_and_deterministic_variables():
+    """A run has PyMC's names in PyMC's units; dims and coords are in ArviZ's container."""
+    made, _ = pymc_models.built("varying_intercepts")
+    problem = from_pymc(made)
+    assert sorted(problem.data)[-1] == "y"
+    assert sorted(problem.params) == ["mean", "noise", "slope", "spread", "z"]
+    options = {"sampler": sc.SGLD(1e-4), "estimator": sc.Minibatch(40), "progress": False}
+    run = sc.sample(*problem, num_samples=50, **options)
+    effect = run.draws["mean"][..., None] + run.draws["spread"][..., None] * run.draws["z"]
+    np.testing.assert_allclose(run.derived()["effect"], effect, rtol=1e-5)
+    assert "effect[11]" in run.summary().index
+    posterior = run.to_arviz().posterior
+    assert posterior["effect"].dims == ("chain", "draw", "county") == posterior["z"].dims
+    assert list(posterior["county"].values[:2]) == ["county 0", "county 1"]
+    assert np.all(run.draws["noise"] > 0)
+
+
+@needs_pymc
+def test_deterministic_variables_of_the_rows_are_not_computed():
+    model = from_pymc(pymc_models.built("linear")[0]).model
+    draws = {"intercept": np.zeros((1, 2)), "beta": np.ones((1, 2, 3)), "sigma": np.ones((1, 2))}
+    assert {name: each.shape for name, each in model.derive(draws).items()} == {"doubled": (1, 2, 3)}
+
+
+@needs_pymc
+def test_shorter_observations_and_indices_are_used():
+    """A single observed number belongs to the prior; an index of groups is data of the rows."""
+    group = RNG.integers(0, 3, N)
+
+    def extra(beta):
+        a = pm.Normal("a", 0.0, 1.0, shape=3)
+        pm.Normal("auxiliary", a[0], 0.1, observed=0.5)
+        pm.Normal("other", a[group], 1.0, observed=-Y)
+
+    model, rows, params = from_pymc(regression(extra))
+    assert sorted(each.dtype.kind for each in rows.values()) == ["f", "f", "f", "i"]
+    params = params | {"a": jnp.array([2.0, 0.0, 0.0])}
+    prior = model.log_prior(params) - model.log_prior(params | {"a": jnp.array([0.5, 0.0, 0.0])})
+    np.testing.assert_allclose(prior, -0.5 * (1.5 / 0.1) ** 2 - 0.5 * (2.0**2 - 0.5**2), rtol=1e-4)
+
+
+@needs_pymc
+def test_what_depends_on_data_alone_is_computed_once():
+    """A regression on the row before and on the mean of all rows."""
+    model, rows, _ = from_pymc(
+        whole(
+            lambda m: pm.Normal(
+                "y", m * (pt.concatenate([[0.0], pt.as_tensor(Y)[:-1]]) - Y.mean()), observed=Y
+            )
+        )
+    )
+    before = np.concatenate([[0.0], Y[:-1]]) - Y.mean()
+    each = model.log_likelihoods({"m": jnp.array(0.5)}, {name: value[4:9] for name, value in rows.items()})
+    expected = -0.5 * (Y - 0.5 * before) ** 2 - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(each, expected[4:9], rtol=1e-5)
+
+
+@needs_pymc
+def test_densities_of_zero_are_not_data():
+    """A row that is not 0 has density 0 under the part of the mixture that is always 0: a number of the data alone."""
+    rows = from_pymc(pymc_models.built("zero_inflated")[0]).data
+    assert list(rows) == ["y"]
+
+
+# -- models that do not ------------------------------------------------------------------------------------------
+
+
+def refused():
+    missing = np.where(np.arange(N) < 3, np.nan, Y)
+    some = np.arange(N) % 2
+    return {
+        "time series": (
+            lambda: whole(lambda m: pm.AR("y", rho=[m], sigma=1.0, constant=False, observed=Y)),
+            "`y` has one density for all of its 30 observations",
+        ),
+        "process": (
+            lambda: whole(
+                lambda m: pm.gp.Marginal(cov_func=pm.gp.cov.ExpQuad(1, 1.0)).marginal_likelihood(
+                    "y", X[:, :1], Y, sigma=pt.exp(m)
+                )
+            ),
+            "`y` has one density for all",
+        ),
+        "covariance of rows": (
+            lambda: whole(lambda m: pm.MvNormal("y", np.zeros(N), pt.exp(m) * np.eye(N), observed=Y)),
+            "`y` has one density for all",
+        ),
+        "running sum": (
+            lambda: whole(lambda m: pm.Normal("y", pt.cumsum(m * X[:, 0]), observed=Y)),
+            "observations of `y` depend on each other",
+        ),
+        "mean of all": (
+            lambda: whole(lambda m: pm.Normal("y", m * X[:, 0] - pt.mean(m * X[:, 0]), observed=Y)),
+            "observations of `y` depend on each other",
+        ),
+        "custom density": (
+            lambda: whole(
+                lambda m: pm.CustomDist("y", m, logp=lambda value, m: -pt.sum((value - m) ** 2), observed=Y)
+            ),
+            "`y`",
+        ),
+        "summed potential": (
+            lambda: regression(lambda beta: pm.Potential("p", pt.sum(Y * beta[0]))),
+            r"pm\.Potential `p` is one number that depends on the rows",
+        ),
+        "missing": (
+            lambda: regression(observed=np.ma.masked_invalid(missing)),
+            "`y_unobserved` holds the missing values of `y`",
+        ),
+        "discrete": (lambda: regression(lambda beta: pm.Poisson("k", 3.0)), "`k` is discrete"),
+        "total size": (lambda: regression(total_size=300), "`y` uses pm.Minibatch or total_size"),
+        "minibatch": (
+            lambda: whole(lambda m: pm.Normal("y", m, observed=pm.Minibatch(Y, batch_size=10), total_size=N)),
+            "`y` uses pm.Minibatch",
+        ),
+        "local": (
+            lambda: whole(lambda m: pm.Normal("y", pm.Normal("z", m, 1.0, shape=N), observed=Y)),
+            "`z` has values for each of the 30 rows",
+        ),
+        "lengths": (
+            lambda: whole(lambda m: [pm.Normal(f"y{n}", m, observed=np.zeros(n)) for n in (1_500, 2_000)]),
+            "`y1500` has 1,500 observations, and another has 2,000",
+        ),
+        "nothing observed": (lambda: whole(lambda m: None), "no observed variable"),
+        "nothing free": (nothing_free, "no free variable"),
+        "groups": (
+            lambda: regression(lambda beta: pm.Normal("o", pm.Normal("a", shape=2)[some], observed=Y)),
+            r"`a` has values for 2 groups of rows .*max_groups=1",
+        ),
+    }
+
+
+def nothing_free():
+    with pm.Model() as model:
+        pm.Normal("y", 0.0, 1.0, observed=Y)
+    return model
+
+
+@needs_pymc
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", list(refused()) if HAS_PYMC else ["all"])
+def test_models_that_do_not_fit_are_refused_by_name(case):
+    build, message = refused()[case]
+    with pytest.raises(ValueError, match=message) as caught:
+        from_pymc(build(), max_groups=1 if case == "groups" else 1_000)
+    assert isinstance(caught.value, sc.errors.SciroccoError)
+
+
+@needs_pymc
+def test_other_bad_arguments():
+    with pytest.raises(TypeError, match=r"must be a pm\.Model or a bambi\.Model"):
+        from_pymc(3)
+
+
+@needs_pymc
+def test_functions_that_were_made_in_one_trace_serve_others():
+    """The graph for a length is made where the first function with that length is traced, constants included."""
+    model, rows, params = from_pymc(pymc_models.built("mixture")[0])
+    some = {name: value[:5] for name, value in rows.items()}
+    position = model.unconstrain(params)
+    first = jax.jit(lambda u: model.log_likelihoods(u, some) + model.log_prior_density(u))(position)
+    again = jax.vmap(lambda row: model.log_likelihood_of_one(position, row))(some)
+    np.testing.assert_allclose(first, again + model.log_prior_density(position), rtol=1e-5)
+
+
+@needs_pymc
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_tells_the_truth(monkeypatch, capsys):
+    """The blocks of docs/from_pymc.md, which are not run when the page is built."""
+    pytest.importorskip("bambi")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from page_blocks import blocks
+
+    names = {}
+    page = (ROOT / "docs" / "from_pymc.md").read_text(encoding="utf-8")
+    for block in blocks(page):
+        if block.language == "python":
+            exec(block.code, names)
+    said = capsys.readouterr().out
+    assert "effect[4]" in said
+    assert "('chain', 'draw', 'county') ['Aitkin' 'Anoka' 'Becker' 'Brown' 'Carver']" in said
+    assert abs(float(said.splitlines()[-1]) + 0.6) < 0.05, said
