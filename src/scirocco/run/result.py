@@ -235,8 +235,8 @@ class Run:
             `simulate(params, row, key)`, as for `sc.analysis.predictive_check`: add its results at every draw, as
             `prediction`, or by the names of the dict that it returns.
         data, model
-            Rows, if not those of the run; and for a run that was loaded, its data and model. Derived quantities, dims and
-            coords are those of the model.
+            Rows, if not those of the run; and for a run that was loaded, its data and model. Derived quantities, dims
+            and coords are those of the model.
         seed
             Of the simulations.
         """
