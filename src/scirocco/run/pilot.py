@@ -45,8 +45,9 @@ _SPARSE_WORK = 10**9
 _ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
 """More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
 _SHIFTED = 0.5
-_NOISE_POINTS, _NOISE_WORK = 4, 2e9
-"""Points at which the noise of all rows is computed, and the maximum of rows × numbers of L for each."""
+_NOISE_POINTS, _NOISE_NUMBERS, _NOISE_WORK = 16, 1e8, 2e9
+"""Points at which the noise of all rows is computed: at least so many, and more up to this product of rows, parameters
+and points. The maximum of rows × numbers of L for each."""
 _STREAMED_ROWS = 65_536
 """Maximum number of random rows that are read from a disk for it."""
 _KINKED = 100.0
@@ -91,8 +92,8 @@ def _noise_of_all(
 ) -> PyTree:
     """Variance of one estimate with control variates, for each coordinate u of θ = θ̂ + L u, at points u = ±1.
 
-    Signs, not normals: the gradients of a few heavy rows may change along one coordinate only, and then one normal
-    close to 0 would hide them.
+    The change of a row's gradient is about linear in u. A few heavy rows may cause most of the noise in a direction,
+    and each depends on u along one line only: few random points would hide some of them. See `_round_points`.
     """
     flat, unravel = ravel_pytree(centre)
     count = max(_least_rows(flat.size), int(_NOISE_WORK / (flat.size if factor.ndim == 1 else factor.size)))
@@ -100,22 +101,33 @@ def _noise_of_all(
         count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
         table = Resident(rows, AllRows(count, count))
-    rng = np.random.default_rng([SeedPurpose.ROUNDNESS])
-    points = 2.0 * rng.integers(2, size=(_NOISE_POINTS, flat.size)) - 1.0
     lower = jnp.asarray(factor, flat.dtype)
-    found = []
-    for point in points:
-        place = _tree.add(centre, _push(lower, unravel(jnp.asarray(point, flat.dtype))))
-        squares, sums = table.sum(_SquaredChange(model), (centre, place, lower))
-        mean = np.asarray(sums, np.float64) / table.num_rows
-        found.append(np.asarray(squares, np.float64) / table.num_rows - mean**2)
+    points = jnp.asarray(_round_points(flat.size, table.num_rows), flat.dtype)
+    places = jax.vmap(lambda point: _tree.add(centre, _push(lower, unravel(point))))(points)
+    squares, sums = table.sum(_SquaredChange(model), (centre, places, lower))
+    mean = np.asarray(sums, np.float64) / table.num_rows
+    found = np.asarray(squares, np.float64) / table.num_rows - mean**2
     variance = np.mean(found, axis=0) * batching.num_rows**2 / batching.size * batching.correction
     return unravel(jnp.asarray(variance, flat.dtype))
 
 
+def _round_points(size: int, num_rows: int) -> np.ndarray:
+    """Points u (point, d) of signs, of which the mean of any quadratic form is nearly its mean over u ~ N(0, I).
+
+    Rows of a Hadamard matrix with random signs of its columns: the mean is exact for all of its rows, which are taken
+    if they are few enough.
+    """
+    order = 1 << max(0, size - 1).bit_length()
+    most = max(_NOISE_POINTS, int(_NOISE_NUMBERS / (num_rows * size)))
+    rng = np.random.default_rng([SeedPurpose.ROUNDNESS])
+    rows = np.arange(order) if order <= most else rng.choice(order, most, replace=False)
+    odd = np.bitwise_count(rows[:, None] & np.arange(size)) & 1
+    return (1.0 - 2.0 * odd) * (2.0 * rng.integers(2, size=size) - 1.0)
+
+
 @dataclass(frozen=True)
 class _SquaredChange:
-    """The squares of the changes of the rows' gradients from a centre to a place, in the coordinates u; the changes."""
+    """The squares of the changes of the rows' gradients from a centre to places, in the coordinates u; the changes."""
 
     by_row: ClassVar[bool] = True
 
@@ -124,13 +136,18 @@ class _SquaredChange:
     def total(
         self, position: PyTree, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> tuple[Array, Array]:
-        """Sums over the rows."""
-        centre, place, factor = position
+        """Sums over the rows, (place, d)."""
+        centre, places, factor = position
         flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
-        there, here = (flat(self.model.summand.each(at, rows)) for at in (place, centre))
-        change = rows_times(factor, there - here, transposed=True)
-        own = jnp.ones(change.shape[0], change.dtype) if weights is None else weights
-        return own @ change**2, own @ change
+        here = flat(self.model.summand.each(centre, rows))
+        own = jnp.ones(here.shape[0], here.dtype) if weights is None else weights
+
+        def one(place: Params) -> tuple[Array, Array]:
+            there = flat(self.model.summand.each(place, rows))
+            change = rows_times(factor, there - here, transposed=True)
+            return own @ change**2, own @ change
+
+        return jax.lax.map(one, places)
 
     def each(self, position: PyTree, rows: Rows, key: Key | None = None) -> PyTree:
         """Not needed."""
