@@ -61,6 +61,9 @@ def test_a_stored_run_is_resumed_with_its_groups(tmp_path):
     assert rest.group_size == sc.load(tmp_path / "run").group_size == 2
     for a, b in zip(leaves(whole), leaves(rest), strict=True):
         np.testing.assert_array_equal(a, b)
+    together = run(num_samples=60, chain_method="vmap")
+    for a, b in zip(leaves(whole), leaves(together), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     own = run(num_samples=60, batches="own")
     for a, b in zip(leaves(whole), leaves(own), strict=True):
         np.testing.assert_array_equal(a[::2], b[::2])
