@@ -60,7 +60,7 @@ def gamma(key: Key, shape: ArrayLike, *, log: bool = False) -> Array:
 def gamma_attempts(words: Array, alpha: Array) -> Array:
     """Gamma(α) with a fixed number of attempts for every entry: no loop, which an accelerator would wait for.
 
-    The first accepted attempt is looked for, then computed again, so the program contains two of them, not six. One fails
+    The first accepted attempt is looked for, then computed again: the program contains two of them, not six. One fails
     with a probability below 0.05, and the last is taken in any case: an error in distribution below 0.05⁶ = 2·10⁻⁸,
     less than the rounding of single precision. α = 0 gives 0.
     """

@@ -38,6 +38,7 @@ class ArrayChain:
         self.counts = jnp.zeros((blocks.corpus.vocabulary_size, self._width), jnp.int32)
         self._numbers = [jnp.uint32(number) for number in range(len(blocks))]
         self._last = self._numbers[0]
+        self._sent: tuple[np.ndarray, Any] = np.empty(0), None
 
     @property
     def _width(self) -> int:
@@ -52,7 +53,7 @@ class ArrayChain:
         settings, grown = self.settings, not passes.growing
         if grown and self.active > settings.num_topics:
             self._give_up_spare()
-        words = jnp.asarray(arrays.seed_words(seed(TopicPurpose.LOCAL)))
+        words = arrays.seed_words(seed(TopicPurpose.LOCAL))
         weights, alpha = self._weights(seed(TopicPurpose.READ))
         self._last.block_until_ready()  # one pass ahead of the device, not more
         self._last = weights
@@ -72,9 +73,11 @@ class ArrayChain:
 
     def _weights(self, seed: tuple[int, int]) -> tuple[Any, Any]:
         """ω given the counts, and α."""
-        alpha = jnp.asarray(self._spread_alpha())
-        words = arrays.seed_words(seed)
-        return arrays.weights(words, self.counts, np.float32(self.beta), alpha > 0.0), alpha
+        spread = self._spread_alpha()
+        if not np.array_equal(spread, self._sent[0]):  # a transfer takes as long as many tokens
+            self._sent = spread, jnp.asarray(spread)
+        alpha = self._sent[1]
+        return arrays.weights(arrays.seed_words(seed), self.counts, np.float32(self.beta), alpha), alpha
 
     def _swept(
         self, words: Any, block: int, weights: Any, counts: Any, z: Any, alpha: Any
@@ -86,7 +89,7 @@ class ArrayChain:
     def compile(self) -> None:
         """Compile the programs, so that a time limit is one of sampling; the chain does not change."""
         weights, alpha = self._weights((0, 0))
-        words = jnp.asarray(arrays.seed_words((0, 0)))
+        words = arrays.seed_words((0, 0))
         jax.block_until_ready(
             self._swept(words, 0, weights, jnp.zeros_like(self.counts), self._unseen(), alpha)
         )

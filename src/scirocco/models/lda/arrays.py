@@ -63,9 +63,9 @@ def _derived(words: Array, purpose: int, number: Array | int = 0) -> Array:
 
 
 @jax.jit
-def weights(words: Array, counts: Array, beta: Array, active: Array) -> Array:
-    """ω | z as `scaled`; 0 for topics that are not active."""
-    return scaled(_theta(words, counts, beta) * active)
+def weights(words: Array, counts: Array, beta: Array, alpha: Array) -> Array:
+    """ω | z as `scaled`; 0 for topics with α = 0, which are not in use."""
+    return scaled(_theta(words, counts, beta) * (alpha > 0.0))
 
 
 @jax.jit
