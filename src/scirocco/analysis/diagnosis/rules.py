@@ -187,8 +187,8 @@ def _mixing(
                 "the chains disagree: each stays in a different region",
                 f"Means of chains are {spread:.1f} standard deviations apart, while each chain drifts by {drift:.2f} "
                 f"(R-hat {r_hat:.2f} for {measures['r_hat_parameter']}).",
-                "The posterior has several modes, and the chains have found different ones. Fit longer (num_epochs); if "
-                "they still disagree, compare their scores on held-out data and do not pool these chains."
+                "The posterior has several modes, and the chains have found different ones. Fit longer (num_epochs); "
+                "if they still disagree, compare their scores on held-out data and do not pool these chains."
                 if about["own_loop"]
                 else "The posterior has several modes, or the model is not identified (labels that can be swapped or "
                 "signs that can be flipped): fix the labels with a prior or sc.transforms.ordered, start the chains at "

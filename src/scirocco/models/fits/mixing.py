@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ _LEAST_DRAWS, _LIMIT = 20, 1.1
 _CHANCE = 12.0  # half-chains of n independent draws exceed R-hat² = 1 + 12 / n in one of 2,000 parameters
 
 
-def warn_if_unmixed(draws: dict[str, Any], who: str, advice: str) -> None:
+def warn_if_unmixed(draws: Mapping[str, Any], who: str, advice: str) -> None:
     """Warn about the parameter whose chains disagree most, or of one chain the halves; not where it may be chance."""
     worst, name, limit = 1.0, "", _LIMIT
     for key, values in draws.items():
