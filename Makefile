@@ -16,6 +16,9 @@ DOCS_FLAGS ?= -E   # everything anew; DOCS_FLAGS= builds only pages that have ch
 DOCS_JOBS ?= 4   # pages at a time; they wait for imports and compilers, so more than there are cores
 HTML := build/docs/html
 
+# Where Python may not keep what it has compiled, each process compiles all of JAX, pandas and ArviZ: five seconds each.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The checks run on the CPU unless told otherwise: several workers cannot share one accelerator.
 quick test pages docs minimal: export JAX_PLATFORMS ?= cpu
 

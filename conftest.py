@@ -7,6 +7,9 @@ they are. `pytest -m law` runs one part.
 Compiled programs are kept in build/test-cache, where the next run, other workers and the processes that tests start
 find them; JAX_COMPILATION_CACHE_DIR names another folder, and an empty one means none.
 
+Files that tests write are in memory where there is room (/dev/shm), since stores wait for the disk at every commit;
+PYTEST_DEBUG_TEMPROOT names another folder. Those of tests that passed are deleted.
+
 Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it. SCIROCCO_TEST_PAIRS picks the
 pairs that tests/test_battery.py compiles; if it is not set they change with the commit.
 """
@@ -16,6 +19,7 @@ import ctypes
 import gc
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +34,7 @@ _HERE = Path(__file__).parent
 _CACHE, _CACHE_BYTES = _HERE / "build" / "test-cache", 1 << 30
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # before jax is imported
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # no lines of Python in compiled programs
 os.environ.setdefault("XDG_STATE_HOME", str(_HERE / "build" / "test-state"))
 sys.path.append(str(_HERE / "tools"))
 
@@ -40,6 +45,7 @@ os.environ.setdefault("XLA_FLAGS", quick_compiler())
 import jax  # noqa: E402
 
 _SHOWN = 12  # files in the table at the end
+_MEMORY, _ROOM = Path("/dev/shm"), 4_000_000_000
 _MAPS, _MANY_MAPS, _MANY_BYTES = Path("/proc/self/maps"), 25_000, 1_000_000_000
 
 
@@ -50,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         _bound_cache()
+        if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
         os.environ["SCIROCCO_TEST_PAIRS"] = str(_pairs())
         config.pluginmanager.register(_Table(config), "scirocco-table")
 
