@@ -56,6 +56,7 @@ __all__ = [
     "Full",
     "Gibbs",
     "HMCDynamics",
+    "HierarchicalModel",
     "Kernel",
     "LeafScaledSGLD",
     "LowRank",

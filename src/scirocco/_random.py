@@ -34,6 +34,7 @@ class Purpose(enum.IntEnum):
     TUNING = 0xFFFFFFFA
     ROUNDNESS = 0xFFFFFFF9
     ALARM = 0xFFFFFFF8
+    LOCALS = 0xFFFFFFF7
 
 
 class SeedPurpose(enum.IntEnum):
@@ -48,6 +49,7 @@ class SeedPurpose(enum.IntEnum):
     ROUNDNESS = 0x40D
     MODES = 0x30DE5
     ALARM = 0xA1A23
+    GROUPS = 0x6709
 
 
 def key_for(key: Key, purpose: Purpose) -> Key:

@@ -281,7 +281,7 @@ def log_predictive(
         raise InvalidTypeError(f"log_predictive requires a sc.Model with a log likelihood, got {model!r}.")
     size = _checks.positive_int(chunk, "chunk")
     leaves, treedef = _flat_draws(draws)
-    direct, source = _in_users_units(model), as_source(data)
+    direct, source = _in_users_units(model), as_source(data, model.groups)
     num_rows, num_draws = source.num_rows, len(leaves[0])
     size = min(size, num_rows)
     found = np.full(num_rows, -np.inf)

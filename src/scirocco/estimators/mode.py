@@ -30,6 +30,8 @@ _MIN_STEPS, _MAX_STEPS = 400, 1_000
 _BATCH = 500
 _HESSIAN_ROWS, _ROWS_PER_PARAMETER = 8_192, 8
 """Rows on which Newton corrections are computed; more for many parameters, where that is affordable."""
+_FEWEST = 1_024
+"""Rows that are looked at in any case."""
 _NEWTON_PARAMETERS = 200
 """Maximum number of parameters for which Newton's method with the whole Hessian comes first."""
 
@@ -57,18 +59,18 @@ def find_mode(
 ) -> Mode:
     """A posterior mode near `position` (unconstrained coordinates); `quiet`: no warning if none is found."""
     size = _tree.size(position)
-    count = _HESSIAN_ROWS
+    count = few = affordable(model, table, _HESSIAN_ROWS)
     if size > FEW_PARAMETERS:
         count = max(count, min(_ROWS_PER_PARAMETER * size, AFFORDABLE // size))
     rows = table.random_rows(count, key_for(key, Purpose.MODE_ROWS))
     near = None
     if optimizer is None and num_steps is None and size <= _NEWTON_PARAMETERS:
-        near = _newton_on(model, table, position, rows)
+        near = _newton_on(model, table, position, rows, few)
     climbed, rate, passes = (
         near[:3] if near else approach_mode(model, table, position, key, optimizer, num_steps)
     )
     here = look(model, table, climbed)
-    if near is not None and table.num_rows <= _HESSIAN_ROWS:  # those were all rows
+    if near is not None and table.num_rows <= few:  # those were all rows
         report: dict[str, Any] = {
             "passes": passes + 1,
             "log_density": float(here.log_density),
@@ -99,16 +101,19 @@ def find_mode(
     return Mode(here.position, here.total, here.gradient, report)
 
 
+def affordable(model: Any, table: Table, num_rows: int) -> int:
+    """So many rows, or fewer if each costs as much as many."""
+    return max(min(num_rows, _FEWEST), int(num_rows / model.row_cost(table.row_spec)))
+
+
 def _newton_on(
-    model: Any, table: Table, position: Params, rows: Rows
+    model: Any, table: Table, position: Params, rows: Rows, count: int
 ) -> tuple[Params, float | None, float, float] | None:
     """What `approach_mode` returns, and the distance, by Newton's method on these rows; None if that is far."""
     found, distance, first, looks = ascend_on_rows(model, table.num_rows, position, rows)
     if not math.isfinite(first):
         raise BadStartError("the log density is not finite at the starting point.")
-    return (
-        (found, None, looks * min(1.0, _HESSIAN_ROWS / table.num_rows), distance) if distance <= FAR else None
-    )
+    return (found, None, looks * min(1.0, count / table.num_rows), distance) if distance <= FAR else None
 
 
 def approach_mode(

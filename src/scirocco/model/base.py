@@ -99,6 +99,8 @@ class Posterior(abc.ABC):
     """The constraints of the parameters (`sc.Model`)."""
     has_density: ClassVar[bool] = False
     """Whether it is the log density of all parameters, whose curvature can be computed (`sc.Model`)."""
+    groups: str | None = None
+    """The column of the data with the group of each row, if a datum is a group (`sc.HierarchicalModel`)."""
     has_value: ClassVar[bool] = False
     """Whether `summand` and `combine` yield a `WithValue` (see `valued`)."""
 
@@ -154,6 +156,15 @@ class Posterior(abc.ABC):
     def blank_total(self, position: Params, row_spec: PyTree) -> PyTree:
         """A value with the structure and shapes of the sum over the rows: by default those of a position."""
         return position
+
+    def row_cost(self, row_spec: PyTree) -> float:
+        """The cost of a row, in units of a row of a plain model: set-ups look at fewer rows if it is high."""
+        return 1.0
+
+    @property
+    def finer(self) -> Posterior:
+        """The same posterior, computed more precisely where it is a numerical approximation; otherwise itself."""
+        return self
 
     # -- checks and records ---------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ FAR_FROM_GAUSSIAN = 0.3
 _BATCH, _LARGEST_BATCH = 500, 4_000
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
+_FEW = (4, 6, 8, 12, 16, 24)
+"""Of rows that cost as much as many."""
 _AS_GOOD = 1.15
 """The largest batch is chosen whose work is at most this many times the least."""
 
@@ -80,10 +82,16 @@ def affords_trajectories(
         and not model.takes_key
         and devices is None
         and isinstance(source, ArraySource)
-        and sum(leaf.size for leaf in jax.tree.leaves(source.arrays)) <= numbers
+        and _numbers(model, source) <= numbers
         and sum(np.size(leaf) for leaf in jax.tree.leaves(params)) <= DENSE_LIMIT
         and importlib.util.find_spec("blackjax") is not None
     )
+
+
+def _numbers(model: Any, source: ArraySource) -> float:
+    """Numbers in the data, or as many as cost the same."""
+    cost = source.num_rows * model.row_cost(source.row_spec)
+    return max(sum(leaf.size for leaf in jax.tree.leaves(source.arrays)), cost)
 
 
 def default_estimator(
@@ -109,16 +117,17 @@ def with_best_batch(
     num_rows: int,
     params: Params,
     in_epochs: bool = True,
+    row_cost: float = 1.0,
 ) -> tuple[Estimator, Scales]:
     """The batch size with the least work for an effective draw, and the scales with its noise.
 
-    `in_epochs`: no row is used twice in an epoch; otherwise batches are independent.
+    `in_epochs`: no row is used twice in an epoch; otherwise batches are independent. `row_cost`: see `Posterior`.
 
     The work of a step is that of its rows, each used twice, and of what a step costs anyway: about as much as
     4000/d + d/2 rows of d numbers (k/2 where L has kd numbers). They are fixed: the same data give the same draws.
     """
     dimension = _tree.size(params)
-    anyway = (4_000 + np.size(scales.factor) / 2) / dimension
+    anyway = (4_000 + np.size(scales.factor) / 2) / dimension / row_cost
     measured = estimator.batching(num_rows)
 
     def scales_for(size: int) -> Scales:
@@ -133,7 +142,8 @@ def with_best_batch(
             return math.inf
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
 
-    costs = {size: work(size) for size in (*_SIZES, measured.size) if size <= measured.size}
+    sizes = (*_SIZES, measured.size) if row_cost == 1 else (*_FEW, *_SIZES, measured.size)
+    costs = {size: work(size) for size in sizes if size <= measured.size}
     best = max(size for size, cost in costs.items() if cost <= _AS_GOOD * min(costs.values()))
     return dataclasses.replace(estimator, batch_size=best), scales_for(best)  # type: ignore[type-var]
 
@@ -146,6 +156,7 @@ def in_words(
     num_rows: int,
     left_out: Set[str],
     on_mesh: bool = False,
+    unit: str = "rows",
 ) -> str:
     """What was chosen for the user, in one line; empty when nothing was."""
     said = []
@@ -156,7 +167,7 @@ def in_words(
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
-        which = f" (all {size:,} rows at every step)" if estimator.is_exact else f" of {size} rows"
+        which = f" (all {size:,} {unit} at every step)" if estimator.is_exact else f" of {size} {unit}"
         fixed = (
             " (not chosen: the batch size on a mesh is fixed)" if on_mesh and not estimator.is_exact else ""
         )

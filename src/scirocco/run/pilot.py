@@ -92,7 +92,8 @@ def _noise_of_all(
     close to 0 would hide them.
     """
     flat, unravel = ravel_pytree(centre)
-    count = max(_LEAST_ROWS, int(_NOISE_WORK / (flat.size if factor.ndim == 1 else factor.size)))
+    work = (flat.size if factor.ndim == 1 else factor.size) * model.row_cost(table.row_spec)
+    count = max(_LEAST_ROWS, int(_NOISE_WORK / work))
     if count < table.num_rows:
         count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
@@ -223,7 +224,8 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
     """
     flat, unravel = ravel_pytree(centre)
-    affordable = max(_LEAST_ROWS, _SCORE_WORK // max(1, flat.size))
+    work = max(1, flat.size) * model.row_cost(table.row_spec)
+    affordable = max(_LEAST_ROWS, int(_SCORE_WORK / work))
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
     found = []
     for begin in range(0, len(positions), _SCORES):
@@ -319,7 +321,11 @@ def curvature_limit(
     model: Model, table: Table, position: Params, key: Key, factor: Any = None, thorough: bool = False
 ) -> float:
     """The largest curvature alone: for advice after a divergence, and for diagnosis."""
-    if thorough and isinstance(table, Resident) and table.num_rows * _tree.size(position) <= _AFFORDABLE:
+    if (
+        thorough
+        and isinstance(table, Resident)
+        and (table.num_rows * _tree.size(position) * model.row_cost(table.row_spec) <= _AFFORDABLE)
+    ):
         return float(_curvature_of_all(model, table.num_rows, table.data, position, factor, key))
     return float(_curvature(model, table.num_rows, _rows(table, position), position, factor, key))
 

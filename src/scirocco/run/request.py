@@ -143,6 +143,7 @@ def prepared(request: Request) -> tuple[Request, Problem, Ready]:
         request.source.num_rows,
         left_out,
         on_mesh=request.devices is not None,
+        unit=request.source.unit,
     )
     chosen = {"chosen": words, "left_out": sorted(left_out)} if words else {}
     report = chosen | ready.report
