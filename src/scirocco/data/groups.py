@@ -70,7 +70,7 @@ def grouped(data: Data, column: str) -> GroupedSource:
         )
     rest = {name: values for name, values in columns.items() if name != column}
     if not rest:
-        raise InvalidValueError(f"the data have no column besides the groups ({column!r}).")
+        raise InvalidValueError(f"the data have no column other than the groups ({column!r}).")
     labels, codes = label_codes(columns[column], f"column `{column}` of the data")
     source = from_arrays(rest)
     if len(codes) != source.num_rows:

@@ -31,7 +31,7 @@ _BATCH = 500
 _HESSIAN_ROWS, _ROWS_PER_PARAMETER = 8_192, 8
 """Rows on which Newton corrections are computed; more for many parameters, where that is affordable."""
 _FEWEST = 1_024
-"""Rows that are looked at in any case."""
+"""Rows that are read in any case."""
 _NEWTON_PARAMETERS = 200
 """Maximum number of parameters for which Newton's method with the whole Hessian comes first."""
 

@@ -35,7 +35,9 @@ _BATCH, _LARGEST_BATCH = 500, 4_000
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
 _FEW = (4, 6, 8, 12, 16, 24)
-"""Of rows that cost as much as many."""
+"""More of them, for rows that cost as much as many."""
+_NUMBERS = 8
+"""Numbers in a plain row, by which the cost of others is measured."""
 _AS_GOOD = 1.15
 """The largest batch is chosen whose work is at most this many times the least."""
 
@@ -90,8 +92,8 @@ def affords_trajectories(
 
 def _numbers(model: Any, source: ArraySource) -> float:
     """Numbers in the data, or as many as cost the same."""
-    cost = source.num_rows * model.row_cost(source.row_spec)
-    return max(sum(leaf.size for leaf in jax.tree.leaves(source.arrays)), cost)
+    cost, numbers = model.row_cost(source.row_spec), sum(leaf.size for leaf in jax.tree.leaves(source.arrays))
+    return numbers if cost == 1 else max(numbers, _NUMBERS * source.num_rows * cost)
 
 
 def default_estimator(
@@ -101,7 +103,8 @@ def default_estimator(
     if sampler.needs_trajectory:
         return Full()
     drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
-    if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= 4 * _BATCH:
+    few = 4 * _BATCH if drawn or model.row_cost(source.row_spec) == 1 else max(_FEW)
+    if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= few:
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
     chosen = exact_if_few and not drawn and places == 1
