@@ -202,8 +202,8 @@ def coverage(num_sets: int = 20) -> None:
             low, high = np.quantile(named(run.draws)[name], [0.05, 0.95])
             inside.append(low < truth < high)
     show(
-        f"90 % intervals of {num_sets} × 500 groups' effects cover {np.mean(found):.1%} (data sets from {min(found):.1%} "
-        f"to {max(found):.1%}); those of three global parameters {np.mean(inside):.0%}"
+        f"90 % intervals of {num_sets} × 500 groups' effects cover {np.mean(found):.1%} (data sets from "
+        f"{min(found):.1%} to {max(found):.1%}); those of three global parameters {np.mean(inside):.0%}"
     )
 
 

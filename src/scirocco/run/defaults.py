@@ -34,8 +34,9 @@ FAR_FROM_GAUSSIAN = 0.3
 _BATCH, _LARGEST_BATCH = 500, 4_000
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
-_FEW = (4, 6, 8, 12, 16, 24)
-"""More of them, for rows that cost as much as many."""
+_LEAST_OF_COSTLY = 100
+"""The smallest batch of rows that cost as much as many: the fixed cost of a step, which argues for larger batches than
+a Gaussian needs, is nothing beside theirs, but posteriors of few groups are skewed."""
 _NUMBERS = 8
 """Numbers in a plain row, by which the cost of others is measured."""
 _AS_GOOD = 1.15
@@ -103,7 +104,7 @@ def default_estimator(
     if sampler.needs_trajectory:
         return Full()
     drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
-    few = 4 * _BATCH if drawn or model.row_cost(source.row_spec) == 1 else max(_FEW)
+    few = 4 * _BATCH if drawn or model.row_cost(source.row_spec) == 1 else 2 * _LEAST_OF_COSTLY
     if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= few:
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
@@ -145,8 +146,8 @@ def with_best_batch(
             return math.inf
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
 
-    sizes = (*_SIZES, measured.size) if row_cost == 1 else (*_FEW, *_SIZES, measured.size)
-    costs = {size: work(size) for size in sizes if size <= measured.size}
+    least = 0 if row_cost == 1 else _LEAST_OF_COSTLY
+    costs = {size: work(size) for size in (*_SIZES, measured.size) if least <= size <= measured.size}
     best = max(size for size, cost in costs.items() if cost <= _AS_GOOD * min(costs.values()))
     return dataclasses.replace(estimator, batch_size=best), scales_for(best)  # type: ignore[type-var]
 
