@@ -4,6 +4,7 @@
     python benchmarks/hierarchical.py steps      # time per step from 10⁴ to 10⁶ groups
     python benchmarks/hierarchical.py rivals     # 20,000 rows in 2,000 groups: NumPyro's NUTS on the same model
     python benchmarks/hierarchical.py coverage   # intervals of groups over 20 data sets
+    python benchmarks/hierarchical.py sbc        # simulation-based calibration of two models
 
 Use two cores (`taskset -c 0,1`). The model and its priors are those of
 `sc.models.GLMM("y ~ x + (1 + x | group)", family="bernoulli")` in internal units.
@@ -207,9 +208,60 @@ def coverage(num_sets: int = 20) -> None:
     )
 
 
+def sbc(num_sets: int = 100, num_groups: int = 100, rows_each: int = 5) -> None:
+    """Simulation-based calibration: ranks of parameters drawn from the prior among the draws of their posterior."""
+
+    def normal(theta, u, row):
+        z = (row["y"] - theta["mean"] - theta["scale"] * u) / 0.5
+        return -0.5 * z**2
+
+    def bernoulli(theta, u, row):
+        return -jax.nn.softplus((1 - 2 * row["y"]) * (theta["mean"] + theta["scale"] * u))
+
+    def log_prior(theta):  # Normal(0, 1), and LogNormal(0, 0.5) for the scale
+        return -0.5 * theta["mean"] ** 2 - 2.0 * jnp.log(theta["scale"]) ** 2 - jnp.log(theta["scale"])
+
+    group = np.repeat(np.arange(num_groups, dtype=np.int32), rows_each)
+    for word, likelihood in (("normal", normal), ("bernoulli", bernoulli)):
+        model = sc.HierarchicalModel(
+            likelihood,
+            lambda u, theta: -0.5 * u**2,
+            log_prior,
+            groups="group",
+            transforms={"scale": sc.transforms.positive},
+        )
+        rng, ranks = np.random.default_rng(5), []
+        for seed in range(num_sets):
+            mean, scale = rng.normal(), np.exp(0.5 * rng.normal())
+            eta = mean + scale * rng.normal(size=num_groups)[group]
+            y = eta + 0.5 * rng.normal(size=len(group))
+            if word == "bernoulli":
+                y = rng.random(len(group)) < 1 / (1 + np.exp(-eta))
+            data = {"y": np.asarray(y, np.float32), "group": group}
+            start = {"mean": 0.0, "scale": 1.0}
+            run = sc.sample(model, data, start, num_samples=200, num_chains=2, seed=seed, progress=False)
+            local = run.locals(
+                [0], num_draws=400, seed=seed, function=lambda theta, u: theta["mean"] + theta["scale"] * u
+            )
+            draws = [run.draws["mean"], run.draws["scale"]]
+            ranks.append([np.mean(np.asarray(d) < t) for d, t in zip(draws, (mean, scale), strict=True)])
+            ranks[-1].append(float((eta[0] - local.mean[0]) / local.sd[0]))
+        ranks = np.array(ranks)
+        for place, name in enumerate(("mean", "scale")):
+            counts = np.bincount(np.minimum((ranks[:, place] * 10).astype(int), 9), minlength=10)
+            square = np.sum((counts - num_sets / 10) ** 2) / (num_sets / 10)
+            show(
+                f"{word}, {name}: ranks {counts.tolist()}, chi² {square:.1f} of 9 degrees (27.9 has p = 0.001)"
+            )
+        z = ranks[:, 2]
+        show(
+            f"{word}, effect of a group: z of mean {z.mean():+.2f}, sd {z.std():.2f}; {run.preparation['chosen']}"
+        )
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    parts = {"large": large, "steps": steps, "rivals": rivals, "coverage": coverage}
+    parts = {"large": large, "steps": steps, "rivals": rivals, "coverage": coverage, "sbc": sbc}
     for name in sys.argv[1:] or parts:
         show(f"-- {name}")
         try:

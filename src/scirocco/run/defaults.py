@@ -36,7 +36,7 @@ _SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
 _LEAST_OF_COSTLY = 100
 """The smallest batch of rows that cost as much as many: the fixed cost of a step, which argues for larger batches than
-a Gaussian needs, is nothing beside theirs, but posteriors of few groups are skewed."""
+a Gaussian needs, is small compared with theirs, but posteriors of few groups are skewed."""
 _NUMBERS = 8
 """Numbers in a plain row, by which the cost of others is measured."""
 _AS_GOOD = 1.15
