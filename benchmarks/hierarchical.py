@@ -221,6 +221,9 @@ def sbc(num_sets: int = 100, num_groups: int = 100, rows_each: int = 5) -> None:
     def log_prior(theta):  # Normal(0, 1), and LogNormal(0, 0.5) for the scale
         return -0.5 * theta["mean"] ** 2 - 2.0 * jnp.log(theta["scale"]) ** 2 - jnp.log(theta["scale"])
 
+    def predictor(theta, u):
+        return theta["mean"] + theta["scale"] * u
+
     group = np.repeat(np.arange(num_groups, dtype=np.int32), rows_each)
     for word, likelihood in (("normal", normal), ("bernoulli", bernoulli)):
         model = sc.HierarchicalModel(
@@ -240,9 +243,7 @@ def sbc(num_sets: int = 100, num_groups: int = 100, rows_each: int = 5) -> None:
             data = {"y": np.asarray(y, np.float32), "group": group}
             start = {"mean": 0.0, "scale": 1.0}
             run = sc.sample(model, data, start, num_samples=200, num_chains=2, seed=seed, progress=False)
-            local = run.locals(
-                [0], num_draws=400, seed=seed, function=lambda theta, u: theta["mean"] + theta["scale"] * u
-            )
+            local = run.locals([0], num_draws=400, seed=seed, function=predictor)
             draws = [run.draws["mean"], run.draws["scale"]]
             ranks.append([np.mean(np.asarray(d) < t) for d, t in zip(draws, (mean, scale), strict=True)])
             ranks[-1].append(float((eta[0] - local.mean[0]) / local.sd[0]))
