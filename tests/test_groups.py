@@ -159,6 +159,7 @@ def test_local_variables_of_a_loaded_run(fitted, tmp_path):
     there = loaded.locals([3, 4], num_draws=50, model=model, data=data)
     np.testing.assert_array_equal(here.mean, there.mean)
     assert list(here.to_frame().columns) == ["mean", "sd", "low", "high"]
+    np.testing.assert_allclose(run.locals([4], num_draws=50).mean, here.mean[1:], rtol=1e-5)
     doubled = run.locals([3, 4], num_draws=50, function=lambda theta, u: 2 * u)
     np.testing.assert_allclose(doubled.mean, 2 * here.mean, rtol=1e-5)
 

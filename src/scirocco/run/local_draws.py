@@ -72,8 +72,8 @@ def local_draws(
     key = key_for(jax.random.key(_checks.positive_int(seed, "seed", minimum=0)), Purpose.LOCALS)
     tails = (1 - interval) / 2, (1 + interval) / 2
     parts = []
-    for places, bins, number in _chunks(source, numbers):
-        drawn = _drawn(model, function, bins, globals_, jax.random.fold_in(key, number))
+    for places, bins, own in _chunks(source, numbers):
+        drawn = _drawn(model, function, bins, globals_, own, key)
         some = jax.tree.map(lambda leaf, at=places: np.asarray(leaf, np.float64)[:, at], drawn)
         ends = jax.tree.map(lambda leaf: np.quantile(leaf, tails, axis=0, method="weibull"), some)
         low, high = (jax.tree.map(lambda leaf, n=n: leaf[n], ends) for n in (0, 1))
@@ -116,36 +116,48 @@ def some_draws(draws: Params, count: int) -> Params:
 
 
 def _chunks(source: GroupedSource, numbers: np.ndarray) -> Any:
-    """Places of groups in a chunk, its bins, and its number; all chunks have the same size."""
+    """Places of groups in a chunk, its bins, and the numbers of all groups in them; all chunks have the same size."""
     wanted = numbers[np.argsort(source.bin_of[numbers], kind="stable")]
     bins, inverse = np.unique(source.bin_of[wanted], return_inverse=True)
     width, places = source.arrays["group"].shape[1], source.arrays["present"].shape[1]
     size = max(1, _TOGETHER // (_CANDIDATES * width))
     size = min(size, 1 << math.ceil(math.log2(len(bins))))
-    for number, begin in enumerate(range(0, len(bins), size)):
+    number_of = np.zeros((source.num_rows, places), np.int32)
+    number_of[source.bin_of, source.place_of] = np.arange(len(source.labels))
+    for begin in range(0, len(bins), size):
         chunk = np.resize(bins[begin : begin + size], size)
         own = (inverse >= begin) & (inverse < begin + size)
         at = (inverse[own] - begin) * places + source.place_of[wanted[own]]
-        yield at, source.take(chunk), number
+        yield at, source.take(chunk), number_of[chunk].reshape(-1)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _drawn(model: HierarchicalModel, function: Any, bins: PyTree, globals_: Params, key: Key) -> PyTree:
-    """Draws of b given each draw of the global parameters: leaves (draw, group, ...)."""
-    integrated, of = model.integrated, Groups.of(bins)
-    size, count = len(integrated.start.numbers), len(of.present)
+def _drawn(
+    model: HierarchicalModel, function: Any, bins: PyTree, globals_: Params, numbers: Array, key: Key
+) -> PyTree:
+    """Draws of b given each draw of the global parameters: leaves (draw, group, ...).
 
-    def given(start: Array, each: tuple[Params, Key]) -> tuple[Array, PyTree]:
-        params, own = each
+    Random numbers depend on the key and the number of a group, not on the other groups that are asked for.
+    """
+    integrated, of = model.integrated, Groups.of(bins)
+    size = len(integrated.start.numbers)
+
+    def noise(draw: Array, number: Array) -> tuple[Array, Array]:
+        """Candidates (M, q) of a Student distribution, and numbers by which one of them is chosen."""
+        own = jax.random.fold_in(jax.random.fold_in(key, number), draw)
+        normals = jax.random.normal(own, (_CANDIDATES, size + _FREEDOM))
+        choice_key = jax.random.fold_in(own, 1)
+        squares = jnp.sum(normals[:, size:] ** 2, axis=1, keepdims=True)
+        return normals[:, :size] / jnp.sqrt(squares / _FREEDOM), jax.random.gumbel(choice_key, (_CANDIDATES,))
+
+    def given(start: Array, each: tuple[Params, Array]) -> tuple[Array, PyTree]:
+        params, draw = each
         mode, root = integrated.mode(params, of, start)
-        normal_key, scale_key, choice_key = jax.random.split(own, 3)
-        z = jax.random.normal(normal_key, (_CANDIDATES, size, count), mode.dtype)
-        squares = 2 * jax.random.gamma(scale_key, _FREEDOM / 2, (_CANDIDATES, count), mode.dtype)
-        z = z / jnp.sqrt(squares / _FREEDOM)[:, None]
+        z, gumbel = jax.vmap(partial(noise, draw), 0, -1)(numbers)
         places = mode + jax.vmap(lambda one: solve_transposed(root, one))(z)
         student = -0.5 * (_FREEDOM + size) * jnp.log1p(jnp.sum(z**2, axis=1) / _FREEDOM)
         logs = jax.vmap(partial(integrated.joint, params, of))(places) - student
-        chosen = jnp.argmax(logs + jax.random.gumbel(choice_key, logs.shape, logs.dtype), axis=0)
+        chosen = jnp.argmax(logs + gumbel, axis=0)
         b = jnp.take_along_axis(places, chosen[None, None], axis=0)[0]
         local = jax.vmap(integrated.start.tree, 1)(b)
         if function is not None:
@@ -154,5 +166,5 @@ def _drawn(model: HierarchicalModel, function: Any, bins: PyTree, globals_: Para
 
     first = jax.tree.map(lambda leaf: leaf[0], globals_)
     start = integrated.mode(first, of)[0]
-    keys = jax.random.split(key, jax.tree.leaves(globals_)[0].shape[0])
-    return jax.lax.scan(given, start, (globals_, keys))[1]
+    count = jax.tree.leaves(globals_)[0].shape[0]
+    return jax.lax.scan(given, start, (globals_, jnp.arange(count)))[1]
