@@ -81,7 +81,8 @@ def local_draws(
         parts.append((mean, sd, low, high, some if keep_draws else None))
     order = np.argsort(np.argsort(source.bin_of[numbers], kind="stable"), kind="stable")  # chunks are by bins
     joined = [_joined([part[k] for part in parts], order, axis=int(k == 4)) for k in range(4 + keep_draws)]
-    return Locals(source.labels[numbers], *joined[:4], joined[4] if keep_draws else None)
+    mean, sd, low, high = joined[:4]
+    return Locals(source.labels[numbers], mean, sd, low, high, joined[4] if keep_draws else None)
 
 
 def _joined(parts: list[PyTree], order: np.ndarray, axis: int) -> PyTree:
@@ -102,7 +103,7 @@ def _origin(run: Any, model: Any, data: Data | None) -> tuple[HierarchicalModel,
             "a loaded run has neither model nor data, which the local variables depend on: pass them, "
             "run.locals(groups, model=model, data=data)."
         )
-    return model, grouped(data, model.groups)
+    return model, grouped(data, str(model.groups))
 
 
 def some_draws(draws: Params, count: int) -> Params:

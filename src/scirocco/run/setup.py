@@ -359,7 +359,7 @@ def _first_guess(
     return parts._replace(sampler=sampler), Start(position, start.memory, None), found
 
 
-def some_rows(model: Model, table: Table, key: Key) -> Rows:
+def some_rows(model: Posterior, table: Table, key: Key) -> Rows:
     """The rows on which the mode is searched for."""
     return table.random_rows(affordable(model, table, _MODE_ROWS), key_for(key, Purpose.MODE_ROWS))
 

@@ -149,9 +149,18 @@ class GLMM(Results, fits.Conventions):
             seed=self.seed,
             notes=sampled.notes(_KIND, self, _written(found)),
         )
-        options = {"store": store, "resume": resume, "overwrite": overwrite, "progress": progress}
+        options: dict[str, Any] = {
+            "store": store,
+            "resume": resume,
+            "overwrite": overwrite,
+            "progress": progress,
+        }
         if num_epochs is None and max_seconds is None:
-            lengths = {"num_samples": self.num_samples, "num_burnin": self.num_burnin, "thin": self.thin}
+            lengths: dict[str, Any] = {
+                "num_samples": self.num_samples,
+                "num_burnin": self.num_burnin,
+                "thin": self.thin,
+            }
             run = sampling(**lengths, callbacks=callbacks, **options)
         else:
             count = found.source.num_rows
@@ -206,7 +215,8 @@ class GLMM(Results, fits.Conventions):
             )
             for one in extra["terms"]
         )
-        units = Units(*(np.asarray(extra["units"][k]) for k in (0, 1)), *extra["units"][2:])
+        mean, deviation, centre, spread = extra["units"]
+        units = Units(np.asarray(mean), np.asarray(deviation), centre, spread)
         model._settle(
             saved.run, Design.read(extra["design"]), terms, extra["inner"], units, extra["num_rows"]
         )

@@ -249,11 +249,9 @@ class Results:
         if kind == "observation" and parsed.trials is not None:
             columns = [*columns, parsed.trials]
         if not random_effects:
-            factors = {name for term in parsed.groups for name in term.factor.split(":")}
-            effects = {name for term in self._terms for name in term.design.variables}
-            columns = [
-                name for name in columns if name in self._design.variables or name not in factors | effects
-            ]
+            varying = {name for term in parsed.groups for name in term.factor.split(":")}
+            varying |= {name for term in self._terms for name in term.design.variables}
+            columns = [name for name in columns if name in self._design.variables or name not in varying]
         table = as_frame(frame, columns, "predict")
         bad = missing_rows(table)
         if bad:

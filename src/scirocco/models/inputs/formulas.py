@@ -225,14 +225,15 @@ def checked_names(formula: Any, text: str) -> list[str]:
                 raise InvalidValueError(f"{expression!r} in the formula {text!r} cannot be read.") from error
             called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
             for node in ast.walk(tree):
-                own = isinstance(node, ast.Name) and id(node) in called
-                if not isinstance(node, _PARTS) or (own and node.id not in FUNCTIONS):  # type: ignore[attr-defined]
+                name = node.id if isinstance(node, ast.Name) else None
+                own = id(node) in called
+                if not isinstance(node, _PARTS) or (own and name not in FUNCTIONS):
                     raise InvalidValueError(
                         f"{expression!r} in the formula {text!r} is not supported: columns, numbers and the functions "
                         f"{', '.join(sorted(FUNCTIONS))} are. Compute anything else as a column first."
                     )
-                if isinstance(node, ast.Name) and not own:
-                    names.append(node.id)
+                if name is not None and not own:
+                    names.append(name)
     return list(dict.fromkeys(names))
 
 
