@@ -115,22 +115,12 @@ def steps() -> None:
     model, start = model_and_start()
     for num_groups in (10_000, 100_000, 1_000_000):
         data, _ = simulated(num_groups, 10)
-        sampler = sc.Preconditioned(
-            sc.BAOAB(0.5, friction=1.0), metric="diagonal", factor=np.full(5, 1e-3, np.float32)
-        )
-        centre = start | {
-            "coef": np.array(TRUTH["coef"], np.float32),
-            "sd_0": np.array(TRUTH["sd_0"], np.float32),
-        }
-        estimator = sc.ControlVariates(32, centre=centre)
         run, cpu, _ = timed(
-            sc.sample,
-            model,
-            data,
-            centre,
-            sampler=sampler,
-            estimator=estimator,
-            num_samples=2_000,
+            *(sc.sample, model, data, start),
+            sampler=sc.SGLD(1e-9),
+            estimator=sc.Minibatch(32),
+            num_samples=1_000,
+            thin=5,
             progress=False,
         )
         part = run.timing["sampling"]

@@ -30,7 +30,7 @@ _MIN_STEPS, _MAX_STEPS = 400, 1_000
 _BATCH = 500
 _HESSIAN_ROWS, _ROWS_PER_PARAMETER = 8_192, 8
 """Rows on which Newton corrections are computed; more for many parameters, where that is affordable."""
-_FEWEST = 1_024
+_FEWEST = 512
 """Rows that are read in any case."""
 _NEWTON_PARAMETERS = 200
 """Maximum number of parameters for which Newton's method with the whole Hessian comes first."""

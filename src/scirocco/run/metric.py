@@ -32,6 +32,8 @@ DENSE_LIMIT = 1_000
 """Maximum number of parameters for a dense matrix."""
 _WORK = 2e11
 """Maximum of rows × parameters² for which all rows are read; beyond it, that many random rows."""
+COSTLY_ROWS = 16_384
+"""Maximum number of rows if each costs as much as many: curvatures are then known to about 1 %."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
 _HIDDEN = 1e-3
@@ -258,6 +260,9 @@ def _over_rows(
 ) -> Array:
     """The sum over all rows, or N/n times that over n random ones."""
     affordable = int(_WORK / work_per_row)
+    if model.row_cost(table.row_spec) > 1:
+        some = _sampled(table, COSTLY_ROWS, key)
+        return table.num_rows / some.num_rows * some.sum(summand, position)
     if table.num_rows <= affordable:
         return table.sum(summand, position)
     rows = table.random_rows(affordable, key)

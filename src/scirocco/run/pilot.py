@@ -94,6 +94,8 @@ def _noise_of_all(
     flat, unravel = ravel_pytree(centre)
     work = (flat.size if factor.ndim == 1 else factor.size) * model.row_cost(table.row_spec)
     count = max(_LEAST_ROWS, int(_NOISE_WORK / work))
+    if model.row_cost(table.row_spec) > 1:
+        count = min(count, metric.COSTLY_ROWS)
     if count < table.num_rows:
         count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
