@@ -204,6 +204,10 @@ class Wrapper(Posterior):
         """The model's."""
         self.model.check_domain(params)
 
+    def row_cost(self, row_spec: PyTree) -> float:
+        """The model's."""
+        return self.model.row_cost(row_spec)
+
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """The model's."""
         return self.model.look(position, rows, key)

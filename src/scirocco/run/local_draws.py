@@ -138,7 +138,7 @@ def _drawn(
 ) -> PyTree:
     """Draws of b given each draw of the global parameters: leaves (draw, group, ...).
 
-    Random numbers depend on the key and the number of a group, not on the other groups that are asked for.
+    Random numbers depend on the key and the number of a group, not on the other groups.
     """
     integrated, of = model.integrated, Groups.of(bins)
     size = len(integrated.start.numbers)
