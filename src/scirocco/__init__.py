@@ -57,6 +57,7 @@ __all__ = [
     "Full",
     "Gibbs",
     "HMCDynamics",
+    "HierarchicalModel",
     "Kernel",
     "LeafScaledSGLD",
     "LowRank",

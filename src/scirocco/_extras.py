@@ -15,6 +15,7 @@ _EXTRA_OF = {
     "matplotlib": "plot",
     "pyarrow": "formats",
     "zarr": "formats",
+    "formulaic": "formula",
     "numba": "compiled",
     "pooch": "data",
     "sklearn": "text",

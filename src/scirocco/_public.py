@@ -11,7 +11,7 @@ from scirocco.estimators import (
     Weighted,
     empirical_fisher,
 )
-from scirocco.model import BlockModel, CountModel, Model, Statistics
+from scirocco.model import BlockModel, CountModel, HierarchicalModel, Model, Statistics
 from scirocco.run import Kernel, Run, laplace, load, resume, sample
 from scirocco.samplers import (
     BADODAB,
@@ -58,6 +58,7 @@ __all__ = [
     "Full",
     "Gibbs",
     "HMCDynamics",
+    "HierarchicalModel",
     "Kernel",
     "LeafScaledSGLD",
     "LowRank",

@@ -34,6 +34,7 @@ class Purpose(enum.IntEnum):
     TUNING = 0xFFFFFFFA
     ROUNDNESS = 0xFFFFFFF9
     ALARM = 0xFFFFFFF8
+    LOCALS = 0xFFFFFFF7
 
 
 class SeedPurpose(enum.IntEnum):
@@ -51,6 +52,7 @@ class SeedPurpose(enum.IntEnum):
     LOO_ROWS = 0x100
     CHECKED_ROWS = 0xC4EC
     CALIBRATION = 0x5BC
+    GROUPS = 0x6709
 
 
 def key_for(key: Key, purpose: Purpose) -> Key:

@@ -123,4 +123,5 @@ def test_rows_of_a_score(rows, numbers, size, wanted):
     """As many as keep its noise small and its cost in bounds."""
     spec = {"x": jax.ShapeDtypeStruct(numbers, np.float32), "y": jax.ShapeDtypeStruct((), np.float32)}
     table = SimpleNamespace(num_rows=rows, row_spec=spec)
-    assert min(rows, pilot._scored_rows(table, size)) == wanted
+    model = sc.Model(lambda params, row: 0.0)
+    assert min(rows, pilot._scored_rows(model, table, size)) == wanted

@@ -113,7 +113,7 @@ def tune(
     _check(model, preconditioner, method, seconds)
     num_steps = _checks.positive_int(num_steps, "num_steps", minimum=10)
     over = check_over(over or {})
-    source = as_source(data)
+    source = as_source(data, model.groups)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     if sampler is not None:
         setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")

@@ -93,6 +93,7 @@ _TABLE = {
         "DPMixture": ("a Dirichlet-process mixture", "ferguson1973 neal2000 walker2007 baker2018"),
         "BPMF": ("Bayesian probabilistic matrix factorisation", "salakhutdinov2008 chen2014"),
         "BNN": ("a Bayesian neural network", "neal1996 chen2014"),
+        "GLMM": ("a generalised linear mixed model", "scirocco"),
         "GaussianMixture": ("a mixture of normal distributions", "scirocco"),
         "LinearRegression": ("Bayesian linear regression", "scirocco"),
         "LogisticRegression": ("Bayesian logistic regression", "baker2019"),

@@ -30,6 +30,8 @@ class RowSource(abc.ABC):
     """A source as the rest of the library sees it; `as_source` makes one from whatever users pass."""
 
     num_rows: int
+    unit: str = "rows"
+    """What a row is called in messages."""
     shuffled: bool = False
     """Whether neighbouring rows are as good as random ones."""
     checked: bool = False

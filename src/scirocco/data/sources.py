@@ -44,9 +44,16 @@ class Source(Protocol):
         """A short string that changes when the data change; called every few seconds, so it should be cheap."""
 
 
-def as_source(data: Data) -> RowSource:
-    """The user's data as a checked source: arrays are wrapped, a path is opened, a source is tested on two rows."""
+def as_source(data: Data, groups: str | None = None) -> RowSource:
+    """The user's data as a checked source: arrays are wrapped, a path is opened, a source is tested on two rows.
+
+    `groups`: the column with the group of each row, for models whose datum is a group (`Posterior.groups`).
+    """
     _checks.refuse_forked()
+    if groups is not None:
+        from scirocco.data.groups import grouped
+
+        return grouped(as_source(data) if isinstance(data, (str, Path)) else data, groups)
     if isinstance(data, ArraySource):
         return data
     if isinstance(data, (str, Path)):

@@ -24,6 +24,8 @@ from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
 
 _CHUNK_BYTES = 1 << 21
 _CHUNK_BYTES_ACCELERATOR = 1 << 26
+_CHUNK_WORK, _FEWEST = 1 << 19, 32
+"""The same for rows that cost as much as many, in units of plain rows, and the least number of them."""
 _DENSE_NUMBERS = 1 << 23
 
 
@@ -71,7 +73,7 @@ def full_sum(
     """
     if isinstance(summand, OverDevices):  # one sum of sums at the end, not one per chunk
         return summand.across(full_sum(summand.here, position, data, num_rows, chunk, key))
-    chunk = min(num_rows, chunk or rows_per_chunk(data))
+    chunk = min(num_rows, chunk or rows_per_chunk(data, _row_cost(summand, data)))
     if is_dense(summand):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
         return _plain_sum(summand, position, data, num_rows, chunk, key)
@@ -111,8 +113,22 @@ def _plain_sum(
     )
 
 
-def rows_per_chunk(data: Data) -> int:
-    """Rows that fill about 2 MB: enough to keep a core busy, few enough for its cache; 64 MB on accelerators."""
+def _row_cost(summand: Summand, data: Data) -> float:
+    """The cost of a row of the model of a summand, see `Posterior.row_cost`."""
+    model = getattr(getattr(summand, "summand", summand), "model", None)
+    if model is None:
+        return 1.0
+    spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
+    return float(model.row_cost(spec))
+
+
+def rows_per_chunk(data: Data, row_cost: float = 1.0) -> int:
+    """Rows that fill about 2 MB: enough to keep a core busy, few enough for its cache; 64 MB on accelerators.
+
+    Fewer of those whose log likelihood has large intermediate results.
+    """
+    if row_cost > 1:
+        return max(_FEWEST, int(_CHUNK_WORK / row_cost))
     row_bytes = max(1, sum(leaf.nbytes // max(1, leaf.shape[0]) for leaf in jax.tree.leaves(data)))
     room = _CHUNK_BYTES if jax.default_backend() == "cpu" else _CHUNK_BYTES_ACCELERATOR
     return max(256, room // row_bytes)

@@ -71,14 +71,15 @@ def find_mode(
 ) -> Mode:
     """A posterior mode near `position` (unconstrained coordinates); `quiet`: no warning if none is found."""
     size = _tree.size(position)
-    rows = table.random_rows(_rows_for(size), key_for(key, Purpose.MODE_ROWS))
+    few = affordable(model, table, _HESSIAN_ROWS)
+    rows = table.random_rows(_rows_for(size, few), key_for(key, Purpose.MODE_ROWS))
     most = None if polish else 1
     near, passes, rate = None, 0.0, None
     if optimizer is None and num_steps is None:
         if size > _NEWTON_PARAMETERS:
             near = _newton_over(model, table, position, rows) if polish else None
         else:
-            near, passes = _newton_on(model, table, position, rows, most)
+            near, passes = _newton_on(model, table, position, rows, few, most)
     if near is None:
         climbed, rate, passes = approach_mode(model, table, position, key, optimizer, num_steps)
         near = correct(model, table, _finite(look(model, table, climbed)), rows, most)
@@ -101,10 +102,15 @@ def find_mode(
     return Mode(here.position, here.total, here.gradient, report)
 
 
-def _rows_for(size: int) -> int:
-    """The number of rows on which Newton corrections of so many parameters are computed."""
-    affordable = AFFORDABLE // size
-    return max(min(_HESSIAN_ROWS, max(_LEAST_ROWS, affordable)), min(_ROWS_PER_PARAMETER * size, affordable))
+def affordable(model: Any, table: Table, num_rows: int) -> int:
+    """So many rows, or fewer if each costs as much as many."""
+    return max(min(num_rows, _LEAST_ROWS), int(num_rows / model.row_cost(table.row_spec)))
+
+
+def _rows_for(size: int, few: int) -> int:
+    """The number of rows on which Newton corrections of so many parameters are computed; `few`: of a few parameters."""
+    most = AFFORDABLE // size
+    return max(min(few, max(_LEAST_ROWS, most)), min(_ROWS_PER_PARAMETER * size, most))
 
 
 def _finite(here: Look) -> Look:
@@ -126,7 +132,7 @@ def _newton_over(model: Any, table: Table, position: Params, rows: Rows) -> Corr
 
 
 def _newton_on(
-    model: Any, table: Table, position: Params, rows: Rows, most: int | None
+    model: Any, table: Table, position: Params, rows: Rows, few: int, most: int | None
 ) -> tuple[Corrected | None, float]:
     """Newton's method on these rows, then corrections, and the passes that it took; None if that ends far away."""
     found, distance, first, looks = ascend_on_rows(model, table.num_rows, position, rows)
@@ -135,9 +141,9 @@ def _newton_on(
     if not distance <= FAR:
         return None, 0.0
     here = look(model, table, found)
-    if table.num_rows <= _HESSIAN_ROWS:  # those were all rows
+    if table.num_rows <= few:  # those were all rows
         return Corrected(here, distance, 1, True), looks
-    return correct(model, table, _finite(here), rows, most), looks * _HESSIAN_ROWS / table.num_rows
+    return correct(model, table, _finite(here), rows, most), looks * few / table.num_rows
 
 
 def approach_mode(

@@ -4,12 +4,14 @@ from scirocco.model.base import Posterior, WithValue, without_value
 from scirocco.model.blocks import BlockModel, Statistics, View
 from scirocco.model.counts import CountModel, CountSum
 from scirocco.model.density import GradientSum, Model
+from scirocco.model.groups import HierarchicalModel
 
 __all__ = [
     "BlockModel",
     "CountModel",
     "CountSum",
     "GradientSum",
+    "HierarchicalModel",
     "Model",
     "Posterior",
     "Statistics",

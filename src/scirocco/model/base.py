@@ -106,6 +106,8 @@ class Posterior(abc.ABC):
     """Labels along named axes (`sc.Model`)."""
     has_density: ClassVar[bool] = False
     """Whether it is the log density of all parameters, whose curvature can be computed (`sc.Model`)."""
+    groups: str | None = None
+    """The column of the data with the group of each row, if a datum is a group (`sc.HierarchicalModel`)."""
     has_value: ClassVar[bool] = False
     """Whether `summand` and `combine` yield a `WithValue` (see `valued`)."""
 
@@ -166,6 +168,15 @@ class Posterior(abc.ABC):
         """A value with the structure and shapes of the sum over the rows: by default those of a position."""
         return position
 
+    def row_cost(self, row_spec: PyTree) -> float:
+        """The cost of a row, in units of a row of a plain model: set-ups look at fewer rows if it is high."""
+        return 1.0
+
+    @property
+    def finer(self) -> Posterior:
+        """The same posterior, computed more precisely where it is a numerical approximation; otherwise itself."""
+        return self
+
     # -- checks and records ---------------------------------------------------------------------------------
 
     def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:  # noqa: B027
@@ -203,6 +214,10 @@ class Wrapper(Posterior):
     def check_domain(self, params: Params) -> None:
         """The model's."""
         self.model.check_domain(params)
+
+    def row_cost(self, row_spec: PyTree) -> float:
+        """The model's."""
+        return self.model.row_cost(row_spec)
 
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """The model's."""

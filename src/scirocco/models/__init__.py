@@ -7,6 +7,7 @@ from scirocco.errors import InvalidTypeError
 from scirocco.models import fits
 from scirocco.models.dp import DPMixture
 from scirocco.models.factorisation import BPMF
+from scirocco.models.glmm import GLMM
 from scirocco.models.lda import LDA
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
@@ -17,6 +18,7 @@ from scirocco.store import holds_run, open_stored
 __all__ = [
     "BNN",
     "BPMF",
+    "GLMM",
     "LDA",
     "DPMixture",
     "GaussianMixture",
@@ -32,7 +34,7 @@ def __dir__() -> list[str]:
 
 KINDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (BNN, BPMF, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression)
+    for kind in (BNN, BPMF, GLMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression)
 }
 """The models by their names in records: a file names a model, never a module."""
 

@@ -87,7 +87,7 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     position, factor = ready.start.position, ready.sampler.factor
     if factor is None or plan.num_chains * _tree.size(position) > _MOST_NUMBERS:
         return ready
-    rows = setup.some_rows(problem.table, plan.key)
+    rows = setup.some_rows(problem.model, problem.table, plan.key)
     for spread in _SPREADS:
         places = scattered(position, factor, spread, plan.num_chains, plan.seed)
         some = [

@@ -280,7 +280,7 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
-    scores = pilot.scores_at(origin.model, problem.table, centre, some, jax.random.key(0))
+    scores = pilot.scores_at(origin.model.finer, problem.table, centre, some, jax.random.key(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
     measures["compared"] = count

@@ -40,6 +40,11 @@ _MANY_PARAMETERS = 50_000
 _BATCH, _LARGEST_BATCH = 500, 4_000
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
+_LEAST_OF_COSTLY = 100
+"""The smallest batch of rows that cost as much as many: the fixed cost of a step, which argues for larger batches than
+a Gaussian needs, is small compared with theirs, but posteriors of few groups are skewed."""
+_NUMBERS = 8
+"""Numbers in a plain row, by which the cost of others is measured."""
 _AS_GOOD = 1.15
 """The largest batch is chosen whose work is at most this many times the least."""
 
@@ -109,10 +114,16 @@ def affords_trajectories(
         and not model.takes_key
         and devices is None
         and isinstance(source, ArraySource)
-        and sum(leaf.size for leaf in jax.tree.leaves(source.arrays)) <= numbers
+        and _numbers(model, source) <= numbers
         and sum(np.size(leaf) for leaf in jax.tree.leaves(params)) <= _TRAJECTORY_PARAMETERS
         and importlib.util.find_spec("blackjax") is not None
     )
+
+
+def _numbers(model: Any, source: ArraySource) -> float:
+    """Numbers in the data, or as many as cost the same."""
+    cost, numbers = model.row_cost(source.row_spec), sum(leaf.size for leaf in jax.tree.leaves(source.arrays))
+    return numbers if cost == 1 else max(numbers, _NUMBERS * source.num_rows * cost)
 
 
 def default_estimator(
@@ -122,7 +133,8 @@ def default_estimator(
     if sampler.needs_trajectory:
         return Full()
     drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
-    if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= 4 * _BATCH:
+    few = 4 * _BATCH if drawn or model.row_cost(source.row_spec) == 1 else 2 * _LEAST_OF_COSTLY
+    if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= few:
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
     chosen = exact_if_few and not drawn and places == 1
@@ -140,17 +152,18 @@ def with_best_batch(
     params: Params,
     in_epochs: bool = True,
     in_memory: bool = True,
+    row_cost: float = 1.0,
 ) -> tuple[Estimator, Scales]:
     """The batch size with the least work for an effective draw, and the scales with its noise.
 
     `in_epochs`: no row is used twice in an epoch; otherwise batches are independent. `in_memory`: all rows may be used
-    at every step, if that is less work: their noise is 0, and each is used once.
+    at every step, if that is less work: their noise is 0, and each is used once. `row_cost`: see `Posterior`.
 
     The work of a step is that of its rows, each used twice, and of what a step costs anyway: about as much as
     4000/d + d/2 rows of d numbers (k/2 where L has kd numbers). They are fixed: the same data give the same draws.
     """
     dimension = _tree.size(params)
-    anyway = (4_000 + np.size(scales.factor) / 2) / dimension
+    anyway = (4_000 + np.size(scales.factor) / 2) / dimension / row_cost
     measured = estimator.batching(num_rows)
 
     def scales_for(size: int) -> Scales:
@@ -165,7 +178,8 @@ def with_best_batch(
             return math.inf
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
 
-    costs = {size: work(size) for size in (*_SIZES, measured.size) if size <= measured.size}
+    least = 0 if row_cost == 1 else _LEAST_OF_COSTLY
+    costs = {size: work(size) for size in (*_SIZES, measured.size) if least <= size <= measured.size}
     exact = scales._replace(noise=_tree.scale(0.0, scales.noise), epoch=1)
     setting = sampler.foreseen(exact)
     if in_memory and setting is not None and (num_rows + anyway) * setting.time <= min(costs.values()):
@@ -183,6 +197,7 @@ def in_words(
     left_out: Set[str],
     on_mesh: bool = False,
     num_samples: int = NUM_SAMPLES,
+    unit: str = "rows",
 ) -> str:
     """What was chosen for the user, in one line; empty when nothing was."""
     said = []
@@ -197,7 +212,7 @@ def in_words(
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
-        which = f" (all {size:,} rows at every step)" if estimator.is_exact else f" of {size} rows"
+        which = f" (all {size:,} {unit} at every step)" if estimator.is_exact else f" of {size} {unit}"
         fixed = (
             " (not chosen: the batch size on a mesh is fixed)" if on_mesh and not estimator.is_exact else ""
         )

@@ -14,7 +14,6 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
 from scirocco._extras import require
-from scirocco.data import as_source
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.pareto import USABLE, psis
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -141,7 +140,7 @@ def laplace(model: Model, data: Data, params: Params, *, num_samples: int = 1_00
     count = _checks.positive_int(num_samples, "num_samples", minimum=100)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     key = jax.random.key(seed)
-    problem = setup.compose(model, as_source(data), SGLD(1.0), Full(), seed)
+    problem = setup.compose(model, data, SGLD(1.0), Full(), seed)
     table = problem.table
     _, prepared = setup.prepare_estimator(problem, params, num_chains=1, key=key)
     found = find_mode(model, table, prepared.position, key, quiet=True)

@@ -34,6 +34,8 @@ _WORK = 2e11
 """Maximum of rows × parameters² for which all rows are read; beyond it, that many random rows."""
 _DIAGONAL_WORK, _PRODUCT_WORK = 5e9, 4e10
 """The same for rows × parameters, and for rows × parameters × vectors: neither is a product of large matrices."""
+COSTLY_ROWS = 16_384
+"""Maximum number of rows if each costs as much as many: curvatures are then known to about 1 %."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
 _BY_CHOLESKY, _POWER_STEPS = 200, 30
@@ -292,7 +294,8 @@ def _over_rows(
     summand: Any, table: Table, position: Params, work_per_row: int, work: float, key: Key
 ) -> Array:
     """The sum over all rows, or N/n times that over n random ones."""
-    some = _sampled(table, int(work / work_per_row), key)
+    count = COSTLY_ROWS if summand.model.row_cost(table.row_spec) > 1 else int(work / work_per_row)
+    some = _sampled(table, count, key)
     found = some.sum(summand, position)
     return found if some is table else table.num_rows / some.num_rows * found
 

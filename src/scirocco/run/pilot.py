@@ -96,7 +96,10 @@ def _noise_of_all(
     and each depends on u along one line only: few random points would hide some of them. See `_round_points`.
     """
     flat, unravel = ravel_pytree(centre)
-    count = max(_least_rows(flat.size), int(_NOISE_WORK / (flat.size if factor.ndim == 1 else factor.size)))
+    work = (flat.size if factor.ndim == 1 else factor.size) * model.row_cost(table.row_spec)
+    count = max(_least_rows(flat.size), int(_NOISE_WORK / work))
+    if model.row_cost(table.row_spec) > 1:
+        count = min(count, metric.COSTLY_ROWS)
     if count < table.num_rows:
         count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
@@ -225,7 +228,7 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
     shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
     left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
-    read = min(table.num_rows, _scored_rows(table, flat.size))
+    read = min(table.num_rows, _scored_rows(model, table, flat.size))
     left = max(0.0, left - 2 * flat.size / read * (1 - read / table.num_rows))  # that of the sample of rows
     near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
     return left if near else max(left, 1.0)
@@ -247,7 +250,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
     """
     flat, unravel = ravel_pytree(centre)
-    affordable = _scored_rows(table, flat.size)
+    affordable = _scored_rows(model, table, flat.size)
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
     found = []
     for begin in range(0, len(positions), _SCORES):
@@ -264,9 +267,11 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     return scores - np.asarray(here[0], np.float64) + np.asarray(ravel_pytree(exact)[0], np.float64)
 
 
-def _scored_rows(table: Table, size: int) -> int:
+def _scored_rows(model: Posterior, table: Table, size: int) -> int:
     """Rows that are used for a score of so many parameters."""
-    size = max(1, size)
+    size, cost = max(1, size), model.row_cost(table.row_spec)
+    if cost > 1:
+        return max(_LEAST_ROWS, int(_SCORE_WORK / (size * cost)))
     numbers = table.num_rows * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(table.row_spec))
     if numbers <= _SCORE_WORK and table.num_rows * size <= _SPARSE_WORK:  # few numbers, of many groups
         return table.num_rows
@@ -357,7 +362,11 @@ def curvature_limit(
     model: Model, table: Table, position: Params, key: Key, factor: Any = None, thorough: bool = False
 ) -> float:
     """The largest curvature alone: for advice after a divergence, and for diagnosis."""
-    if thorough and isinstance(table, Resident) and table.num_rows * _tree.size(position) <= _AFFORDABLE:
+    if (
+        thorough
+        and isinstance(table, Resident)
+        and (table.num_rows * _tree.size(position) * model.row_cost(table.row_spec) <= _AFFORDABLE)
+    ):
         return float(_curvature_of_all(model, table.num_rows, table.data, position, factor, key))
     return float(_curvature(model, table.num_rows, _rows(table, position), position, factor, key))
 

@@ -150,6 +150,7 @@ def prepared(request: Request) -> tuple[Request, Problem, Ready]:
         left_out,
         on_mesh=request.devices is not None,
         num_samples=plan.num_samples,
+        unit=request.source.unit,
     )
     chosen = {"chosen": words, "left_out": sorted(left_out)} if words else {}
     report = chosen | ready.report

@@ -339,6 +339,51 @@ class Run:
         self._need_draws()
         return log_likelihoods(self, model, rows, num_draws, to, overwrite)
 
+    def locals(
+        self,
+        groups: Sequence[Any] | None = None,
+        interval: float = 0.9,
+        *,
+        function: Callable[[Params, PyTree], PyTree] | None = None,
+        num_draws: int = 400,
+        keep_draws: bool = False,
+        seed: int = 0,
+        model: Any = None,
+        data: Any = None,
+    ) -> Any:
+        """Local variables of groups of a `sc.HierarchicalModel`, drawn given the draws of the global parameters.
+
+        For each of some draws of the global parameters, a local variable is drawn from p(b | rows of its group, θ), by
+        importance resampling around the mode: together they are draws of its posterior. Nothing of it is stored with
+        the run.
+
+        Parameters
+        ----------
+        groups
+            Labels of groups; by default all.
+        interval
+            Probability of the central intervals from `low` to `high`.
+        function
+            `function(global_, local)`: what to report in place of the local variable, such as its value in other units.
+        num_draws
+            Draws of the global parameters that are used, evenly spaced.
+        keep_draws
+            Return the draws, too, leaves (draw, group, ...).
+        seed
+            Of the draws.
+        model, data
+            For a run that was loaded: the model and the data that it was made with.
+
+        Returns
+        -------
+        Locals
+            `groups`, `mean`, `sd`, `low`, `high` and `draws`, and `to_frame()`.
+        """
+        from scirocco.run.local_draws import local_draws
+
+        self._need_draws()
+        return local_draws(self, groups, interval, function, num_draws, seed, keep_draws, model, data)
+
     def plot(self, kind: str = "traces", names: str | Sequence[str] | None = None) -> Any:
         """Plot draws; requires matplotlib (the extra `plot`).
 

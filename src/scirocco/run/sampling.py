@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import _checks, _tree
-from scirocco.data import as_devices, as_source
+from scirocco.data import as_devices
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
@@ -164,7 +164,7 @@ def sample(
         _checks.path(store, "store")
     if notes is not None and not isinstance(notes, Mapping):
         raise InvalidTypeError(f"`notes` must be a dict with strings as keys, got {type(notes).__name__}.")
-    source = as_source(data)
+    source = setup.source_of(model, data)
     devices = as_devices(mesh)
     if sampler is not None:
         setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
@@ -281,7 +281,7 @@ def resume(
     300
     """
     _checks.path(path, "path")
-    source = as_source(data)
+    source = setup.source_of(model, data)
     if verify:
         source.verify()
     method = Method(params, sampler, estimator, reducers)

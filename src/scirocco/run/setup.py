@@ -28,7 +28,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.data.values import as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts
-from scirocco.estimators.mode import Mode
+from scirocco.estimators.mode import Mode, affordable
 from scirocco.estimators.newton import FAR, beside
 from scirocco.model import Model, Posterior
 from scirocco.run import defaults, metric, modes, pilot
@@ -83,10 +83,13 @@ def compose(
     check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
     check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
-    scheme: Scheme = InTurn() if sampler.driven_by == "blocks" else Together()
+    source, scheme = (
+        source_of(model, data),
+        cast(Scheme, InTurn() if sampler.driven_by == "blocks" else Together()),
+    )
     model = scheme.adapt(model, sampler)
     _check_value(model, sampler)
-    source, spread = as_source(data), devices is not None and bool(devices.row_axes)
+    spread = devices is not None and bool(devices.row_axes)
     _checks.note_run()
     if source.wild_scales and sampler.has_one_scale:
         _checks.warn(source.wild_scales)
@@ -110,6 +113,11 @@ def compose(
         return Problem(model, source, parts, Resident(arranged, batching))
     table = Streamed(source, batching, automatic, estimator.needs_index)
     return Problem(model, source, Parts(sampler, estimator, table.batching, None, scheme), table)
+
+
+def source_of(model: Any, data: Data) -> RowSource:
+    """The data as a source of what the model's data are: rows, or groups of rows."""
+    return as_source(data, model.groups if isinstance(model, Posterior) else None)
 
 
 def _spread(
@@ -296,6 +304,7 @@ def _resolved(
             position,
             table.batching.epoch > 1,
             not table.streamed,
+            model.row_cost(table.row_spec),
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
         if estimator.is_exact:
@@ -348,16 +357,16 @@ def _first_guess(
     return parts._replace(sampler=sampler), Start(position, start.memory, None), found
 
 
-def some_rows(table: Table, key: Key) -> Rows:
+def some_rows(model: Posterior, table: Table, key: Key) -> Rows:
     """The rows on which the mode is searched for."""
-    return table.random_rows(_MODE_ROWS, key_for(key, Purpose.MODE_ROWS))
+    return table.random_rows(affordable(model, table, _MODE_ROWS), key_for(key, Purpose.MODE_ROWS))
 
 
 def _several_modes(
     model: Model, table: Table, mode: Params, start: Params, key: Key
 ) -> tuple[Params, dict[str, Any]]:
     """The mode of the most mass, and a description of all if there are several."""
-    rows = some_rows(table, key)
+    rows = some_rows(model, table, key)
     found = modes.other_modes(model, table.num_rows, mode, start, rows)
     if len(found) < 2:
         return mode, {}

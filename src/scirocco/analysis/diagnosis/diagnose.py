@@ -190,7 +190,9 @@ def _origin(
         record = Record.from_json(Stored.open(run.path).record) if run.path else None
         sampler = _part(record, sampler, "sampler")
         estimator = _part(record, estimator, "estimator")
-        known = Origin(model, as_source(data), sampler, estimator, None)
+        known = Origin(
+            model, as_source(data, None if model is None else model.groups), sampler, estimator, None
+        )
     if not isinstance(known.model, Model):
         missing.append("curvature and gradients: a CountModel has no log density")
         return None

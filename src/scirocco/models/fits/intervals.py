@@ -1,11 +1,21 @@
-"""Probabilities of central intervals."""
+"""Central intervals: their probabilities, and predictions that have one."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
+
+
+class Predicted(NamedTuple):
+    """A prediction with a central interval."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 def tails_of(interval: Any) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -34,14 +34,6 @@ _BURN_IN, _SHARE = 50, 0.2
 _MOST_NUMBERS = 4_000_000
 """Rows × draws (× classes) held at once by a prediction."""
 _HINT = "it cannot be told from the intercept. Drop it, or keep it with constant_columns='keep'"
-
-
-class Predicted(NamedTuple):
-    """A prediction with a central interval."""
-
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
 
 
 class Regression(fits.Conventions):

@@ -17,11 +17,11 @@ from scirocco.estimators import Estimator
 from scirocco.estimators.newton import inverse_root
 from scirocco.model import Model
 from scirocco.models import fits
-from scirocco.models.fits.intervals import tails_of
+from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced
-from scirocco.models.regression.base import Predicted, Regression
+from scirocco.models.regression.base import Regression
 from scirocco.models.regression.density import Prior
 from scirocco.models.regression.inference import Coordinates, Method, in_order, method
 from scirocco.run.metric import DENSE_LIMIT

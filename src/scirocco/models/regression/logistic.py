@@ -13,11 +13,11 @@ from scirocco import _checks, transforms
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits, sampled
-from scirocco.models.fits.intervals import tails_of
+from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
-from scirocco.models.regression.base import Predicted, Regression
+from scirocco.models.regression.base import Regression
 from scirocco.models.regression.density import Prior
 from scirocco.models.regression.inference import (
     Coordinates,

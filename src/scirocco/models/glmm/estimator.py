@@ -1,0 +1,255 @@
+"""`sc.models.GLMM`: generalised linear mixed models from a formula."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidValueError
+from scirocco.estimators import ControlVariates, Full
+from scirocco.models import fits, sampled
+from scirocco.models.glmm import density, problem
+from scirocco.models.glmm.problem import Problem, Term, Units
+from scirocco.models.glmm.results import Results
+from scirocco.models.inputs.formulas import Design, GroupTerm, parse
+from scirocco.run import sample
+from scirocco.run.progress import Callback
+from scirocco.samplers import BAOAB, Preconditioned
+
+_KIND = fits.Kind("GLMM", "a mixed model", "glmm")
+_BATCH = 100
+"""Groups of a batch where a length in epochs or seconds is given; otherwise the batch size is chosen."""
+_MOST_SAVED = 50_000_000
+"""Numbers in the draws of effects that are saved with a model."""
+
+
+class GLMM(Results, fits.Conventions):
+    """A generalised linear mixed model: coefficients, and effects that differ between the levels of factors.
+
+    The effects of the factor with the most levels are integrated out (`sc.HierarchicalModel`): chains move the
+    coefficients, deviations and correlations, and the effects of any level follow from their draws. The levels of other
+    factors are parameters of the chains. What was chosen is in `run_.preparation["chosen"]`.
+
+    Parameters
+    ----------
+    formula
+        `y ~ x1 + x2 + (1 + x1 | shop)`: a response, fixed effects, and group terms. `a * b`, `a:b`, `C(x)`, `bs(x)`,
+        `poly(x, 2)`, `log(x)` and `0 +` are as in R; `offset(x)` is added to the linear predictor; columns of text are
+        categories. `(1 + x | g)` has correlated effects, `(1 + x || g)` uncorrelated ones, `(1 | a/b)` nested
+        and `(1 | a) + (1 | b)` crossed factors. For binomial responses: `proportion(successes, trials) ~ ...`.
+    family
+        "normal", "student" (identity link), "bernoulli", "binomial" (logit), "poisson" or "negative_binomial" (log; the
+        variance is μ + dispersion · μ²).
+    weights
+        Name of a column with weights of the rows' log likelihoods.
+    missing
+        "error": rows with missing values raise an error; "drop": they are left out, with a warning.
+    num_samples, num_burnin, thin, num_chains, seed
+        As for `sc.sample`, whose defaults apply to None.
+    num_prediction_draws
+        Draws used for predictions and effects of levels.
+
+    Attributes
+    ----------
+    run_
+        The run, in internal units.
+    draws_
+        Draws in the user's units: `coef`, `sd_shop`, `correlation_shop`, `sigma`, `dispersion`, `freedom`.
+
+    Notes
+    -----
+    Priors, for columns x and, if it is continuous, a response y in units of their standard deviations: coefficients
+    Normal(0, 2.5), the intercept around the response's average; deviations of effects half-Normal(2.5), for a column in
+    units of its root mean square; correlations uniform (LKJ with η = 1); sigma Exponential(1); dispersion
+    Exponential(1); degrees of freedom Gamma(2, 0.1).
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> model = sc.models.GLMM("visits ~ price + (1 + price | shop)", family="poisson")
+
+    `model.fit(frame)` draws from the posterior; then `model.summary()`, `model.fixed_effects()`,
+    `model.random_effects(levels=["north"])` and `model.predict(new_frame, interval=0.9)`.
+    """
+
+    _estimator_type = "regressor"
+
+    def __init__(
+        self,
+        formula: str,
+        family: str = "normal",
+        *,
+        weights: str | None = None,
+        missing: str = "error",
+        num_samples: int | None = None,
+        num_burnin: int | None = None,
+        thin: int | None = None,
+        num_chains: int | None = None,
+        num_prediction_draws: int = 200,
+        seed: int = 0,
+    ):
+        self.formula, self.family, self.weights, self.missing = formula, family, weights, missing
+        self.num_samples, self.num_burnin, self.thin, self.num_chains = (
+            num_samples,
+            num_burnin,
+            thin,
+            num_chains,
+        )
+        self.num_prediction_draws, self.seed = num_prediction_draws, seed
+
+    def fit(
+        self,
+        frame: Any,
+        y: None = None,
+        *,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+    ) -> GLMM:
+        """Draw from the posterior given a table with named columns.
+
+        Parameters
+        ----------
+        frame
+            A data frame of pandas, polars or Arrow, a dict of columns, or the path of a data folder; the response is
+            one of its columns.
+        y
+            Not used: the formula names the response.
+        num_epochs, max_seconds
+            The length of the run as passes over the groups or as seconds of sampling; by default as long as
+            `num_samples`, `num_burnin` and `thin` say.
+        store, resume, overwrite, callbacks, progress
+            As for `sc.sample`.
+        """
+        if y is not None:
+            raise InvalidValueError(
+                "the formula names the response, a column of the table: call fit(frame) without y."
+            )
+        _checks.choice(self.family, "family", density.FAMILIES)
+        _checks.choice(self.missing, "missing", ("error", "drop"))
+        _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
+        found = problem.compose(
+            self.formula, self.family, frame, self.weights, self.missing, parse(self.formula)
+        )
+        sampling = functools.partial(
+            sample,
+            found.model,
+            found.source,
+            found.start,
+            num_chains=self.num_chains,
+            seed=self.seed,
+            notes=sampled.notes(_KIND, self, _written(found)),
+        )
+        options: dict[str, Any] = {
+            "store": store,
+            "resume": resume,
+            "overwrite": overwrite,
+            "progress": progress,
+        }
+        if num_epochs is None and max_seconds is None:
+            lengths: dict[str, Any] = {
+                "num_samples": self.num_samples,
+                "num_burnin": self.num_burnin,
+                "thin": self.thin,
+            }
+            run = sampling(**lengths, callbacks=callbacks, **options)
+        else:
+            count = found.source.num_rows
+            size = min(_BATCH, count)
+            length, wanted = sampled.lengths(
+                (1_000 if self.num_samples is None else self.num_samples, self.num_burnin, self.thin),
+                num_epochs,
+                max_seconds,
+                num_rows=count,
+                batch_size=size,
+                thin=10,
+                num_burnin=10,
+                share=0.2,
+            )
+            estimator = Full() if size == count else ControlVariates(size)
+            by_length = functools.partial(sampling, sampler=Preconditioned(BAOAB()), estimator=estimator)
+            run = sampled.draw(by_length, length, wanted, callbacks=callbacks, **options)
+        if run.draws is None or not run.num_draws:
+            raise InvalidValueError(f"the run was {run.status} before its first draw.")
+        self._settle(run, found.design, found.terms, found.inner, found.units, found.num_rows)
+        self._saved_effects = {}
+        return self
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save the fitted model: draws, formula, levels, and draws of the levels' effects; no pickles and no code."""
+        self._check_fitted()
+        arrays = {}
+        for number, term in enumerate(self._terms):
+            size = len(term.levels) * len(term.design.names) * self.num_prediction_draws
+            if size <= _MOST_SAVED:
+                arrays[f"effects_{number}"] = self._effects(number, None).astype(np.float32)
+        draws = {name: np.asarray(leaf) for name, leaf in self.run_.draws.items()}
+        extra = _described(self._design, self._terms, self._inner, self._units, self._num_rows)
+        sampled.save(_KIND, self, draws, extra, path, overwrite, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> GLMM:
+        """Load a model written by `save`, or by `fit` with `store`.
+
+        One that was written by `fit` has no effects of levels: fit it again with `resume=True`, which makes no steps.
+        """
+        saved = sampled.open_saved(_KIND, path, cls._renamed)
+        model, extra = cls(**saved.settings), saved.extra
+        terms = tuple(
+            Term(
+                GroupTerm(*one["term"]),
+                Design.read(one["design"]),
+                np.asarray(one["levels"]),
+                np.asarray(one["scale"]),
+            )
+            for one in extra["terms"]
+        )
+        mean, deviation, centre, spread = extra["units"]
+        units = Units(np.asarray(mean), np.asarray(deviation), centre, spread)
+        model._settle(
+            saved.run, Design.read(extra["design"]), terms, extra["inner"], units, extra["num_rows"]
+        )
+        model._saved_effects = {
+            int(name.removeprefix("effects_")): array
+            for name, array in saved.arrays.items()
+            if name.startswith("effects_")
+        }
+        return model
+
+
+def _written(found: Problem) -> dict[str, Any]:
+    return _described(found.design, found.terms, found.inner, found.units, found.num_rows)
+
+
+def _described(
+    design: Design, terms: tuple[Term, ...], inner: int | None, units: Units, num_rows: int
+) -> dict[str, Any]:
+    """JSON of everything but draws and settings."""
+    described = [
+        {
+            "term": list(term.term),
+            "design": term.design.written(),
+            "levels": term.levels.tolist(),
+            "scale": term.scale.tolist(),
+        }
+        for term in terms
+    ]
+    numbers = [units.mean.tolist(), units.deviation.tolist(), units.centre, units.spread]
+    return {
+        "design": design.written(),
+        "terms": described,
+        "inner": inner,
+        "units": numbers,
+        "num_rows": num_rows,
+    }

@@ -1,0 +1,407 @@
+"""From a formula and a table to what is sampled: arrays in internal units, factors, the model and where it starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.data.arrays import ArraySource
+from scirocco.data.groups import grouped, label_codes
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model import HierarchicalModel, Model
+from scirocco.models.glmm import density
+from scirocco.models.glmm.density import Factor
+from scirocco.models.inputs.formulas import Design, GroupTerm, Parsed, as_frame, missing_rows
+from scirocco.models.inputs.tables import float_type
+from scirocco.types import Params
+
+_MOST_LEVELS = 1_000
+"""Levels of all factors but the one that is integrated out."""
+_MANY_ROWS, _FEW_LEVELS = 1_000, 300
+"""Rows per level from which on a factor of at most so many levels is not integrated out."""
+INFORMED = 50
+"""Rows per level from which on effects that are global parameters are sampled themselves, not in units of their sd."""
+_NODES = {"normal": 3, "student": 11}
+"""Nodes for families that need fewer or more than others; a Student density is not log-concave."""
+COUNTS = ("binomial", "poisson", "negative_binomial")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A group term: its columns, levels and deviations of columns."""
+
+    term: GroupTerm
+    design: Design
+    levels: np.ndarray
+    """Labels, sorted; of several columns, joined by ":"."""
+    scale: np.ndarray
+    """Root mean squares of the columns."""
+
+    @property
+    def name(self) -> str:
+        """The factor."""
+        return self.term.factor
+
+
+class Units(NamedTuple):
+    """The internal units of fixed effects and of the response."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    centre: float
+    """The value of the linear predictor in internal units of 0."""
+    spread: float
+    """The standard deviation of a continuous response; otherwise 1."""
+
+
+class Problem(NamedTuple):
+    """Everything that a fit needs."""
+
+    model: Model
+    source: ArraySource
+    start: Params
+    parsed: Parsed
+    design: Design
+    terms: tuple[Term, ...]
+    factors: tuple[Factor, ...]
+    inner: int | None
+    """The number of the term that is integrated out."""
+    units: Units
+    num_rows: int
+
+
+def needed_columns(parsed: Parsed, weights: str | None, response: bool = True) -> list[str]:
+    """Columns of the table that a formula uses outside of its fixed and varying effects."""
+    names = [parsed.response, parsed.trials] if response else []
+    names += [parsed.offset, weights if response else None]
+    names += [name for term in parsed.groups for name in term.factor.split(":")]
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def all_columns(parsed: Parsed, weights: str | None, response: bool = True) -> list[str]:
+    """All columns of the table that a formula uses."""
+    from scirocco._extras import require
+    from scirocco.models.inputs.formulas import checked_names
+
+    formulaic = require("formulaic", "a formula")
+    names = needed_columns(parsed, weights, response)
+    for text in (parsed.fixed, *(term.effects for term in parsed.groups)):
+        try:
+            names += checked_names(formulaic.Formula(text), text)
+        except InvalidValueError:
+            raise
+        except Exception as error:
+            raise InvalidValueError(f"the formula {text!r} cannot be read: {error}") from error
+    return list(dict.fromkeys(names))
+
+
+def read_frame(table: Any, parsed: Parsed, weights: str | None, missing: str) -> Any:
+    """The columns of a fit, without rows with missing values if those are to be dropped."""
+    frame = as_frame(table, all_columns(parsed, weights), "GLMM")
+    bad = missing_rows(frame)
+    if bad:
+        rows = np.any(list(bad.values()), axis=0)
+        if missing != "drop":
+            name, where = next(iter(bad.items()))
+            raise InvalidValueError(
+                f"column `{name}` has {int(where.sum())} missing or infinite values, the first in row "
+                f"{int(np.argmax(where))}; {int(rows.sum())} of {len(frame)} rows have one. Impute them, or pass "
+                "missing='drop' to leave such rows out."
+            )
+        _checks.warn(f"GLMM leaves out {int(rows.sum())} of {len(frame)} rows with missing values.")
+        frame = frame[~rows].reset_index(drop=True)
+    if not len(frame):
+        raise InvalidValueError("the table of GLMM has no rows.")
+    return frame
+
+
+def level_codes(frame: Any, factor: str) -> tuple[np.ndarray, np.ndarray]:
+    """The levels of a factor in order, and each row's number; combinations of several columns are joined by ":"."""
+    names = factor.split(":")
+    if len(names) == 1:
+        return label_codes(frame[factor].to_numpy(), f"column `{factor}`")
+    parts = [frame[name].to_numpy().astype(str) for name in names]
+    joined = parts[0].astype(object)
+    for part in parts[1:]:
+        joined = joined + ":" + part.astype(object)
+    return label_codes(joined, f"`{factor}`")
+
+
+def compose(
+    formula: str, family: str, table: Any, weights: str | None, missing: str, parsed: Parsed
+) -> Problem:
+    """Check the table, and make the model."""
+    frame = read_frame(table, parsed, weights, missing)
+    if not parsed.groups:
+        raise InvalidValueError(
+            f"the formula {formula!r} has no group term such as (1 | shop): use sc.models.LinearRegression or "
+            "LogisticRegression for a model without groups."
+        )
+    design = Design(parsed.fixed, frame)
+    x = design.matrix(frame)
+    y, trials = response(frame, parsed, family)
+    units = _units(x, design.names, y, trials, family)
+    dtype = float_type(np.float64)
+    arrays: dict[str, np.ndarray] = {"x": ((x - units.mean) / units.deviation).astype(dtype)}
+    _check_rank(arrays["x"], design.names)
+    arrays["y"] = ((y - units.centre) / units.spread if family in density.CONTINUOUS else y).astype(dtype)
+    if trials is not None:
+        arrays["trials"] = trials.astype(dtype)
+    shift = np.zeros(len(frame)) if family in density.CONTINUOUS else np.full(len(frame), units.centre)
+    if parsed.offset is not None:
+        shift = shift + _numbers(frame, parsed.offset) / units.spread
+    if shift.any():
+        arrays["offset"] = shift.astype(dtype)
+    if weights is not None:
+        arrays["weight"] = _weights(frame, weights).astype(dtype)
+    terms, codes = _terms(frame, parsed)
+    inner, factors = _roles(terms, codes)
+    for term, factor, code in zip(terms, factors, codes, strict=True):
+        arrays[f"z_{factor.number}"] = (term.design.matrix(frame) / term.scale).astype(dtype)
+        if factor.number != inner:
+            arrays[f"level_{factor.number}"] = code.astype(np.int32)
+    start = _start(x.shape[1], family, terms, factors, inner, dtype)
+    for factor, term, code in zip(factors, terms, codes, strict=True):
+        if factor.centred and factor.number != inner and "Intercept" in term.design.names:
+            _rough_effects(start, factor, term, code, y, trials, family, units)
+    row = density.RowLikelihood(
+        family, None if inner is None else factors[inner], tuple(f for f in factors if f.number != inner)
+    )
+    prior, constraints = density.GlobalPrior(family, factors), density.constraints(start)
+    if inner is None:
+        model = Model(density.PlainRow(row), prior, transforms=constraints)
+        source = ArraySource(arrays)
+    else:
+        nodes = _NODES.get(family)
+        local = np.zeros(factors[inner].size)
+        model = HierarchicalModel(
+            row,
+            density.standard_normal,
+            prior,
+            groups="group",
+            local=local,
+            num_nodes=nodes,
+            transforms=constraints,
+        )
+        source = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
+    return Problem(model, source, start, parsed, design, terms, factors, inner, units, len(frame))
+
+
+def _terms(frame: Any, parsed: Parsed) -> tuple[tuple[Term, ...], list[np.ndarray]]:
+    terms, codes = list[Term](), list[np.ndarray]()
+    for term in parsed.groups:
+        design = Design(term.effects, frame)
+        z = design.matrix(frame)
+        labels, code = level_codes(frame, term.factor)
+        if len(labels) < 2:
+            raise InvalidValueError(
+                f"the factor `{term.factor}` has one level ({labels[0]!r}), which cannot be told from the fixed "
+                "effects: drop the term."
+            )
+        if any(other.name == term.factor for other in terms):
+            raise InvalidValueError(
+                f"`{term.factor}` has two group terms: write one, such as (1 + x | {term.factor}), or "
+                f"(1 + x || {term.factor}) for uncorrelated effects."
+            )
+        scale = np.sqrt(np.mean(z**2, axis=0))
+        if np.any(scale == 0):
+            raise InvalidValueError(
+                f"column `{design.names[int(np.argmin(scale))]}` of the term ({term.effects} | {term.factor}) is 0 "
+                "everywhere: drop it."
+            )
+        terms.append(Term(term, design, labels, scale))
+        codes.append(code)
+    return tuple(terms), codes
+
+
+def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None, tuple[Factor, ...]]:
+    """Which factor is integrated out, the one with the most levels; those of the others are global parameters."""
+    counts = [len(term.levels) for term in terms]
+    rows = len(codes[0])
+    inner: int | None = int(np.argmax(counts))
+    if rows / max(counts) > _MANY_ROWS and sum(counts) <= _FEW_LEVELS:
+        inner = None
+    most = 4
+    if inner is not None and len(terms[inner].design.names) > most:
+        raise InvalidValueError(
+            f"the term ({terms[inner].term.effects} | {terms[inner].name}) has {len(terms[inner].design.names)} "
+            f"effects for each level; up to {most} are supported."
+        )
+    others = sum(count for number, count in enumerate(counts) if number != inner)
+    if others > _MOST_LEVELS:
+        raise InvalidValueError(
+            f"the factors {', '.join(f'`{t.name}` ({len(t.levels):,} levels)' for t in terms)} are crossed: the one "
+            f"with the most levels is integrated out, and the others may have {_MOST_LEVELS:,} levels together, not "
+            f"{others:,}. Use a coarser factor; for two large factors (users and items) see sc.models.BPMF."
+        )
+    factors = tuple(
+        Factor(number, len(term.design.names), term.term.correlated, rows / len(term.levels) >= INFORMED)
+        for number, term in enumerate(terms)
+    )
+    return inner, factors
+
+
+def response(frame: Any, parsed: Parsed, family: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """The response as numbers, and the trials of a binomial one."""
+    name, trials = parsed.response, None
+    if (parsed.trials is not None) != (family == "binomial"):
+        raise InvalidValueError(
+            "the binomial family requires proportion(successes, trials) on the left of ~, and others a column; got "
+            f"family={family!r} and {name!r}{'' if parsed.trials is None else f' of {parsed.trials!r}'}."
+        )
+    y = _numbers(frame, name)
+    if family == "bernoulli" and not np.isin(y, (0.0, 1.0)).all():
+        found = np.unique(y)[:5]
+        raise InvalidValueError(
+            f"the response `{name}` of a bernoulli model must be 0 or 1, got values {found}."
+        )
+    if family in COUNTS and (np.any(y < 0) or np.any(y != np.round(y))):
+        bad = int(np.argmax((y < 0) | (y != np.round(y))))
+        raise InvalidValueError(
+            f"the response `{name}` of a {family} model must be a count (0, 1, 2, ...), got {y[bad]:g} in row {bad}."
+        )
+    if parsed.trials is not None:
+        trials = _numbers(frame, parsed.trials)
+        if np.any(trials < y) or np.any(trials != np.round(trials)):
+            bad = int(np.argmax((trials < y) | (trials != np.round(trials))))
+            raise InvalidValueError(
+                f"`{parsed.trials}` must be whole numbers, at least the successes `{name}`; row {bad} has "
+                f"{trials[bad]:g} trials and {y[bad]:g} successes."
+            )
+    return y, trials
+
+
+def _numbers(frame: Any, name: str) -> np.ndarray:
+    values = frame[name].to_numpy()
+    if values.dtype.kind not in "fiub":
+        try:
+            return np.asarray(values, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(
+                f"column `{name}` must have numbers, got {values.dtype} such as {values[0]!r}."
+            ) from error
+    return np.asarray(values, np.float64)
+
+
+def _weights(frame: Any, name: str) -> np.ndarray:
+    found = _numbers(frame, name)
+    if np.any(found < 0) or not found.any():
+        raise InvalidValueError(f"the weights `{name}` must be at least 0, and not all 0.")
+    return found
+
+
+def _units(x: np.ndarray, names: list[str], y: np.ndarray, trials: np.ndarray | None, family: str) -> Units:
+    mean, deviation = np.zeros(x.shape[1]), np.ones(x.shape[1])
+    intercept = "Intercept" in names
+    for place, name in enumerate(names):
+        if name == "Intercept":
+            continue
+        spread = float(x[:, place].std())
+        if spread == 0 and intercept:
+            raise InvalidValueError(
+                f"the column `{name}` is constant: it cannot be told from the intercept. Drop it from the formula."
+            )
+        mean[place] = x[:, place].mean() if intercept else 0.0
+        deviation[place] = spread if spread > 0 else float(np.sqrt(np.mean(x[:, place] ** 2)))
+    average = float(y.sum() / (len(y) if trials is None else max(trials.sum(), 1.0)))
+    if family in density.CONTINUOUS:
+        spread = float(y.std())
+        if spread == 0:
+            raise InvalidValueError(f"the response is {y[0]:g} in all rows: there is nothing to explain.")
+        return Units(mean, deviation, average if intercept else 0.0, spread)
+    if not intercept:
+        return Units(mean, deviation, 0.0, 1.0)
+    if family in ("bernoulli", "binomial"):
+        share = (average * len(y) + 0.5) / (len(y) + 1.0)
+        return Units(mean, deviation, math.log(share / (1 - share)), 1.0)
+    return Units(mean, deviation, math.log(max(average, 0.5 / len(y))), 1.0)
+
+
+def _check_rank(x: np.ndarray, names: list[str]) -> None:
+    gram = x.T.astype(np.float64) @ x / len(x)
+    root = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
+    values, vectors = np.linalg.eigh(gram / np.outer(root, root))
+    if values[0] < 1e-9:
+        parts = [names[k] for k in np.argsort(-np.abs(vectors[:, 0]))[:3]]
+        raise InvalidValueError(
+            f"the columns of the formula are linearly dependent ({', '.join(parts)}): drop one of them."
+        )
+
+
+def _start(
+    size: int,
+    family: str,
+    terms: tuple[Term, ...],
+    factors: tuple[Factor, ...],
+    inner: int | None,
+    dtype: Any,
+) -> dict[str, np.ndarray]:
+    start: dict[str, np.ndarray] = {"coef": np.zeros(size, dtype)}
+    for term, factor in zip(terms, factors, strict=True):
+        start[f"sd_{factor.number}"] = np.full(factor.size, 0.5, dtype)
+        if factor.size > 1 and factor.correlated:
+            start[f"root_{factor.number}"] = np.eye(factor.size, dtype=dtype)
+        if factor.number != inner:
+            start[f"effects_{factor.number}"] = np.zeros((len(term.levels), factor.size), dtype)
+    if family in density.CONTINUOUS:
+        start["noise"] = np.asarray(0.8, dtype)
+    if family == "student":
+        start["freedom"] = np.asarray(10.0, dtype)
+    if family == "negative_binomial":
+        start["dispersion"] = np.asarray(0.5, dtype)
+    return start
+
+
+def _rough_effects(
+    start: dict[str, np.ndarray],
+    factor: Factor,
+    term: Term,
+    code: np.ndarray,
+    y: np.ndarray,
+    trials: np.ndarray | None,
+    family: str,
+    units: Units,
+) -> None:
+    """Start at the levels' own averages: where effects and their deviation are both small, the search would stay."""
+    sizes = np.bincount(code, trials, len(term.levels))
+    means = (np.bincount(code, y, len(term.levels)) + 0.5 * y.mean()) / (sizes + 0.5)
+    if family in density.CONTINUOUS:
+        rough = (means - y.mean()) / units.spread
+    elif family in ("bernoulli", "binomial"):
+        share = np.clip(means, 1e-3, 1 - 1e-3)
+        rough = np.log(share / (1 - share)) - units.centre
+    else:
+        rough = np.log(np.maximum(means, 1e-3)) - units.centre
+    place = term.design.names.index("Intercept")
+    rough = rough - rough.mean()
+    start[f"effects_{factor.number}"][:, place] = rough
+    start[f"sd_{factor.number}"][place] = max(float(rough.std()), 0.1)
+
+
+def outside(
+    draws: Mapping[str, Any], units: Units, terms: tuple[Term, ...], names: list[str]
+) -> dict[str, np.ndarray]:
+    """Draws (chain, draw, ...) in the user's units, by name."""
+    coef = np.asarray(draws["coef"], np.float64) * units.spread / units.deviation
+    found = {"coef": coef}
+    if "Intercept" in names:
+        place = names.index("Intercept")
+        coef[..., place] = coef[..., place] + units.centre - coef @ units.mean
+    for number, term in enumerate(terms):
+        found[f"sd_{term.name}"] = np.asarray(draws[f"sd_{number}"], np.float64) * units.spread / term.scale
+        if f"root_{number}" in draws:
+            root = np.asarray(draws[f"root_{number}"], np.float64)
+            found[f"correlation_{term.name}"] = np.einsum("...ij,...kj->...ik", root, root)
+    for name, new, factor in (
+        ("noise", "sigma", units.spread),
+        ("dispersion", "dispersion", 1.0),
+        ("freedom", "freedom", 1.0),
+    ):
+        if name in draws:
+            found[new] = np.asarray(draws[name], np.float64) * factor
+    return found

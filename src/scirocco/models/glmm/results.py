@@ -1,0 +1,357 @@
+"""Results of a mixed model: coefficients, effects of levels, predictions, summaries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco._extras import require
+from scirocco.diagnostics.frames import summary_frame
+from scirocco.errors import InvalidValueError
+from scirocco.models.fits.conventions import not_fitted
+from scirocco.models.fits.intervals import Predicted, tails_of
+from scirocco.models.glmm import density, problem
+from scirocco.models.glmm.problem import Term, Units
+from scirocco.models.inputs.formulas import Design, as_frame, missing_rows, parse
+from scirocco.models.view import View, own_run, with_draws
+from scirocco.run import Run
+from scirocco.run.local_draws import some_draws
+from scirocco.types import Params, PyTree
+
+_ROWS = 4_000_000
+"""Rows × draws of a prediction held at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Effects:
+    """The effects of a level in internal units, from its standard normal numbers."""
+
+    factor: density.Factor
+
+    def __call__(self, theta: Params, u: Any) -> PyTree:
+        return self.factor.effects(theta, u)
+
+
+class Results:
+    """Everything that follows from the draws."""
+
+    formula: str
+    family: str
+    num_prediction_draws: int
+    seed: int
+    run_: Run
+    draws_: dict[str, np.ndarray]
+    _design: Design
+    _terms: tuple[Term, ...]
+    _inner: int | None
+    _units: Units
+    _num_rows: int
+    _saved_effects: dict[int, np.ndarray]
+    _known: ClassVar[tuple[str, ...]] = ("population", "sample", "error")
+
+    def _settle(
+        self,
+        run: Run,
+        design: Design,
+        terms: tuple[Term, ...],
+        inner: int | None,
+        units: Units,
+        num_rows: int,
+    ) -> None:
+        self._design, self._terms, self._inner = design, terms, inner
+        self._units, self._num_rows = units, num_rows
+        self.draws_ = problem.outside(run.draws, units, terms, design.names)
+        self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
+
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
+        found: dict[str, Sequence[Any]] = {"coef_dim_0": self._design.names}
+        for term in self._terms:
+            found[f"sd_{term.name}_dim_0"] = term.design.names
+            if f"correlation_{term.name}" in self.draws_:
+                found |= {f"correlation_{term.name}_dim_{axis}": term.design.names for axis in (0, 1)}
+        return found
+
+    def _check_fitted(self) -> None:
+        if "run_" not in self.__dict__:
+            raise not_fitted("this GLMM is not fitted yet: call fit(frame) first.")
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def named_draws(self) -> dict[str, np.ndarray]:
+        """Draws (chain, draw) in the user's units, by name: `x1`, `sd(shop: x1)`, `sigma`, ..."""
+        self._check_fitted()
+        found = {name: self.draws_["coef"][..., k] for k, name in enumerate(self._design.names)}
+        for term in self._terms:
+            names = term.design.names
+            for k, name in enumerate(names):
+                found[f"sd({term.name}: {name})"] = self.draws_[f"sd_{term.name}"][..., k]
+            matrix = self.draws_.get(f"correlation_{term.name}")
+            if matrix is not None:
+                for k, name in enumerate(names):
+                    for j, other in enumerate(names[:k]):
+                        found[f"correlation({term.name}: {other}, {name})"] = matrix[..., k, j]
+        for name in ("sigma", "dispersion", "freedom"):
+            if name in self.draws_:
+                found[name] = self.draws_[name]
+        return found
+
+    def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
+        """Coefficients, deviations and correlations of effects, and diagnostics, as a pandas data frame."""
+        named = self.named_draws()
+        frame = dataclasses.replace(self.run_, draws=named, origin=None, converted=None).summary(
+            probability, digits
+        )
+        frame = frame.rename(index=lambda name: str(name))
+        levels = ", ".join(f"{len(term.levels):,} levels of {term.name}" for term in self._terms)
+        note = f"{self.formula} ({self.family}): {self._num_rows:,} rows, {levels}."
+        certificate = self.run_.certificate
+        if certificate is not None:
+            note += f" {certificate.words[0].upper()}{certificate.words[1:]}."
+        return summary_frame(frame, note)
+
+    def fixed_effects(self, interval: float = 0.9) -> Any:
+        """Mean, sd and central interval of the coefficients, in the units of the columns, as a pandas data frame."""
+        self._check_fitted()
+        return _table(
+            self.draws_["coef"].reshape(-1, len(self._design.names)), self._design.names, interval, None
+        )
+
+    def random_effects(
+        self, interval: float = 0.9, factor: str | None = None, levels: Sequence[Any] | None = None
+    ) -> Any:
+        """Mean, sd and central interval of the effects of levels, as a pandas data frame by level and effect.
+
+        Parameters
+        ----------
+        interval
+            Probability of the intervals.
+        factor
+            A factor of the formula; by default the only one, or the first.
+        levels
+            Some levels of it; by default all.
+        """
+        self._check_fitted()
+        number, term = self._term(factor)
+        wanted = term.levels if levels is None else np.asarray(levels)
+        draws = self._effects(number, self._places(term, wanted, strict=True))
+        names = term.design.names
+        pandas = require("pandas", "random_effects()")
+        index = pandas.MultiIndex.from_product([wanted, names], names=[term.name, "effect"])
+        return _table(draws.reshape(len(draws), -1), None, interval, index)
+
+    def _term(self, factor: str | None) -> tuple[int, Term]:
+        for number, term in enumerate(self._terms):
+            if factor in (None, term.name):
+                return number, term
+        known = ", ".join(repr(term.name) for term in self._terms)
+        raise InvalidValueError(f"the formula has no factor {factor!r}; it has {known}.")
+
+    @staticmethod
+    def _places(term: Term, labels: np.ndarray, strict: bool = False) -> np.ndarray:
+        """Numbers of levels; -1 for labels that are none."""
+        if term.levels.dtype.kind in "US":
+            labels = labels.astype(str)
+        elif labels.dtype.kind not in "fiub":
+            labels = np.asarray([label if isinstance(label, (int, float)) else np.nan for label in labels])
+        places = np.clip(np.searchsorted(term.levels, labels), 0, len(term.levels) - 1)
+        places = np.where(term.levels[places] == labels, places, -1)
+        if strict and np.any(places < 0):
+            unknown = labels[int(np.argmax(places < 0))]
+            raise InvalidValueError(f"`{term.name}` has no level {unknown!r} in the data of the fit.")
+        return places
+
+    # -- effects of levels --------------------------------------------------------------------------------------------
+
+    def _some(self) -> dict[str, np.ndarray]:
+        """The draws that predictions use, in internal units."""
+        return {
+            name: np.asarray(leaf)
+            for name, leaf in some_draws(self.run_.draws, self.num_prediction_draws).items()
+        }
+
+    def _effects(self, number: int, places: np.ndarray | None) -> np.ndarray:
+        """Draws (draw, level, q) of the effects of levels in the user's units."""
+        term = self._terms[number]
+        places = np.arange(len(term.levels)) if places is None else places
+        if number in getattr(self, "_saved_effects", {}):
+            return np.asarray(self._saved_effects[number][:, places], np.float64)
+        scale = self._units.spread / term.scale
+        name, factor = f"effects_{number}", self._factor(number)
+        if name in self.run_.draws:
+            some = self._some()
+            u = some[name][:, places]
+            if not factor.centred:
+                if f"root_{number}" in some:
+                    u = np.einsum("sij,slj->sli", some[f"root_{number}"], u)
+                u = some[f"sd_{number}"][:, None] * u
+            return np.asarray(u, np.float64) * scale
+        if self.run_.origin is None:
+            raise InvalidValueError(
+                f"the effects of the levels of `{term.name}` were not saved with this model: they follow from the "
+                "data. Fit it again on the data with store=... and resume=True, which draws nothing new."
+            )
+        found = self.run_.locals(
+            places.tolist(),
+            function=_Effects(factor),
+            num_draws=self.num_prediction_draws,
+            keep_draws=True,
+            seed=self.seed,
+        )
+        return np.asarray(found.draws, np.float64) * scale
+
+    def _factor(self, number: int) -> density.Factor:
+        origin = self.run_.origin
+        if origin is not None:
+            prior: Any = origin.model.bare.log_prior
+            return prior.factors[number]
+        term = self._terms[number]
+        rows = self._num_rows / len(term.levels)
+        return density.Factor(number, len(term.design.names), term.term.correlated, rows >= problem.INFORMED)
+
+    # -- predictions --------------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        frame: Any,
+        interval: float | None = None,
+        *,
+        new_groups: str = "population",
+        kind: str = "mean",
+        random_effects: bool = True,
+    ) -> Any:
+        """The posterior mean of the expected response of each row; with `interval`, with central intervals.
+
+        Parameters
+        ----------
+        frame
+            A table with the columns of the formula; the response is not needed.
+        interval
+            A probability: return a `Predicted` with `mean`, `low` and `high`.
+        new_groups
+            For levels that the fit has not seen: "population" (no effect: a level in the middle of the population),
+            "sample" (effects drawn from the population, so that intervals are those of a new level), or "error".
+        kind
+            "mean": intervals of the expected response (the probability, for binary and binomial responses); or
+            "observation": intervals of a new response.
+        random_effects
+            False: no effects of levels, for all rows.
+        """
+        self._check_fitted()
+        _checks.choice(new_groups, "new_groups", self._known)
+        _checks.choice(kind, "kind", ("mean", "observation"))
+        tails = None if interval is None else tails_of(interval)
+        parsed = parse(self.formula)
+        columns = problem.all_columns(parsed, None, response=False)
+        if kind == "observation" and parsed.trials is not None:
+            columns = [*columns, parsed.trials]
+        if not random_effects:
+            varying = {name for term in parsed.groups for name in term.factor.split(":")}
+            varying |= {name for term in self._terms for name in term.design.variables}
+            columns = [name for name in columns if name in self._design.variables or name not in varying]
+        table = as_frame(frame, columns, "predict")
+        bad = missing_rows(table)
+        if bad:
+            name, where = next(iter(bad.items()))
+            raise InvalidValueError(
+                f"column `{name}` has missing values in {int(where.sum())} rows, the first is {int(np.argmax(where))}."
+            )
+        rng = np.random.default_rng(self.seed)
+        outcome = list[np.ndarray]()
+        some = self._some()
+        coef = problem.outside(
+            {name: leaf[None] for name, leaf in some.items()}, self._units, self._terms, self._design.names
+        )
+        size = max(1, _ROWS // len(coef["coef"][0]))
+        parts = self._parts(table, new_groups, coef, rng) if random_effects else []
+        for begin in range(0, len(table), size):
+            rows = slice(begin, begin + size)
+            piece = table.iloc[rows]
+            eta = self._design.matrix(piece) @ coef["coef"][0].T
+            if parsed.offset is not None:
+                eta += np.asarray(piece[parsed.offset], np.float64)[:, None]
+            for effects, places, design in parts:
+                own = effects[:, places[rows]]
+                eta += np.einsum("nq,snq->ns", design.matrix(piece), own)
+            mean = density.mean_of(self.family, eta)
+            if tails is None:
+                outcome.append(mean.mean(axis=1)[None])
+                continue
+            drawn = mean
+            if kind == "observation":
+                trials = None if parsed.trials is None else np.asarray(piece[parsed.trials], np.int64)
+                drawn = _observed(self.family, mean, coef, trials, rng)
+            ends = np.quantile(drawn, tails, axis=1, method="weibull")
+            outcome.append(np.concatenate([mean.mean(axis=1)[None], ends]))
+        joined = np.concatenate(outcome, axis=1)
+        return joined[0] if tails is None else Predicted(*joined)
+
+    def _parts(
+        self, table: Any, new_groups: str, coef: dict[str, np.ndarray], rng: np.random.Generator
+    ) -> list[tuple[np.ndarray, np.ndarray, Design]]:
+        """For each group term, effects (draw, level, q) of the levels in the table, and each row's place there."""
+        found = []
+        for number, term in enumerate(self._terms):
+            labels, codes = problem.level_codes(table, term.name)
+            places = self._places(term, labels)
+            if new_groups == "error" and np.any(places < 0):
+                raise InvalidValueError(
+                    f"the level {labels[int(np.argmax(places < 0))]!r} of `{term.name}` is not in the data of the fit. "
+                    "new_groups='population' predicts for the middle of the population."
+                )
+            effects = np.zeros((len(coef["coef"][0]), len(labels), len(term.design.names)))
+            seen = places >= 0
+            if seen.any():
+                effects[:, seen] = self._effects(number, places[seen])
+            if new_groups == "sample" and not seen.all():
+                sd, size = coef[f"sd_{term.name}"][0], int((~seen).sum())
+                z = rng.standard_normal((len(sd), size, sd.shape[1]))
+                if f"correlation_{term.name}" in coef:
+                    matrix = coef[f"correlation_{term.name}"][0] + 1e-9 * np.eye(sd.shape[1])
+                    z = np.einsum("sij,slj->sli", np.linalg.cholesky(matrix), z)
+                effects[:, ~seen] = sd[:, None] * z
+            found.append((effects, codes, term.design))
+        return found
+
+    # -- for others ---------------------------------------------------------------------------------------------------
+
+    def to_arviz(self) -> Any:
+        """Convert the draws in the user's units, with the names of columns; see `Run.to_arviz`."""
+        self._check_fitted()
+        return self.run_.to_arviz()
+
+    def report_view(self, run: Run | None = None, **options: Any) -> View:
+        """Contents of a report, see `scirocco.models.view`: coefficients and deviations in the user's units."""
+        self._check_fitted()
+        run = own_run(self, run)
+        about = f"{self.formula} ({self.family}), in the units of the columns."
+        return View(run, "GLMM", judged=with_draws(run, self.named_draws()), about=about)
+
+
+def _table(draws: np.ndarray, names: Sequence[str] | None, interval: float, index: Any) -> Any:
+    pandas = require("pandas", "this table")
+    low, high = np.quantile(draws, tails_of(interval), axis=0, method="weibull")
+    columns = {"mean": draws.mean(axis=0), "sd": draws.std(axis=0), "low": low, "high": high}
+    return pandas.DataFrame(columns, index if names is None else list(names))
+
+
+def _observed(
+    family: str, mean: np.ndarray, coef: dict[str, np.ndarray], trials: Any, rng: np.random.Generator
+) -> np.ndarray:
+    """New responses with these means (rows, draws)."""
+    if family == "bernoulli":
+        return (rng.random(mean.shape) < mean).astype(float)
+    if family == "binomial":
+        return rng.binomial(trials[:, None], mean).astype(float)
+    if family == "poisson":
+        return rng.poisson(np.minimum(mean, 1e15)).astype(float)
+    if family == "negative_binomial":
+        shape = 1.0 / coef["dispersion"][0]
+        return rng.poisson(np.minimum(mean * rng.gamma(shape, 1.0 / shape, mean.shape), 1e15)).astype(float)
+    noise = coef["sigma"][0]
+    if family == "student":
+        return mean + noise * rng.standard_t(coef["freedom"][0], mean.shape)
+    return mean + noise * rng.standard_normal(mean.shape)

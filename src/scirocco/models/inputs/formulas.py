@@ -1,0 +1,342 @@
+"""Formulas as R, brms and bambi write them: `y ~ x1 * x2 + C(day) + offset(log_time) + (1 + x1 | shop)`.
+
+Group terms are split off here; what is left is a formula of fixed effects, whose columns `formulaic` makes. It
+evaluates a formula as Python code, and a saved model contains one: only names of columns and a list of functions pass.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco._extras import require
+from scirocco.data.values import as_numpy, missing, named_columns
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+FUNCTIONS = frozenset(
+    {"C", "I", "bs", "cc", "center", "cr", "cs", "exp", "log", "log10", "log2", "poly", "scale", "sqrt"}
+)
+"""What may be called in a formula."""
+_PROPORTION = ("proportion", "prop", "p")
+_PARTS = (
+    ast.Expression,
+    ast.Name,
+    ast.Load,
+    ast.Constant,
+    ast.Call,
+    ast.keyword,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.operator,
+    ast.unaryop,
+    ast.Tuple,
+    ast.List,
+)
+
+
+class GroupTerm(NamedTuple):
+    """`(effects | factor)`: effects that differ between the levels of a factor."""
+
+    effects: str
+    factor: str
+    """A column, or several joined by `:`, whose combinations are the levels."""
+    correlated: bool
+
+
+class Parsed(NamedTuple):
+    """The parts of a formula."""
+
+    response: str
+    trials: str | None
+    """The column of trials in `proportion(successes, trials)`."""
+    fixed: str
+    offset: str | None
+    groups: tuple[GroupTerm, ...]
+
+
+def parse(formula: str) -> Parsed:
+    """Split a formula into response, fixed effects, offset and group terms."""
+    if not isinstance(formula, str) or formula.count("~") != 1:
+        raise InvalidValueError(
+            f"a formula is a text such as 'y ~ x + (1 | group)' with one ~, got {formula!r}."
+        )
+    left, right = (side.strip() for side in formula.split("~"))
+    response, trials = _response(left, formula)
+    fixed, groups, offset = [], list[GroupTerm](), None
+    for sign, text in _terms(right, formula):
+        bare = text.strip()
+        inside = bare[1:-1] if bare.startswith("(") and _closes_at_end(bare) else None
+        if inside is not None and "|" in inside:
+            if sign == "-":
+                raise InvalidValueError(f"a group term cannot be subtracted: {bare!r} in {formula!r}.")
+            groups += _group_terms(inside, formula)
+        elif bare.startswith("offset(") and bare.endswith(")"):
+            if offset is not None or sign == "-":
+                raise InvalidValueError(f"a formula has at most one offset, and it is added: {formula!r}.")
+            offset = bare[len("offset(") : -1].strip()
+        else:
+            fixed.append(f"{sign} {bare}")
+    joined = " ".join(fixed).removeprefix("+ ")
+    return Parsed(response, trials, joined or "1", offset, tuple(groups))
+
+
+def _response(left: str, formula: str) -> tuple[str, str | None]:
+    name, _, rest = left.partition("(")
+    if name.strip() in _PROPORTION and rest.endswith(")"):
+        parts = [part.strip() for part in rest[:-1].split(",")]
+        if len(parts) == 2 and all(part.isidentifier() for part in parts):
+            return parts[0], parts[1]
+    if not left.isidentifier():
+        raise InvalidValueError(
+            f"the left side of {formula!r} must be the name of a column, or proportion(successes, trials); compute "
+            "other responses as a column first."
+        )
+    return left, None
+
+
+def _terms(text: str, formula: str) -> list[tuple[str, str]]:
+    """The terms at the top level, with their signs."""
+    found, depth, sign, begin = list[tuple[str, str]](), 0, "+", 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth < 0:
+            break
+        if letter in "+-" and depth == 0:
+            if text[begin:place].strip():
+                found.append((sign, text[begin:place]))
+            sign, begin = letter, place + 1
+    if depth != 0 or not text[begin:].strip():
+        raise InvalidValueError(f"the formula {formula!r} is not complete: check its brackets and signs.")
+    return [*found, (sign, text[begin:])]
+
+
+def _closes_at_end(text: str) -> bool:
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return place == len(text) - 1
+    return False
+
+
+def _group_terms(inside: str, formula: str) -> list[GroupTerm]:
+    effects, bar, factor = inside.partition("||") if "||" in inside else inside.partition("|")
+    levels = [part.strip() for part in factor.split("/")]
+    names = [name.strip() for part in levels for name in part.split(":")]
+    if not effects.strip() or not all(name.isidentifier() for name in names):
+        raise InvalidValueError(
+            f"the group term ({inside}) of {formula!r} must have the form (effects | column), (effects | a:b) or "
+            "(effects | a/b)."
+        )
+    nested = [":".join(levels[: place + 1]) for place in range(len(levels))]
+    return [
+        GroupTerm(effects.strip(), ":".join(n.strip() for n in one.split(":")), bar == "|") for one in nested
+    ]
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+class Design:
+    """The columns of a formula of fixed effects: fitted to a table, then applied to others.
+
+    Attributes
+    ----------
+    formula, names
+        The formula, and the names of its columns.
+    variables
+        Columns of the table that it uses.
+    """
+
+    def __init__(
+        self, formula: str, frame: Any, spec: Any = None, sample: Mapping[str, list[Any]] | None = None
+    ):
+        formulaic = require("formulaic", "a formula")
+        self.formula = formula
+        try:
+            made = formulaic.Formula(formula)
+        except Exception as error:
+            raise InvalidValueError(f"the formula {formula!r} cannot be read: {error}") from error
+        self.variables = checked_names(made, formula)
+        _need_columns(frame, self.variables, formula)
+        if spec is None:
+            table = self._made(made, frame)
+            spec = table.model_spec
+            sample = _sample(frame, self.variables)
+        self._spec, self._sample = spec, sample or {}
+        self.names = list(spec.column_names)
+
+    def _made(self, what: Any, frame: Any) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                return what.get_model_matrix(frame, na_action="ignore", output="pandas")
+        except Exception as error:
+            said = str(error).partition("\n")[0]
+            raise InvalidValueError(
+                f"the formula {self.formula!r} cannot be computed from the table: {said}"
+            ) from error
+
+    def matrix(self, frame: Any) -> np.ndarray:
+        """The columns (rows, p) of a table, in double precision."""
+        _need_columns(frame, self.variables, self.formula)
+        found = np.asarray(self._made(self._spec, frame), np.float64)
+        if not np.all(np.isfinite(found)):
+            column = int(np.argmax(~np.isfinite(found).all(axis=0)))
+            raise InvalidValueError(
+                f"column `{self.names[column]}` of the formula {self.formula!r} is not finite."
+            )
+        return found.reshape(len(frame), len(self.names))
+
+    def written(self) -> dict[str, Any]:
+        """What `read` needs, as JSON."""
+        state = {name: _plain(values) for name, values in self._spec.transform_state.items()}
+        return {"formula": self.formula, "sample": self._sample, "state": state}
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Design:
+        """The design that `written` described: rebuilt from a few rows, with the numbers of the fit."""
+        pandas = require("pandas", "a formula")
+        first = cls(written["formula"], pandas.DataFrame(written["sample"]))
+        state = {name: _back(values) for name, values in written["state"].items()}
+        spec = first._spec.update(transform_state=state)
+        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"])
+
+
+def checked_names(formula: Any, text: str) -> list[str]:
+    """The columns that a formula uses; anything but columns, numbers and known functions raises an error."""
+    names = list[str]()
+    for term in formula:
+        for factor in term.factors:
+            expression = str(factor.expr)
+            if factor.eval_method.value == "literal":
+                continue
+            try:
+                tree = ast.parse(expression, mode="eval")
+            except SyntaxError as error:
+                if factor.eval_method.value == "lookup":
+                    names.append(expression)
+                    continue
+                raise InvalidValueError(f"{expression!r} in the formula {text!r} cannot be read.") from error
+            called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+            for node in ast.walk(tree):
+                name = node.id if isinstance(node, ast.Name) else None
+                own = id(node) in called
+                if not isinstance(node, _PARTS) or (own and name not in FUNCTIONS):
+                    raise InvalidValueError(
+                        f"{expression!r} in the formula {text!r} is not supported: columns, numbers and the functions "
+                        f"{', '.join(sorted(FUNCTIONS))} are. Compute anything else as a column first."
+                    )
+                if name is not None and not own:
+                    names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
+    unknown = [name for name in names if name not in frame.columns]
+    if unknown:
+        raise InvalidValueError(
+            f"the formula {formula!r} uses the column {unknown[0]!r}, which the table does not have; it has "
+            f"{', '.join(map(str, list(frame.columns)[:20]))}."
+        )
+
+
+def _sample(frame: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+    """A few rows with every level of every column of categories."""
+    rows = list(range(min(20, len(frame))))
+    for name in names:
+        if not _is_number(frame[name]):
+            rows += np.unique(np.asarray(frame[name]).astype(str), return_index=True)[1].tolist()
+    few = frame.iloc[sorted(set(rows))]
+    return {name: [_scalar(value) for value in few[name].tolist()] for name in names}
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_number(column: Any) -> bool:
+    return getattr(column.dtype, "kind", "O") in "fiu"
+
+
+def _plain(value: Any) -> Any:
+    """State of a transform as JSON: numbers, lists, dicts."""
+    if isinstance(value, Mapping):
+        return {"dict": [[_plain(key), _plain(one)] for key, one in value.items()]}
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist()}
+    if isinstance(value, (list, tuple)):
+        return {"list": [_plain(one) for one in value]}
+    value = _scalar(value)
+    json.dumps(value)
+    return value
+
+
+def _back(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "dict" in value:
+        return {_back(key): _back(one) for key, one in value["dict"]}
+    return np.asarray(value["array"]) if "array" in value else [_back(one) for one in value["list"]]
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def as_frame(table: Any, names: Sequence[str], who: str) -> Any:
+    """These columns of a table of pandas, polars or Arrow, a dict of columns or a data folder, as a pandas frame."""
+    pandas = require("pandas", f"{who} with a formula")
+    if isinstance(table, str) or hasattr(table, "__fspath__"):
+        from scirocco.data.native.folder import open_folder
+
+        source = open_folder(table)
+        table = source.read(0, source.num_rows)
+    columns = named_columns(table)
+    columns = table if columns is None else columns
+    if not isinstance(columns, Mapping):
+        raise InvalidTypeError(
+            f"{who} takes a table with named columns: a data frame of pandas, polars or Arrow, a dict of columns, or "
+            f"the path of a data folder; got {type(table).__name__}."
+        )
+    unknown = [name for name in names if name not in columns]
+    if unknown:
+        raise InvalidValueError(
+            f"the table of {who} has no column {unknown[0]!r}; it has {', '.join(map(str, list(columns)[:20]))}."
+        )
+    kept = {}
+    for name in names:
+        array = as_numpy(columns[name], f"column `{name}`")
+        if array.ndim != 1:
+            raise InvalidTypeError(f"column `{name}` has shape {array.shape}; one value per row is required.")
+        if array.dtype.kind == "b":
+            array = array.astype(np.float64)
+        kept[name] = array
+    lengths = {name: len(array) for name, array in kept.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidValueError(f"the columns have different numbers of rows: {lengths}.")
+    return pandas.DataFrame(kept)
+
+
+def missing_rows(frame: Any) -> dict[str, np.ndarray]:
+    """Columns with missing or infinite values, and where."""
+    found = {}
+    for name in frame.columns:
+        values = frame[name].to_numpy()
+        if values.dtype.kind == "f":
+            bad = ~np.isfinite(values)
+        elif values.dtype == object:
+            bad = np.fromiter((missing(value) for value in values), bool, len(values))
+        else:
+            bad = (
+                np.zeros(len(values), bool)
+                if values.dtype.kind in "iubUS"
+                else np.asarray(frame[name].isna())
+            )
+        if bad.any():
+            found[str(name)] = bad
+    return found

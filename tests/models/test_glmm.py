@@ -1,0 +1,202 @@
+"""Mixed models from a formula: formulas, tables, units, predictions, files, and what is wrong with an input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import scirocco as sc
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
+from scirocco.models import GLMM
+from scirocco.models.glmm import problem
+from scirocco.models.inputs.formulas import Design, parse
+
+pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")]
+
+FORMULA = "y ~ x + colour + offset(o) + (1 + x | shop) + (1 | day)"
+
+
+def table(seed=0, num_shops=40, rows_each=15):
+    rng = np.random.default_rng(seed)
+    shop = np.repeat(np.arange(num_shops), rows_each)
+    size = len(shop)
+    x, day = 50 + 10 * rng.normal(size=size), rng.integers(0, 6, size)
+    colour = rng.choice(["blue", "green", "red"], size)
+    effects = rng.normal(size=(num_shops, 2)) * [20.0, 0.5]
+    o = rng.normal(size=size)
+    y = 100 + 3 * x + 5 * (colour == "red") + o + effects[shop, 0] + effects[shop, 1] * x
+    y = y + 10 * rng.normal(size=6)[day] + 4 * rng.normal(size=size)
+    names = np.array([f"shop {k:02d}" for k in shop])
+    return pd.DataFrame({"y": y, "x": x, "colour": colour, "shop": names, "day": day, "o": o}), effects
+
+
+@pytest.mark.unit
+def test_formulas_are_split_into_their_parts():
+    found = parse(
+        "y ~ 0 + a*b + C(d, contr.sum) - c + offset(e) + (1 + a || g) + (x | h/k) + (1|u:v)".replace(
+            ", contr.sum", ""
+        )
+    )
+    assert (found.response, found.fixed, found.offset) == ("y", "0 + a*b + C(d) - c", "e")
+    assert [tuple(term) for term in found.groups] == [
+        ("1 + a", "g", False),
+        ("x", "h", True),
+        ("x", "h:k", True),
+        ("1", "u:v", True),
+    ]
+    assert parse("proportion(wins, games) ~ (1 | team)")[:3] == ("wins", "games", "1")
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("y + x", "with one ~"),
+        ("log(y) ~ x + (1 | g)", "name of a column"),
+        ("y ~ x + (1 | g", "not complete"),
+        ("y ~ x + (1 | f(g))", "must have the form"),
+        ("y ~ offset(a) + offset(b) + (1 | g)", "at most one offset"),
+    ],
+)
+def test_formulas_that_cannot_be_read(formula, words):
+    with pytest.raises(InvalidValueError, match=words):
+        parse(formula)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    "text", ["__import__('os').getcwd()", "x.__class__", "open('f')", "[k for k in x]", "np.log(x)"]
+)
+def test_formulas_are_not_code(text):
+    with pytest.raises(InvalidValueError):
+        Design(text, pd.DataFrame({"x": [1.0, 2.0]}))
+
+
+@pytest.mark.unit
+def test_a_design_comes_back_from_json():
+    frame, _ = table()
+    design = Design("x + bs(x, df=4) + C(colour) + center(x):colour", frame)
+    again = Design.read(design.written())
+    np.testing.assert_allclose(again.matrix(frame.iloc[5:9]), design.matrix(frame.iloc[5:9]))
+    assert again.names == design.names
+
+
+@pytest.mark.unit
+def test_tables_of_all_kinds_give_the_same_problem(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    frame, _ = table()
+    numbers = frame[["y", "x", "day"]]
+    formula = "y ~ x + (1 | day)"
+    sc.data.write(tmp_path / "folder", {name: numbers[name].to_numpy() for name in numbers})
+    found = [
+        problem.compose(formula, "normal", one, None, "error", parse(formula)).source.fingerprint()
+        for one in (numbers, pyarrow.table(dict(numbers)), {n: numbers[n].to_numpy() for n in numbers})
+    ]
+    assert len(set(found)) == 1
+    streamed = problem.compose(formula, "normal", tmp_path / "folder", None, "error", parse(formula))
+    assert streamed.num_rows == len(frame)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    frame, effects = table()
+    model = GLMM(FORMULA, num_samples=150, num_chains=2, num_prediction_draws=100)
+    return model.fit(frame, progress=False), frame, effects
+
+
+def test_coefficients_are_those_of_least_squares_in_the_units_of_the_columns(fitted):
+    model, _, _ = fitted
+    found = model.fixed_effects()
+    assert list(found.index) == ["Intercept", "x", "colour[T.green]", "colour[T.red]"]
+    assert abs(found.loc["colour[T.red]", "mean"] - 5) < 5 * found.loc["colour[T.red]", "sd"]
+    assert abs(found.loc["x", "mean"] - 3) < 5 * found.loc["x", "sd"]
+    summary = model.summary()
+    assert {"sd(shop: Intercept)", "correlation(shop: Intercept, x)", "sd(day: Intercept)", "sigma"} <= set(
+        summary.index
+    )
+    assert 3.5 < summary.loc["sigma", "mean"] < 4.5
+    assert model.to_arviz().posterior["coef"].coords["coef_dim_0"].values[1] == "x"
+
+
+def test_effects_of_levels_and_predictions(fitted):
+    model, frame, effects = fitted
+    found = model.random_effects(levels=["shop 03", "shop 07"])
+    # at x = 50 the effect of a shop is well known, intercept and slope are not
+    at = found["mean"].to_numpy().reshape(2, 2) @ [1.0, 50.0]
+    centre = effects @ [1.0, 50.0] - (effects @ [1.0, 50.0]).mean()
+    assert np.abs(at - centre[[3, 7]]).max() < 30
+    assert len(model.random_effects(factor="day")) == 6
+    residual = frame["y"] - model.predict(frame)
+    assert 3 < residual.std() < 5
+    new = frame.iloc[:4].copy()
+    new["shop"] = "elsewhere"
+    narrow, wide = (model.predict(new, interval=0.9, new_groups=how) for how in ("population", "sample"))
+    np.testing.assert_allclose(narrow.mean, model.predict(new))
+    assert np.all(wide.high - wide.low > narrow.high - narrow.low)
+    with pytest.raises(InvalidValueError, match="not in the data of the fit"):
+        model.predict(new, new_groups="error")
+    observed = model.predict(frame, interval=0.9, kind="observation")
+    assert 0.8 < np.mean((observed.low < frame["y"]) & (frame["y"] < observed.high)) < 0.99
+
+
+def test_a_saved_model_predicts_the_same(fitted, tmp_path):
+    model, frame, _ = fitted
+    model.save(tmp_path / "model")
+    again = sc.models.load(tmp_path / "model")
+    assert again.get_params() == model.get_params()
+    np.testing.assert_allclose(again.predict(frame.iloc[:9]), model.predict(frame.iloc[:9]), rtol=1e-5)
+    pd.testing.assert_frame_equal(again.fixed_effects(), model.fixed_effects())
+    assert "GLMM" in str(again.report(tmp_path / "report.html")) or (tmp_path / "report.html").exists()
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("formula", "family", "change", "words"),
+    [
+        ("y ~ x", "normal", {}, "no group term"),
+        ("y ~ x + (1 | nothing)", "normal", {}, "no column 'nothing'"),
+        ("y ~ w + (1 | shop)", "normal", {}, "no column 'w'"),
+        ("y ~ x + (1 | shop)", "normal", {"shop": "one"}, "has one level"),
+        ("y ~ x + (1 | shop)", "normal", {"x": np.nan}, "600 missing or infinite values"),
+        ("y ~ x + (1 | shop)", "bernoulli", {}, "must be 0 or 1"),
+        ("y ~ x + (1 | shop)", "poisson", {}, "must be a count"),
+        ("y ~ x + (1 | shop)", "binomial", {}, r"requires proportion\(successes, trials\)"),
+        ("y ~ x + (1 | shop)", "normal", {"x": 1.0}, "is constant"),
+        ("y ~ x + I(2*x) + (1 | shop)", "normal", {}, "linearly dependent"),
+        ("y ~ x + (1 | shop) + (x | shop)", "normal", {}, "has two group terms"),
+        ("y ~ x + (1 | shop)", "gamma", {}, "family"),
+        ("y ~ x + (1 | shop)", "normal", {"y": 3.0}, "nothing to explain"),
+    ],
+)
+def test_bad_inputs_have_clear_errors(formula, family, change, words):
+    frame, _ = table()
+    with pytest.raises(SciroccoError, match=words):
+        GLMM(formula, family).fit(frame.assign(**change), progress=False)
+
+
+@pytest.mark.unit
+def test_missing_rows_are_dropped_on_request():
+    frame, _ = table()
+    frame.loc[3, "x"] = np.nan
+    formula = "y ~ x + (1 | shop)"
+    found = problem.compose(formula, "normal", frame, None, "drop", parse(formula))
+    assert found.num_rows == len(frame) - 1
+
+
+@pytest.mark.unit
+def test_two_large_crossed_factors_are_not_supported_yet():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"y": rng.normal(size=9_000), "a": rng.integers(0, 2_000, 9_000), "b": rng.integers(0, 3_000, 9_000)}
+    )
+    with pytest.raises(InvalidValueError, match="are crossed"):
+        GLMM("y ~ 1 + (1 | a) + (1 | b)").fit(frame, progress=False)
+
+
+@pytest.mark.unit
+def test_not_fitted_and_wrong_tables():
+    with pytest.raises(sc.errors.NotFittedError):
+        GLMM("y ~ (1 | g)").summary()
+    with pytest.raises(InvalidTypeError, match="named columns"):
+        GLMM("y ~ (1 | g)").fit(np.ones((3, 2)), progress=False)
