@@ -947,6 +947,13 @@ RUNS = [
         "`num_samples` is an argument of LinearRegression(...)",
     ),
     row(
+        "no run to certify",
+        lambda: sc.analysis.certify("run"),
+        InvalidTypeError,
+        "`run` must be a run",
+        "sc.load",
+    ),
+    row(
         "a torch module",
         lambda: sc.models.BNN(apply=TORCH_MODULE(), params={}).fit(X, np.arange(N) % 2),
         InvalidTypeError,

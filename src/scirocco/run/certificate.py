@@ -27,7 +27,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
-from scirocco.errors import SciroccoError
+from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.run import pilot, setup
 from scirocco.run.defaults import HAS_NO_SHAPE
 from scirocco.samplers.preconditioned import rows_times, variances
@@ -140,6 +140,8 @@ def certify(run: Any) -> Certificate:
     >>> sc.analysis.certify(run).ok  # ε λ = 1: the standard deviation is 41 % too large
     False
     """
+    if not hasattr(run, "labelled_draws"):
+        raise InvalidTypeError(f"`run` must be a run, from sc.sample or sc.load; got {type(run).__name__}.")
     measures: dict[str, Any] = {}
     troubles = _of_chains(run, measures)
     unknown = _why_not(run, troubles)
