@@ -89,7 +89,8 @@ def test_noise_of_control_variates_from_all_rows():
     batching = problem.parts.batching
     centre = jnp.array([0.3, -0.2, 0.1])
     found = pilot._noise_of_all(model, problem.table, batching, centre, factor, jax.random.key(0))
-    signs = 2.0 * np.random.default_rng([SeedPurpose.ROUNDNESS]).integers(2, size=(4, 3)) - 1.0
+    shape = (pilot._NOISE_POINTS, 3)
+    signs = 2.0 * np.random.default_rng([SeedPurpose.ROUNDNESS]).integers(2, size=shape) - 1.0
     wide = x.astype(np.float64)
     changes = [-(wide @ (factor @ point))[:, None] * wide @ factor for point in signs]
     exact = np.mean([change.var(axis=0) for change in changes], axis=0) * 500**2 / 50 * batching.correction
