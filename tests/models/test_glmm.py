@@ -150,6 +150,16 @@ def test_a_saved_model_predicts_the_same(fitted, tmp_path):
     assert "GLMM" in str(again.report(tmp_path / "report.html")) or (tmp_path / "report.html").exists()
 
 
+def test_a_stored_fit_is_opened_and_resumed(tmp_path):
+    frame, _ = table(num_shops=12, rows_each=5)
+    model = GLMM("y ~ x + (1 | shop)", num_samples=30, num_chains=1, num_prediction_draws=20)
+    first = model.fit(frame, store=tmp_path / "run", progress=False).random_effects()
+    with pytest.raises(InvalidValueError, match="were not saved with this model"):
+        GLMM.load(tmp_path / "run").random_effects()
+    again = GLMM(**model.get_params()).fit(frame, store=tmp_path / "run", resume=True, progress=False)
+    pd.testing.assert_frame_equal(again.random_effects(), first)
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize(
     ("formula", "family", "change", "words"),

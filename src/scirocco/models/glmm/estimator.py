@@ -181,7 +181,7 @@ class GLMM(Results, fits.Conventions):
         if run.draws is None or not run.num_draws:
             raise InvalidValueError(f"the run was {run.status} before its first draw.")
         self._settle(run, found.design, found.terms, found.inner, found.units, found.num_rows)
-        self._saved_effects = {}
+        self._fitted_to = (found.model, found.source)
         return self
 
     # -- on disk ------------------------------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ class Results:
     _units: Units
     _num_rows: int
     _saved_effects: dict[int, np.ndarray]
+    _fitted_to: tuple[Any, Any] | None
+    """The model and the data of a fit in this process: the effects of levels follow from them."""
     _known: ClassVar[tuple[str, ...]] = ("population", "sample", "error")
 
     def _settle(
@@ -63,7 +65,7 @@ class Results:
         num_rows: int,
     ) -> None:
         self._design, self._terms, self._inner = design, terms, inner
-        self._units, self._num_rows = units, num_rows
+        self._units, self._num_rows, self._fitted_to, self._saved_effects = units, num_rows, None, {}
         self.draws_ = problem.outside(run.draws, units, terms, design.names)
         self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
 
@@ -177,7 +179,7 @@ class Results:
         """Draws (draw, level, q) of the effects of levels in the user's units."""
         term = self._terms[number]
         places = np.arange(len(term.levels)) if places is None else places
-        if number in getattr(self, "_saved_effects", {}):
+        if number in self._saved_effects:
             return np.asarray(self._saved_effects[number][:, places], np.float64)
         scale = self._units.spread / term.scale
         name, factor = f"effects_{number}", self._factor(number)
@@ -189,7 +191,7 @@ class Results:
                     u = np.einsum("sij,slj->sli", some[f"root_{number}"], u)
                 u = some[f"sd_{number}"][:, None] * u
             return np.asarray(u, np.float64) * scale
-        if self.run_.origin is None:
+        if self._fitted_to is None:
             raise InvalidValueError(
                 f"the effects of the levels of `{term.name}` were not saved with this model: they follow from the "
                 "data. Fit it again on the data with store=... and resume=True, which draws nothing new."
@@ -200,14 +202,12 @@ class Results:
             num_draws=self.num_prediction_draws,
             keep_draws=True,
             seed=self.seed,
+            model=self._fitted_to[0],
+            data=self._fitted_to[1],
         )
         return np.asarray(found.draws, np.float64) * scale
 
     def _factor(self, number: int) -> density.Factor:
-        origin = self.run_.origin
-        if origin is not None:
-            prior: Any = origin.model.bare.log_prior
-            return prior.factors[number]
         term = self._terms[number]
         rows = self._num_rows / len(term.levels)
         return density.Factor(number, len(term.design.names), term.term.correlated, rows >= problem.INFORMED)
