@@ -141,7 +141,9 @@ def test_products_are_rounded_only_where_noise_hides_it(estimator, full, monkeyp
 
 @pytest.mark.unit
 @pytest.mark.parametrize("precision", [None, "bfloat16", "float32"])
-def test_the_precision_of_an_estimate_reaches_its_products(precision):
+def test_the_precision_of_an_estimate_reaches_its_products(precision, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # a CPU has no other products
+
     def total(position, rows):
         with base.products_of(sc.Minibatch(8, precision=precision)):
             return LINEAR.summand.total(position, rows, None, None)
