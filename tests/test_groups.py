@@ -185,6 +185,8 @@ def test_other_mistakes_have_their_own_words(fitted):
     _, _, run = fitted
     with pytest.raises(sc.errors.InvalidValueError, match="no group 99"):
         run.locals([99])
+    with pytest.raises(sc.errors.InvalidTypeError, match="rows of a group share its variable"):
+        sc.analysis.loo(run)
     with pytest.raises(sc.errors.InvalidValueError, match="over up to 4"):
         sc.HierarchicalModel(normal_row, standard, groups="g", local=np.zeros(5))
     with pytest.raises(sc.errors.InvalidTypeError, match="name of the column"):

@@ -139,6 +139,11 @@ def origin_of(run: Any, model: Any, data: Data | None, who: str) -> tuple[Any, R
         raise InvalidTypeError(
             f"{who}: the log likelihood is random (it takes a key), so a row has no value of its own."
         )
+    if getattr(model, "groups", None) is not None:
+        raise InvalidTypeError(
+            f"{who}: the rows of a group share its variable, so a row of a sc.HierarchicalModel has no log likelihood "
+            "of its own. Compare predictions for groups that were held out (sc.analysis.log_predictive)."
+        )
     if data is None:
         if known.source.sums_up:
             raise InvalidValueError(
