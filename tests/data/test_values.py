@@ -137,7 +137,7 @@ def test_a_row_of_a_table_is_a_dict_of_its_columns(make):
 )
 def test_nulls_are_named_by_column(make, tmp_path):
     table = make({"size": [1.0, 2.0, 3.0], "age": [30, None, 50]})
-    with pytest.raises(InvalidValueError, match=r"column `age` of the data holds 1 NaN.* row 1"):
+    with pytest.raises(InvalidValueError, match=r"column `age` of the data holds 1 missing \(NaN\).* row 1"):
         as_source(table)
     with pytest.raises(InvalidValueError, match="array `age`, row 1"):
         sc.data.write(tmp_path / "rows", table)

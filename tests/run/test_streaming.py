@@ -354,7 +354,7 @@ def test_a_source_that_breaks_the_protocol_is_refused(source, error, message):
 def test_nan_in_a_source_is_found_by_the_first_pass():
     rows = {k: v.copy() for k, v in DATA.items()}
     rows["x"][150, 0, 1] = np.nan
-    with pytest.raises(InvalidValueError, match=r"data `x` holds 1 NaN .* row 150"):
+    with pytest.raises(InvalidValueError, match=r"data `x` holds 1 missing \(NaN\) .* row 150"):
         draw(Rows(rows), SAMPLERS["SGLD"], sc.ControlVariates(BATCH, centre=helpers.make_params()))
 
 
