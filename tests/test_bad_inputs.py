@@ -124,7 +124,13 @@ DATA = [
         "Drop",
     ),
     row("infinite", data(x=spoiled(X, (7, 1), np.inf)), InvalidValueError, "`x`", "row 7, index (1,)"),
-    row("many NaN", data(x=spoiled(X, slice(3, 5), np.nan)), InvalidValueError, "6 missing (NaN)", "2 of 20 rows"),
+    row(
+        "many NaN",
+        data(x=spoiled(X, slice(3, 5), np.nan)),
+        InvalidValueError,
+        "6 missing (NaN)",
+        "2 of 20 rows",
+    ),
     row(
         "NaN in a bare array",
         sample(data=spoiled(Y, 0, np.nan)),

@@ -170,7 +170,7 @@ def test_local_variables_of_a_loaded_run(fitted, tmp_path):
         ({"y": np.ones(3)}, "no column 'g'"),
         ({"y": np.ones(3), "g": np.array([1.0, np.nan, 2.0])}, "missing in 1 rows, the first of them row 1"),
         ({"y": np.ones(3), "g": np.array(["a", None, "b"], object)}, "missing in 1 rows"),
-        ({"y": np.array([1.0, np.nan, 2.0]), "g": np.arange(3)}, "NaN or infinite"),
+        ({"y": np.array([1.0, np.nan, 2.0]), "g": np.arange(3)}, "1 missing .NaN. or infinite"),
         ({"y": np.ones(2), "g": np.arange(3)}, "has 3 rows, the other columns have 2"),
         ({"g": np.arange(3)}, "no column other than the groups"),
         (np.ones(3), "must be a data frame or a dict"),

@@ -431,7 +431,11 @@ BAD = {
     ),
     "no dataset": ({"dataset": {}}, ValueError, "`dataset` is empty"),
     "unequal": ({"dataset": {"X": DATASET["X"], "y": DATASET["y"][:5]}}, ValueError, "`X`: 40, `y`: 5"),
-    "NaN": ({"dataset": DATASET | {"y": np.full(N, np.nan)}}, ValueError, "data `y` holds 40 missing \\(NaN\\)"),
+    "NaN": (
+        {"dataset": DATASET | {"y": np.full(N, np.nan)}},
+        ValueError,
+        "data `y` holds 40 missing \\(NaN\\)",
+    ),
     "ragged": ({"dataset": {"X": [[1.0], [1.0, 2.0]]}}, TypeError, "ragged"),
     "params": ({"params": 0.0}, TypeError, "`params` must be a dict of arrays such as"),
     "names": ({"params": {1: 0.0}}, TypeError, "names in `params` must be strings"),

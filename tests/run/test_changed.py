@@ -52,7 +52,9 @@ def test_data_of_which_a_sample_is_unchanged(tmp_path):
     path, data = started(tmp_path / "run", rows()), rows() + 1
     kept = np.unique(np.linspace(0, ROWS - 1, 64).astype(int))
     data[kept] = rows()[kept]
-    with pytest.raises(InvalidValueError, match="cannot be resumed with these data: `data` was"):
+    with pytest.raises(
+        InvalidValueError, match="cannot be resumed with these data: the values of `data` have changed"
+    ):
         sc.resume(path, MODEL, data, num_samples=60, progress=False)
     assert sc.resume(path, MODEL, rows(), num_samples=60, progress=False).num_draws == 60
 

@@ -64,7 +64,7 @@ def test_a_store_of_chains_is_opened_and_gone_on_with(client, alone, tmp_path):
     with pytest.raises(ValueError, match=r"asked.seed. was 4 and is now 5"):
         sample(client=client, store=path, resume=True, seed=5)
     for other in (client, None):
-        with pytest.raises(ValueError, match="with these data: `data` was"):
+        with pytest.raises(ValueError, match="with these data: the values of `data` have changed"):
             sc.resume(path, sharding.SCALED, sharding.rows(200, seed=9), num_samples=30, client=other)
     with pytest.raises(ValueError, match="already has 25 draws"):
         sc.resume(path, sharding.SCALED, sharding.rows(200), num_samples=20, client=client)

@@ -240,7 +240,7 @@ def stored(tmp_path):
         ),
         ({"model": sc.Model(helpers.log_likelihood, lambda p: -jnp.sum(p["bias"] ** 2))}, "log_prior is -"),
         ({"data": helpers.make_data(num_rows=60)}, "`num_rows` was 64 and is now 60"),
-        ({"data": helpers.make_data(seed=1)}, "`data` was '"),
+        ({"data": helpers.make_data(seed=1)}, "values of `data` have changed"),
         ({"sampler": sc.SGLD(5e-3)}, r"`sampler.step_size` was 0.001 and is now 0.005"),
         ({"estimator": sc.Minibatch(8)}, "`estimator.batch_size` was 16 and is now 8"),
         ({"num_samples": 1}, "more than num_samples=1"),

@@ -139,5 +139,5 @@ def test_a_finished_fit_on_a_disk_that_cannot_be_written(tmp_path, monkeypatch):
     again = np.asarray(fit(resume=True).run_.draws["topics"])
     np.testing.assert_array_equal(again, np.asarray(first.run_.draws["topics"]))
     counts[3, 4] += 1
-    with pytest.raises(sc.errors.InvalidValueError, match="`data` was"):
+    with pytest.raises(sc.errors.InvalidValueError, match="values of `data` have changed"):
         fit(resume=True)

@@ -118,7 +118,7 @@ def test_store_and_resume(tmp_path, fitted):
     again = LDA(2, **OPTIONS).fit(X, num_epochs=30, store=tmp_path / "run", resume=True, progress=False)
     np.testing.assert_array_equal(whole.topics(draws=True), again.topics(draws=True))
     assert sc.load(tmp_path / "run").num_draws == 20
-    with pytest.raises(InvalidValueError, match="cannot be resumed with these arguments: `data`"):
+    with pytest.raises(InvalidValueError, match="with these arguments: the values of `data` have changed"):
         LDA(2, **OPTIONS).fit(X + 1, num_epochs=30, store=tmp_path / "run", resume=True, progress=False)
 
 
