@@ -11,15 +11,14 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
-from scirocco.estimators import ControlVariates, Full
 from scirocco.models import fits, sampled
-from scirocco.models.glmm import density, problem
+from scirocco.models.families import FAMILIES
+from scirocco.models.glmm import problem
 from scirocco.models.glmm.problem import Problem, Term, Units
 from scirocco.models.glmm.results import Results
 from scirocco.models.inputs.formulas import Design, GroupTerm, parse
 from scirocco.run import sample
 from scirocco.run.progress import Callback
-from scirocco.samplers import BAOAB, Preconditioned
 
 _KIND = fits.Kind("GLMM", "a mixed model", "glmm")
 _BATCH = 100
@@ -63,10 +62,10 @@ class GLMM(Results, fits.Conventions):
 
     Notes
     -----
-    Priors, for columns x and, if it is continuous, a response y in units of their standard deviations: coefficients
-    Normal(0, 2.5), the intercept around the response's average; deviations of effects half-Normal(2.5), for a column in
-    units of its root mean square; correlations uniform (LKJ with η = 1); sigma Exponential(1); dispersion
-    Exponential(1); degrees of freedom Gamma(2, 0.1).
+    Priors, for columns x and, if it is continuous, a response y in units of their standard deviations (of a Student
+    response, 1.48 median absolute deviations): coefficients Normal(0, 2.5), the intercept around the response's
+    average; deviations of effects half-Normal(2.5), for a column in units of its root mean square; correlations uniform
+    (LKJ with η = 1); sigma Exponential(1); dispersion Exponential(1); degrees of freedom Gamma(2, 0.1).
 
     Examples
     --------
@@ -134,7 +133,7 @@ class GLMM(Results, fits.Conventions):
             raise InvalidValueError(
                 "the formula names the response, a column of the table: call fit(frame) without y."
             )
-        _checks.choice(self.family, "family", density.FAMILIES)
+        _checks.choice(self.family, "family", tuple(FAMILIES))
         _checks.choice(self.missing, "missing", ("error", "drop"))
         _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
         found = problem.compose(
@@ -149,35 +148,19 @@ class GLMM(Results, fits.Conventions):
             seed=self.seed,
             notes=sampled.notes(_KIND, self, _written(found)),
         )
-        options: dict[str, Any] = {
-            "store": store,
-            "resume": resume,
-            "overwrite": overwrite,
-            "progress": progress,
-        }
-        if num_epochs is None and max_seconds is None:
-            lengths: dict[str, Any] = {
-                "num_samples": self.num_samples,
-                "num_burnin": self.num_burnin,
-                "thin": self.thin,
-            }
-            run = sampling(**lengths, callbacks=callbacks, **options)
-        else:
-            count = found.source.num_rows
-            size = min(_BATCH, count)
-            length, wanted = sampled.lengths(
-                (1_000 if self.num_samples is None else self.num_samples, self.num_burnin, self.thin),
-                num_epochs,
-                max_seconds,
-                num_rows=count,
-                batch_size=size,
-                thin=10,
-                num_burnin=10,
-                share=0.2,
-            )
-            estimator = Full() if size == count else ControlVariates(size)
-            by_length = functools.partial(sampling, sampler=Preconditioned(BAOAB()), estimator=estimator)
-            run = sampled.draw(by_length, length, wanted, callbacks=callbacks, **options)
+        run = sampled.draw_chosen(
+            sampling,
+            (self.num_samples, self.num_burnin, self.thin),
+            num_epochs,
+            max_seconds,
+            num_rows=found.source.num_rows,
+            batch_size=_BATCH,
+            store=store,
+            resume=resume,
+            overwrite=overwrite,
+            callbacks=callbacks,
+            progress=progress,
+        )
         if run.draws is None or not run.num_draws:
             raise InvalidValueError(f"the run was {run.status} before its first draw.")
         self._settle(run, found.design, found.terms, found.inner, found.units, found.num_rows)

@@ -288,8 +288,28 @@ def _back(value: Any) -> Any:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def as_frame(table: Any, names: Sequence[str], who: str) -> Any:
-    """These columns of a table of pandas, polars or Arrow, a dict of columns or a data folder, as a pandas frame."""
+def used_columns(parsed: Parsed, weights: str | None = None, response: bool = True) -> list[str]:
+    """All columns of the table that a formula uses, with the response and the weights or without."""
+    formulaic = require("formulaic", "a formula")
+    names = [parsed.response, parsed.trials] if response else []
+    names += [weights if response else None]
+    names += [name for term in parsed.groups for name in term.factor.split(":")]
+    offset = [] if parsed.offset is None else [f"0 + {parsed.offset}"]
+    for text in (*offset, parsed.fixed, *(term.effects for term in parsed.groups)):
+        try:
+            names += checked_names(formulaic.Formula(text), text)
+        except InvalidValueError:
+            raise
+        except Exception as error:
+            raise InvalidValueError(f"the formula {text!r} cannot be read: {error}") from error
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = ()) -> Any:
+    """These columns of a table of pandas, polars or Arrow, a dict of columns or a data folder, as a pandas frame.
+
+    Columns of True and False become numbers, except those to `keep`.
+    """
     pandas = require("pandas", f"{who} with a formula")
     if isinstance(table, str) or hasattr(table, "__fspath__"):
         from scirocco.data.native.folder import open_folder
@@ -313,7 +333,7 @@ def as_frame(table: Any, names: Sequence[str], who: str) -> Any:
         array = as_numpy(columns[name], f"column `{name}`")
         if array.ndim != 1:
             raise InvalidTypeError(f"column `{name}` has shape {array.shape}; one value per row is required.")
-        if array.dtype.kind == "b":
+        if array.dtype.kind == "b" and name not in keep:
             array = array.astype(np.float64)
         kept[name] = array
     lengths = {name: len(array) for name, array in kept.items()}
@@ -340,3 +360,33 @@ def missing_rows(frame: Any) -> dict[str, np.ndarray]:
         if bad.any():
             found[str(name)] = bad
     return found
+
+
+def column(frame: Any, name: str) -> np.ndarray:
+    """A column of numbers, in double precision."""
+    values = frame[name].to_numpy()
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(
+            f"column `{name}` must have numbers, got {values.dtype} such as {values[0]!r}."
+        ) from error
+
+
+def offset_values(frame: Any, parsed: Parsed) -> np.ndarray | None:
+    """What the formula adds to the linear predictor: a column, or a function of columns such as `log(time)`."""
+    if parsed.offset is None:
+        return None
+    if parsed.offset.isidentifier():
+        return column(frame, parsed.offset)
+    found = Design(f"0 + {parsed.offset}", frame).matrix(frame)
+    if found.shape[1] != 1:
+        raise InvalidValueError(f"offset({parsed.offset}) must be one number per row, not several columns.")
+    return found[:, 0]
+
+
+def checked_weights(weights: np.ndarray, name: str) -> np.ndarray:
+    """Weights of rows: at least 0, not all 0."""
+    if np.any(weights < 0) or not weights.any():
+        raise InvalidValueError(f"the weights `{name}` must be at least 0, and not all 0.")
+    return weights

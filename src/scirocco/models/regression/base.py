@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -15,25 +15,45 @@ from scirocco._extras import require
 from scirocco.data.arrays import ArraySource
 from scirocco.diagnostics.frames import html_summary
 from scirocco.drawing.markup import Html
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits, sampled
 from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.fits.intervals import tails_of
 from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.inputs import Features, TableLike, Units, features
+from scirocco.models.inputs import ColumnLike, TableLike, Units, features, targets
+from scirocco.models.inputs.formulas import Design
+from scirocco.models.regression import given
 from scirocco.models.regression.density import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
+from scirocco.models.regression.given import Given
 from scirocco.models.regression.inference import THIN, Method, in_own_units
 from scirocco.models.view import View
 from scirocco.run import Run, sample
+from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
 
 _BURN_IN, _SHARE = 50, 0.2
 """Burn-in in units of `thin` steps, or as a share of a run whose length is given."""
+_BATCH = 1_000
+"""Rows of a batch where `sc.sample` chooses, but for a length in epochs or seconds."""
 _MOST_NUMBERS = 4_000_000
 """Rows × draws (× classes) held at once by a prediction."""
 _HINT = "it cannot be told from the intercept. Drop it, or keep it with constant_columns='keep'"
+
+
+class Composed(NamedTuple):
+    """What is sampled, and what is known when it is."""
+
+    model: Model
+    data: dict[str, np.ndarray]
+    method: Method
+    extra: dict[str, Any]
+    """JSON that a file needs in addition to draws and settings."""
+    fitted: dict[str, Any] = {}  # noqa: RUF012
+    """Attributes of the fitted model."""
+    rows: dict[str, np.ndarray] | None = None
+    """The rows themselves, if `data` are sums over them."""
 
 
 class Regression(fits.Conventions):
@@ -43,15 +63,16 @@ class Regression(fits.Conventions):
     scale: float | None
     intercept: bool
     intercept_scale: float | None
-    slab: float | None
+    slab: float | None = None
     standardise: bool
     constant_columns: str
+    formula: str | None
     sampler: Sampler | None
     estimator: Estimator | None
-    num_samples: int
+    num_samples: int | None
     num_burnin: float | None
     thin: int | None
-    num_chains: int
+    num_chains: int | None
     num_prediction_draws: int
     seed: int
     run_: Run | None
@@ -60,45 +81,182 @@ class Regression(fits.Conventions):
     """The levels of columns of categories; each level but the first is a feature `column[level]`."""
     _kind: fits.Kind
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_prediction_draws"}
+    _priors: ClassVar[tuple[str, ...]] = KINDS
     _from_data: tuple[str, ...] = ()
     """Settings that may be None: they are then taken from the data."""
-    _sums_up: bool = False
-    """Whether a run is made from sums over the rows."""
+    _columns: list[str] | None = None
+    """The names of the coefficients' columns."""
+    _design: Design | None = None
     _draws: dict[str, Any]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def _table(self, X: TableLike) -> Features:
-        """The features of a fit, as precise as they were given."""
-        self._check_settings()
-        name = type(self).__name__
-        constant = self.constant_columns if self.intercept else "keep"
-        wild = not self.standardise
-        found = features(X, name, constant=constant, constant_hint=_HINT, exact=True, wild=wild, levels={})
-        if len(found.array) < 2:
-            raise InvalidValueError(f"{name} requires at least 2 rows, got n_samples = 1.")
-        return found
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        frame: Any,
+        *,
+        weights: str | None = None,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+        **settings: Any,
+    ) -> Self:
+        """Fit to the columns that a formula makes of a data frame: the same as `cls(formula=...).fit(frame)`.
 
-    def _remember(self, table: Features, run: Run, **more: Any) -> None:
+        Parameters
+        ----------
+        formula
+            `y ~ a * b + bs(x) + C(g) + offset(log(time))`: a response and terms, as in R. `a:b` is a product, `a * b`
+            is `a + b + a:b`; `bs(x, df=5)`, `cr(x, df=5)` and `poly(x, 2)` are splines and polynomials; `C(g)` and
+            columns of text are categories, whose levels are remembered; `log`, `exp`, `sqrt`, `center`, `scale` and
+            `I(x**2)` are functions; `0 +` leaves the intercept out; `offset(x)` is added to the linear predictor.
+        frame
+            A data frame of pandas, polars or Arrow, a dict of columns, or the path of a data folder. Predictions take
+            one with the same columns; the response is not needed there.
+        weights
+            Name of a column with weights of the rows' log likelihoods.
+        num_epochs, max_seconds, store, resume, overwrite, callbacks, progress
+            As for `fit`.
+        **settings
+            Arguments of the constructor.
+        """
+        return cls(formula=formula, **settings).fit(
+            frame,
+            weights=weights,
+            num_epochs=num_epochs,
+            max_seconds=max_seconds,
+            store=store,
+            resume=resume,
+            overwrite=overwrite,
+            callbacks=callbacks,
+            progress=progress,
+        )
+
+    def fit(
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        *,
+        offset: ColumnLike | None = None,
+        weights: ColumnLike | str | None = None,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
+        store: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+    ) -> Self:
+        """Draw coefficients given rows and their responses.
+
+        Parameters
+        ----------
+        X
+            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense). In a data frame,
+            columns of categories get a feature `column[level]` of 0 and 1 for each level but the first. With a
+            `formula`: a table with the columns that it names.
+        y
+            One response per row: labels of any kind that can be sorted, numbers, or counts. Not with a formula.
+        offset
+            Numbers that are added to the linear predictor, such as the logarithm of an exposure. Not with a formula.
+        weights
+            Numbers that the log likelihoods of rows are multiplied by: a row with the weight 2 counts as two. With a
+            formula, the name of their column.
+        num_epochs, max_seconds
+            The length of the run, including burn-in, as passes over the rows or as seconds of sampling (without
+            set-up and compilation). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
+            spread evenly unless `thin` is given. By default the length
+            follows from `num_samples`, `num_burnin` and `thin`.
+        store, resume, overwrite, callbacks, progress
+            As for `sc.sample`.
+        """
+        self._check_settings()
+        found = self._given(X, y, offset, weights)
+        composed = self._composed(found)
+        design = {} if found.columns.design is None else {"design": found.columns.design.written()}
+        composed = composed._replace(
+            extra={"names": found.table.names, "levels": found.table.levels, **composed.extra, **design}
+        )
+        options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
+        options |= {"callbacks": callbacks, "progress": progress}
+        try:
+            run = self._sample(composed, num_epochs, max_seconds, options)
+        except DivergenceError as error:
+            if (better := self._explained(error, found)) is not None:
+                raise better from error
+            raise
+        self._remember(found, run, composed)
+        self._settle(self._outside(run.draws, composed.extra))
+        return self
+
+    def _given(self, X: TableLike, y: Any, offset: Any, weights: Any) -> Given:
+        """The checked input of a fit; features are as precise as they were given."""
+        name = type(self).__name__
+        if self.formula is None:
+            columns = given.plain(X, y, offset, weights, self.intercept, name)
+        else:
+            columns = given.from_formula(self.formula, X, y, offset, weights, self.intercept, name)
+        table = features(
+            columns.X,
+            name,
+            constant=self.constant_columns if columns.intercept else "keep",
+            constant_hint=_HINT,
+            exact=True,
+            wild=not self.standardise,
+            levels={},
+        )
+        count = len(table.array)
+        if count < 2:
+            raise InvalidValueError(f"{name} requires at least 2 rows, got n_samples = 1.")
+        columns = columns._replace(
+            X=None,
+            offset=given.per_row(columns.offset, "offset", count, name),
+            weight=given.per_row(columns.weight, "weights", count, name),
+        )
+        return Given(table, columns)
+
+    def _composed(self, found: Given) -> Composed:
+        raise NotImplementedError
+
+    def _explained(self, error: DivergenceError, found: Given) -> DivergenceError | None:
+        """A better explanation of a failed run, if there is one."""
+        return None
+
+    def _remember(self, found: Given, run: Run, composed: Composed) -> None:
         """What a fit leaves behind, all at its end: one that fails leaves the model as it was."""
-        self.__dict__.pop("feature_names_in_", None)
-        if table.names is not None:
-            self.feature_names_in_ = np.asarray(table.names, dtype=object)
-        self.n_features_in_, self.run_, self.categories_ = table.array.shape[1], run, table.levels
-        for name, value in more.items():
+        if composed.rows is not None and run.origin is not None:
+            run = dataclasses.replace(run, origin=run.origin._replace(source=ArraySource(composed.rows)))
+        self.n_features_in_, self.run_, self.categories_ = (
+            found.table.array.shape[1],
+            run,
+            found.table.levels,
+        )
+        self._set_names(found.table.names)
+        self._design = found.columns.design
+        for name, value in composed.fitted.items():
             setattr(self, name, value)
+
+    def _set_names(self, names: Sequence[str] | None) -> None:
+        self.__dict__.pop("feature_names_in_", None)
+        self._columns = None if names is None else list(names)
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
 
     def _check_settings(self) -> None:
         name = type(self).__name__
-        _checks.choice(self.prior, "prior", KINDS)
-        for setting in ("scale", "intercept_scale"):
-            value = getattr(self, setting)
+        _checks.choice(self.prior, "prior", self._priors)
+        for setting, value in (("scale", self.scale), ("intercept_scale", self.intercept_scale)):
             if value is not None or setting not in self._from_data:
                 _checks.positive(value, setting, name)
-        for setting in ("intercept", "standardise"):
-            value = getattr(self, setting)
-            if not isinstance(value, (bool, np.bool_)):
-                raise InvalidTypeError(f"`{setting}` of {name} must be True or False, got {value!r}.")
+        for setting, flag in (("intercept", self.intercept), ("standardise", self.standardise)):
+            if not isinstance(flag, (bool, np.bool_)):
+                raise InvalidTypeError(f"`{setting}` of {name} must be True or False, got {flag!r}.")
         if self.slab is not None:
             _checks.positive(self.slab, "slab", name)
             if self.prior != "horseshoe":
@@ -125,37 +283,39 @@ class Regression(fits.Conventions):
 
     def _sample(
         self,
-        model: Model,
-        data: dict[str, np.ndarray],
-        method: Method,
-        extra: dict[str, Any],
+        composed: Composed,
         num_epochs: float | None,
         max_seconds: float | None,
         options: dict[str, Any],
     ) -> Run:
-        num_rows = len(data["y"])
-        length, wanted = sampled.lengths(
-            (self.num_samples, self.num_burnin, self.thin),
-            num_epochs,
-            max_seconds,
-            num_rows=num_rows,
-            batch_size=method.estimator.batching(num_rows).size,
-            thin=THIN[self.prior],
-            num_burnin=_BURN_IN,
-            share=_SHARE,
-        )
+        method, num_rows = composed.method, len(composed.data["y"])
         sampling = functools.partial(
             sample,
-            model,
-            ArraySource(data, sums_up=self._sums_up),  # checked already
+            composed.model,
+            ArraySource(composed.data, sums_up=composed.rows is not None),  # checked already
             method.start,
             sampler=method.sampler,
             estimator=method.estimator,
             num_chains=self.num_chains,
             seed=self.seed,
-            notes=sampled.notes(self._kind, self, extra),
+            notes=sampled.notes(self._kind, self, composed.extra),
         )
-        run = sampled.draw(sampling, length, wanted, **options)
+        if method.sampler is None or method.estimator is None:
+            wanted = (self.num_samples, self.num_burnin, self.thin)
+            sizes: dict[str, int] = {"num_rows": num_rows, "batch_size": _BATCH}
+            run = sampled.draw_chosen(sampling, wanted, num_epochs, max_seconds, **sizes, **options)
+        else:
+            length, plan = sampled.lengths(
+                (1_000 if self.num_samples is None else self.num_samples, self.num_burnin, self.thin),
+                num_epochs,
+                max_seconds,
+                num_rows=num_rows,
+                batch_size=method.estimator.batching(num_rows).size,
+                thin=THIN[self.prior],
+                num_burnin=_BURN_IN,
+                share=_SHARE,
+            )
+            run = sampled.draw(sampling, length, plan, **options)
         if run.draws is None or not run.num_draws:
             if run.status == "interrupted":
                 raise KeyboardInterrupt
@@ -167,8 +327,15 @@ class Regression(fits.Conventions):
         """Draws of a run in the user's units."""
         if "mean" not in extra:  # saved in the user's units
             return {name: np.asarray(leaf) for name, leaf in draws.items()}
-        found = in_own_units(dict(draws), Units(np.asarray(extra["mean"]), np.asarray(extra["deviation"])))
-        if "centre" in extra and self.intercept:
+        inner, spread = dict(draws), float(extra.get("spread", 1.0))
+        if spread != 1.0:
+            inner |= {
+                name: np.asarray(inner[name], np.float64) * spread
+                for name in ("coef", "intercept", "noise")
+                if name in inner
+            }
+        found = in_own_units(inner, Units(np.asarray(extra["mean"]), np.asarray(extra["deviation"])))
+        if "centre" in extra and "intercept" in found:
             found["intercept"] = np.asarray(found["intercept"], np.float64) + extra["centre"]
         return found
 
@@ -202,6 +369,10 @@ class Regression(fits.Conventions):
     def _coef_shape(self) -> tuple[int, ...]:
         return (self.n_features_in_,)
 
+    def _predictor_names(self) -> list[object]:
+        """Of models with several linear predictors: the classes that they belong to."""
+        return []
+
     def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
         """As `Run.summary`: a pandas data frame with one row per parameter, in the user's units, with column names."""
         self._check_fitted()
@@ -212,7 +383,7 @@ class Regression(fits.Conventions):
         return run.summary(probability, digits)
 
     def _html_of_fit(self) -> Html:
-        return html_summary(self.named_draws()) if hasattr(self, "_draws") else super()._html_of_fit()
+        return html_summary(self.named_draws()) if "_draws" in vars(self) else super()._html_of_fit()
 
     @property
     def draws_(self) -> dict[str, Any]:
@@ -222,39 +393,37 @@ class Regression(fits.Conventions):
 
     def named_draws(self) -> dict[str, np.ndarray]:
         """The draws in the user's units as a flat dict: {"coef[age]": (chain, draw), ...}."""
-        out = {}
+        out, known = {}, self._coordinates()
         for name, leaf in self.draws_.items():
             array = np.asarray(leaf)
             for index in np.ndindex(array.shape[2:]):
-                inside = f"[{', '.join(map(str, index))}]" if index else ""
-                out[self._label(f"{name}{inside}")] = array[(slice(None), slice(None), *index)]
+                labels = [
+                    str(known.get(f"{name}_dim_{axis}", range(k + 1))[k]) for axis, k in enumerate(index)
+                ]
+                inside = f"[{', '.join(labels)}]" if index else ""
+                out[f"{name}{inside}"] = array[(slice(None), slice(None), *index)]
         return out
 
-    def _label(self, parameter: str) -> str:
-        """coef[2] as coef[age], coef[1, 2] as coef[setosa, age]."""
-        name, _, inside = parameter.rstrip("]").partition("[")
-        if not inside:
-            return parameter
-        numbers = [int(number) for number in inside.split(",")]
-        labels = [str(number) for number in numbers]
-        if name == "coef" and hasattr(self, "feature_names_in_"):
-            labels[-1] = str(self.feature_names_in_[numbers[-1]])
-        if len(numbers) == 2 or name == "intercept":
-            labels[0] = str(getattr(self, "classes_", range(numbers[0] + 1))[numbers[0]])
-        return f"{name}[{', '.join(labels)}]"
-
-    def _predictors(self, X: TableLike) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predictors(
+        self, X: TableLike, offset: ColumnLike | None = None
+    ) -> Iterator[tuple[slice, np.ndarray]]:
         """Rows, and their linear predictors (rows, draws) or (rows, draws, K), some rows at a time."""
-        names = getattr(self, "feature_names_in_", None)
-        like = (self.n_features_in_, None if names is None else tuple(names))
-        table = features(X, type(self).__name__, like=like, exact=True, levels=self.categories_).array
+        who = type(self).__name__
+        if self._design is not None and self.formula is not None:
+            if offset is not None:
+                raise InvalidValueError(f"the formula {self.formula!r} has the offset: pass none to predict.")
+            X, offset = given.for_prediction(self.formula, self._design, X, who)
+        like = (self.n_features_in_, None if self._columns is None else tuple(self._columns))
+        table = features(X, who, like=like, exact=True, levels=self.categories_).array
+        shift = given.per_row(offset, "offset", len(table), who)
         coef = self._few["coef"]
         flat = coef.reshape(-1, coef.shape[-1])
         size = max(1, _MOST_NUMBERS // len(flat))
         for first in range(0, len(table), size):
-            eta = table[first : first + size].astype(np.float64) @ flat.T
-            eta = eta.reshape(len(eta), *coef.shape[:-1])
-            yield slice(first, first + size), eta + self._few.get("intercept", 0.0)
+            here = slice(first, first + size)
+            eta = table[here].astype(np.float64) @ flat.T
+            eta = eta.reshape(len(eta), *coef.shape[:-1]) + self._few.get("intercept", 0.0)
+            yield here, eta if shift is None else eta + shift[here, None]
 
     def predict_frame(self, X: TableLike, interval: float = 0.9) -> Any:
         """Predictions as a pandas data frame with a row for each row of X, and its index if X is a data frame.
@@ -271,8 +440,24 @@ class Regression(fits.Conventions):
     def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
         raise NotImplementedError
 
+    def _responses(self, X: TableLike, y: ColumnLike | None) -> Any:
+        """The responses of rows: those of the formula's column, or y."""
+        if self.formula is not None and y is None:
+            return given.response_of(self.formula, X, type(self).__name__)
+        return y
+
+    def _r_squared(self, predicted: np.ndarray, y: ColumnLike | None) -> float:
+        values = targets(y, who=type(self).__name__)
+        if len(values) != len(predicted):
+            raise InvalidValueError(
+                f"X has {len(predicted)} rows and y has {len(values)}: they must be as many."
+            )
+        total = float(np.sum((values - values.mean()) ** 2))
+        left = float(np.sum((values - predicted) ** 2))
+        return 1.0 - left / total if total else float(left == 0.0)
+
     def _check_fitted(self) -> None:
-        if not hasattr(self, "_draws"):
+        if "_draws" not in vars(self):
             raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
 
     def to_arviz(self) -> Any:
@@ -284,18 +469,14 @@ class Regression(fits.Conventions):
 
     def _coordinates(self) -> dict[str, Sequence[Any]]:
         """The names of columns and classes, by the axis of `coef` and `intercept` that they label."""
-        columns = list(getattr(self, "feature_names_in_", ()))
-        classes = list(getattr(self, "classes_", ()))
-        found: dict[str, Sequence[Any]] = {}
-        for name in ("coef", "intercept"):
-            shape = np.shape(self._draws.get(name, 0.0))[2:]
-            labels = (
-                {"coef": (classes, columns), "intercept": (classes,)}[name][-len(shape) :] if shape else ()
-            )
-            for axis, known in enumerate(labels):
-                if len(known) == shape[axis]:
-                    found[f"{name}_dim_{axis}"] = known
-        return found
+        several = [self._predictor_names()] if self._predictor_names() else []
+        named = {"coef": [*several, self._columns or []], "intercept": several}
+        return {
+            f"{name}_dim_{axis}": labels
+            for name, axes in named.items()
+            for axis, labels in enumerate(axes)
+            if labels and name in self._draws
+        }
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
         """Contents of a report, see `scirocco.models.view`: coefficients by name."""
@@ -311,8 +492,9 @@ class Regression(fits.Conventions):
         `sampler` and `estimator` are not saved: the loaded model has the defaults.
         """
         self._check_fitted()
-        names = getattr(self, "feature_names_in_", None)
-        extra = {"names": None if names is None else list(names), "levels": self.categories_, **self._more()}
+        extra = {"names": self._columns, "levels": self.categories_, **self._more()}
+        if self._design is not None:
+            extra["design"] = self._design.written()
         kept = {name: np.asarray(leaf) for name, leaf in self._draws.items()}
         sampled.save(self._kind, self, kept, extra, path, overwrite)
 
@@ -323,8 +505,9 @@ class Regression(fits.Conventions):
         model = cls(**saved.settings)
         model.run_ = saved.run if "mean" in saved.extra else None
         model.n_features_in_ = int(saved.run.draws["coef"].shape[-1])
-        if saved.extra["names"] is not None:
-            model.feature_names_in_ = np.asarray(saved.extra["names"], dtype=object)
+        model._set_names(saved.extra["names"])
+        if "design" in saved.extra:
+            model._design = Design.read(saved.extra["design"])
         model.categories_ = dict(saved.extra.get("levels", {}))
         model._restore(saved.extra)
         model._settle(model._outside(saved.run.draws, saved.extra))
