@@ -164,10 +164,13 @@ class Design:
             raise InvalidValueError(f"the formula {formula!r} cannot be read: {error}") from error
         self.variables = checked_names(made, formula)
         _need_columns(frame, self.variables, formula)
+        self.categories = [
+            name for name in self.variables if name in _in_categories(made) or not _is_number(frame[name])
+        ]
         if spec is None:
             table = self._made(made, frame)
             spec = table.model_spec
-            sample = _sample(frame, self.variables)
+            sample = _sample(frame, self.variables, self.categories)
         self._spec, self._sample = spec, sample or {}
         self.names = list(spec.column_names)
 
@@ -177,10 +180,27 @@ class Design:
                 warnings.simplefilter("error")
                 return what.get_model_matrix(frame, na_action="ignore", output="pandas")
         except Exception as error:
-            said = str(error).partition("\n")[0]
             raise InvalidValueError(
-                f"the formula {self.formula!r} cannot be computed from the table: {said}"
+                f"the formula {self.formula!r} cannot be computed from the table: {self._reason(error, frame)}"
             ) from error
+
+    def _reason(self, error: Exception, frame: Any) -> str:
+        said = str(error).partition("\n")[0]
+        if "categories outside" in said:
+            for name in self.categories:
+                known = self._sample[name]
+                unseen = [level for level in dict.fromkeys(frame[name].tolist()) if level not in known]
+                if unseen:
+                    return (
+                        f"column `{name}` has {unseen[0]!r} in row {frame[name].tolist().index(unseen[0])}, which the "
+                        f"fit did not have: its levels are {', '.join(sorted(set(map(repr, known)))[:20])}."
+                    )
+        if "extend beyond" in said:
+            return (
+                "a spline has values outside the range of the fit; write extrapolation='extend' or "
+                "extrapolation='clip' in it, such as bs(x, df=5, extrapolation='extend'), to allow them."
+            )
+        return said
 
     def matrix(self, frame: Any) -> np.ndarray:
         """The columns (rows, p) of a table, in double precision."""
@@ -246,12 +266,25 @@ def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
         )
 
 
-def _sample(frame: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+def _in_categories(formula: Any) -> set[str]:
+    """The names in `C(...)`."""
+    found = set()
+    for expression in {str(factor.expr) for term in formula for factor in term.factors}:
+        if "C(" not in expression:
+            continue
+        for call in ast.walk(ast.parse(expression, mode="eval")):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "C":
+                found |= {
+                    node.id for each in call.args for node in ast.walk(each) if isinstance(node, ast.Name)
+                }
+    return found
+
+
+def _sample(frame: Any, names: Sequence[str], categories: Sequence[str]) -> dict[str, list[Any]]:
     """A few rows with every level of every column of categories."""
     rows = list(range(min(20, len(frame))))
-    for name in names:
-        if not _is_number(frame[name]):
-            rows += np.unique(np.asarray(frame[name]).astype(str), return_index=True)[1].tolist()
+    for name in categories:
+        rows += np.unique(np.asarray(frame[name]).astype(str), return_index=True)[1].tolist()
     few = frame.iloc[sorted(set(rows))]
     return {name: [_scalar(value) for value in few[name].tolist()] for name in names}
 

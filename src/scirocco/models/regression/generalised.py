@@ -43,7 +43,7 @@ _PARAMETERS = """Parameters
         Draws, spread over all, that predictions average over.
 
     """
-"""Of all regressions of a family, for their docstrings."""
+"""The section of their docstrings that all regressions of a family share."""
 
 
 class FamilyRegression(Regression):
@@ -137,7 +137,7 @@ class FamilyRegression(Regression):
         *,
         kind: str = "observation",
         offset: ColumnLike | None = None,
-    ) -> np.ndarray | Predicted:
+    ) -> Any:
         """Posterior mean of the expected response; with `interval`, a `Predicted` with `mean`, `low` and `high`.
 
         Parameters
@@ -233,7 +233,8 @@ class StudentRegression(FamilyRegression):
     .. math:: y ∼ t_ν(x^\top β + b, σ)
 
     The response is sampled in units of 1.48 times its median absolute deviation. In them σ has the prior
-    Exponential(1), and coefficients that of `prior`; the degrees of freedom ν have the prior Gamma(2, 0.1). Small ν: heavy tails.
+    Exponential(1), and coefficients that of `prior`; the degrees of freedom ν have the prior Gamma(2, 0.1). Small ν:
+    heavy tails.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ INTERCEPT = "Intercept"
 class Columns(NamedTuple):
     """A table and what belongs to its rows, before the features are checked."""
 
-    X: TableLike
+    X: Any
     y: ColumnLike | None
     offset: np.ndarray | None
     weight: np.ndarray | None
@@ -44,7 +44,7 @@ class Given(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """Of the table."""
+        """The number of rows of the table."""
         return len(self.table.array)
 
 

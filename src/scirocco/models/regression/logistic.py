@@ -288,7 +288,7 @@ class SoftmaxRegression(LogisticRegression):
 
     The K - 1 vectors of coefficients are determined by the data, so that each has a meaning: how the log odds of a
     class against the first of `classes_` change with a column. `LogisticRegression` has K vectors instead, which
-    treats all classes alike, and which the prior tells apart. With two classes the two models are the same.
+    treats all classes in the same way, and which the prior tells apart. With two classes the two models are the same.
 
     Parameters and methods are those of `LogisticRegression`. `coef_` has the shape (K - 1, d), `intercept_` (K - 1,).
 
