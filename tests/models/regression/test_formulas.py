@@ -1,5 +1,6 @@
 """Regressions from formulas, and regressions of counts and of responses with outliers."""
 
+import importlib.util
 import pickle
 
 import numpy as np
@@ -81,13 +82,16 @@ def test_interactions_splines_categories_and_offsets():
     np.testing.assert_array_equal(without.rows["x"].sum(axis=1), 1.0)
 
 
-def test_frames_of_all_kinds_give_the_same_rows(tmp_path):
-    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+def test_frames_of_all_kinds_give_the_same_rows():
+    pyarrow = pytest.importorskip("pyarrow")
     model = PoissonRegression(formula="calls ~ a:city + offset(log(hours))")
     wanted = composed(model, FRAME, weights="weight").data
     plain = {name: FRAME[name].to_numpy() for name in FRAME}
     categories = FRAME.assign(city=FRAME.city.astype("category"))
-    for frame in (polars.DataFrame(plain), pyarrow.table(FRAME), plain, categories):
+    frames = [pyarrow.table(FRAME), plain, categories]
+    if importlib.util.find_spec("polars"):
+        frames.append(importlib.import_module("polars").DataFrame(plain))
+    for frame in frames:
         for name, column in composed(model, frame, weights="weight").data.items():
             np.testing.assert_array_equal(column, wanted[name])
 
@@ -190,6 +194,20 @@ def test_a_weight_of_two_is_a_row_twice(classes, baseline):
     np.testing.assert_allclose(*(factor.T @ factor for factor in factors), rtol=1e-10)
 
 
+def exact(kind, eta, theta):
+    """The distribution of the responses."""
+    if kind is NegativeBinomialRegression:
+        shape = 1 / theta["dispersion"]
+        return stats.nbinom(shape, shape / (shape + np.exp(eta)))
+    if kind is StudentRegression:
+        return stats.t(theta["freedom"], eta, theta["noise"])
+    if kind is LinearRegression:
+        return stats.norm(eta, theta["noise"])
+    return (
+        stats.poisson(np.exp(eta)) if kind is PoissonRegression else stats.bernoulli(1 / (1 + np.exp(-eta)))
+    )
+
+
 @pytest.mark.parametrize(
     "kind",
     [LinearRegression, LogisticRegression, PoissonRegression, NegativeBinomialRegression, StudentRegression],
@@ -213,14 +231,7 @@ def test_log_posteriors_are_those_of_scipy_in_the_users_units(kind):
         eta = (
             FRAME[["a", "b"]].to_numpy() @ theta["coef"] + theta["intercept"] + np.log(FRAME.hours).to_numpy()
         )
-        shape = 1 / theta.get("dispersion", 1.0)
-        law = {
-            "LinearRegression": lambda: stats.norm(eta, theta["noise"]),
-            "LogisticRegression": lambda: stats.bernoulli(1 / (1 + np.exp(-eta))),
-            "PoissonRegression": lambda: stats.poisson(np.exp(eta)),
-            "NegativeBinomialRegression": lambda: stats.nbinom(shape, shape / (shape + np.exp(eta))),
-            "StudentRegression": lambda: stats.t(theta["freedom"], eta, theta["noise"]),
-        }[kind.__name__]()
+        law = exact(kind, eta, theta)
         y = FRAME[response].to_numpy().astype(float)
         each = law.logpdf(y) if response == "y" else law.logpmf(y)
         found = made.model.log_likelihood(inner, made.rows or made.data)
@@ -353,14 +364,19 @@ def test_files_pickles_clones_and_arviz(counts, tmp_path):
     base = pytest.importorskip("sklearn.base")
     assert base.clone(model).get_params() == model.get_params() and base.is_regressor(model)
     model.report(tmp_path / "report.html")
-    assert (
-        "calls" in (tmp_path / "report.html").read_text() or (tmp_path / "report.html").stat().st_size > 1e4
-    )
+    assert "Find a coefficient" in (tmp_path / "report.html").read_text()
+
+
+def test_a_length_in_epochs(quick_compiler):
+    model = StudentRegression(num_samples=10).fit(FRAME[["a"]], FRAME["y"], num_epochs=50, progress=False)
+    known = model.run_.configuration
+    assert known["num_burnin"] + known["num_samples"] * known["thin"] == 50
+    assert {"coef[a]", "intercept", "noise", "freedom"} == set(model.named_draws())
+    assert model.noise_ > 0.1 and np.isfinite(model.predict(FRAME[["a"]], interval=0.9)).all()
 
 
 def test_rows_have_normalised_log_likelihoods(counts, quick_compiler):
-    model, frame = counts[0], table(60)
-    found = sc.analysis.loo(model.run_, num_draws=400)
+    found = sc.analysis.loo(counts[0].run_, num_draws=400)
     assert found.ok and 0.5 < found.p_loo < 6
     line = LinearRegression.from_formula("y ~ a + b + c", FRAME, progress=False, **QUICK)
     first = {name: np.asarray(leaf, np.float64)[0, 0] for name, leaf in line.draws_.items()}

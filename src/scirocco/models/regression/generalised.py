@@ -192,14 +192,10 @@ class PoissonRegression(FamilyRegression):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from scirocco.models.regression import PoissonRegression
-    >>> rng = np.random.default_rng(0)
-    >>> x, hours = rng.normal(size=300), rng.uniform(1, 10, 300)
-    >>> table = {"calls": rng.poisson(hours * np.exp(0.5 * x)), "x": x, "hours": hours}
-    >>> model = PoissonRegression.from_formula("calls ~ x + offset(log(hours))", table, progress=False)
-    >>> model.predict({"x": [0.0], "hours": [5.0]}).round()
-    array([5.])
+    >>> import scirocco as sc
+    >>> model = sc.models.PoissonRegression(formula="calls ~ age + city + offset(log(hours))")
+
+    `model.fit(frame)` draws from the posterior; then `model.summary()` and `model.predict(new_frame, interval=0.9)`.
     """
 
     _kind = fits.Kind("PoissonRegression", "a Poisson regression", "poisson")
