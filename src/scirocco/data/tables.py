@@ -310,7 +310,7 @@ def to_device(array: np.ndarray) -> jax.Array:
     fit = array.flags.c_contiguous and array.flags.writeable and array.dtype.kind in "fiu"
     if shared and fit and array.ctypes.data % 64 == 0:
         return jnp.from_dlpack(array)
-    return jnp.asarray(array)
+    return jax.device_put(array)
 
 
 def size_of_row(spec: PyTree) -> int:

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._random import Purpose, key_for
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -28,7 +27,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.data.values import as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts
-from scirocco.estimators.mode import Mode, affordable
+from scirocco.estimators.mode import Mode, some_rows
 from scirocco.estimators.newton import FAR, beside
 from scirocco.model import Model, Posterior
 from scirocco.run import defaults, metric, modes, pilot
@@ -39,9 +38,8 @@ from scirocco.run.schemes import Scheme, Together
 from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
-from scirocco.types import Array, Data, Key, Params, PyTree, Rows
+from scirocco.types import Array, Data, Key, Params, PyTree
 
-_MODE_ROWS = 8_192
 _ROUND_ENOUGH = 1.0
 """`pilot.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
@@ -355,11 +353,6 @@ def _first_guess(
     step = 0.8 / _tree.size(position) ** 0.25 if sampler.step_size is None else sampler.step_size
     sampler = dataclasses.replace(sampler, step_size=step, factor=factor)
     return parts._replace(sampler=sampler), Start(position, start.memory, None), found
-
-
-def some_rows(model: Posterior, table: Table, key: Key) -> Rows:
-    """The rows on which the mode is searched for."""
-    return table.random_rows(affordable(model, table, _MODE_ROWS), key_for(key, Purpose.MODE_ROWS))
 
 
 def _several_modes(
