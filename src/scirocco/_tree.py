@@ -136,7 +136,7 @@ def vector(tree: PyTree) -> tuple[np.ndarray, Callable[[np.ndarray], PyTree]]:
 
     def back(numbers: np.ndarray) -> PyTree:
         parts = zip(np.split(numbers, ends, axis=-1), host, strict=True)
-        shaped = [part.reshape(*part.shape[:-1], *leaf.shape).astype(leaf.dtype) for part, leaf in parts]
+        shaped = [part.reshape((*part.shape[:-1], *leaf.shape)).astype(leaf.dtype) for part, leaf in parts]
         return jax.tree.unflatten(treedef, shaped)
 
     return flat, back

@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -234,7 +234,14 @@ class Resident(Table):
 
     def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
-        return _sum(summand, self.num_rows, position, self.data, key)
+        function, arguments = self.program(summand, position, key)
+        return function(*arguments)
+
+    def program(
+        self, summand: Summand, position: Params, key: Key | None = None
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """The jitted function of `sum`, and its arguments."""
+        return _sum, (summand, self.num_rows, position, self.data, key)
 
     def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """In chunks, so that the intermediates stay small."""

@@ -25,7 +25,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
-from scirocco.data.tables import Table
+from scirocco.data.tables import Resident, Table
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 
 _CG_STEPS = 40
@@ -230,6 +230,12 @@ def ascend_on_rows(
     begin = curve(flat.astype(np.float64))
     found = ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
     return found.here.seen, found.distance, begin.value, found.looks + 1
+
+
+def programs(model: Any, table: Resident, position: Params, rows: Rows) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The jitted functions of a search with the whole Hessian, with their arguments."""
+    of = (model, table.num_rows, position, rows)
+    return [(_on_rows, of), (hessian_on_rows, of), table.program(_ValueAndGradient(model), position)]
 
 
 def log_density_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> float:

@@ -98,6 +98,13 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
     return shape
 
 
+def programs(model: Model, table: Resident, position: Params) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The jitted functions of a dense "laplace" metric from all rows, with their arguments."""
+    if model.row_cost(table.row_spec) > 1 or table.num_rows * _tree.size(position) ** 2 > _WORK:
+        return []
+    return [table.program(_Curvature(model), position), (_prior_curvature, (model, position))]
+
+
 def _refined(model: Model, table: Table, position: Params, shape: Shape) -> Shape:
     """The same, with the directions that rounding hides in the matrix: in the coordinates of L they are not small."""
     factor = shape.factor.astype(np.float64)

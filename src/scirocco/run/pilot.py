@@ -129,10 +129,7 @@ def _noise_of_all(
     gradients at the centre; last, L.
     """
     flat, back = _tree.vector(centre)
-    work = (flat.size if factor.ndim == 1 else factor.size) * model.row_cost(table.row_spec)
-    count, num_rows = max(_least_rows(flat.size), int(_NOISE_WORK / work)), table.num_rows
-    if model.row_cost(table.row_spec) > 1:
-        count = min(count, metric.COSTLY_ROWS)
+    count, num_rows = _noise_rows(model, table, flat.size, factor.size), table.num_rows
     if count < table.num_rows:
         count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
@@ -153,6 +150,13 @@ def _noise_of_all(
         found, first = np.diagonal(found), np.diagonal(first)
     variance = np.maximum(found, 0.0) * batching.num_rows**2 / batching.size * batching.correction
     return back(variance), back(num_rows * first), factor
+
+
+def _noise_rows(model: Model, table: Table, size: int, numbers: int) -> int:
+    """Rows from which the noise of so many parameters is computed, for an L of so many numbers."""
+    cost = model.row_cost(table.row_spec)
+    count = max(_least_rows(size), int(_NOISE_WORK / (numbers * cost)))
+    return count if cost == 1 else min(count, metric.COSTLY_ROWS)
 
 
 def _round_points(size: int, num_rows: int) -> np.ndarray:
@@ -207,6 +211,21 @@ class _SquaredChange:
     def each(self, position: PyTree, rows: Rows, key: Key | None = None) -> PyTree:
         """Not needed."""
         raise NotImplementedError
+
+
+def programs(
+    model: Model, table: Resident, position: Params, key: Key, noise: bool
+) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The jitted functions of `roundness`, and of a thorough `measure` (`noise`), with their arguments."""
+    flat, back = _tree.vector(position)
+    size = flat.size
+    rows = table.random_rows(_scored_rows(model, table, size), key_for(key, Purpose.ROUNDNESS), False)
+    found: list[Any] = [(_scores, (model, table.num_rows, rows, back(np.zeros((_SCORES, size)))))]
+    if noise and table.num_rows <= _noise_rows(model, table, size, size**2):
+        places = back(np.zeros(_round_points(size, table.num_rows).shape))
+        of = (position, places, np.zeros((size, size), flat.dtype))
+        found.insert(0, table.program(_SquaredChange(model, True), of))
+    return found
 
 
 def _strongest(scales: Scales) -> float:
