@@ -11,10 +11,10 @@ import contextlib
 import hashlib
 import os
 import platform
-import threading
 import time
 import warnings
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +57,16 @@ def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
 
     Several programs are then compiled at once: a set-up needs a dozen, one after the other.
     """
-    if (os.cpu_count() or 1) == 1:
+    cores = os.cpu_count() or 1
+    if cores == 1:
         return
-    for function, arguments in programs:
-        lowered = function.lower(*arguments)  # in this thread, whose settings of JAX apply
-        threading.Thread(target=_compile, args=(lowered,), daemon=True).start()
-
-
-def _compile(lowered: Any) -> None:
-    with contextlib.suppress(Exception):  # the call will raise it again
-        lowered.compile()
+    pool = ThreadPoolExecutor(cores, thread_name_prefix="compile")
+    try:
+        for function, arguments in programs:
+            lowered = function.lower(*arguments)  # in this thread, whose settings of JAX apply
+            pool.submit(lowered.compile)  # an error is raised again by the call
+    finally:
+        pool.shutdown(wait=False)
 
 
 def _trim(folder: Path) -> None:
