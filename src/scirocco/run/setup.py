@@ -222,13 +222,14 @@ def check_order(model: Any, data: Any, params: Any) -> None:
         )
     if isinstance(model, Model) and look_swapped(model, data, params):
         raise InvalidTypeError(
-            f"{_SWAPPED} Every row of `params` is like the whole of `data`. If you mean it, pass sc.data.ArraySource(data)."
+            f"{_SWAPPED} Every row of `params` is like the whole of `data`. If you mean it, pass "
+            "sc.data.ArraySource(data)."
         )
 
 
 @contextlib.contextmanager
 def order_explained(model: Any, data: Any, params: Any) -> Iterator[None]:
-    """If the arguments are refused, say so where the log likelihood takes `data` and `params` swapped."""
+    """If the arguments are rejected, say so where the log likelihood takes `data` and `params` swapped."""
     try:
         yield
     except (InvalidTypeError, InvalidValueError) as error:
