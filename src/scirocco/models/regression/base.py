@@ -146,7 +146,13 @@ class Regression(Results):
         composed = self._composed(found)
         design = {} if found.columns.design is None else {"design": found.columns.design.written()}
         composed = composed._replace(
-            extra={"names": found.table.names, "levels": found.table.levels, **composed.extra, **design}
+            extra={
+                "names": found.table.names,
+                "levels": found.table.levels,
+                "num_rows": found.num_rows,
+                **composed.extra,
+                **design,
+            }
         )
         options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
         options |= {"callbacks": callbacks, "progress": progress}
@@ -203,6 +209,7 @@ class Regression(Results):
             found.table.levels,
         )
         self._set_names(found.table.names)
+        self._num_rows = found.num_rows
         self._design = found.columns.design
         for name, value in composed.fitted.items():
             setattr(self, name, value)

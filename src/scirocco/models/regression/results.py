@@ -58,6 +58,8 @@ class Results(fits.Conventions):
     """The names of the coefficients' columns."""
     _design: Design | None = None
     _draws: dict[str, Any]
+    _num_rows: int | None = None
+    """None for a fit that an older version stored."""
 
     def _outside(self, draws: Mapping[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
         """Draws of a run in the user's units."""
@@ -94,8 +96,15 @@ class Results(fits.Conventions):
         self._few = {name: leaf[chosen].astype(np.float64) for name, leaf in flat.items()}
 
     def _with_units(self, run: Run) -> Run:
-        """A run that knows its draws in the user's units, and the names of their columns and classes."""
-        return dataclasses.replace(run, converted=(self._draws, self._coordinates()))
+        """A run that knows its draws in the user's units, the names of their columns and classes, and the user's rows.
+
+        The rows of the run itself may be sums over those.
+        """
+        known = {} if self._num_rows is None else {"num_rows": self._num_rows}
+        configuration = run.configuration | known
+        return dataclasses.replace(
+            run, configuration=configuration, converted=(self._draws, self._coordinates())
+        )
 
     # -- what a fit gives ---------------------------------------------------------------------------------------------
 
@@ -238,6 +247,7 @@ class Results(fits.Conventions):
         """
         self._check_fitted()
         extra = {"names": self._columns, "levels": self.categories_, **self._more()}
+        extra["num_rows"] = self._num_rows
         if self._design is not None:
             extra["design"] = self._design.written()
         kept = {name: np.asarray(leaf) for name, leaf in self._draws.items()}
@@ -254,6 +264,7 @@ class Results(fits.Conventions):
         if "design" in saved.extra:
             model._design = Design.read(saved.extra["design"])
         model.categories_ = dict(saved.extra.get("levels", {}))
+        model._num_rows = saved.extra.get("num_rows")
         model._restore(saved.extra)
         model._settle(model._outside(saved.run.draws, saved.extra))
         return model
