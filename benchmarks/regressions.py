@@ -3,12 +3,13 @@
     python benchmarks/regressions.py speed       # CPU and wall seconds of a fit from call to summary, and its error
     python benchmarks/regressions.py sbc         # simulation-based calibration of Poisson and Student regressions
 
-Use two cores (`taskset -c 0,1`). NumPyro runs on a random part of the rows and its time is scaled to all of them; a gradient of
-NUTS is a pass over the rows. scikit-learn's `PoissonRegressor` finds the mode only: a point without intervals.
+Use two cores (`taskset -c 0,1`). NumPyro runs on a part of the rows and its time is scaled to all of them: a gradient
+of NUTS is a pass over the rows. scikit-learn's `PoissonRegressor` finds the mode only: a point without intervals.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import warnings
@@ -134,9 +135,8 @@ def calibrated() -> None:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found, _ = timed(
-                f"sbc, {name}", lambda: sc.analysis.sbc(model, jax.jit(simulate), num_replications=100)
-            )  # noqa: B023
+            call = functools.partial(sc.analysis.sbc, model, jax.jit(simulate), num_replications=100)
+            found, _ = timed(f"sbc, {name}", call)
         print(name, found.words, flush=True)
 
 

@@ -43,7 +43,7 @@ class Composed(NamedTuple):
     fitted: dict[str, Any] = {}  # noqa: RUF012
     """Attributes of the fitted model."""
     rows: dict[str, np.ndarray] | None = None
-    """The rows themselves, if `data` are sums over them."""
+    """The rows themselves, if `data` are sums over them; {}: they are too many to keep."""
 
 
 class Regression(Results):
@@ -201,7 +201,7 @@ class Regression(Results):
 
     def _remember(self, found: Given, run: Run, composed: Composed) -> None:
         """What a fit leaves behind, all at its end: one that fails leaves the model as it was."""
-        if composed.rows is not None and run.origin is not None:
+        if composed.rows and run.origin is not None:
             run = dataclasses.replace(run, origin=run.origin._replace(source=ArraySource(composed.rows)))
         self.n_features_in_, self.run_, self.categories_ = (
             found.table.array.shape[1],

@@ -27,6 +27,8 @@ from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 
 _ROUNDS = 50
+_MOST_KEPT = 1 << 28
+"""Bytes of a table up to which a fit keeps its rows, for leave-one-out; the draws do not need them."""
 
 
 class LinearRegression(Regression):
@@ -162,7 +164,9 @@ class LinearRegression(Regression):
         chosen = method(Coordinates(start, ordered), self.prior, len(data["y"]), self.sampler, self.estimator)
         extra = {**units.written(), "centre": centre}
         model = self._model(prior, start)
-        return Composed(model, data, chosen, extra, rows=rows if self.estimator is None else None)
+        if self.estimator is not None:
+            return Composed(model, data, chosen, extra)
+        return Composed(model, data, chosen, extra, rows=rows if x.nbytes <= _MOST_KEPT else {})
 
     def _explained(self, error: DivergenceError, found: Given) -> DivergenceError | None:
         num_rows, unknowns = found.num_rows, found.table.array.shape[1] + found.columns.intercept
