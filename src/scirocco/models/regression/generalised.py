@@ -92,7 +92,7 @@ class FamilyRegression(Regression):
         columns, family = found.columns, FAMILIES[self._family]
         y = targets(columns.y, num_rows=found.num_rows, who=type(self).__name__)
         family.check(y, columns.response)
-        spread = family.spread(y)
+        spread = family.spread(y if columns.offset is None else y - columns.offset)
         if spread == 0:
             raise InvalidValueError(
                 f"the response `{columns.response}` is {y[0]:g} in all rows: there is nothing to explain."
@@ -229,7 +229,7 @@ class StudentRegression(FamilyRegression):
     .. math:: y ∼ t_ν(x^\top β + b, σ)
 
     The response is sampled in units of 1.48 times its median absolute deviation. In them σ has the prior
-    Exponential(1), and coefficients that of `prior`; the degrees of freedom ν have the prior Gamma(2, 0.1). Small ν:
+    Exponential(1), and coefficients and intercept theirs; the degrees of freedom ν have the prior Gamma(2, 0.1). Small ν:
     heavy tails.
 
     Attributes
