@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco.data.batching import Batching, IndependentRows
 from scirocco.data.shuffle import random_order, uniform_index
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
@@ -271,7 +272,7 @@ class WholeFeed(Feed):
         return self.segment
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _sum(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     return full_sum(summand, position, data, num_rows, key=key)
 

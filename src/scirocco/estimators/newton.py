@@ -25,6 +25,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco.data.tables import Resident, Table
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 
@@ -78,7 +79,7 @@ def look(model: Any, table: Table, position: Params) -> Look:
     return Look(position, total, *_with_prior(model, position, likelihood, total))
 
 
-@partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _with_prior(model: Any, position: Params, likelihood: Array, total: PyTree) -> tuple[PyTree, Array]:
     prior, gradient = jax.value_and_grad(model.log_prior_density)(position)
     return _tree.add(total, gradient), likelihood + prior
@@ -250,7 +251,7 @@ def beside(rows: PyTree, position: Params) -> Params:
     return jax.device_put(position, first.sharding if alone and first.committed else None)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> tuple[Array, PyTree]:
     return jax.value_and_grad(negative_log_posterior(model, num_rows, rows))(position)
 
@@ -284,7 +285,7 @@ def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return root, (precision + precision.T) / 2 / np.outer(root, root)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def hessian_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
     """The Hessian of the negative log posterior, from a sample of rows."""
     flat, unravel = ravel_pytree(position)
@@ -318,7 +319,7 @@ def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
     return gain > rounding or (gain > -rounding and closer < distance)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
 ) -> tuple[Params, Array, Array]:

@@ -31,6 +31,7 @@ from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.run import pilot, setup
 from scirocco.run.defaults import HAS_NO_SHAPE
+from scirocco.run.metric import DOUBLE
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
@@ -287,7 +288,8 @@ def _of_scores(
     mean, spread = _moments(everything)
     most = int(np.clip(_SCORED_NUMBERS / dimension, _LEAST_DRAWS, _MOST_DRAWS))
     count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, most)))
-    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(np.float64)
+    kind = np.float64 if dimension <= DOUBLE else np.float32
+    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(kind)
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
@@ -301,8 +303,10 @@ def _of_scores(
         z, g = np.linalg.solve(root, (some - mean).T).T, scores @ root
         units = root / spread[:, None]  # rows of length 1: parameter j is spread_j units_j · z
     elif origin.sampler.factor is not None and np.ndim(origin.sampler.factor) == 2:
-        return _through(np.asarray(origin.sampler.factor, np.float64), some - mean, scores, spread, measures)
+        mean, spread = mean.astype(kind), spread.astype(kind)
+        return _through(np.asarray(origin.sampler.factor, kind), some - mean, scores, spread, measures)
     else:
+        mean, spread = mean.astype(kind), spread.astype(kind)
         z, g, units = (some - mean) / spread, scores * spread, None
     return _line(z, g, units, measures)
 
