@@ -85,8 +85,13 @@ def _with_prior(model: Any, position: Params, likelihood: Array, total: PyTree) 
     return _tree.add(total, gradient), likelihood + prior
 
 
-def correct(model: Any, table: Table, here: Look, rows: Rows, most: int | None = None) -> Corrected:
-    """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes."""
+def correct(
+    model: Any, table: Table, here: Look, rows: Rows, most: int | None = None, only_convex: bool = False
+) -> Corrected:
+    """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes.
+
+    `only_convex`: none once a correction meets a direction of negative curvature, as those of networks do.
+    """
     if most is None:
         size = _tree.size(here.position)
         cheap = size <= FEW_PARAMETERS or size * jax.tree.leaves(rows)[0].shape[0] <= AFFORDABLE
@@ -104,6 +109,8 @@ def correct(model: Any, table: Table, here: Look, rows: Rows, most: int | None =
     damping, looks = 0.0, 1
     position, distance = corrected(here, damping)
     while looks < most and damping <= _MOST_DAMPING and (damping > 0 or distance > _CLOSE_ENOUGH):
+        if only_convex and not convex:
+            break
         there = look(model, table, position)
         looks += 1
         lighter = damping / 10 if damping > _LEAST_DAMPING else 0.0
