@@ -78,8 +78,9 @@ def full_sum(
     if is_dense(summand):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
         return _plain_sum(summand, position, data, num_rows, chunk, key)
-    if getattr(summand, "by_row", False):
-        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
+    per_row = getattr(summand, "numbers_per_row", None)
+    if per_row is not None:
+        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, per_row(position))))
     steps = -(-num_rows // chunk)
     weighted = num_rows % chunk != 0
 

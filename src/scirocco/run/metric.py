@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -341,9 +341,6 @@ def _exact_prior_diagonal(model: Model, position: Params) -> Array:
 class _OfModel:
     """A summand that belongs to a model: one compiled program for each."""
 
-    by_row: ClassVar[bool] = False
-    """Whether the gradient of each row is computed: fewer rows at a time, for their memory."""
-
     model: Model
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
@@ -375,10 +372,16 @@ class _CurvatureTimes(_OfModel):
         return -_products(lambda p: self.model.log_likelihood_sum(p, rows, weights), at, vectors)
 
 
-class _Fisher(_OfModel):
-    """g_i g_iᵀ with g_i = ∇ log p(x_i | θ)."""
+class _ByRow(_OfModel):
+    """A summand that computes the gradient of each row."""
 
-    by_row = True
+    def numbers_per_row(self, position: Params) -> int:
+        """Fewer rows at a time, for their memory."""
+        return _tree.size(position)
+
+
+class _Fisher(_ByRow):
+    """g_i g_iᵀ with g_i = ∇ log p(x_i | θ)."""
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
@@ -387,10 +390,8 @@ class _Fisher(_OfModel):
         return gradients.T @ (gradients if weights is None else weights[:, None] * gradients)
 
 
-class _DiagonalFisher(_OfModel):
+class _DiagonalFisher(_ByRow):
     """g_i², elementwise."""
-
-    by_row = True
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -181,10 +181,12 @@ class _SquaredChange:
     Last, the squares of the gradients at the centre. `whole`: all products of two coordinates, in place of squares.
     """
 
-    by_row: ClassVar[bool] = True
-
     model: Model
     whole: bool
+
+    def numbers_per_row(self, position: PyTree) -> int:
+        """Those of a gradient: fewer rows at a time, for their memory."""
+        return _tree.size(position[0])
 
     def total(
         self, position: PyTree, rows: Rows, weights: Array | None = None, key: Key | None = None
