@@ -85,15 +85,15 @@ class SetupProgram:
         return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it."""
+        """Run the program."""
         return self._jitted(*arguments)
 
     def lower(self, *arguments: Any) -> Any:
-        """As that of `jax.jit`."""
+        """The lowered program for these arguments."""
         return self._jitted.lower(*arguments)
 
     def clear_cache(self) -> None:
-        """As that of `jax.jit`."""
+        """Drop what was compiled."""
         self._jitted.clear_cache()
 
 

@@ -168,8 +168,13 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
         worst = int(np.argmax(beyond))
         if beyond[worst] > goal:
             place = f" of {names[worst]}" if names is not None and len(names) == len(value) else ""
-            amount = f"{value[worst]:+.2f} sd" if what == "mean" else f"{value[worst]:+.0%}"
-            troubles.append(f"the {what}{place} is off by about {amount}, by the scores at the draws")
+            size, much = abs(value[worst]), value[worst] > 0
+            amount = (
+                f"{size:.2f} sd too {'high' if much else 'low'}"
+                if what == "mean"
+                else f"{size:.0%} too {'large' if much else 'small'}"
+            )
+            troubles.append(f"the {what}{place} is about {amount}, by the exact gradients at the draws")
     return Certificate(limits[0], limits[1], tuple(troubles), "", measures)
 
 
