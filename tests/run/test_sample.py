@@ -207,7 +207,7 @@ def test_defaults_of_many_rows(monkeypatch):
     model = sc.Model(lambda params, row: known.log_likelihood(params, row), known.log_prior)  # nothing is compiled
     with helpers.compiled() as programs:
         run = sc.sample(model, data, helpers.make_params(), num_samples=50, num_burnin=0, progress=False)
-    assert len(programs) <= 12, f"{programs}: a program for each step of the set-up, and none for the arithmetic in between"
+    assert len(programs) <= 12, f"{programs}: one for each part of the set-up, none for arithmetic in between"
     assert run.configuration["estimator"]["name"] == "ControlVariates"
     size = run.configuration["estimator"]["batch_size"]
     assert 32 <= size < 500, "few rows do where control variates leave hardly any noise"
