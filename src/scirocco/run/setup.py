@@ -223,7 +223,8 @@ def check_order(model: Any, data: Any, params: Any) -> None:
         )
     if isinstance(model, Model) and look_swapped(model, data, params):
         raise InvalidTypeError(
-            f"{_SWAPPED} Every row of `params` is like the whole of `data`. If you mean it, pass sc.data.ArraySource(data)."
+            f"{_SWAPPED} Every row of `params` is like the whole of `data`. If you mean it, pass "
+            "sc.data.ArraySource(data)."
         )
 
 
