@@ -230,7 +230,7 @@ def check_order(model: Any, data: Any, params: Any) -> None:
 
 @contextlib.contextmanager
 def order_explained(model: Any, data: Any, params: Any) -> Iterator[None]:
-    """If the arguments are refused, say so where the log likelihood takes `data` and `params` swapped."""
+    """If the arguments raise an error, say so where the log likelihood takes `data` and `params` swapped."""
     try:
         yield
     except (InvalidTypeError, InvalidValueError) as error:
