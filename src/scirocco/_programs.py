@@ -1,4 +1,4 @@
-"""Compiled programs are kept on disk, so that the next process does not compile them again.
+"""Compiled programs are kept on disk, so that the next process does not compile them again; some are compiled ahead.
 
 JAX does so when it is told where; if you have told it (JAX_COMPILATION_CACHE_DIR), nothing is changed here. Otherwise
 the programs are in SCIROCCO_CACHE, or in the user's cache folder; SCIROCCO_CACHE=off turns it off. Programs are
@@ -13,7 +13,10 @@ import os
 import platform
 import time
 import warnings
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import jax
 import jaxlib
@@ -47,6 +50,23 @@ def keep() -> str | None:
     with contextlib.suppress(OSError):
         _trim(folder)
     return str(folder)
+
+
+def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
+    """Compile jitted functions for these arguments in other threads; a call of one that is not ready waits for it.
+
+    Several programs are then compiled at once: a set-up needs a dozen, one after the other.
+    """
+    cores = os.cpu_count() or 1
+    if cores == 1:
+        return
+    pool = ThreadPoolExecutor(cores, thread_name_prefix="compile")
+    try:
+        for function, arguments in programs:
+            lowered = function.lower(*arguments)  # in this thread, whose settings of JAX apply
+            pool.submit(lowered.compile)  # an error is raised again by the call
+    finally:
+        pool.shutdown(wait=False)
 
 
 def _trim(folder: Path) -> None:

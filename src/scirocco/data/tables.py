@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -234,7 +234,14 @@ class Resident(Table):
 
     def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
-        return _sum(summand, self.num_rows, position, self.data, key)
+        function, arguments = self.program(summand, position, key)
+        return function(*arguments)
+
+    def program(
+        self, summand: Summand, position: Params, key: Key | None = None
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """The jitted function of `sum`, and its arguments."""
+        return _sum, (summand, self.num_rows, position, self.data, key)
 
     def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """In chunks, so that the intermediates stay small."""
@@ -310,7 +317,7 @@ def to_device(array: np.ndarray) -> jax.Array:
     fit = array.flags.c_contiguous and array.flags.writeable and array.dtype.kind in "fiu"
     if shared and fit and array.ctypes.data % 64 == 0:
         return jnp.from_dlpack(array)
-    return jnp.asarray(array)
+    return jax.device_put(array)
 
 
 def size_of_row(spec: PyTree) -> int:

@@ -24,6 +24,7 @@ from scirocco.data.tables import Table
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators.newton import (
     AFFORDABLE,
+    DENSE_PARAMETERS,
     FAR,
     FEW_PARAMETERS,
     Corrected,
@@ -44,8 +45,6 @@ _HESSIAN_ROWS, _ROWS_PER_PARAMETER, _LEAST_ROWS = 8_192, 32, 512
 """Rows on which Newton corrections are computed; more for many parameters where that is affordable, else fewer."""
 _FIRST_LOOKS = 8
 """Passes of Newton corrections from the start, before another method is tried."""
-_NEWTON_PARAMETERS = 200
-"""Maximum number of parameters for which Newton's method with the whole Hessian comes first."""
 
 
 class Mode(NamedTuple):
@@ -76,7 +75,7 @@ def find_mode(
     most = None if polish else 1
     near, passes, rate = None, 0.0, None
     if optimizer is None and num_steps is None:
-        if size > _NEWTON_PARAMETERS:
+        if size > DENSE_PARAMETERS:
             near = _newton_over(model, table, position, rows) if polish else None
         else:
             near, passes = _newton_on(model, table, position, rows, few, most)
@@ -100,6 +99,11 @@ def find_mode(
         "distance_to_mode_in_sd": distance,
     }
     return Mode(here.position, here.total, here.gradient, report)
+
+
+def some_rows(model: Any, table: Table, key: Key) -> Rows:
+    """The rows on which the mode of few parameters is searched for."""
+    return table.random_rows(affordable(model, table, _HESSIAN_ROWS), key_for(key, Purpose.MODE_ROWS))
 
 
 def affordable(model: Any, table: Table, num_rows: int) -> int:

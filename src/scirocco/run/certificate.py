@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
+from scirocco import _tree
+from scirocco._random import key_of
+from scirocco.data import Table
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
@@ -142,13 +143,18 @@ def certify(run: Any) -> Certificate:
     """
     if not hasattr(run, "labelled_draws"):
         raise InvalidTypeError(f"`run` must be a run, from sc.sample or sc.load; got {type(run).__name__}.")
+    return certificate_of(run)
+
+
+def certificate_of(run: Any, table: Table | None = None) -> Certificate:
+    """`certify`, from rows that are arranged already."""
     measures: dict[str, Any] = {}
     troubles = _of_chains(run, measures)
     unknown = _why_not(run, troubles)
     if unknown:
         return Certificate(None, None, tuple(troubles), unknown, measures)
     try:
-        means, sds = _of_scores(run, measures)
+        means, sds = _of_scores(run, measures, table)
     except SciroccoError as reason:
         return Certificate(None, None, tuple(troubles), str(reason), measures)
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
@@ -266,10 +272,13 @@ def _why_not(run: Any, troubles: list[str]) -> str:
     return ""
 
 
-def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+def _of_scores(
+    run: Any, measures: dict[str, Any], table: Table | None = None
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """Relative errors of means and of standard deviations, each with its standard error, per parameter."""
     origin = run.origin
-    problem = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0)
+    if table is None:
+        table = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0).table
     dimension = run.configuration["dimension"]
     positions = pilot.flat_positions(
         origin.model, run.draws, np.float64 if dimension <= _MOST_COLUMNS else None
@@ -282,7 +291,7 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
-    scores = pilot.scores_at(origin.model.finer, problem.table, centre, some, jax.random.key(0))
+    scores = pilot.scores_at(origin.model.finer, table, centre, some, key_of(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
     measures["compared"] = count
@@ -355,8 +364,7 @@ def _through(
 
 def _unraveled(model: Any, draws: Params, flat: np.ndarray) -> Params:
     one = model.unconstrain(jax.tree.map(lambda leaf: np.asarray(leaf[0, 0]), draws))
-    vector, unravel = ravel_pytree(one)
-    return unravel(jnp.asarray(flat, vector.dtype))
+    return _tree.vector(one)[1](flat)
 
 
 def _up(value: float, digits: int) -> str:

@@ -75,7 +75,9 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
         precision = _over_rows(_DiagonalFisher(model), table, position, size, _DIAGONAL_WORK, key)
         exact = kind == "low_rank" and size <= _EXACT_PRIOR
         prior = _exact_prior_diagonal(model, position) if exact else _prior_diagonal(model, position)
-        alone = diagonal_shape(np.asarray(precision, np.float64) + np.maximum(prior, 0.0))
+        alone = diagonal_shape(
+            np.asarray(precision, np.float64) + np.maximum(np.asarray(prior, np.float64), 0.0)
+        )
         return alone if kind == "diagonal" else _low_rank(model, table, position, alone, key)
     if size > DENSE_LIMIT:
         raise InvalidValueError(
@@ -84,7 +86,8 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
         )
     summand = (_Curvature if kind == "laplace" else _Fisher)(model)
     likelihood = _over_rows(summand, table, position, size**2, _WORK, key)
-    precision = np.asarray(likelihood, np.float64) + _prior_curvature(model, position)
+    prior = np.asarray(_prior_curvature(model, position), np.float64)
+    precision = np.asarray(likelihood, np.float64) + prior
     shape = dense_shape(precision, likelihood.dtype)
     read = min(table.num_rows, int(_WORK / size**2))
     if kind == "laplace" and shape.flat and read == table.num_rows:
@@ -93,6 +96,13 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
         # 1 for the rows that were read; on others the Marchenko-Pastur law's
         return shape._replace(largest=1.0 if read == table.num_rows else (1 + (size / read) ** 0.5) ** 2)
     return shape
+
+
+def programs(model: Model, table: Resident, position: Params) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The jitted functions of a dense "laplace" metric from all rows, with their arguments."""
+    if model.row_cost(table.row_spec) > 1 or table.num_rows * _tree.size(position) ** 2 > _WORK:
+        return []
+    return [table.program(_Curvature(model), position), (_prior_curvature, (model, position))]
 
 
 def _refined(model: Model, table: Table, position: Params, shape: Shape) -> Shape:
@@ -270,7 +280,7 @@ def _curvature_times(
     model: Model, table: Table, vectors: np.ndarray, num_rows: int, position: Params
 ) -> np.ndarray:
     """-∇² log posterior times vectors (d, n), from the rows of a table, counted as `num_rows`."""
-    across = jnp.asarray(vectors.T, ravel_pytree(position)[0].dtype)
+    across = np.asarray(vectors.T, jnp.result_type(*jax.tree.leaves(position)))
     with jax.default_matmul_precision("highest"):  # slack directions are differences of large numbers
         likelihood = table.sum(_CurvatureTimes(model), (position, across))
         prior = _prior_times(model, position, across)
@@ -292,29 +302,26 @@ def _products(function: Callable[[Params], Array], at: Params, vectors: Array) -
 
 def _over_rows(
     summand: Any, table: Table, position: Params, work_per_row: int, work: float, key: Key
-) -> Array:
+) -> np.ndarray:
     """The sum over all rows, or N/n times that over n random ones."""
     count = COSTLY_ROWS if summand.model.row_cost(table.row_spec) > 1 else int(work / work_per_row)
     some = _sampled(table, count, key)
-    found = some.sum(summand, position)
-    return found if some is table else table.num_rows / some.num_rows * found
+    found = np.asarray(some.sum(summand, position))
+    return found if some is table else np.asarray(table.num_rows / some.num_rows * found, found.dtype)
 
 
-def _prior_curvature(model: Model, position: Params) -> np.ndarray:
+@partial(jax.jit, static_argnums=0)
+def _prior_curvature(model: Model, position: Params) -> Array:
     flat, unravel = ravel_pytree(position)
-    return -np.asarray(_prior_hessian(model, unravel, flat), np.float64)
+    return jax.hessian(lambda x: -model.log_prior_density(unravel(x)))(flat)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _prior_hessian(model: Model, unravel: Any, flat: Array) -> Array:
-    return jax.hessian(lambda x: model.log_prior_density(unravel(x)))(flat)
-
-
-def _prior_diagonal(model: Model, position: Params) -> np.ndarray:
+@partial(jax.jit, static_argnums=0)
+def _prior_diagonal(model: Model, position: Params) -> Array:
     """The diagonal of the prior's curvature, from one product with ones: exact for independent parameters."""
     ones = jax.tree.map(jnp.ones_like, position)
     product = jax.jvp(jax.grad(model.log_prior_density), (position,), (ones,))[1]
-    return -np.asarray(ravel_pytree(product)[0], np.float64)
+    return -ravel_pytree(product)[0]
 
 
 @partial(jax.jit, static_argnums=0)

@@ -22,7 +22,7 @@ from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
 from scirocco.run import adaptation, alarm, defaults, encoding, family, matching, pilot, records, setup
-from scirocco.run.certificate import certify
+from scirocco.run.certificate import certificate_of
 from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
@@ -260,7 +260,7 @@ def _driven(
         _check_spread(session, problem, ready, run)
     if not chosen or run.status != "complete":
         return run
-    session.certificate = certify(run)
+    session.certificate = certificate_of(run, problem.table)
     session.commit()
     bar.say(session.certificate.words)
     if session.certificate.troubles:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._random import Purpose, key_for
+from scirocco._programs import compile_ahead
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -28,9 +28,9 @@ from scirocco.data import (
 from scirocco.data.arrays import RowSource
 from scirocco.data.values import Frame, as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts
-from scirocco.estimators.mode import Mode, affordable
-from scirocco.estimators.newton import FAR, beside
+from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts, newton
+from scirocco.estimators.mode import Mode, some_rows
+from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
 from scirocco.model.checks import look_swapped, only_swapped
 from scirocco.run import defaults, metric, modes, pilot
@@ -41,9 +41,8 @@ from scirocco.run.schemes import Scheme, Together
 from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
-from scirocco.types import Array, Data, Key, Params, PyTree, Rows
+from scirocco.types import Array, Data, Key, Params, PyTree
 
-_MODE_ROWS = 8_192
 _SWAPPED = "`data` and `params` are swapped: the order is model, data, params."
 _ROUND_ENOUGH = 1.0
 """`pilot.roundness` up to which the curvature at the mode says something about the posterior's shape."""
@@ -230,7 +229,7 @@ def check_order(model: Any, data: Any, params: Any) -> None:
 
 @contextlib.contextmanager
 def order_explained(model: Any, data: Any, params: Any) -> Iterator[None]:
-    """If the arguments raise an error, say so where the log likelihood takes `data` and `params` swapped."""
+    """If the arguments are rejected, say so where the log likelihood takes `data` and `params` swapped."""
     try:
         yield
     except (InvalidTypeError, InvalidValueError) as error:
@@ -252,6 +251,8 @@ def prepare(
         params = check_params(params)
         if not problem.parts.sampler.needs_scales:
             problem.parts.sampler.check_params(params, num_steps)
+        if free:
+            _compile_ahead(problem, params, key)
         parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
     report = dict(prepared.report)
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
@@ -268,6 +269,24 @@ def prepare(
             problem, parts = problem._replace(table=table), parts._replace(batching=table.batching)
         report["batches"] = table.reason
     return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator.core, start, report, thin)
+
+
+def _compile_ahead(problem: Problem, params: Params, key: Key) -> None:
+    """Begin to compile the programs of a set-up of few parameters whose rows are in memory."""
+    model, table, sampler = problem.model, problem.table, problem.parts.sampler
+    size = _tree.size(params)
+    if not isinstance(model, Model) or not isinstance(table, Resident) or size > DENSE_PARAMETERS:
+        return
+    if model.takes_key or not sampler.needs_scales:
+        return
+    with contextlib.suppress(
+        Exception
+    ):  # what is wrong with the user's functions is said where they are checked
+        position = beside(table.data, model.unconstrain(params))
+        noise = not sampler.needs_trajectory and not problem.parts.estimator.is_exact
+        rows = some_rows(model, table, key)
+        compile_ahead(newton.programs(model, table, position, rows) + metric.programs(model, table, position))
+        compile_ahead(pilot.programs(model, table, position, key, noise))
 
 
 def prepare_estimator(
@@ -380,11 +399,6 @@ def _first_guess(
     step = 0.8 / _tree.size(position) ** 0.25 if sampler.step_size is None else sampler.step_size
     sampler = dataclasses.replace(sampler, step_size=step, factor=factor)
     return parts._replace(sampler=sampler), Start(position, start.memory, None), found
-
-
-def some_rows(model: Posterior, table: Table, key: Key) -> Rows:
-    """The rows on which the mode is searched for."""
-    return table.random_rows(affordable(model, table, _MODE_ROWS), key_for(key, Purpose.MODE_ROWS))
 
 
 def _several_modes(

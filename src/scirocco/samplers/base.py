@@ -354,4 +354,4 @@ def momentum_step(scales: Scales) -> float:
 
 def largest(tree: PyTree) -> float:
     """The largest entry of all leaves."""
-    return max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(tree))
+    return max(float(np.max(leaf)) for leaf in jax.tree.leaves(tree))
