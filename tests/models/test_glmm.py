@@ -168,6 +168,7 @@ def test_effects_of_levels_and_predictions(fitted):
     new["shop"] = "elsewhere"
     narrow, wide = (model.predict(new, interval=0.9, new_groups=how) for how in ("population", "sample"))
     np.testing.assert_allclose(narrow.mean, model.predict(new))
+    np.testing.assert_allclose(model.predict_frame(new, 0.9, new_groups="sample")["low"], wide.low)
     assert np.all(wide.high - wide.low > narrow.high - narrow.low)
     with pytest.raises(InvalidValueError, match="not in the data of the fit"):
         model.predict(new, new_groups="error")
