@@ -68,7 +68,7 @@ def from_the_prior(layout, data, rng):
         u = rng.normal(size=(COPIES, f.size, count))
         u = root @ u if f.size == 2 else u
         effects.append(theta[f"sd_{f.number}"][:, :, None] * u)
-    eta = theta["coef"] @ np.asarray(data["x"]).T
+    eta = theta["coef"] @ np.asarray(data["x"])
     for f, own in zip(FACTORS, effects, strict=True):
         z, level = np.asarray(data[f"z_{f.number}"]), np.asarray(data[f"level_{f.number}"])
         eta += np.einsum("qn,cqn->cn", z, own[:, :, level])

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from scirocco import transforms
 from scirocco.model import Model
 from scirocco.model.groups import Root, cholesky, solve_lower, solve_transposed
 from scirocco.models.glmm import density
@@ -30,8 +31,8 @@ from scirocco.types import Array, Key, Params
 
 _SHORT, _SHARE = 0.3, 0.25
 """Length of short proposals for effects, in deviations, and how many are short: Newton steps may be too long."""
-_WALKS = 20
-"""Random-walk steps for the deviations of a factor."""
+_WALKS, _WIDTHS = 15, {"sd": 0.7, "ro": 1.0}
+"""Random-walk steps for deviations and correlations of a factor; their lengths, times the root of the levels."""
 _LEAPFROG, _FREE = 3, (3, 5)
 """Leapfrog steps; of normal responses, for which they read no rows, the number of trajectories and their steps."""
 _ACCEPTED = 0.8
@@ -149,7 +150,7 @@ def renewed_metric(layout: Layout, data: dict[str, Any], state: State) -> State:
 
 
 def _predictor(layout: Layout, data: dict[str, Any], theta: Params, effects: list[Array]) -> Array:
-    eta = data["x"] @ theta["coef"] + data.get("offset", 0.0)
+    eta = theta["coef"] @ data["x"] + data.get("offset", 0.0)
     for factor in layout.factors:
         eta += _contribution(data, factor, effects[factor.number])
     return eta
@@ -264,7 +265,12 @@ def _transposed(root: Root, x: Array) -> Array:
 
 
 def _solve(root: Array, x: Array) -> Array:
-    return jax.scipy.linalg.solve_triangular(root, x, lower=True)
+    """L⁻¹ x for one small triangle and many columns: a library call would take longer than the rows."""
+    found = list[Array]()
+    for i in range(len(root)):
+        rest = sum((root[i, j] * found[j] for j in range(i)), start=jnp.zeros((), x.dtype))
+        found.append((x[i] - rest) / root[i, i])
+    return jnp.stack(found)
 
 
 def _precision(root: Array) -> Array:
@@ -295,7 +301,7 @@ def _shift(
     linear = jnp.einsum("san,an->s", weighted, effects) - tight * coef[at]
     root = jnp.linalg.cholesky(matrix)
     noise = jax.random.normal(key, linear.shape, linear.dtype)
-    delta = jax.scipy.linalg.solve_triangular(root.T, _solve(root, linear) + noise, lower=False)
+    delta = jax.scipy.linalg.solve_triangular(root.T, _solve(root, linear[:, None])[:, 0] + noise, lower=False)
     return coef.at[at].add(delta), effects - jnp.einsum("s,san->an", delta, replaced)
 
 
@@ -327,33 +333,46 @@ def _walk(layout: Layout, position: Params, factor: Factor, effects: Array, key:
     """Random-walk Metropolis steps, which depend on the effects by Σ b bᵀ alone."""
     number, count = factor.number, effects.shape[1]
     names = [name for name in (f"sd_{number}", f"root_{number}") if name in position]
-    widths = {f"sd_{number}": 0.7, f"root_{number}": 1.0}
+    own = {name: position[name] for name in names}
+    maps = {f"sd_{number}": transforms.positive, f"root_{number}": transforms.cholesky_correlation}
     squares = effects @ effects.T / count
-    size = sum(position[name].size for name in names)
+    flat, unravel = ravel_pytree(own)
+    widths, _ = ravel_pytree(
+        {name: jnp.full_like(leaf, _WIDTHS[name[:2]]) for name, leaf in own.items()}
+    )
 
-    def gain(new: Params, old: Params) -> Array:
+    def constrained(flat: Array) -> tuple[Array, Array]:
+        """The root of the covariance, and the log prior on the real line."""
+        own = unravel(flat)
+        theta = {name: maps[name].forward(leaf) for name, leaf in own.items()}
+        volume = sum(maps[name].log_det(leaf) for name, leaf in own.items())
+        return layout.root(theta, number), factor.log_prior(theta) + volume
+
+    def gain(new: tuple[Array, Array], old: tuple[Array, Array]) -> Array:
         """In differences: sums over all levels would lose the last digits."""
-        before, after = (layout.root(layout.model.constrain(each), number) for each in (old, new))
+        (after, prior_after), (before, prior_before) = new, old
         moved = _solve(after, before - after)
         half = _solve(before, _solve(before, squares).T)  # L⁻¹ S L⁻ᵀ
         change = jnp.sum((moved + moved.T + moved.T @ moved) * half)
         ratio = jnp.diagonal(after) / jnp.diagonal(before)
         grown = jnp.diagonal(after - before) / jnp.diagonal(before)
         volume = jnp.sum(jnp.where(jnp.abs(grown) < 0.5, jnp.log1p(grown), jnp.log(ratio)))
-        prior = layout.model.log_prior_density(new) - layout.model.log_prior_density(old)
-        return -count * (volume + 0.5 * change) + prior
+        return -count * (volume + 0.5 * change) + prior_after - prior_before
 
-    def one(step: Array, carry: Params) -> Params:
-        keys = jax.random.split(jax.random.fold_in(key, step), len(names) + 2)
-        scale = jnp.exp(jax.random.normal(keys[-2])) * 2.0 / np.sqrt(size * count)
-        new = dict(carry)
-        for name, own in zip(names, keys, strict=False):
-            noise = jax.random.normal(own, carry[name].shape, carry[name].dtype)
-            new[name] = carry[name] + (scale * widths[name]).astype(noise.dtype) * noise
-        moves = jnp.log(jax.random.uniform(keys[-1])) < gain(new, carry)
-        return jax.tree.map(lambda a, b: jnp.where(moves, a, b), new, carry)
+    keys = jax.random.split(key, 3)
+    noise = jax.random.normal(keys[0], (_WALKS, len(flat)), flat.dtype) * widths
+    noise *= jnp.exp(jax.random.normal(keys[1], (_WALKS, 1), flat.dtype)) * (2.0 / np.sqrt(len(flat) * count))
+    logs = jnp.log(jax.random.uniform(keys[2], (_WALKS,), flat.dtype))
 
-    return jax.lax.fori_loop(0, _WALKS, one, position)
+    def one(step: Array, carry: tuple[Array, tuple[Array, Array]]) -> tuple[Array, tuple[Array, Array]]:
+        here, known = carry
+        new = here + noise[step]
+        there = constrained(new)
+        moves = logs[step] < gain(there, known)  # False for NaN
+        return jax.tree.map(lambda a, b: jnp.where(moves, a, b), (new, there), carry)
+
+    flat, _ = jax.lax.fori_loop(0, _WALKS, one, (flat, constrained(flat)))
+    return {**position, **unravel(flat)}
 
 
 # -- all global parameters given the standardised effects --------------------------------------------------------------
@@ -363,7 +382,7 @@ def _given(layout: Layout, data: dict[str, Any], here: Params, standard: list[Ar
     """log p(θ | standardised effects, rows) as a function of the position, in differences to `here`."""
     theta = layout.model.constrain(here)
     linear = layout.linear(theta)
-    columns = [data["x"].T]
+    columns = [data["x"]]
     for factor in layout.factors:
         z, level = data[f"z_{factor.number}"], data[f"level_{factor.number}"]
         own = [u[level] for u in standard[factor.number]]
@@ -406,14 +425,17 @@ def _hamiltonian(
     start = ravel_pytree(here)[0]
     trajectories, steps = _FREE if layout.family == "normal" else (1, _LEAPFROG)
 
+    keys = jax.random.split(key, 3)
+    momenta = jax.random.normal(keys[0], (trajectories, len(start)), start.dtype)
+    jitter = jax.random.uniform(keys[1], (trajectories,), start.dtype, 0.8, 1.2)
+    uniform = jax.random.uniform(keys[2], (trajectories,), start.dtype)
+
     def value(moved: Array) -> Array:
         return given(unravel(start + state.metric @ moved))
 
     def one(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         moved, rate = carry
-        keys = jax.random.split(jax.random.fold_in(key, number), 3)
-        momentum = jax.random.normal(keys[0], moved.shape, moved.dtype)
-        width = jnp.exp(state.log_step) * jax.random.uniform(keys[1], (), moved.dtype, 0.8, 1.2)
+        momentum, width = momenta[number], jnp.exp(state.log_step) * jitter[number]
         before, gradient = jax.value_and_grad(value)(moved)
 
         def leap(_: Array, at: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -426,7 +448,7 @@ def _hamiltonian(
         place, speed, _, after = jax.lax.fori_loop(0, steps, leap, (moved, momentum, gradient, before))
         gain = after - before + 0.5 * jnp.sum(momentum**2 - speed**2)
         chance = jnp.where(jnp.isfinite(gain), jnp.minimum(1.0, jnp.exp(jnp.minimum(gain, 0.0))), 0.0)
-        moves = jax.random.uniform(keys[2]) < chance
+        moves = uniform[number] < chance
         return jnp.where(moves, place, moved), rate + chance / trajectories
 
     begin = jnp.zeros_like(start), jnp.zeros((), start.dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.models import fits
-from scirocco.models.glmm import blocks, density
+from scirocco.models.glmm import blocks
 from scirocco.models.glmm.blocks import Layout, State
 from scirocco.models.glmm.density import Factor
 from scirocco.types import Params
@@ -47,7 +46,7 @@ def arranged(
         For each factor, the place of the intercept among its effects.
     """
     family, model, factors = layout_of
-    data: dict[str, Any] = dict(arrays)
+    data: dict[str, Any] = {**arrays, "x": np.ascontiguousarray(arrays["x"].T)}
     levels = [arrays[f"level_{factor.number}"] for factor in factors]
     weight = arrays.get("weight", np.ones(len(arrays["y"])))
     shifted = list[tuple[int, ...]]()
