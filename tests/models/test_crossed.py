@@ -134,3 +134,89 @@ def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(
         assert np.mean(values == 0) < 0.9, f"{name} does not move"
         z = values.mean() / (values.std() / np.sqrt(COPIES))
         assert abs(z) < 5, f"{name}: z = {z:.1f}"
+
+
+# -- the public face ---------------------------------------------------------------------------------------------------
+
+FORMULA = "y ~ x + (1 | user) + (1 | film)"
+LENGTHS = {"num_samples": 60, "num_chains": 2, "thin": 2, "num_burnin": 70, "num_prediction_draws": 120}
+
+
+def ratings(seed=0, num_users=200, num_films=150, num_rows=4_000):
+    """Users × films, the second in a table sorted by name; every film has a rating."""
+    rng = np.random.default_rng(seed)
+    user, film = rng.integers(0, num_users, num_rows), rng.integers(0, num_films, num_rows)
+    user[:num_users], film[:num_films] = np.arange(num_users), np.arange(num_films)
+    effects = {"user": 8 * rng.normal(size=num_users), "film": 5 * rng.normal(size=num_films)}
+    x = 50 + 10 * rng.normal(size=num_rows)
+    y = 100 + 3 * x + effects["user"][user] + effects["film"][film] + 10 * rng.normal(size=num_rows)
+    return pd.DataFrame({"y": y, "x": x, "user": user, "film": [f"film {k:03d}" for k in film]}), effects
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    frame, effects = ratings()
+    path = tmp_path_factory.mktemp("crossed") / "run"
+    return GLMM(FORMULA, **LENGTHS).fit(frame, store=path, progress=False), frame, effects, path
+
+
+def test_effects_coefficients_and_predictions_in_the_units_of_the_columns(fitted):
+    model, frame, effects, _ = fitted
+    assert "blocked Gibbs sampler" in model.run_.preparation["chosen"]
+    summary = model.summary()
+    for name, truth in (
+        ("x", 3.0),
+        ("sigma", 10.0),
+        ("sd(user: Intercept)", np.std(effects["user"])),
+        ("sd(film: Intercept)", np.std(effects["film"])),
+    ):
+        assert abs(summary.loc[name, "mean"] - truth) < 6 * summary.loc[name, "sd"], name
+    for factor, truth in effects.items():
+        table = model.random_effects(interval=0.9, factor=factor)
+        inside = np.mean((table["low"] < truth) & (truth < table["high"]))
+        assert 0.8 < inside < 0.98, factor
+    seen = model.predict(frame, interval=0.9, kind="observation")
+    assert 0.86 < np.mean((seen.low < frame["y"]) & (frame["y"] < seen.high)) < 0.95
+    new = pd.DataFrame({"x": [50.0], "user": [999], "film": ["another"]})
+    narrow, wide = (model.predict(new, interval=0.9, new_groups=how) for how in ("population", "sample"))
+    assert wide.high - wide.low > 5 * (narrow.high - narrow.low)
+    assert model.to_arviz().posterior["sd_film"].shape == (2, 60, 1)
+
+
+def test_a_fit_that_was_interrupted_continues_bit_for_bit_and_a_finished_one_is_opened(fitted, tmp_path):
+    model, frame, _, path = fitted
+
+    def stop(report):
+        if report.step >= 120:
+            report.stop()
+
+    part = GLMM(FORMULA, **LENGTHS).fit(frame, store=tmp_path / "run", callbacks=[stop], progress=False)
+    assert part.run_.num_draws < 60
+    whole = GLMM(FORMULA, **LENGTHS).fit(frame, store=tmp_path / "run", resume=True, progress=False)
+    for name, leaf in model.run_.draws.items():
+        np.testing.assert_array_equal(np.asarray(whole.run_.draws[name]), np.asarray(leaf), err_msg=name)
+    opened = sc.models.load(path)
+    pd.testing.assert_frame_equal(opened.random_effects(), model.random_effects())
+    with pytest.raises(InvalidValueError, match="seed"):
+        GLMM(FORMULA, **LENGTHS, seed=1).fit(frame, store=path, resume=True, progress=False)
+
+
+def test_a_saved_model_predicts_the_same(fitted, tmp_path):
+    model, frame, _, _ = fitted
+    model.save(tmp_path / "model")
+    again = sc.models.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict(frame.iloc[:9]), model.predict(frame.iloc[:9]), rtol=1e-5)
+    assert again.get_params() == model.get_params()
+
+
+@pytest.mark.unit
+def test_columns_that_effects_can_replace():
+    rng = np.random.default_rng(0)
+    level = np.repeat(np.arange(5), 4)
+    x = np.stack([np.ones(20), rng.normal(size=20), rng.normal(size=5)[level], rng.normal(size=20)], axis=1)
+    z = np.stack([np.ones(20), 2 * x[:, 1] - 1], axis=1)
+    found = crossed._replaced(x, z, level, 5, 0)
+    assert list(found) == [0, 1, 2]
+    for place, effects in found.items():
+        np.testing.assert_allclose(np.sum(z * effects[:, level].T, axis=1), x[:, place], atol=1e-6)
+    assert list(crossed._replaced(x, z[:, 1:], level, 5, None)) == []
