@@ -1,4 +1,4 @@
-"""Mixed models with several large factors: the blocked Gibbs sampler leaves the posterior as it is, and its public face."""
+"""Mixed models with several large factors: exact moves of the blocked Gibbs sampler, and its public face."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ def small_layout(family):
     x = np.stack([np.ones(ROWS), rng.normal(size=ROWS)], axis=1).astype(np.float32)
     level = rng.integers(0, LEVELS[1], ROWS).astype(np.int32)
     arrays = {"x": x, "y": np.zeros(ROWS, np.float32), "z_0": x, "z_1": x[:, :1], "z_2": x[:, :1]}
-    arrays |= {"level_0": np.arange(ROWS, dtype=np.int32) % LEVELS[0], "level_1": level, "level_2": level // 2}
+    arrays |= {
+        "level_0": np.arange(ROWS, dtype=np.int32) % LEVELS[0],
+        "level_1": level,
+        "level_2": level // 2,
+    }
     start = {"coef": np.zeros(2, np.float32), "root_0": np.eye(2, dtype=np.float32)}
     start |= {f"sd_{f.number}": np.ones(f.size, np.float32) for f in FACTORS}
     if family in density.CONTINUOUS:
@@ -91,7 +95,9 @@ def statistics(layout, data, theta, effects):
         found |= {f"log sd {f.number} {k}": jnp.log(theta[f"sd_{f.number}"][k]) for k in range(f.size)}
         found[f"effect {f.number}"] = jnp.tanh(effects[f.number][0, 0])
         found[f"spread {f.number}"] = jnp.log(jnp.sum(effects[f.number] ** 2))
-        found[f"size {f.number}"] = jnp.log(jnp.sum(effects[f.number][-1] ** 2) / theta[f"sd_{f.number}"][-1] ** 2)
+        found[f"size {f.number}"] = jnp.log(
+            jnp.sum(effects[f.number][-1] ** 2) / theta[f"sd_{f.number}"][-1] ** 2
+        )
     found["correlation"] = theta["root_0"][1, 0]
     found |= {name: jnp.log(theta[name]) for name in ("noise", "freedom") if name in theta}
     eta = blocks._predictor(layout, data, theta, effects)
@@ -125,7 +131,9 @@ def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(
         after = statistics(layout, own, layout.model.constrain(state.position), state.effects)
         return {name: after[name] - before[name] for name in before}, state.accepted
 
-    change, accepted = jax.jit(jax.vmap(one))(theta, effects, y, jax.random.split(jax.random.key(seed), COPIES))
+    change, accepted = jax.jit(jax.vmap(one))(
+        theta, effects, y, jax.random.split(jax.random.key(seed), COPIES)
+    )
     assert 0.3 < float(accepted[:, 0].mean()), accepted.mean(0)
     assert 0.2 < float(accepted[:, 1].mean()), accepted.mean(0)
     for name, values in change.items():

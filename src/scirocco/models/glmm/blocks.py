@@ -1,4 +1,4 @@
-"""Moves of a blocked Gibbs sampler for mixed models with several large factors; all of them leave the posterior as it is.
+"""Moves of a blocked Gibbs sampler for mixed models with several large factors; each leaves the posterior as it is.
 
 A sweep draws
 
@@ -8,7 +8,7 @@ A sweep draws
    as much; a level goes up and the levels nested in it go down. Without them these sums mix slowly where there are many
    levels;
 3. deviations and correlations given the effects, by random-walk Metropolis steps that read no rows;
-4. all global parameters given the *standardised* effects, by Hamiltonian Monte Carlo: the effects follow the deviations.
+4. all global parameters given the *standardised* effects, by Hamiltonian Monte Carlo: effects follow the deviations.
    3 mixes well where levels have many rows, 4 where they have few (interweaving).
 """
 
@@ -301,7 +301,9 @@ def _shift(
     linear = jnp.einsum("san,an->s", weighted, effects) - tight * coef[at]
     root = jnp.linalg.cholesky(matrix)
     noise = jax.random.normal(key, linear.shape, linear.dtype)
-    delta = jax.scipy.linalg.solve_triangular(root.T, _solve(root, linear[:, None])[:, 0] + noise, lower=False)
+    delta = jax.scipy.linalg.solve_triangular(
+        root.T, _solve(root, linear[:, None])[:, 0] + noise, lower=False
+    )
     return coef.at[at].add(delta), effects - jnp.einsum("s,san->an", delta, replaced)
 
 
@@ -337,9 +339,7 @@ def _walk(layout: Layout, position: Params, factor: Factor, effects: Array, key:
     maps = {f"sd_{number}": transforms.positive, f"root_{number}": transforms.cholesky_correlation}
     squares = effects @ effects.T / count
     flat, unravel = ravel_pytree(own)
-    widths, _ = ravel_pytree(
-        {name: jnp.full_like(leaf, _WIDTHS[name[:2]]) for name, leaf in own.items()}
-    )
+    widths, _ = ravel_pytree({name: jnp.full_like(leaf, _WIDTHS[name[:2]]) for name, leaf in own.items()})
 
     def constrained(flat: Array) -> tuple[Array, Array]:
         """The root of the covariance, and the log prior on the real line."""
@@ -417,9 +417,7 @@ def _given(layout: Layout, data: dict[str, Any], here: Params, standard: list[Ar
     return of_normal
 
 
-def _hamiltonian(
-    given: Any, layout: Layout, here: Params, state: State, key: Key
-) -> tuple[Params, Array]:
+def _hamiltonian(given: Any, layout: Layout, here: Params, state: State, key: Key) -> tuple[Params, Array]:
     """Trajectories from `here`, and how many are accepted."""
     _, unravel = ravel_pytree(here)
     start = ravel_pytree(here)[0]

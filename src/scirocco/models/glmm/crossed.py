@@ -114,9 +114,7 @@ class GibbsChain:
         size = sum(leaf.size for leaf in jax.tree.leaves(position))
         dtype = effects[0].dtype
         metric = jnp.eye(size, dtype=dtype)
-        self.now = State(
-            position, tuple(effects), metric, jnp.asarray(-0.5, dtype), jnp.zeros(2, dtype)
-        )
+        self.now = State(position, tuple(effects), metric, jnp.asarray(-0.5, dtype), jnp.zeros(2, dtype))
 
     def advance(self, num_steps: int) -> None:
         """Make sweeps; the metric is renewed at fixed ones, so that a resumed chain is the same."""
@@ -147,14 +145,16 @@ class GibbsChain:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """The chain as it was."""
         self.step = int(state["step"])
-        treedef = jax.tree.structure(self.now)
-        leaves = [jnp.asarray(state[f"leaf_{k}"]) for k in range(treedef.num_leaves)]
+        leaves, treedef = jax.tree.flatten(self.now)
+        leaves = [jnp.asarray(state[f"leaf_{k}"]) for k in range(len(leaves))]
         self.now = jax.tree.unflatten(treedef, leaves)
 
 
 def spec_of(start: Params) -> fits.Spec:
     """Shapes and types of a draw."""
-    draws = {name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()}
+    draws = {
+        name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()
+    }
     rates = ("acceptance_rate", "effects_acceptance_rate")
     return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in rates})
 

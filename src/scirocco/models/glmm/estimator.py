@@ -34,7 +34,9 @@ class GLMM(Results, fits.Conventions):
 
     The effects of the factor with the most levels are integrated out (`sc.HierarchicalModel`): chains move the
     coefficients, deviations and correlations, and the effects of any level follow from their draws. The levels of other
-    factors are parameters of the chains. What was chosen is in `run_.preparation["chosen"]`.
+    factors are parameters of the chains. If those are more than 100 (users and films), or if a level has more than four
+    effects, a blocked Gibbs sampler draws all effects instead: exact, with all rows in every sweep. What was chosen is
+    in `run_.preparation["chosen"]`.
 
     Parameters
     ----------
@@ -51,7 +53,8 @@ class GLMM(Results, fits.Conventions):
     missing
         "error": rows with missing values raise an error; "drop": they are left out, with a warning.
     num_samples, num_burnin, thin, num_chains, seed
-        As for `sc.sample`, whose defaults apply to None.
+        As for `sc.sample`, whose defaults apply to None. Of the blocked Gibbs sampler: 4 chains of 250 draws, one in 4
+        sweeps, after 300 sweeps (at least 60).
     num_prediction_draws
         Draws used for predictions and effects of levels.
 
@@ -170,7 +173,11 @@ class GLMM(Results, fits.Conventions):
             notes=sampled.notes(_KIND, self, _written(found)),
         )
         if num_epochs is None and max_seconds is None:
-            lengths = {"num_samples": self.num_samples, "num_burnin": self.num_burnin, "thin": self.thin}
+            lengths: dict[str, Any] = {
+                "num_samples": self.num_samples,
+                "num_burnin": self.num_burnin,
+                "thin": self.thin,
+            }
             return sampling(**lengths, **options)
         count = found.source.num_rows
         size = min(_BATCH, count)

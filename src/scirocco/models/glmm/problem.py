@@ -227,9 +227,7 @@ def _terms(frame: Any, parsed: Parsed) -> tuple[tuple[Term, ...], list[np.ndarra
     return tuple(terms), codes
 
 
-def _roles(
-    terms: tuple[Term, ...], codes: list[np.ndarray]
-) -> tuple[int | None, tuple[Factor, ...], bool]:
+def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None, tuple[Factor, ...], bool]:
     """Which factor is integrated out, if any; the factors; and whether effects are drawn in blocks.
 
     The factor with the most levels is integrated out, and the effects of the others are global parameters. Where those
