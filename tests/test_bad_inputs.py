@@ -1062,6 +1062,21 @@ def test_complaint(case):
     assert message.endswith((".", ")")), f"not a sentence: {message}"
 
 
+@pytest.mark.parametrize("how", ["", "full"])
+def test_an_error_ends_at_the_line_of_the_user(monkeypatch, how):
+    """One frame of the library, not those below it, unless they are asked for."""
+    monkeypatch.setenv("SCIROCCO_TRACEBACK", how)
+    for attempt in (data(y=spoiled(Y, 3, np.nan)), lambda: sc.models.LinearRegression().fit(X[:1], Y[:1])):
+        with pytest.raises(SciroccoError) as caught:
+            attempt()
+        own = [
+            entry
+            for entry in caught.traceback
+            if "scirocco" in str(entry.path) and entry.path.parent.name != "tests"
+        ]
+        assert (len(own) == 1) == (how != "full")
+
+
 @pytest.mark.parametrize(
     ("rows", "start", "function"),
     [

@@ -8,12 +8,13 @@ specific to the processor, so each kind has its own folder.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import platform
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,38 @@ def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
             pool.submit(lowered.compile)  # an error is raised again by the call
     finally:
         pool.shutdown(wait=False)
+
+
+class SetupProgram:
+    """`jax.jit` for functions that run a few times before a run, and only there: it cannot be nested in another.
+
+    A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
+    """
+
+    def __init__(self, function: Callable[..., Any], static_argnums: tuple[int, ...]):
+        self._function, self._static = function, static_argnums
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        options = {"xla_gpu_autotune_level": 0} if jax.default_backend() == "gpu" else None
+        return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the program."""
+        return self._jitted(*arguments)
+
+    def lower(self, *arguments: Any) -> Any:
+        """The lowered program for these arguments."""
+        return self._jitted.lower(*arguments)
+
+    def clear_cache(self) -> None:
+        """Drop what was compiled."""
+        self._jitted.clear_cache()
+
+
+def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], SetupProgram]:
+    """A decorator that makes a `SetupProgram`."""
+    return lambda function: SetupProgram(function, static_argnums)
 
 
 def _trim(folder: Path) -> None:

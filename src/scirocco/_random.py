@@ -61,7 +61,7 @@ def key_of(seed: int) -> Key:
     """`jax.random.key(seed)` for a seed below 2³², without a program where that is possible."""
     if str(jax.config.jax_default_prng_impl) != "threefry2x32":  # type: ignore[attr-defined]
         return jax.random.key(seed)
-    return jax.random.wrap_key_data(np.array([0, seed], np.uint32), impl="threefry2x32")
+    return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
 
 
 def key_for(key: Key, purpose: Purpose) -> Key:
@@ -70,7 +70,7 @@ def key_for(key: Key, purpose: Purpose) -> Key:
         return jax.random.fold_in(key, int(purpose))
     words = [np.array([word]) for word in np.asarray(jax.random.key_data(key))]
     folded = threefry(words, np.zeros(1, np.uint32), np.array([purpose], np.uint32), np)
-    return jax.random.wrap_key_data(np.concatenate(folded), impl=jax.random.key_impl(key))
+    return jax.random.wrap_key_data(jax.device_put(np.concatenate(folded)), impl=jax.random.key_impl(key))
 
 
 def normal(key: Key, size: int, dtype: jnp.dtype) -> Array:

@@ -218,7 +218,7 @@ def broadcast_prefix(
     return leaves
 
 
-def matrix(tree: PyTree) -> np.ndarray:
-    """Leaves (row, ...) side by side, as a matrix of float64."""
-    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
+def matrix(tree: PyTree, dtype: Any = np.float64) -> np.ndarray:
+    """Leaves (row, ...) side by side, as a matrix."""
+    leaves = [np.asarray(leaf, dtype) for leaf in jax.tree.leaves(tree)]
     return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)

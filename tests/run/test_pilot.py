@@ -118,6 +118,17 @@ def test_heavy_rows_are_not_hidden(along):
     np.testing.assert_allclose(np.sort(found)[-6:], exact, rtol=1e-3)
 
 
+def test_a_gaussian_is_round_however_roughly_its_shape_is_known():
+    """A scale for each of sixty correlated parameters leaves half of the score; a matrix leaves nothing."""
+    x = np.random.default_rng(4).normal(size=(150, 60)).astype(np.float32)
+    model = sc.Model(lambda beta, x: -0.5 * (1.0 - x @ beta) ** 2)
+    table = setup.compose(model, x, sc.SGLD(1.0), sc.Full(), 0).table
+    precision = x.T.astype(np.float64) @ x
+    mode = np.linalg.solve(precision, x.sum(axis=0)).astype(np.float32)
+    for factor in (1 / np.sqrt(np.diagonal(precision)), np.linalg.inv(np.linalg.cholesky(precision)).T):
+        assert pilot.roundness(model, table, mode, factor, jax.random.key(0)) < 1e-3
+
+
 @pytest.mark.parametrize(
     ("rows", "numbers", "size", "wanted"),
     [

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco.data.batching import Batching, IndependentRows
 from scirocco.data.shuffle import random_order, uniform_index
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
@@ -77,8 +78,9 @@ def full_sum(
     if is_dense(summand):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
         return _plain_sum(summand, position, data, num_rows, chunk, key)
-    if getattr(summand, "by_row", False):
-        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
+    per_row = getattr(summand, "numbers_per_row", None)
+    if per_row is not None:
+        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, per_row(position))))
     steps = -(-num_rows // chunk)
     weighted = num_rows % chunk != 0
 
@@ -271,7 +273,7 @@ class WholeFeed(Feed):
         return self.segment
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _sum(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     return full_sum(summand, position, data, num_rows, key=key)
 

@@ -81,12 +81,14 @@ def find_mode(
             near, passes = _newton_on(model, table, position, rows, few, most)
     if near is None:
         climbed, rate, passes = approach_mode(model, table, position, key, optimizer, num_steps)
-        near = correct(model, table, _finite(look(model, table, climbed)), rows, most)
-    here, distance, looks, _ = near
+        seen = _finite(look(model, table, climbed))
+        near = correct(model, table, seen, rows, most, only_convex=size > FEW_PARAMETERS)
+    here, distance, looks, convex = near
     if polish and not distance <= FAR and size <= FEW_PARAMETERS:
         here, distance, more = descend(model, table, here, rows)
         looks += more
-    if polish and not quiet and not distance <= FAR:
+    shapeless = not convex and size > FEW_PARAMETERS
+    if polish and not quiet and not shapeless and not distance <= FAR:
         _checks.warn(
             f"the search for the posterior mode stopped about {distance:.2g} posterior standard deviations away: "
             "draws may be far from the posterior. Start closer, or check that the posterior has a mode (problems are a "
@@ -98,6 +100,8 @@ def find_mode(
         "log_density": float(here.log_density),
         "distance_to_mode_in_sd": distance,
     }
+    if shapeless:
+        report["is_mode"] = False
     return Mode(here.position, here.total, here.gradient, report)
 
 
@@ -131,7 +135,7 @@ def _newton_over(model: Any, table: Table, position: Params, rows: Rows) -> Corr
     here = look(model, table, position)
     if not math.isfinite(float(here.log_density)):
         raise BadStartError("the log density is not finite at the starting point.")
-    found = correct(model, table, here, rows, _FIRST_LOOKS)
+    found = correct(model, table, here, rows, _FIRST_LOOKS, only_convex=True)
     return found if found.distance <= FAR and found.convex else None
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco.data.tables import Resident, Table
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 
@@ -78,14 +79,19 @@ def look(model: Any, table: Table, position: Params) -> Look:
     return Look(position, total, *_with_prior(model, position, likelihood, total))
 
 
-@partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _with_prior(model: Any, position: Params, likelihood: Array, total: PyTree) -> tuple[PyTree, Array]:
     prior, gradient = jax.value_and_grad(model.log_prior_density)(position)
     return _tree.add(total, gradient), likelihood + prior
 
 
-def correct(model: Any, table: Table, here: Look, rows: Rows, most: int | None = None) -> Corrected:
-    """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes."""
+def correct(
+    model: Any, table: Table, here: Look, rows: Rows, most: int | None = None, only_convex: bool = False
+) -> Corrected:
+    """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes.
+
+    `only_convex`: none once a correction meets a direction of negative curvature, as those of networks do.
+    """
     if most is None:
         size = _tree.size(here.position)
         cheap = size <= FEW_PARAMETERS or size * jax.tree.leaves(rows)[0].shape[0] <= AFFORDABLE
@@ -103,6 +109,8 @@ def correct(model: Any, table: Table, here: Look, rows: Rows, most: int | None =
     damping, looks = 0.0, 1
     position, distance = corrected(here, damping)
     while looks < most and damping <= _MOST_DAMPING and (damping > 0 or distance > _CLOSE_ENOUGH):
+        if only_convex and not convex:
+            break
         there = look(model, table, position)
         looks += 1
         lighter = damping / 10 if damping > _LEAST_DAMPING else 0.0
@@ -250,7 +258,7 @@ def beside(rows: PyTree, position: Params) -> Params:
     return jax.device_put(position, first.sharding if alone and first.committed else None)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> tuple[Array, PyTree]:
     return jax.value_and_grad(negative_log_posterior(model, num_rows, rows))(position)
 
@@ -284,7 +292,7 @@ def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return root, (precision + precision.T) / 2 / np.outer(root, root)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def hessian_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
     """The Hessian of the negative log posterior, from a sample of rows."""
     flat, unravel = ravel_pytree(position)
@@ -318,7 +326,7 @@ def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
     return gain > rounding or (gain > -rounding and closer < distance)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
 ) -> tuple[Params, Array, Array]:

@@ -173,9 +173,10 @@ def look_swapped(model: Model, data: PyTree, params: PyTree) -> bool:
     Such a log likelihood sums over an axis that it was not written for: Σ (x - μ)² runs for x (5,) and μ (1000, 5), a
     number and a table, as well as for two vectors.
     """
-    leaves, tree = jax.tree.flatten(data)
-    tables, other = jax.tree.flatten(params)
-    if tree != other or not all(isinstance(leaf, (np.ndarray, jax.Array)) for leaf in (*leaves, *tables)):
+    leaves, tables = jax.tree.leaves(data), jax.tree.leaves(params)
+    if _tree.leaf_names(data) != _tree.leaf_names(params) or not all(
+        isinstance(leaf, (np.ndarray, jax.Array)) for leaf in (*leaves, *tables)
+    ):
         return False
     lengths = {leaf.shape[:1] for leaf in tables}
     if len(lengths) != 1 or any(

@@ -31,6 +31,7 @@ from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.run import pilot, setup
 from scirocco.run.defaults import HAS_NO_SHAPE
+from scirocco.run.metric import DOUBLE
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
@@ -167,8 +168,13 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
         worst = int(np.argmax(beyond))
         if beyond[worst] > goal:
             place = f" of {names[worst]}" if names is not None and len(names) == len(value) else ""
-            amount = f"{value[worst]:+.2f} sd" if what == "mean" else f"{value[worst]:+.0%}"
-            troubles.append(f"the {what}{place} is off by about {amount}, by the scores at the draws")
+            size, much = abs(value[worst]), value[worst] > 0
+            amount = (
+                f"{size:.2f} sd too {'high' if much else 'low'}"
+                if what == "mean"
+                else f"{size:.0%} too {'large' if much else 'small'}"
+            )
+            troubles.append(f"the {what}{place} is about {amount}, by the exact gradients at the draws")
     return Certificate(limits[0], limits[1], tuple(troubles), "", measures)
 
 
@@ -287,7 +293,8 @@ def _of_scores(
     mean, spread = _moments(everything)
     most = int(np.clip(_SCORED_NUMBERS / dimension, _LEAST_DRAWS, _MOST_DRAWS))
     count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, most)))
-    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(np.float64)
+    kind = np.float64 if dimension <= DOUBLE else np.float32
+    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(kind)
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
@@ -301,8 +308,10 @@ def _of_scores(
         z, g = np.linalg.solve(root, (some - mean).T).T, scores @ root
         units = root / spread[:, None]  # rows of length 1: parameter j is spread_j units_j · z
     elif origin.sampler.factor is not None and np.ndim(origin.sampler.factor) == 2:
-        return _through(np.asarray(origin.sampler.factor, np.float64), some - mean, scores, spread, measures)
+        mean, spread = mean.astype(kind), spread.astype(kind)
+        return _through(np.asarray(origin.sampler.factor, kind), some - mean, scores, spread, measures)
     else:
+        mean, spread = mean.astype(kind), spread.astype(kind)
         z, g, units = (some - mean) / spread, scores * spread, None
     return _line(z, g, units, measures)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Resident, Table
 from scirocco.data.batching import AllRows, Batching
@@ -180,10 +181,12 @@ class _SquaredChange:
     Last, the squares of the gradients at the centre. `whole`: all products of two coordinates, in place of squares.
     """
 
-    by_row: ClassVar[bool] = True
-
     model: Model
     whole: bool
+
+    def numbers_per_row(self, position: PyTree) -> int:
+        """Those of a gradient: fewer rows at a time, for their memory."""
+        return _tree.size(position[0])
 
     def total(
         self, position: PyTree, rows: Rows, weights: Array | None = None, key: Key | None = None
@@ -286,12 +289,21 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     In its coordinates u the score of the Gaussian is -u. At draws from it, the mean square of what a straight line in
     each coordinate leaves of the posterior's score: for a posterior of skewness κ about ½κ². At least 1 if the lines
     are those of a Gaussian elsewhere (half a standard deviation) or of another width (twice).
+
+    An L of a diagonal and a few directions fits a Gaussian only roughly, and what it leaves adds up over many
+    parameters: the linear part of the score is then taken from the curvature at the mode, whatever L is.
     """
-    flat, factor = _tree.vector(position)[0].astype(np.float64), np.asarray(factor, np.float64)
-    u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size))
+    kind = np.float64 if _tree.size(position) <= metric.DOUBLE else np.float32
+    flat, factor = _tree.vector(position)[0].astype(kind), np.asarray(factor, kind)
+    u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size), kind)
     u[0] = 0.0
-    scores = scores_at(model, table, position, flat + rows_times(factor, u), key)
-    pulled = rows_times(factor, scores, transposed=True)
+    changes, of_sample = rows_times(factor, u), 0.0
+    if factor.ndim == 2 and factor.shape[0] == factor.shape[1]:
+        pulled = rows_times(factor, scores_at(model, table, position, flat + changes, key), transposed=True)
+        read = min(table.num_rows, _scored_rows(model, table, flat.size))
+        of_sample = 2 * flat.size / read * (1 - read / table.num_rows)
+    else:
+        pulled = rows_times(factor, _bends_at(model, table, position, changes, key), transposed=True) - u
     u, pulled = u[1:], pulled[1:] - pulled[0]  # `position` need not be the mode to the last digit
     if not np.all(np.isfinite(pulled)):
         return math.inf
@@ -299,10 +311,28 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
     shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
     left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
-    read = min(table.num_rows, _scored_rows(model, table, flat.size))
-    left = max(0.0, left - 2 * flat.size / read * (1 - read / table.num_rows))  # that of the sample of rows
+    left = max(0.0, left - of_sample)
     near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
     return left if near else max(left, 1.0)
+
+
+def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, key: Key) -> np.ndarray:
+    """What is not linear in the change of the score from `centre` to each of `_SCORES` places, on a sample of rows."""
+    flat, back = _tree.vector(centre)
+    rows = table.random_rows(_scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
+    return _tree.matrix(_bends(model, table.num_rows, rows, centre, back(changes)), changes.dtype)
+
+
+@setup_program(0, 1)
+def _bends(model: Model, num_rows: int, rows: PyTree, centre: Params, changes: Params) -> PyTree:
+    slope = jax.grad(negative_log_posterior(model, num_rows, rows))
+    here, along = jax.linearize(slope, centre)
+
+    def bend(change: Params) -> PyTree:
+        there = slope(_tree.add(centre, change))
+        return jax.tree.map(lambda a, b, c: a + b - c, here, along(change), there)
+
+    return jax.lax.map(bend, changes)
 
 
 def flat_positions(model: Posterior, draws: Params, dtype: Any = np.float64) -> np.ndarray:
@@ -330,7 +360,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
 
     def scores_on_rows(some: np.ndarray) -> np.ndarray:
         padded = back(np.resize(some, (_SCORES, flat.size)))
-        return _tree.matrix(_scores(model, table.num_rows, rows, padded))[: len(some)]
+        return _tree.matrix(_scores(model, table.num_rows, rows, padded), positions.dtype)[: len(some)]
 
     found = [
         scores_on_rows(positions[begin : begin + _SCORES]) for begin in range(0, len(positions), _SCORES)
@@ -339,7 +369,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     if table.num_rows <= affordable:
         return scores
     exact = look(model, table, centre).gradient
-    return scores - scores_on_rows(flat[None]) + _tree.vector(exact)[0].astype(np.float64)
+    return scores - scores_on_rows(flat[None]) + _tree.vector(exact)[0].astype(positions.dtype)
 
 
 def _scored_rows(model: Posterior, table: Table, size: int) -> int:
@@ -358,7 +388,7 @@ def _least_rows(size: int) -> int:
     return max(64, min(_LEAST_ROWS, _LEAST_WORK // max(1, size)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _scores(model: Model, num_rows: int, rows: PyTree, positions: Params) -> PyTree:
     slope = jax.grad(negative_log_posterior(model, num_rows, rows))
     return jax.lax.map(lambda at: _tree.scale(-1.0, slope(at)), positions)
@@ -389,7 +419,9 @@ def noise_at(
     return _noise_at(model, bare, positions, numbers, factor, memory, key)
 
 
-@partial(jax.jit, static_argnums=(0,))
+@setup_program(
+    0,
+)
 def _noise_at(
     model: Model, parts: Parts, positions: Params, numbers: Array, factor: Any, memory: PyTree, key: Key
 ) -> PyTree:
@@ -507,7 +539,7 @@ def _pull(factor: Any, gradient: PyTree) -> PyTree:
     return gradient if factor is None else times(factor, gradient, transposed=True)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@setup_program(0, 1, 2)
 def _measure(
     model: Model,
     points: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import math
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
@@ -240,12 +241,19 @@ def order_explained(model: Any, data: Any, params: Any) -> Iterator[None]:
 
 
 def prepare(
-    problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key, free: bool = False
+    problem: Problem,
+    params: Params,
+    *,
+    num_steps: int,
+    num_chains: int,
+    key: Key,
+    free: bool = False,
+    near_mode: bool = False,
 ) -> tuple[Problem, Ready]:
     """Check the start, prepare the estimator, and let the sampler fill in its automatic choices.
 
-    `free`: the batch size is chosen, too, and the shape of the posterior is measured. Returns the problem with the
-    completed method, and the results of the set-up.
+    `free`: the batch size is chosen, too, and the shape of the posterior is measured. `near_mode`: a search has ended
+    at `params`. Returns the problem with the completed method, and the results of the set-up.
     """
     with order_explained(problem.model, problem.source, params):
         params = check_params(params)
@@ -256,6 +264,15 @@ def prepare(
         parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
     report = dict(prepared.report)
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
+    if free and defaults.is_large(params) and not report.get("is_mode", True):  # no shape to be measured
+        return problem, Ready(parts.sampler, parts.estimator, start, report | {"roundness": math.inf})
+    if not report.get("is_mode", True):
+        _checks.warn(
+            "the search for the posterior mode ended where the log density is not concave, as it does for networks: "
+            "control variates and coordinates scaled at a mode are of little use. Use sc.SGHMC() with sc.Minibatch."
+        )
+    if near_mode:
+        prepared = prepared._replace(near_mode=True)
     if parts.sampler.needs_scales:
         with _explained(problem, params):
             parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free)

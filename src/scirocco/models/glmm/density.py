@@ -7,7 +7,7 @@ continuous response in units of its spread. `models.families` has the densities 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,10 +113,10 @@ class GlobalPrior:
         return total + log_prior(theta)
 
 
-def constraints(theta: Mapping[str, Any]) -> dict[str, Any]:
+def constraints(names: Iterable[str]) -> dict[str, Any]:
     """Transforms of the global parameters, by name."""
     found: dict[str, Any] = {}
-    for name in theta:
+    for name in names:
         if name.startswith("root_"):
             found[name] = transforms.cholesky_correlation
         elif name.startswith("sd_") or name in ("noise", "dispersion", "freedom"):

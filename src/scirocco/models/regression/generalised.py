@@ -229,8 +229,8 @@ class StudentRegression(FamilyRegression):
     .. math:: y ∼ t_ν(x^\top β + b, σ)
 
     The response is sampled in units of 1.48 times its median absolute deviation. In them σ has the prior
-    Exponential(1), and coefficients and intercept theirs; the degrees of freedom ν have the prior Gamma(2, 0.1). Small ν:
-    heavy tails.
+    Exponential(1), and coefficients and intercept theirs; the degrees of freedom ν have the prior Gamma(2, 0.1).
+    Small ν: heavy tails.
 
     Attributes
     ----------
