@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,7 +60,8 @@ class FamilyRegression(Regression):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.__doc__ = (cls.__doc__ or "").replace("Attributes\n", _PARAMETERS + "Attributes\n", 1)
+        before, title, after = inspect.cleandoc(cls.__doc__ or "").partition("Attributes\n")
+        cls.__doc__ = f"{before}{inspect.cleandoc(_PARAMETERS)}\n\n{title}{after}"
 
     @fits.renamed_arguments(Regression._renamed)
     def __init__(
