@@ -316,14 +316,15 @@ def _lgamma(y: np.ndarray) -> np.ndarray:
 def _rising(shape: Array, y: Array | float) -> Array:
     """log Γ(shape + y) - log Γ(shape), also where the two nearly cancel, by elementary functions.
 
-    Γ(z) = Γ(z + 4) / (z (z + 1) (z + 2) (z + 3)), and Stirling's series from there: the derivatives of `gammaln` take
-    seconds to compile.
+    Γ(z) = Γ(z + 4) / (z (z + 1) (z + 2) (z + 3)), and Stirling's series from there. The second derivatives of `gammaln`
+    would take longer to compile.
     """
-    far, ratio = shape + 4.0, 1.0 + y / shape
-    for k in (1.0, 2.0, 3.0):
-        ratio = ratio * (1.0 + y / (shape + k))
-    end = far + y
-    series = (end - 0.5) * jnp.log1p(y / far) + y * (jnp.log(far) - 1.0)
-    inverse, first = 1.0 / end, 1.0 / far
-    terms = (inverse - first) * (1.0 / 12.0 - (inverse**2 + inverse * first + first**2) / 360.0)
-    return series + terms - jnp.log(ratio)
+    far = shape + 4.0
+    series = (far + y - 0.5) * jnp.log1p(y / far) + y * (jnp.log(far) - 1.0)
+    below = jnp.log1p(jnp.asarray(y)[..., None] / (jnp.asarray(shape)[..., None] + jnp.arange(4.0)))
+    return series + _tail(far + y) - _tail(far) - jnp.sum(below, axis=-1)
+
+
+def _tail(z: Array) -> Array:
+    inverse = 1.0 / z
+    return inverse * (1.0 / 12.0 - inverse**2 / 360.0)

@@ -1,6 +1,7 @@
 """Regressions from formulas, and regressions of counts and of responses with outliers."""
 
 import importlib.util
+import os
 import pickle
 
 import numpy as np
@@ -278,7 +279,13 @@ def test_softmax_against_a_class_has_the_likelihood_of_the_differences():
 def counts(quick_compiler, tmp_path_factory):
     folder = tmp_path_factory.mktemp("counts") / "run"
     model = PoissonRegression.from_formula(
-        "calls ~ a + offset(log(hours))", table(60), weights="weight", scale=0.5, store=folder, progress=False
+        "calls ~ a + offset(log(hours))",
+        table(60),
+        weights="weight",
+        scale=0.5,
+        store=folder,
+        seed=int(os.environ.get("SCIROCCO_TEST_SEED", "0")),  # the fixture `seed` is not one of a module
+        progress=False,
     )
     return model, folder
 
