@@ -122,7 +122,7 @@ def test_levels_of_numbers_and_knots_come_back_from_json():
             LinearRegression,
             "city ~ a",
             {},
-            "targets must be numbers. For classes use sc.models.LogisticRegression",
+            "^city contains .* in row 0: targets must be numbers",
         ),
         (LogisticRegression, "y ~ a", {}, "LogisticRegression requires classes"),
         (LogisticRegression, "buys ~ a", {"buys": 1}, "at least two classes"),

@@ -161,7 +161,9 @@ class Design:
         try:
             made = formulaic.Formula(formula)
         except Exception as error:
-            raise InvalidValueError(f"the formula {formula!r} cannot be read: {error}") from error
+            raise InvalidValueError(
+                f"the formula {formula!r} cannot be read: {_first_line(error)}"
+            ) from error
         self.variables = checked_names(made, formula)
         _need_columns(frame, self.variables, formula)
         self.categories = [
@@ -185,7 +187,7 @@ class Design:
             ) from error
 
     def _reason(self, error: Exception, frame: Any) -> str:
-        said = str(error).partition("\n")[0]
+        said = _first_line(error)
         if "categories outside" in said:
             for name in self.categories:
                 known = self._sample[name]
@@ -226,6 +228,10 @@ class Design:
         state = {name: _back(values) for name, values in written["state"].items()}
         spec = first._spec.update(transform_state=state)
         return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"])
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def checked_names(formula: Any, text: str) -> list[str]:
@@ -334,7 +340,7 @@ def used_columns(parsed: Parsed, weights: str | None = None, response: bool = Tr
         except InvalidValueError:
             raise
         except Exception as error:
-            raise InvalidValueError(f"the formula {text!r} cannot be read: {error}") from error
+            raise InvalidValueError(f"the formula {text!r} cannot be read: {_first_line(error)}") from error
     return list(dict.fromkeys(name for name in names if name is not None))
 
 

@@ -92,7 +92,7 @@ class FamilyRegression(Regression):
 
     def _composed(self, found: Given) -> Composed:
         columns, family = found.columns, FAMILIES[self._family]
-        y = targets(columns.y, num_rows=found.num_rows, who=type(self).__name__)
+        y = targets(columns.y, num_rows=found.num_rows, who=type(self).__name__, name=columns.response)
         family.check(y, columns.response)
         spread = family.spread(y if columns.offset is None else y - columns.offset)
         if spread == 0:

@@ -142,7 +142,7 @@ class LinearRegression(Regression):
             _checks.positive(self.noise, "noise", type(self).__name__)
         intercept, weight, columns = found.columns.intercept, found.columns.weight, found.columns
         count, width = found.table.array.shape
-        given = targets(columns.y, num_rows=count, who=type(self).__name__)
+        given = targets(columns.y, num_rows=count, who=type(self).__name__, name=columns.response)
         if width + intercept > DENSE_LIMIT:
             raise InvalidValueError(f"LinearRegression is for up to {DENSE_LIMIT} columns, got {width}.")
         given = given if columns.offset is None else given - columns.offset

@@ -140,7 +140,12 @@ class LogisticRegression(Regression):
         """Model, data, sampler, estimator and start."""
         columns, width = found.columns, found.table.array.shape[1]
         codes, classes = labels(
-            columns.y, self.classes, num_rows=found.num_rows, who=type(self).__name__, sort=True
+            columns.y,
+            self.classes,
+            num_rows=found.num_rows,
+            who=type(self).__name__,
+            sort=True,
+            name=columns.response,
         )
         if columns.offset is not None and len(classes) > 2:
             raise InvalidValueError(
