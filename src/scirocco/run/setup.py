@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import math
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
@@ -26,12 +27,13 @@ from scirocco.data import (
     to_device,
 )
 from scirocco.data.arrays import RowSource
-from scirocco.data.values import as_numpy
+from scirocco.data.values import Frame, as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts, newton
 from scirocco.estimators.mode import Mode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
+from scirocco.model.checks import look_swapped, only_swapped
 from scirocco.run import defaults, metric, modes, pilot
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
@@ -42,6 +44,7 @@ from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
+_SWAPPED = "`data` and `params` are swapped: the order is model, data, params."
 _ROUND_ENOUGH = 1.0
 """`pilot.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
@@ -210,10 +213,31 @@ def check_kind(value: Any, kind: type, name: str, example: str) -> None:
     raise InvalidTypeError(f"`{name}` must be a scirocco {name} such as {example}; got {value!r}{called}.")
 
 
-def check_order(model: Any, data: Any) -> None:
-    """Raise an error if model and data are swapped."""
+def check_order(model: Any, data: Any, params: Any) -> None:
+    """Raise an error if model and data, or data and params, are swapped."""
     if isinstance(data, Posterior) and not isinstance(model, Posterior):
         raise InvalidTypeError("`model` and `data` are swapped: the order is model, data, params.")
+    if isinstance(params, (str, os.PathLike, RowSource, Frame)):
+        raise InvalidTypeError(
+            f"`params` must be the starting values, got a {type(params).__name__}. The order is model, data, params."
+        )
+    if isinstance(model, Model) and look_swapped(model, data, params):
+        raise InvalidTypeError(
+            f"{_SWAPPED} Every row of `params` is like the whole of `data`. If you mean it, pass "
+            "sc.data.ArraySource(data)."
+        )
+
+
+@contextlib.contextmanager
+def order_explained(model: Any, data: Any, params: Any) -> Iterator[None]:
+    """If the arguments are rejected, say so where the log likelihood takes `data` and `params` swapped."""
+    try:
+        yield
+    except (InvalidTypeError, InvalidValueError) as error:
+        data = data.arrays if isinstance(data, ArraySource) else data
+        if isinstance(model, Model) and only_swapped(model, data, params):
+            raise InvalidTypeError(f"{_SWAPPED} As they are: {error}") from error
+        raise
 
 
 def prepare(
@@ -231,12 +255,13 @@ def prepare(
     `free`: the batch size is chosen, too, and the shape of the posterior is measured. `near_mode`: a search has ended
     at `params`. Returns the problem with the completed method, and the results of the set-up.
     """
-    params = check_params(params)
-    if not problem.parts.sampler.needs_scales:
-        problem.parts.sampler.check_params(params, num_steps)
-    if free:
-        _compile_ahead(problem, params, key)
-    parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
+    with order_explained(problem.model, problem.source, params):
+        params = check_params(params)
+        if not problem.parts.sampler.needs_scales:
+            problem.parts.sampler.check_params(params, num_steps)
+        if free:
+            _compile_ahead(problem, params, key)
+        parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
     report = dict(prepared.report)
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
     if free and defaults.is_large(params) and not report.get("is_mode", True):  # no shape to be measured
@@ -455,7 +480,8 @@ def _check_leaf(name: str, leaf: Any) -> Array:
     if host.dtype.kind in "iub":
         raise InvalidTypeError(
             f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers require continuous parameters: "
-            "start from floats (e.g. .astype(float)), and marginalise discrete parameters."
+            "start from floats (e.g. .astype(float)), and marginalise discrete parameters. If these are your data: the "
+            "order is model, data, params."
         )
     if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
         raise InvalidTypeError(
