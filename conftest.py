@@ -263,7 +263,8 @@ def seed() -> int:
 def quick_compiler():
     """Programs that make a few steps spend nearly all their time in the compiler: it is told to hurry.
 
-    From the first test of a file that asks for this to its last one, see `pytest_runtest_setup`.
+    From the first test of a file that asks for this to its last one, see `pytest_runtest_setup`; in the processes that
+    these tests start, too. Doctests are always compiled like this.
     """
 
 
@@ -284,10 +285,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if quick != jax.config.read("jax_disable_most_optimizations"):
         _forget()
         jax.config.update("jax_disable_most_optimizations", quick)
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(quick))  # of processes that tests start
 
 
 def _is_quick(item: pytest.Item) -> bool:
-    return "quick_compiler" in getattr(item, "fixturenames", ())
+    return isinstance(item, pytest.DoctestItem) or "quick_compiler" in getattr(item, "fixturenames", ())
 
 
 def _forget() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import scirocco as sc
 
-pytestmark = pytest.mark.law
+pytestmark = [pytest.mark.law, pytest.mark.usefixtures("quick_compiler")]
 
 CHAINS = 8
 
