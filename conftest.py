@@ -138,6 +138,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.user_properties.append(("part", part))
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: later collections of garbage need not look at it, JAX causes many."""
+    gc.collect()
+    gc.freeze()
+
+
 # -- the table at the end -------------------------------------------------------------------------------------------
 
 

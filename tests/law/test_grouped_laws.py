@@ -10,7 +10,7 @@ import scirocco as sc
 from law import laws
 from scirocco import diagnostics
 
-pytestmark = [pytest.mark.law, pytest.mark.usefixtures("quick_compiler")]
+pytestmark = pytest.mark.law
 
 EPS, GROUP, GROUPS, DRAWS, THIN = 0.004, 8, 64, 200, 2
 

@@ -9,7 +9,7 @@ import pytest
 
 import scirocco as sc
 
-pytestmark = [pytest.mark.law, pytest.mark.usefixtures("quick_compiler")]
+pytestmark = pytest.mark.law
 
 CHAINS = 8
 

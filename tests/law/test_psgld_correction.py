@@ -9,7 +9,7 @@ import scipy.stats
 
 import scirocco as sc
 
-pytestmark = [pytest.mark.law, pytest.mark.usefixtures("quick_compiler")]
+pytestmark = pytest.mark.law
 
 PRECISION = 4.0
 CHAINS = 256

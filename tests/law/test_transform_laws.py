@@ -11,7 +11,7 @@ import scirocco as sc
 from law.kernel_laws import ks_bound, ks_distance
 from scirocco.analysis import ks_dirichlet
 
-pytestmark = [pytest.mark.law, pytest.mark.usefixtures("quick_compiler")]
+pytestmark = pytest.mark.law
 
 CHAINS = 2_000
 COUNTS = np.array([9, 4, 2])

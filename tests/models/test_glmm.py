@@ -139,7 +139,7 @@ def test_tables_of_all_kinds_give_the_same_problem(tmp_path):
 
 @pytest.fixture(scope="module")
 def fitted():
-    frame, effects = table()
+    frame, effects = table(num_shops=20)
     model = GLMM(FORMULA, num_samples=150, num_chains=2, num_prediction_draws=100)
     return model.fit(frame, progress=False), frame, effects
 

@@ -13,7 +13,7 @@ from scirocco.models.network.density import LogLikelihood, Prior, Probabilities,
 from scirocco.models.network.estimator import BNN
 from scirocco.models.network.networks import ACTIVATIONS, TwoLayers
 
-pytestmark = [pytest.mark.law, pytest.mark.usefixtures("quick_compiler")]
+pytestmark = pytest.mark.law
 
 GRID = np.linspace(-12.0, 12.0, 200_001)
 

@@ -10,7 +10,7 @@ from scirocco.models.regression import approximation, density
 from scirocco.models.regression.linear import LinearRegression
 from scirocco.models.regression.logistic import LogisticRegression
 
-pytestmark = [pytest.mark.law, pytest.mark.usefixtures("quick_compiler")]
+pytestmark = pytest.mark.law
 
 FAR = 30  # steps between draws, after which a chain of step 0.3 has forgotten all but 1 %
 SLACK = 0.03  # of a standard deviation: second order in the step size
