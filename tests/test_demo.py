@@ -10,7 +10,7 @@ import pytest
 from scirocco import demo
 from scirocco.demo import NUM_FEATURES, PRIOR_VARIANCE, figure, make_problem
 
-pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
+pytestmark = pytest.mark.compile
 
 
 def test_laplace_is_the_mode():
