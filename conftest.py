@@ -35,6 +35,7 @@ _CACHE, _CACHE_BYTES = _HERE / "build" / "test-cache", 1 << 30
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # before jax is imported
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # no lines of Python in compiled programs
+os.environ.setdefault("SCIROCCO_TRACEBACK", "full")  # errors with the frames inside the library
 os.environ.setdefault("XDG_STATE_HOME", str(_HERE / "build" / "test-state"))
 sys.path.append(str(_HERE / "tools"))
 

@@ -172,6 +172,7 @@ def test_effects_of_levels_and_predictions(fitted):
     new["shop"] = "elsewhere"
     narrow, wide = (model.predict(new, interval=0.9, new_groups=how) for how in ("population", "sample"))
     np.testing.assert_allclose(narrow.mean, model.predict(new))
+    np.testing.assert_allclose(model.predict_frame(new, 0.9, new_groups="sample")["low"], wide.low)
     assert np.all(wide.high - wide.low > narrow.high - narrow.low)
     with pytest.raises(InvalidValueError, match="not in the data of the fit"):
         model.predict(new, new_groups="error")
@@ -234,13 +235,19 @@ def test_missing_rows_are_dropped_on_request():
 
 
 @pytest.mark.unit
-def test_two_large_crossed_factors_are_not_supported_yet():
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {"y": rng.normal(size=9_000), "a": rng.integers(0, 2_000, 9_000), "b": rng.integers(0, 3_000, 9_000)}
-    )
-    with pytest.raises(InvalidValueError, match="are crossed"):
-        GLMM("y ~ 1 + (1 | a) + (1 | b)").fit(frame, progress=False)
+def test_many_levels_or_many_effects_of_a_level_are_drawn_in_blocks():
+    frame, _ = table()
+    frame["many"] = np.arange(len(frame)) % 150
+    for formula, expected in (
+        ("y ~ x + (1 | shop)", False),
+        ("y ~ x + (1 | shop) + (1 | day)", False),
+        ("y ~ x + (1 | shop) + (1 | many)", False),
+        ("y ~ x + (1 | many) + (1 | many:day)", True),
+        ("y ~ x + (1 + x + colour + o | shop)", True),
+    ):
+        found = problem.compose(formula, "normal", frame, None, "error", parse(formula))
+        assert found.by_blocks == expected, formula
+        assert ("effects_0" in found.start) == (expected or formula.endswith("many)")), formula
 
 
 @pytest.mark.unit

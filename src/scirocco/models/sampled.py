@@ -198,16 +198,17 @@ def save(
     arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Save draws (chain, draw, ...), settings and JSON `extra`, with `arrays` of any size."""
-    known = _with_settings(model, extra)
+    known = with_settings(model, extra)
     fits.save(kind, draws, {}, {"sampler": _SAMPLER}, known, path, overwrite, arrays)
 
 
 def notes(kind: fits.Kind, model: fits.Conventions, extra: dict[str, Any]) -> dict[str, str]:
     """Settings and JSON `extra`, for `sc.sample` to write with the draws; `open_saved` reads them."""
-    return fits.notes(kind, _with_settings(model, extra))
+    return fits.notes(kind, with_settings(model, extra))
 
 
-def _with_settings(model: fits.Conventions, extra: dict[str, Any]) -> dict[str, Any]:
+def with_settings(model: fits.Conventions, extra: dict[str, Any]) -> dict[str, Any]:
+    """JSON of the arguments of the constructor, and `extra`: what `open_saved` reads."""
     given = model.get_params().items()
     return {"settings": {name: _written(name, value) for name, value in given if name not in _CODE}, **extra}
 

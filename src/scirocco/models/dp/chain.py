@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +156,6 @@ def _padded(values: Array, capacity: int, dtype: type[np.floating]) -> Array:
 # -- A mixture on disk: contents of a store in addition to draws
 
 
-_LARGE = 2**30
 KIND = fits.Kind("DPMixture", "a Dirichlet-process mixture", "dp")
 _BASES = {"Multinomial": Multinomial, "Gaussian": Gaussian}
 
@@ -172,19 +170,6 @@ def spec(family: Family[Any], settings: Settings) -> fits.Spec:
         {name: jax.ShapeDtypeStruct(shape, family.dtype) for name, shape in shapes.items()},
         {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in stats.items()},
     )
-
-
-def warn_if_large(fit: fits.Fit) -> None:
-    """Warn if the draws, which are padded to `keep_clusters` clusters, take much memory."""
-    each = sum(np.dtype(leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in fit.spec.draws.values())
-    total = each * fit.num_samples * fit.num_chains
-    if total > _LARGE:
-        warnings.warn(
-            f"the draws will take {total / 2**30:.1f} GiB of memory: {fit.num_chains} × {fit.num_samples} of "
-            f"{each / 2**20:.0f} MiB. Reduce `keep_clusters` or `num_samples`, or pass a `store`.",
-            SciroccoWarning,
-            stacklevel=3,
-        )
 
 
 def fingerprint(family: Family[Any], rows: Rows) -> str:

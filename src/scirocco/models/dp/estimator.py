@@ -206,7 +206,7 @@ class DPMixture(fits.Conventions, Results):
         )
         fit = self._fit(family, everything, rows, settings, length)
         if store is None:
-            chains.warn_if_large(fit)
+            fit.warn_if_large("Reduce `keep_clusters` or `num_samples`, or pass a `store`.")
         watch = () if validation is None else (_watcher(family, family.rows(validation)),)
         judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
         with sharded.labelling_on(client, num_shards, rows, family, settings.sampler, store) as labelling:

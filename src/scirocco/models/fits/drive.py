@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.data import fingerprints
 from scirocco.data.sources import check_memory
@@ -30,6 +32,7 @@ from scirocco.store import Store, Stored, holds_run, open_stored, refuse_unless_
 Path = str | os.PathLike[str]
 
 _CHAIN_BYTES = 4_096
+_LARGE = 2**30
 BY_THE_CLOCK = 1 << 30
 """Planned steps of a burn-in with a time limit."""
 
@@ -105,6 +108,16 @@ class Fit:
         """A plan with this number of draws of the chains of this fit."""
         keeping = Keeping.checked(False, True, None)
         return Plan(num_samples, num_burnin, thin, self.num_chains, self.seed, keeping, "threads")
+
+    def warn_if_large(self, advice: str) -> None:
+        """Warn if the draws of a fit without a store take much memory."""
+        each = sum(np.dtype(leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in self.spec.draws.values())
+        total = each * self.num_samples * self.num_chains
+        if total > _LARGE:
+            _checks.warn(
+                f"the draws will take {total / 2**30:.1f} GiB of memory: {self.num_chains} × {self.num_samples} of "
+                f"{each / 2**20:.0f} MiB. {advice}"
+            )
 
     def record(self, plan: Plan, extra: dict[str, Any]) -> Record:
         """Contents of the record of a store; `extra` is specific to the model."""

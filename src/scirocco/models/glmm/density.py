@@ -7,7 +7,7 @@ continuous response in units of its deviation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,10 +155,10 @@ def _rising(shape: Array, y: Array) -> Array:
     return jnp.where(shape > _LARGE, stirling, gammaln(small + y) - gammaln(small))
 
 
-def constraints(theta: Mapping[str, Any]) -> dict[str, Any]:
+def constraints(names: Iterable[str]) -> dict[str, Any]:
     """Transforms of the global parameters, by name."""
     found: dict[str, Any] = {}
-    for name in theta:
+    for name in names:
         if name.startswith("root_"):
             found[name] = transforms.cholesky_correlation
         elif name.startswith("sd_") or name in ("noise", "dispersion", "freedom"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Sequence
@@ -13,11 +14,11 @@ from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import ControlVariates, Full
 from scirocco.models import fits, sampled
-from scirocco.models.glmm import density, problem
+from scirocco.models.glmm import blocks, crossed, density, problem
 from scirocco.models.glmm.problem import Problem, Term, Units
 from scirocco.models.glmm.results import Results
 from scirocco.models.inputs.formulas import Design, GroupTerm, parse
-from scirocco.run import sample
+from scirocco.run import Run, sample
 from scirocco.run.progress import Callback
 from scirocco.samplers import BAOAB, Preconditioned
 
@@ -33,7 +34,9 @@ class GLMM(Results, fits.Conventions):
 
     The effects of the factor with the most levels are integrated out (`sc.HierarchicalModel`): chains move the
     coefficients, deviations and correlations, and the effects of any level follow from their draws. The levels of other
-    factors are parameters of the chains. What was chosen is in `run_.preparation["chosen"]`.
+    factors are parameters of the chains. If those are more than 100 (users and films), or if a level has more than four
+    effects, a blocked Gibbs sampler draws all effects instead: exact, with all rows in every sweep. What was chosen is
+    in `run_.preparation["chosen"]`.
 
     Parameters
     ----------
@@ -50,7 +53,8 @@ class GLMM(Results, fits.Conventions):
     missing
         "error": rows with missing values raise an error; "drop": they are left out, with a warning.
     num_samples, num_burnin, thin, num_chains, seed
-        As for `sc.sample`, whose defaults apply to None.
+        As for `sc.sample`, whose defaults apply to None. Of the blocked Gibbs sampler: 4 chains of 250 draws, one in 4
+        sweeps, after 300 sweeps (at least 60).
     num_prediction_draws
         Draws used for predictions and effects of levels.
 
@@ -140,6 +144,25 @@ class GLMM(Results, fits.Conventions):
         found = problem.compose(
             self.formula, self.family, frame, self.weights, self.missing, parse(self.formula)
         )
+        options: dict[str, Any] = {
+            "store": store,
+            "resume": resume,
+            "overwrite": overwrite,
+            "progress": progress,
+            "callbacks": callbacks,
+        }
+        draw = self._by_blocks if found.by_blocks else self._integrated
+        run = draw(found, num_epochs, max_seconds, options)
+        if run.draws is None or not run.num_draws:
+            raise InvalidValueError(f"the run was {run.status} before its first draw.")
+        self._settle(run, found.design, found.terms, found.factors, found.units, found.num_rows)
+        self._fitted_to = (found.model, found.source)
+        return self
+
+    def _integrated(
+        self, found: Problem, num_epochs: float | None, max_seconds: float | None, options: dict[str, Any]
+    ) -> Run:
+        """The effects of one factor are integrated out: `sc.sample`."""
         sampling = functools.partial(
             sample,
             found.model,
@@ -149,40 +172,76 @@ class GLMM(Results, fits.Conventions):
             seed=self.seed,
             notes=sampled.notes(_KIND, self, _written(found)),
         )
-        options: dict[str, Any] = {
-            "store": store,
-            "resume": resume,
-            "overwrite": overwrite,
-            "progress": progress,
-        }
         if num_epochs is None and max_seconds is None:
             lengths: dict[str, Any] = {
                 "num_samples": self.num_samples,
                 "num_burnin": self.num_burnin,
                 "thin": self.thin,
             }
-            run = sampling(**lengths, callbacks=callbacks, **options)
-        else:
-            count = found.source.num_rows
-            size = min(_BATCH, count)
-            length, wanted = sampled.lengths(
-                (1_000 if self.num_samples is None else self.num_samples, self.num_burnin, self.thin),
-                num_epochs,
-                max_seconds,
-                num_rows=count,
-                batch_size=size,
-                thin=10,
-                num_burnin=10,
-                share=0.2,
-            )
-            estimator = Full() if size == count else ControlVariates(size)
-            by_length = functools.partial(sampling, sampler=Preconditioned(BAOAB()), estimator=estimator)
-            run = sampled.draw(by_length, length, wanted, callbacks=callbacks, **options)
-        if run.draws is None or not run.num_draws:
-            raise InvalidValueError(f"the run was {run.status} before its first draw.")
-        self._settle(run, found.design, found.terms, found.inner, found.units, found.num_rows)
-        self._fitted_to = (found.model, found.source)
-        return self
+            return sampling(**lengths, **options)
+        count = found.source.num_rows
+        size = min(_BATCH, count)
+        length, wanted = sampled.lengths(
+            (1_000 if self.num_samples is None else self.num_samples, self.num_burnin, self.thin),
+            num_epochs,
+            max_seconds,
+            num_rows=count,
+            batch_size=size,
+            thin=10,
+            num_burnin=10,
+            share=0.2,
+        )
+        estimator = Full() if size == count else ControlVariates(size)
+        by_length = functools.partial(sampling, sampler=Preconditioned(BAOAB()), estimator=estimator)
+        return sampled.draw(by_length, length, wanted, **options)
+
+    def _by_blocks(
+        self, found: Problem, num_epochs: float | None, max_seconds: float | None, options: dict[str, Any]
+    ) -> Run:
+        """The effects of all factors are drawn in turn: `crossed`."""
+        default = crossed.DEFAULTS
+        num_samples = default["num_samples"] if self.num_samples is None else self.num_samples
+        length, wanted = sampled.lengths(
+            (num_samples, self.num_burnin, self.thin),
+            num_epochs,
+            max_seconds,
+            num_rows=1,  # a sweep is a pass
+            batch_size=1,
+            thin=default["thin"],
+            num_burnin=default["num_burnin"],
+            share=0.3,
+        )
+        num_chains = default["num_chains"] if self.num_chains is None else self.num_chains
+        num_chains = _checks.positive_int(num_chains, "num_chains")
+        seed = _checks.positive_int(self.seed, "seed", minimum=0)
+        counts = [len(term.levels) for term in found.terms]
+        layout, data = crossed.arranged(
+            (self.family, found.model, found.factors),
+            found.source.arrays,
+            counts,
+            [term.intercept for term in found.terms],
+        )
+        fit = fits.Fit(
+            _KIND,
+            {"sampler": crossed.METHOD, "formula": self.formula, "family": self.family},
+            found.source.fingerprint,
+            found.num_rows,
+            crossed.spec_of(found.start),
+            lambda: crossed.chains_of(layout, data, found.start, seed, num_chains),
+            num_chains,
+            wanted[0],
+            seed,
+            length,
+            wanted[1],
+            wanted[2],
+            first_steps=blocks.TUNED,
+            capacity=8,
+        )
+        if options["store"] is None:
+            fit.warn_if_large("Pass a `store`, or fewer `num_samples`.")
+        extra = sampled.with_settings(self, _written(found))
+        run = fits.run_fit(fit, **options, extra=extra)
+        return dataclasses.replace(run, preparation={"chosen": crossed.words(layout, counts)})
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
@@ -195,7 +254,7 @@ class GLMM(Results, fits.Conventions):
             if size <= _MOST_SAVED:
                 arrays[f"effects_{number}"] = self._effects(number, None).astype(np.float32)
         draws = {name: np.asarray(leaf) for name, leaf in self.run_.draws.items()}
-        extra = _described(self._design, self._terms, self._inner, self._units, self._num_rows)
+        extra = _described(self._design, self._terms, self._factors, self._units, self._num_rows)
         sampled.save(_KIND, self, draws, extra, path, overwrite, arrays)
 
     @classmethod
@@ -218,7 +277,12 @@ class GLMM(Results, fits.Conventions):
         mean, deviation, centre, spread = extra["units"]
         units = Units(np.asarray(mean), np.asarray(deviation), centre, spread)
         model._settle(
-            saved.run, Design.read(extra["design"]), terms, extra["inner"], units, extra["num_rows"]
+            saved.run,
+            Design.read(extra["design"]),
+            terms,
+            tuple(density.Factor(*one) for one in extra["factors"]),
+            units,
+            extra["num_rows"],
         )
         model._saved_effects = {
             int(name.removeprefix("effects_")): array
@@ -229,11 +293,15 @@ class GLMM(Results, fits.Conventions):
 
 
 def _written(found: Problem) -> dict[str, Any]:
-    return _described(found.design, found.terms, found.inner, found.units, found.num_rows)
+    return _described(found.design, found.terms, found.factors, found.units, found.num_rows)
 
 
 def _described(
-    design: Design, terms: tuple[Term, ...], inner: int | None, units: Units, num_rows: int
+    design: Design,
+    terms: tuple[Term, ...],
+    factors: tuple[density.Factor, ...],
+    units: Units,
+    num_rows: int,
 ) -> dict[str, Any]:
     """JSON of everything but draws and settings."""
     described = [
@@ -249,7 +317,7 @@ def _described(
     return {
         "design": design.written(),
         "terms": described,
-        "inner": inner,
+        "factors": [dataclasses.astuple(factor) for factor in factors],
         "units": numbers,
         "num_rows": num_rows,
     }

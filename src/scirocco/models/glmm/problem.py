@@ -14,14 +14,15 @@ from scirocco.data.arrays import ArraySource
 from scirocco.data.groups import grouped, label_codes
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import HierarchicalModel, Model
+from scirocco.model.groups import MOST_LOCAL
 from scirocco.models.glmm import density
 from scirocco.models.glmm.density import Factor
 from scirocco.models.inputs.formulas import Design, GroupTerm, Parsed, as_frame, missing_rows
 from scirocco.models.inputs.tables import float_type
 from scirocco.types import Params
 
-_MOST_LEVELS = 1_000
-"""Levels of all factors but the one that is integrated out."""
+_MOST_LEVELS = 100
+"""Levels of all factors but the one that is integrated out; with more, effects are drawn in blocks."""
 _MANY_ROWS, _FEW_LEVELS = 1_000, 300
 """Rows per level from which on a factor of at most so many levels is not integrated out."""
 INFORMED = 50
@@ -47,6 +48,12 @@ class Term:
         """The factor."""
         return self.term.factor
 
+    @property
+    def intercept(self) -> int | None:
+        """The place of the intercept among the effects."""
+        names = self.design.names
+        return names.index("Intercept") if "Intercept" in names else None
+
 
 class Units(NamedTuple):
     """The internal units of fixed effects and of the response."""
@@ -69,8 +76,8 @@ class Problem(NamedTuple):
     design: Design
     terms: tuple[Term, ...]
     factors: tuple[Factor, ...]
-    inner: int | None
-    """The number of the term that is integrated out."""
+    by_blocks: bool
+    """Whether effects are drawn in blocks, by `crossed`; otherwise those of one factor are integrated out."""
     units: Units
     num_rows: int
 
@@ -160,19 +167,20 @@ def compose(
     if weights is not None:
         arrays["weight"] = _weights(frame, weights).astype(dtype)
     terms, codes = _terms(frame, parsed)
-    inner, factors = _roles(terms, codes)
+    inner, factors, by_blocks = _roles(terms, codes)
     for term, factor, code in zip(terms, factors, codes, strict=True):
         arrays[f"z_{factor.number}"] = (term.design.matrix(frame) / term.scale).astype(dtype)
         if factor.number != inner:
             arrays[f"level_{factor.number}"] = code.astype(np.int32)
     start = _start(x.shape[1], family, terms, factors, inner, dtype)
     for factor, term, code in zip(factors, terms, codes, strict=True):
-        if factor.centred and factor.number != inner and "Intercept" in term.design.names:
+        if factor.centred and factor.number != inner and term.intercept is not None:
             _rough_effects(start, factor, term, code, y, trials, family, units)
     row = density.RowLikelihood(
         family, None if inner is None else factors[inner], tuple(f for f in factors if f.number != inner)
     )
-    prior, constraints = density.GlobalPrior(family, factors), density.constraints(start)
+    moved = [name for name in start if not (by_blocks and name.startswith("effects_"))]
+    prior, constraints = density.GlobalPrior(family, factors), density.constraints(moved)
     if inner is None:
         model = Model(density.PlainRow(row), prior, transforms=constraints)
         source = ArraySource(arrays)
@@ -189,7 +197,7 @@ def compose(
             transforms=constraints,
         )
         source = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
-    return Problem(model, source, start, parsed, design, terms, factors, inner, units, len(frame))
+    return Problem(model, source, start, parsed, design, terms, factors, by_blocks, units, len(frame))
 
 
 def _terms(frame: Any, parsed: Parsed) -> tuple[tuple[Term, ...], list[np.ndarray]]:
@@ -219,31 +227,30 @@ def _terms(frame: Any, parsed: Parsed) -> tuple[tuple[Term, ...], list[np.ndarra
     return tuple(terms), codes
 
 
-def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None, tuple[Factor, ...]]:
-    """Which factor is integrated out, the one with the most levels; those of the others are global parameters."""
+def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None, tuple[Factor, ...], bool]:
+    """Which factor is integrated out, if any; the factors; and whether effects are drawn in blocks.
+
+    The factor with the most levels is integrated out, and the effects of the others are global parameters. Where those
+    are many, or a level has many effects, all are drawn in blocks.
+    """
     counts = [len(term.levels) for term in terms]
     rows = len(codes[0])
     inner: int | None = int(np.argmax(counts))
     if rows / max(counts) > _MANY_ROWS and sum(counts) <= _FEW_LEVELS:
         inner = None
-    most = 4
-    if inner is not None and len(terms[inner].design.names) > most:
-        raise InvalidValueError(
-            f"the term ({terms[inner].term.effects} | {terms[inner].name}) has {len(terms[inner].design.names)} "
-            f"effects for each level; up to {most} are supported."
-        )
     others = sum(count for number, count in enumerate(counts) if number != inner)
-    if others > _MOST_LEVELS:
-        raise InvalidValueError(
-            f"the factors {', '.join(f'`{t.name}` ({len(t.levels):,} levels)' for t in terms)} are crossed: the one "
-            f"with the most levels is integrated out, and the others may have {_MOST_LEVELS:,} levels together, not "
-            f"{others:,}. Use a coarser factor; for two large factors (users and items) see sc.models.BPMF."
-        )
+    too_many = inner is not None and len(terms[inner].design.names) > MOST_LOCAL
+    by_blocks = too_many or others > _MOST_LEVELS
     factors = tuple(
-        Factor(number, len(term.design.names), term.term.correlated, rows / len(term.levels) >= INFORMED)
+        Factor(
+            number,
+            len(term.design.names),
+            term.term.correlated,
+            by_blocks or rows / len(term.levels) >= INFORMED,
+        )
         for number, term in enumerate(terms)
     )
-    return inner, factors
+    return None if by_blocks else inner, factors, by_blocks
 
 
 def response(frame: Any, parsed: Parsed, family: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -377,7 +384,7 @@ def _rough_effects(
         rough = np.log(share / (1 - share)) - units.centre
     else:
         rough = np.log(np.maximum(means, 1e-3)) - units.centre
-    place = term.design.names.index("Intercept")
+    place = term.intercept
     rough = rough - rough.mean()
     start[f"effects_{factor.number}"][:, place] = rough
     start[f"sd_{factor.number}"][place] = max(float(rough.std()), 0.1)

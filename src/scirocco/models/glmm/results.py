@@ -47,7 +47,7 @@ class Results:
     draws_: dict[str, np.ndarray]
     _design: Design
     _terms: tuple[Term, ...]
-    _inner: int | None
+    _factors: tuple[density.Factor, ...]
     _units: Units
     _num_rows: int
     _saved_effects: dict[int, np.ndarray]
@@ -60,11 +60,11 @@ class Results:
         run: Run,
         design: Design,
         terms: tuple[Term, ...],
-        inner: int | None,
+        factors: tuple[density.Factor, ...],
         units: Units,
         num_rows: int,
     ) -> None:
-        self._design, self._terms, self._inner = design, terms, inner
+        self._design, self._terms, self._factors = design, terms, factors
         self._units, self._num_rows, self._fitted_to, self._saved_effects = units, num_rows, None, {}
         self.draws_ = problem.outside(run.draws, units, terms, design.names)
         self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
@@ -182,7 +182,7 @@ class Results:
         if number in self._saved_effects:
             return np.asarray(self._saved_effects[number][:, places], np.float64)
         scale = self._units.spread / term.scale
-        name, factor = f"effects_{number}", self._factor(number)
+        name, factor = f"effects_{number}", self._factors[number]
         if name in self.run_.draws:
             some = self._some()
             u = some[name][:, places]
@@ -207,12 +207,17 @@ class Results:
         )
         return np.asarray(found.draws, np.float64) * scale
 
-    def _factor(self, number: int) -> density.Factor:
-        term = self._terms[number]
-        rows = self._num_rows / len(term.levels)
-        return density.Factor(number, len(term.design.names), term.term.correlated, rows >= problem.INFORMED)
-
     # -- predictions --------------------------------------------------------------------------------------------------
+
+    def predict_frame(self, frame: Any, interval: float = 0.9, **options: Any) -> Any:
+        """What `predict` returns, with the same options, as a pandas data frame: `mean`, `low` and `high` of each row.
+
+        It has the index of the rows if `frame` is a pandas data frame.
+        """
+        pandas = require("pandas", "predict_frame()")
+        found = self.predict(frame, interval, **options)
+        index = frame.index if isinstance(frame, pandas.DataFrame) else None
+        return pandas.DataFrame(found._asdict(), index)
 
     def predict(
         self,

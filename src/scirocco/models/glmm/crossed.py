@@ -1,0 +1,173 @@
+"""Mixed models with several large factors: chains of a blocked Gibbs sampler under the session of all fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.models import fits
+from scirocco.models.glmm import blocks
+from scirocco.models.glmm.blocks import Layout, State
+from scirocco.models.glmm.density import Factor
+from scirocco.types import Params
+
+METHOD = "blocked Gibbs sampler"
+DEFAULTS = {"num_samples": 250, "thin": 4, "num_burnin": 75, "num_chains": 4}
+"""Lengths where none is given; the burn-in in units of `thin` sweeps."""
+_SAME = 1e-5
+_SPREAD = 0.2
+"""Deviation of the starting points of chains, on the real line."""
+
+_sweeps = jax.jit(blocks.sweeps, static_argnums=0)
+_renewed = jax.jit(blocks.renewed_metric, static_argnums=0)
+
+
+def arranged(
+    layout_of: tuple[str, Any, tuple[Factor, ...]],
+    arrays: Mapping[str, np.ndarray],
+    num_levels: Sequence[int],
+    intercepts: Sequence[int | None],
+) -> tuple[Layout, dict[str, Any]]:
+    """The layout of the programs, and their data.
+
+    Parameters
+    ----------
+    layout_of
+        Family, model of the global parameters, factors.
+    arrays
+        `x`, `y`, `z_k`, `level_k`, and what else the rows have, in internal units.
+    num_levels
+        Levels of each factor.
+    intercepts
+        For each factor, the place of the intercept among its effects.
+    """
+    family, model, factors = layout_of
+    data: dict[str, Any] = {**arrays, "x": np.ascontiguousarray(arrays["x"].T)}
+    levels = [arrays[f"level_{factor.number}"] for factor in factors]
+    weight = arrays.get("weight", np.ones(len(arrays["y"])))
+    shifted = list[tuple[int, ...]]()
+    for factor, level, count, place in zip(factors, levels, num_levels, intercepts, strict=True):
+        z = arrays[f"z_{factor.number}"]
+        found = _replaced(arrays["x"], z, level, count, place)
+        shifted.append(tuple(found))
+        if found:
+            data[f"shift_{factor.number}"] = np.stack(list(found.values())).astype(z.dtype)
+        pairs = [(j, k) for j in range(factor.size) for k in range(j + 1)]
+        gram = [np.bincount(level, weight * z[:, j] * z[:, k], count) for j, k in pairs]
+        data[f"gram_{factor.number}"] = np.stack(gram).astype(z.dtype)
+        data[f"z_{factor.number}"] = np.ascontiguousarray(z.T)
+    nested = list[tuple[int, int, int, int]]()
+    for outer in factors:
+        for inner in factors:
+            above, below = intercepts[outer.number], intercepts[inner.number]
+            if above is None or below is None or num_levels[outer.number] >= num_levels[inner.number]:
+                continue
+            parent = np.zeros(num_levels[inner.number], np.int32)
+            parent[levels[inner.number]] = levels[outer.number]
+            if np.array_equal(parent[levels[inner.number]], levels[outer.number]):
+                nested.append((outer.number, inner.number, above, below))
+                data[f"parent_{outer.number}_{inner.number}"] = parent
+    layout = Layout(family, model, factors, tuple(shifted), tuple(nested))
+    return layout, jax.tree.map(jnp.asarray, data)
+
+
+def _replaced(
+    x: np.ndarray, z: np.ndarray, level: np.ndarray, count: int, intercept: int | None
+) -> dict[int, np.ndarray]:
+    """For columns of x that a factor's effects can replace: the effects (q, levels) that equal the column."""
+    found = dict[int, np.ndarray]()
+    sizes = np.maximum(np.bincount(level, minlength=count), 1)
+    mean = z.mean(axis=0)
+    sample = np.linspace(0, len(x) - 1, min(len(x), 1_000)).astype(int)
+    for place, column in enumerate(x.T.astype(np.float64)):
+        tight = _SAME * (1.0 + np.abs(column).max())
+        if intercept is not None:
+            means = np.bincount(level, column, count) / sizes
+            if np.abs(column - means[level]).max() < tight:
+                effects = np.zeros((z.shape[1], count))
+                effects[intercept] = means / mean[intercept]
+                found[place] = effects
+                continue
+        solution = np.linalg.lstsq(z[sample].astype(np.float64), column[sample], rcond=None)[0]
+        if np.abs(z @ solution - column).max() < tight:
+            found[place] = np.repeat(solution[:, None], count, axis=1)
+    return found
+
+
+class GibbsChain:
+    """One chain, see `fits.Chain`: a step is a sweep."""
+
+    def __init__(self, layout: Layout, data: dict[str, Any], start: Params, seed: int, chain: int):
+        self.layout, self.data, self.step = layout, data, 0
+        self.key = jax.random.fold_in(jax.random.key(seed), chain)
+        theta = {name: jnp.asarray(leaf) for name, leaf in start.items() if not name.startswith("effects_")}
+        effects = [jnp.asarray(start[f"effects_{factor.number}"]).T for factor in layout.factors]
+        rng = np.random.default_rng([seed, chain])
+        position = layout.model.unconstrain(theta)
+        position = jax.tree.map(
+            lambda leaf: leaf + jnp.asarray(_SPREAD * rng.normal(size=leaf.shape), leaf.dtype), position
+        )
+        size = sum(leaf.size for leaf in jax.tree.leaves(position))
+        dtype = effects[0].dtype
+        metric = jnp.eye(size, dtype=dtype)
+        self.now = State(position, tuple(effects), metric, jnp.asarray(-0.5, dtype), jnp.zeros(2, dtype))
+
+    def advance(self, num_steps: int) -> None:
+        """Make sweeps; the metric is renewed at fixed ones, so that a resumed chain is the same."""
+        end = self.step + num_steps
+        while self.step < end:
+            if self.step in blocks.RENEWED:
+                self.now = _renewed(self.layout, self.data, self.now)
+            stop = min([end, *(number for number in blocks.RENEWED if number > self.step)])
+            count = np.int32(stop - self.step)
+            self.now = _sweeps(self.layout, self.data, self.now, self.key, np.int32(self.step), count)
+            self.step = stop
+        jax.block_until_ready(self.now)
+
+    def kept(self) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        """Global parameters and effects, in internal units; acceptance rates."""
+        draws = dict(self.layout.model.constrain(self.now.position))
+        for factor, effects in zip(self.layout.factors, self.now.effects, strict=True):
+            draws[f"effects_{factor.number}"] = effects.T
+        effects_rate, rate = np.asarray(self.now.accepted, np.float64)
+        stats = {"acceptance_rate": float(rate), "effects_acceptance_rate": float(effects_rate)}
+        return {name: np.asarray(leaf) for name, leaf in draws.items()}, stats
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Leaves of the state, by number, and the number of sweeps."""
+        leaves = {f"leaf_{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(self.now))}
+        return {"step": np.asarray(self.step), **leaves}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """The chain as it was."""
+        self.step = int(state["step"])
+        leaves, treedef = jax.tree.flatten(self.now)
+        leaves = [jnp.asarray(state[f"leaf_{k}"]) for k in range(len(leaves))]
+        self.now = jax.tree.unflatten(treedef, leaves)
+
+
+def spec_of(start: Params) -> fits.Spec:
+    """Shapes and types of a draw."""
+    draws = {
+        name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()
+    }
+    rates = ("acceptance_rate", "effects_acceptance_rate")
+    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in rates})
+
+
+def chains_of(layout: Layout, data: dict[str, Any], start: Params, seed: int, num_chains: int) -> list[Any]:
+    """Chains that differ in their random numbers."""
+    return [GibbsChain(layout, data, start, seed, chain) for chain in range(num_chains)]
+
+
+def words(layout: Layout, num_levels: Sequence[int]) -> str:
+    """What was chosen, in one line."""
+    moves = "exact draws" if layout.family == "normal" else "Metropolis–Hastings steps"
+    return (
+        f"{METHOD}: the effects of {' and '.join(f'{count:,}' for count in num_levels)} levels in turn by {moves}, "
+        "global parameters given the effects and given the standardised effects"
+    )
