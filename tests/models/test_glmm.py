@@ -13,7 +13,11 @@ from scirocco.models import GLMM
 from scirocco.models.glmm import density, problem
 from scirocco.models.inputs.formulas import Design, parse
 
-pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")]
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning"),
+    pytest.mark.usefixtures("quick_compiler"),
+]
 
 FORMULA = "y ~ x + colour + offset(o) + (1 | shop) + (1 | day)"
 
@@ -135,7 +139,7 @@ def test_tables_of_all_kinds_give_the_same_problem(tmp_path):
 
 @pytest.fixture(scope="module")
 def fitted():
-    frame, effects = table()
+    frame, effects = table(num_shops=20)
     model = GLMM(FORMULA, num_samples=150, num_chains=2, num_prediction_draws=100)
     return model.fit(frame, progress=False), frame, effects
 
