@@ -139,6 +139,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.user_properties.append(("part", part))
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: later collections of garbage need not look at it, JAX causes many."""
+    gc.collect()
+    gc.freeze()
+
+
 # -- the table at the end -------------------------------------------------------------------------------------------
 
 
@@ -264,7 +270,8 @@ def seed() -> int:
 def quick_compiler():
     """Programs that make a few steps spend nearly all their time in the compiler: it is told to hurry.
 
-    From the first test of a file that asks for this to its last one, see `pytest_runtest_setup`.
+    From the first test of a file that asks for this to its last one, see `pytest_runtest_setup`; in the processes that
+    these tests start, too. Doctests are always compiled like this.
     """
 
 
@@ -285,10 +292,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if quick != jax.config.read("jax_disable_most_optimizations"):
         _forget()
         jax.config.update("jax_disable_most_optimizations", quick)
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(quick))  # of processes that tests start
 
 
 def _is_quick(item: pytest.Item) -> bool:
-    return "quick_compiler" in getattr(item, "fixturenames", ())
+    return isinstance(item, pytest.DoctestItem) or "quick_compiler" in getattr(item, "fixturenames", ())
 
 
 def _forget() -> None:

@@ -11,7 +11,7 @@ from scirocco.drawing.markup import number
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda.view import embed
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 WORDS = ("<b>sun", "moon", "star", "sea", "wave", "salt")
 FIRST = ["what", "diagnosis", "topic-browser", "map", "prevalence", "perplexity", "certainty"]

@@ -13,7 +13,7 @@ import scirocco as sc
 from scirocco.run import pilot, setup
 from scirocco.samplers.base import reshuffling_factor
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 ROWS, COLUMNS = 2_000, 3
 
