@@ -205,7 +205,7 @@ def test_other_mistakes_have_their_own_words(fitted):
         run.locals([99])
     with pytest.raises(sc.errors.InvalidTypeError, match="rows of a group share its variable"):
         sc.analysis.loo(run)
-    with pytest.raises(sc.errors.InvalidTypeError, match="the rows of a group .'g'. share its variable"):
+    with pytest.raises(sc.errors.InvalidTypeError, match=r"the rows of a group .'g'. share its variable"):
         sc.combine.subposteriors(NORMAL, {"y": np.ones(9), "g": np.arange(9)}, 3, THETA, progress=False)
     with pytest.raises(sc.errors.InvalidValueError, match="over up to 4"):
         sc.HierarchicalModel(normal_row, standard, groups="g", local=np.zeros(5))
