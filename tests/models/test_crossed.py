@@ -155,7 +155,10 @@ def ratings(seed=0, num_users=200, num_films=150, num_rows=4_000):
     rng = np.random.default_rng(seed)
     user, film = rng.integers(0, num_users, num_rows), rng.integers(0, num_films, num_rows)
     user[:num_users], film[:num_films] = np.arange(num_users), np.arange(num_films)
-    effects = {"user": rng.normal(size=(num_users, 2)) * [8.0, 0.5], "film": 5 * rng.normal(size=(num_films, 1))}
+    effects = {
+        "user": rng.normal(size=(num_users, 2)) * [8.0, 0.5],
+        "film": 5 * rng.normal(size=(num_films, 1)),
+    }
     x = 50 + 10 * rng.normal(size=num_rows)
     y = 100 + 3 * x + effects["user"][user, 0] + effects["user"][user, 1] * x + effects["film"][film, 0]
     y = y + 10 * rng.normal(size=num_rows)
