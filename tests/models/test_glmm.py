@@ -13,7 +13,11 @@ from scirocco.models import GLMM
 from scirocco.models.glmm import density, problem
 from scirocco.models.inputs.formulas import Design, parse
 
-pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")]
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.usefixtures("quick_compiler"),
+    pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning"),
+]
 
 FORMULA = "y ~ x + colour + offset(o) + (1 | shop) + (1 | day)"
 
