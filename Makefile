@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 VENV_MINIMAL ?= .venv-minimal
-WORKERS ?= 4
+# One more than there are cores, at most 4: tests wait for disks and for the processes they start.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) < 3 ? 3 : 4 )))
 PYTEST_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -42,7 +43,7 @@ quick: $(STAMP)  ## while you work: lint, contracts, unit tests, every sampler a
 test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m law" for one part)
 	@mkdir -p build
 	@$(BIN)/python tools/run_pages.py $(PAGES) >build/pages.log 2>&1 & pages=$$!; \
-	$(BIN)/python -m pytest -q -n auto --maxprocesses $(WORKERS) --dist worksteal --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS); \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS); \
 	status=$$?; wait $$pages || status=1; cat build/pages.log; exit $$status
 
 docs: $(STAMP)  ## the documentation: every page is run, and a warning is an error

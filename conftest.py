@@ -35,6 +35,7 @@ _CACHE, _CACHE_BYTES = _HERE / "build" / "test-cache", 1 << 30
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # before jax is imported
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # no lines of Python in compiled programs
+os.environ.setdefault("SCIROCCO_TRACEBACK", "full")  # errors with the frames inside the library
 os.environ.setdefault("XDG_STATE_HOME", str(_HERE / "build" / "test-state"))
 sys.path.append(str(_HERE / "tools"))
 
@@ -136,6 +137,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item, part in zip(items, parts, strict=True):
         item.add_marker(part)
         item.user_properties.append(("part", part))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: later collections of garbage need not look at it, JAX causes many."""
+    gc.collect()
+    gc.freeze()
 
 
 # -- the table at the end -------------------------------------------------------------------------------------------
@@ -263,7 +270,8 @@ def seed() -> int:
 def quick_compiler():
     """Programs that make a few steps spend nearly all their time in the compiler: it is told to hurry.
 
-    From the first test of a file that asks for this to its last one, see `pytest_runtest_setup`.
+    From the first test of a file that asks for this to its last one, see `pytest_runtest_setup`; in the processes that
+    these tests start, too. Doctests are always compiled like this.
     """
 
 
@@ -284,10 +292,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if quick != jax.config.read("jax_disable_most_optimizations"):
         _forget()
         jax.config.update("jax_disable_most_optimizations", quick)
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(quick))  # of processes that tests start
 
 
 def _is_quick(item: pytest.Item) -> bool:
-    return "quick_compiler" in getattr(item, "fixturenames", ())
+    return isinstance(item, pytest.DoctestItem) or "quick_compiler" in getattr(item, "fixturenames", ())
 
 
 def _forget() -> None:

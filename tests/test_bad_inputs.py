@@ -32,6 +32,7 @@ N = 20
 _RNG = np.random.default_rng(0)
 X = _RNG.normal(size=(N, 3)).astype(np.float32)
 Y = _RNG.normal(size=N).astype(np.float32)
+START = {"beta": np.zeros(3, np.float32), "bias": np.float32(0.0)}
 
 
 def log_likelihood(params, datum):
@@ -47,7 +48,7 @@ def run(**changes):
     arguments = {
         "model": sc.Model(log_likelihood, log_prior),
         "data": {"x": X, "y": Y},
-        "params": {"beta": np.zeros(3, np.float32), "bias": np.float32(0.0)},
+        "params": START,
         "sampler": sc.SGLD(1e-4),
         "estimator": sc.Minibatch(5),
         "num_samples": 5,
@@ -64,7 +65,7 @@ def data(**changes):
 
 
 def params(**changes):
-    return lambda: run(params={"beta": np.zeros(3, np.float32), "bias": np.float32(0.0)} | changes)
+    return lambda: run(params=START | changes)
 
 
 def likelihood(function, **options):
@@ -90,6 +91,20 @@ def estimator(make, *arguments, **options):
 
 def sample(**arguments):
     return lambda: run(**arguments)
+
+
+def in_pairs(params, datum):
+    (beta, bias), (x, y) = params, datum
+    return -0.5 * (y - x @ beta - bias) ** 2
+
+
+def squares(mean, x):
+    return -0.5 * jnp.sum((x - mean) ** 2)
+
+
+def swapped(rows, start, function=log_likelihood):
+    """A call with the rows where the starting values belong."""
+    return lambda: run(model=sc.Model(function), data=start, params=rows)
 
 
 def spoiled(array, index, value):
@@ -973,6 +988,29 @@ RUNS = [
         "swapped",
         "model, data, params",
     ),
+    *(
+        row(f"data and params swapped: {how}", swapped(*given), InvalidTypeError, *words)
+        for how, given, words in (
+            (
+                "other names",
+                ({"x": X, "y": Y}, START),
+                ("`data` and `params` are swapped", "model, data, params"),
+            ),
+            ("no common length", ((X, Y), (START["beta"], START["bias"]), in_pairs), ("are swapped",)),
+            ("one vector", (X, START["beta"], squares), ("are swapped", "row of `params`", "ArraySource")),
+            ("one number", (X[:, :1], np.zeros(1), squares), ("are swapped", "row of `params`")),
+            (
+                "a frame",
+                (pd.DataFrame(X), START["beta"]),
+                ("starting values, got a DataFrame", "model, data, params"),
+            ),
+            ("a folder", ("rows", START), ("starting values, got a str", "model, data, params")),
+            ("counts", (X.astype(int), START["beta"], squares), ("are swapped", "row of `params`")),
+        )
+    ),
+    row(
+        "whole numbers for params", sample(params=X.astype(int)), InvalidTypeError, "integer", "data, params"
+    ),
     row(
         "function for a model",
         sample(model=log_likelihood),
@@ -1022,6 +1060,43 @@ def test_complaint(case):
     missing = [phrase for phrase in case.phrases if phrase.lower() not in message.lower()]
     assert not missing, f"{missing} not in: {message}"
     assert message.endswith((".", ")")), f"not a sentence: {message}"
+
+
+@pytest.mark.parametrize("how", ["", "full"])
+def test_an_error_ends_at_the_line_of_the_user(monkeypatch, how):
+    """One frame of the library, not those below it, unless they are asked for."""
+    monkeypatch.setenv("SCIROCCO_TRACEBACK", how)
+    for attempt in (data(y=spoiled(Y, 3, np.nan)), lambda: sc.models.LinearRegression().fit(X[:1], Y[:1])):
+        with pytest.raises(SciroccoError) as caught:
+            attempt()
+        own = [
+            entry
+            for entry in caught.traceback
+            if "scirocco" in str(entry.path) and entry.path.parent.name != "tests"
+        ]
+        assert (len(own) == 1) == (how != "full")
+
+
+@pytest.mark.parametrize(
+    ("rows", "start", "function"),
+    [
+        (X[:2], X, lambda mean, x: -0.5 * jnp.sum((x - mean[:2]) ** 2)),  # rows of several numbers
+        (X, X[0], squares),
+        (np.zeros((2, 3, 3)), np.zeros((3, 3)), squares),  # pictures, fewer than they have lines
+        (
+            np.zeros(1),
+            np.zeros((10, 1)),
+            lambda weights, x: -0.5 * jnp.sum(weights**2),
+        ),  # rows that do not matter
+        (sc.data.ArraySource(np.zeros(3, np.float32)), X, squares),  # says that it is meant
+    ],
+    ids=["tables", "vector", "pictures", "no data", "on purpose"],
+)
+def test_what_only_resembles_swapped_arguments_is_sampled(rows, start, function):
+    assert (
+        run(model=sc.Model(function), data=rows, params=start, estimator=sc.Full(), num_samples=2).num_draws
+        == 2
+    )
 
 
 # -- what works, with a remark ----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from scirocco.models import LDA
 from scirocco.models.lda import embedded
 from scirocco.models.lda.summary import Word
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 FIRST, SECOND = ["sun", "moon", "star", "comet"], ["cow", "horse", "sheep", "goat"]
 LENGTH = ("--topics", "2", "--batch-size", "20", "--epochs", "40", "--threads", "1")

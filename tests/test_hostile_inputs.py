@@ -17,7 +17,7 @@ from scirocco.errors import InvalidValueError, SciroccoError, SciroccoWarning
 from scirocco.store import Variable
 from scirocco.store.store import Store
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2Jsun\x9b31m"
 

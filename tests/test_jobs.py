@@ -323,6 +323,10 @@ def test_a_model_by_name_keeps_the_names_of_the_columns(folder, capsys):
     assert status == 0 and "coef[f_a]" in out and "coef[f_b]" in out and "coef[0]" not in out
     status, out, _ = call(capsys, "resume", folder / "named", "--num-samples", 50, "--json")
     assert list(json.loads(out)["summary"]) == ["coef[f_a]", "coef[f_b]", "intercept"]
+    run = sc.load(folder / "named")
+    assert list(run.summary().index) == ["coef[f_a]", "coef[f_b]", "intercept"]
+    assert list(run.to_arviz().posterior["coef"]["coef_dim_0"].values) == ["f_a", "f_b"]
+    assert "coef[f_" in call(capsys, "diagnose", folder / "named")[1]
 
 
 def test_the_command_line_comes_before_the_file(folder, capsys):

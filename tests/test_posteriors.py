@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 SOME_ROWS = 20

@@ -87,6 +87,7 @@ def environment() -> dict[str, str]:
         "SCIROCCO_DOCS": str(root / "docs"),
         "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", quick_compiler()),
+        "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # no lines of Python in compiled programs
         "MPLBACKEND": os.environ.get("MPLBACKEND", "Agg"),
         "PYTHONUNBUFFERED": "1",
         "PYTHONWARNINGS": "ignore:IProgress not found",  # tqdm, of a notebook without widgets

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from scirocco.errors import ForkedError, InvalidTypeError, InvalidValueError, SciroccoWarning
+from scirocco.errors import ForkedError, InvalidTypeError, InvalidValueError, SciroccoError, SciroccoWarning
 
 
 def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
@@ -70,6 +70,8 @@ def known_arguments(
 ) -> Callable[P, R]:
     """Decorator: an unknown keyword raises an error that suggests the one that was meant.
 
+    Errors of this library are raised from here, without the frames inside it; `SCIROCCO_TRACEBACK=full` keeps them.
+
     Parameters
     ----------
     function
@@ -91,7 +93,13 @@ def known_arguments(
             if name not in names and name not in old_names:
                 words = _suggest(name, names, belongs)
                 raise InvalidTypeError(f"{owner or ours} has no argument `{name}`{words}")
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except SciroccoError as error:
+            if os.environ.get("SCIROCCO_TRACEBACK") == "full":
+                raise
+            error.__traceback__ = None
+            raise error  # SCIROCCO_TRACEBACK=full shows the frames below
 
     return checked
 

@@ -1,4 +1,4 @@
-"""Compiled programs are kept on disk, so that the next process does not compile them again.
+"""Compiled programs are kept on disk, so that the next process does not compile them again; some are compiled ahead.
 
 JAX does so when it is told where; if you have told it (JAX_COMPILATION_CACHE_DIR), nothing is changed here. Otherwise
 the programs are in SCIROCCO_CACHE, or in the user's cache folder; SCIROCCO_CACHE=off turns it off. Programs are
@@ -8,12 +8,16 @@ specific to the processor, so each kind has its own folder.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import platform
 import time
 import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import jax
 import jaxlib
@@ -47,6 +51,55 @@ def keep() -> str | None:
     with contextlib.suppress(OSError):
         _trim(folder)
     return str(folder)
+
+
+def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
+    """Compile jitted functions for these arguments in other threads; a call of one that is not ready waits for it.
+
+    Several programs are then compiled at once: a set-up needs a dozen, one after the other.
+    """
+    cores = os.cpu_count() or 1
+    if cores == 1:
+        return
+    pool = ThreadPoolExecutor(cores, thread_name_prefix="compile")
+    try:
+        for function, arguments in programs:
+            lowered = function.lower(*arguments)  # in this thread, whose settings of JAX apply
+            pool.submit(lowered.compile)  # an error is raised again by the call
+    finally:
+        pool.shutdown(wait=False)
+
+
+class SetupProgram:
+    """`jax.jit` for functions that run a few times before a run, and only there: it cannot be nested in another.
+
+    A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
+    """
+
+    def __init__(self, function: Callable[..., Any], static_argnums: tuple[int, ...]):
+        self._function, self._static = function, static_argnums
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        options = {"xla_gpu_autotune_level": 0} if jax.default_backend() == "gpu" else None
+        return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the program."""
+        return self._jitted(*arguments)
+
+    def lower(self, *arguments: Any) -> Any:
+        """The lowered program for these arguments."""
+        return self._jitted.lower(*arguments)
+
+    def clear_cache(self) -> None:
+        """Drop what was compiled."""
+        self._jitted.clear_cache()
+
+
+def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], SetupProgram]:
+    """A decorator that makes a `SetupProgram`."""
+    return lambda function: SetupProgram(function, static_argnums)
 
 
 def _trim(folder: Path) -> None:

@@ -9,9 +9,11 @@ quantile function: half the time to run, a third of the time to compile. Generat
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco.types import Array, Key
 
@@ -55,9 +57,20 @@ class SeedPurpose(enum.IntEnum):
     GROUPS = 0x6709
 
 
+def key_of(seed: int) -> Key:
+    """`jax.random.key(seed)` for a seed below 2³², without a program where that is possible."""
+    if str(jax.config.jax_default_prng_impl) != "threefry2x32":  # type: ignore[attr-defined]
+        return jax.random.key(seed)
+    return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
+
+
 def key_for(key: Key, purpose: Purpose) -> Key:
-    """The key for one purpose of a run."""
-    return jax.random.fold_in(key, int(purpose))
+    """The key for one purpose of a run: `jax.random.fold_in`, without a program where that is possible."""
+    if isinstance(key, jax.core.Tracer) or not str(jax.random.key_impl(key)).startswith("threefry"):
+        return jax.random.fold_in(key, int(purpose))
+    words = [np.array([word]) for word in np.asarray(jax.random.key_data(key))]
+    folded = threefry(words, np.zeros(1, np.uint32), np.array([purpose], np.uint32), np)
+    return jax.random.wrap_key_data(jax.device_put(np.concatenate(folded)), impl=jax.random.key_impl(key))
 
 
 def normal(key: Key, size: int, dtype: jnp.dtype) -> Array:
@@ -111,15 +124,18 @@ def key_words(key: Key) -> Array:
     return key
 
 
-def threefry(words: Array, low: Array, high: Array | int = 0) -> tuple[Array, Array]:
-    """Threefry-2x32 with 20 rounds (Salmon et al. 2011) of the counters (low, high), two words for each."""
-    keys = (words[0], words[1], words[0] ^ words[1] ^ jnp.uint32(_PARITY))
+def threefry(words: Any, low: Any, high: Any = 0, module: Any = jnp) -> tuple[Any, Any]:
+    """Threefry-2x32 with 20 rounds (Salmon et al. 2011) of the counters (low, high), two words for each.
+
+    `module`: NumPy or jax.numpy.
+    """
+    keys = (words[0], words[1], words[0] ^ words[1] ^ np.uint32(_PARITY))
     x = low + keys[0]
-    y = jnp.zeros(low.shape, jnp.uint32) + (keys[1] + jnp.asarray(high, jnp.uint32))
+    y = module.zeros(low.shape, np.uint32) + (keys[1] + module.asarray(high, np.uint32))
     for group in range(5):
         for rotation in _ROTATIONS[group % 2]:
             x = x + y
             y = ((y << rotation) | (y >> (32 - rotation))) ^ x
         x = x + keys[(group + 1) % 3]
-        y = y + keys[(group + 2) % 3] + jnp.uint32(group + 1)
+        y = y + keys[(group + 2) % 3] + np.uint32(group + 1)
     return x, y

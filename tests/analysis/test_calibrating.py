@@ -16,7 +16,7 @@ from scirocco.analysis import calibrating, sbc
 from scirocco.analysis.uniformity import bands, counts, p_value
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
 NOISE, ROWS = 2.0, 2
 

@@ -20,7 +20,7 @@ from scirocco.analysis.cost import (
 from scirocco.analysis.zv_theory import zv_reduction, zv_reduction_bound
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
 GRID = list(
     itertools.product(

@@ -12,7 +12,7 @@ from scipy import special, stats
 from scirocco.analysis import ks_dirichlet
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 SPARSE = np.array([800.1, 100.1, 100.1] + [0.1] * 7)
 DENSE = np.array([112, 119, 92, 98, 95, 96, 102, 92, 91, 103]) + 0.1

@@ -15,7 +15,7 @@ from scirocco.analysis import LogPredictive, compare, loo
 from scirocco.analysis.loo import difference
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
 PRIOR_SD = 3.0
 

@@ -16,7 +16,7 @@ from scirocco.analysis.scores import log_predictive
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import Run
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
 
 def log_density(params, x):

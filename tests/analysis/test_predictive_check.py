@@ -13,7 +13,7 @@ from scirocco.analysis import predictive_check, prior_draws
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run.result import Run
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
 DRAWS = np.full((2, 100), 1.0, np.float32)
 """The truth is known, so that simulated and observed data have the same distribution."""

@@ -13,7 +13,7 @@ from scirocco._stein import stein_kernel
 from scirocco.analysis import ksd
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 def by_differences(x: Any, s: Any, y: Any, t: Any, kernel: Any, step: float = 1e-4) -> float:

@@ -1,6 +1,7 @@
 """NumPyro models become scirocco's: the same density in every coordinate, the same chain, or a clear refusal."""
 
 import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,9 @@ import pytest
 
 import scirocco as sc
 from scirocco.bridges import from_numpyro
+from scirocco.data.groups import grouped
 from scirocco.errors import MissingExtraError
+from scirocco.run.local_draws import local_draws
 
 pytestmark = pytest.mark.compile
 
@@ -184,6 +187,60 @@ def test_deterministic_sites_and_reparametrised_names():
     assert "total" in run.summary().index
 
 
+def normal_effects(X, y):
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    numpyro.deterministic("variance", scale**2)
+    with numpyro.plate("data", X.shape[0], subsample_size=10):
+        with numpyro.handlers.reparam(config={"z": infer.reparam.LocScaleReparam(0.0)}):
+            z = numpyro.sample("z", dist.Normal(numpyro.subsample(X, event_dim=1)[:, 0], scale))
+        numpyro.sample("y", dist.Normal(z, 0.5), obs=numpyro.subsample(y, event_dim=0))
+    numpyro.deterministic("first", z[0])
+
+
+def gamma_effects(counts):
+    shape = numpyro.sample("shape", dist.Gamma(2.0, 1.0))
+    with numpyro.plate("data", len(counts)):
+        rate = numpyro.sample("rate", dist.Gamma(shape, 0.5))
+        numpyro.sample("y", dist.Poisson(rate), obs=counts)
+
+
+@pytest.mark.filterwarnings("ignore:subsample_size does not match")
+def test_latent_sites_of_single_rows_are_integrated_out():
+    """Normal effects widen the noise, gamma effects make a Poisson variable negative binomial."""
+    counts = np.random.default_rng(1).negative_binomial(3, 0.4, N)
+    scale, shape = 0.8, 1.7
+    for model, data, params, law in (
+        (
+            normal_effects,
+            XY,
+            {"scale": scale},
+            dist.Normal(XY["X"][:, 0], np.hypot(scale, 0.5)).log_prob(XY["y"]),
+        ),
+        (gamma_effects, counts, {"shape": shape}, dist.GammaPoisson(shape, 0.5).log_prob(counts)),
+    ):
+        converted, rows, start = from_numpyro(model, data=data)
+        assert start.keys() == params.keys() and isinstance(converted, sc.HierarchicalModel)
+        assert converted.groups == "data" and (rows["data"] == np.arange(N)).all()
+        params = {name: jnp.asarray(value) for name, value in params.items()}
+        found = jax.jit(converted.integrated)(params, grouped(rows, "data").arrays)
+        np.testing.assert_allclose(found, law, atol=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore:subsample_size does not match")
+def test_latent_sites_of_chosen_rows_are_drawn_in_their_own_units(seed):
+    """Posterior of the rate of a row, given the shape: Gamma(shape + count, rate + 1)."""
+    counts = np.random.default_rng(seed).negative_binomial(3, 0.4, N)
+    model, rows, _ = from_numpyro(gamma_effects, data=counts)
+    shape = np.full((1, 2000), 1.7, np.float32)
+    origin = types.SimpleNamespace(model=types.SimpleNamespace(bare=model), source=grouped(rows, "data"))
+    run = types.SimpleNamespace(draws={"shape": shape}, origin=origin)
+    found = local_draws(run, [4, 9], 0.9, num_draws=2000, seed=seed)
+    wanted = (1.7 + counts[[4, 9]]) / 1.5
+    assert np.all(np.abs(found.mean["rate"] - wanted) / np.sqrt(wanted / 1.5 / 2000) < 5)
+    derived = from_numpyro(normal_effects, data=XY).model.derive({"scale": shape})
+    assert sorted(derived) == ["variance"]  # "first" is one of a row
+
+
 def test_the_chain_is_that_of_the_hand_written_model():
     def log_likelihood(params, row):
         z = (row["y"] - row["X"] @ params["beta"]) / params["sigma"]
@@ -277,10 +334,32 @@ def empty_plate(X, y):
         numpyro.deterministic("mean", beta * X[:, 0])
 
 
-def local(X, y):
+def many_locals(X, y):
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    with numpyro.plate("data", X.shape[0]):
+        z = numpyro.sample("z", dist.Normal(0.0, scale).expand([1, 5]).to_event(1))
+        numpyro.sample("y", dist.Normal(z.sum(axis=-1), 1.0), obs=y)
+
+
+def only_locals(X, y):
     with numpyro.plate("data", X.shape[0]):
         z = numpyro.sample("z", dist.Normal(0.0, 1.0))
         numpyro.sample("y", dist.Normal(z, 1.0), obs=y)
+
+
+def discrete_local(X, y):
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    with numpyro.plate("data", X.shape[0]):
+        k = numpyro.sample("k", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal(k, scale), obs=y)
+
+
+def local_outside(X, y):
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    with numpyro.plate("data", X.shape[0]):
+        z = numpyro.sample("z", dist.Normal(0.0, scale))
+        numpyro.sample("y", dist.Normal(z, 1.0), obs=y)
+    numpyro.factor("centre", -(jnp.mean(z) ** 2))
 
 
 def centred_inside(X, y):
@@ -320,7 +399,10 @@ REFUSED = {
     "no plate": (no_plate, "has no plate"),
     "observed outside": (observed_outside, r"terms outside the plate depend on the data"),
     "empty plate": (empty_plate, r"no observed site is inside the plate over the data \(data\)"),
-    "local": (local, "site `z` is a latent variable for each row of plate `data`"),
+    "many locals": (many_locals, r"each row \(`z`\) have 5 numbers. They are integrated out, .* for up to 4"),
+    "only locals": (only_locals, "no latent site outside the plate over the data"),
+    "discrete local": (discrete_local, r"site `k` is discrete \(BernoulliProbs\)"),
+    "local outside": (local_outside, "terms outside the plate depend on the data"),
     "centred inside": (centred_inside, "rows of the NumPyro model depend on each other"),
     "summed factor": (summed_factor, "rows of the NumPyro model depend on each other"),
     "nothing latent": (nothing_latent, "no latent site"),

@@ -16,7 +16,7 @@ import scirocco as sc
 from scirocco.bridges import from_pymc
 from scirocco.errors import MissingExtraError
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HAS_PYMC = importlib.util.find_spec("pymc") is not None

@@ -149,6 +149,11 @@ def test_shell_completion(place):
             "--resume to resume them, --overwrite to",
         ),
         ("resume", "more than num_samples=7. It", "more than --num-samples 7. It"),
+        (
+            "resume",
+            "the run in a/b is longer. sc.load opens it.",
+            "the run in a/b is longer. `scirocco report a/b` shows it.",
+        ),
         ("data", "choose some with columns={...}.", "choose some with --array NAME=COLUMNS."),
         ("cluster", "e.g. columns={'x': ['f_*'], 'y': 'label'}.", "e.g. --columns NAMES."),
     ],

@@ -17,7 +17,7 @@ import scirocco as sc
 from scirocco import jobs
 from scirocco.store import holds_run
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 pexpect = pytest.importorskip("pexpect", reason="a real terminal is driven with pexpect")
 fdpexpect = pytest.importorskip("pexpect.fdpexpect")

@@ -13,7 +13,7 @@ from scirocco.cli.watching import Watch, curves, effective, follow, frame, read_
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.listing import NOT_BEGUN, smallest_ess
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 DATA = np.linspace(-1.0, 1.0, 50, dtype=np.float32)
 

@@ -10,7 +10,7 @@ import pytest
 from scirocco.combine.gaussian import consensus, gaussian_product
 from scirocco.combine.weierstrass import weierstrass
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 MEANS = np.array([[0.0, 0.0], [0.7, -0.5], [-0.2, 0.9]])
 COVARIANCES = np.array([[[1.0, 0.6], [0.6, 1.0]], [[2.0, 0.9], [0.9, 0.6]], [[0.8, 0.4], [0.4, 1.5]]])

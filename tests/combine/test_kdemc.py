@@ -15,7 +15,7 @@ from scirocco.combine.kdemc import kdemc
 from scirocco.combine.weierstrass import weierstrass
 from scirocco.errors import SciroccoWarning
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 module = importlib.import_module("scirocco.combine.kdemc")  # its name is also the function's
 H = 0.7

@@ -15,7 +15,7 @@ import sharding
 from scirocco import cluster
 from scirocco.combine.divide import subposteriors
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 pytest.importorskip("distributed")
 

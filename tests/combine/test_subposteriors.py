@@ -27,7 +27,7 @@ from scirocco.data.sources import MappedSource
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.store import open_stored
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 OPTIONS = {
     "sampler": sc.SGLD(1e-3),

@@ -32,6 +32,7 @@ def test_text_is_escaped_and_markup_is_not():
 def test_numbers_and_names_as_readers_want_them():
     assert [number(value) for value in (1.0, 1 / 3, float("nan"))] == ["1", "0.3333", "–"]
     assert shorten("abcdefghij", 5) == "ab…ij" and spoken("log_loss") == "Log loss"
+    assert spoken("num_clusters") == "Number of clusters"
     assert "--m:100.0%" in interval_cell(5.0, 1.0, 9.0, 4.0)  # what is beyond the axis ends at its end
 
 

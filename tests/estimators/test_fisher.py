@@ -11,7 +11,7 @@ import helpers
 import scirocco as sc
 from scirocco.errors import InvalidValueError
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 def exact(data, params):

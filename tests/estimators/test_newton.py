@@ -8,7 +8,7 @@ import pytest
 from scirocco.estimators.newton import Curve, ascend, inverse_root, whitening
 from scirocco.models.regression.approximation import Rows, laplace
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 def table(kind, rng):

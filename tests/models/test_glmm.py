@@ -15,8 +15,8 @@ from scirocco.models.inputs.formulas import Design, parse
 
 pytestmark = [
     pytest.mark.compile,
-    pytest.mark.usefixtures("quick_compiler"),
     pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning"),
+    pytest.mark.usefixtures("quick_compiler"),
 ]
 
 FORMULA = "y ~ x + colour + offset(o) + (1 | shop) + (1 | day)"
@@ -139,7 +139,7 @@ def test_tables_of_all_kinds_give_the_same_problem(tmp_path):
 
 @pytest.fixture(scope="module")
 def fitted():
-    frame, effects = table()
+    frame, effects = table(num_shops=20)
     model = GLMM(FORMULA, num_samples=150, num_chains=2, num_prediction_draws=100)
     return model.fit(frame, progress=False), frame, effects
 
@@ -168,6 +168,7 @@ def test_effects_of_levels_and_predictions(fitted):
     new["shop"] = "elsewhere"
     narrow, wide = (model.predict(new, interval=0.9, new_groups=how) for how in ("population", "sample"))
     np.testing.assert_allclose(narrow.mean, model.predict(new))
+    np.testing.assert_allclose(model.predict_frame(new, 0.9, new_groups="sample")["low"], wide.low)
     assert np.all(wide.high - wide.low > narrow.high - narrow.low)
     with pytest.raises(InvalidValueError, match="not in the data of the fit"):
         model.predict(new, new_groups="error")

@@ -65,11 +65,16 @@ def test_a_regression_from_its_file(tmp_path, regression):
         assert not any(re.search(r"coef\[\d", text) for text in page.sections.values())
 
 
-def test_a_linear_regression(seed):
+def test_a_linear_regression(tmp_path, seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(100, 2))
     model = sc.models.LinearRegression(num_samples=40, num_chains=2, seed=seed)
     page = page_of(model.fit(x, x[:, 1] + rng.normal(size=100), progress=False), diagnosis=GIVEN)
+    model.save(tmp_path / "saved")
+    for what in (model, tmp_path / "saved"):
+        text = report.html(what, diagnosis=GIVEN)
+        assert "100 rows, 2 columns" in text  # of the user, not the four that they are reduced to
+        assert ["Rows of data", "100"] in Page(text).rows[None]
     assert names_of(page, "coefficients") == ["1", "0"]  # the second column matters
     assert "noise" in names_of(page) and "no gradient noise" in page.sections["curves"]
 

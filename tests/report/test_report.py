@@ -178,7 +178,7 @@ def test_large_runs_make_small_reports(seed):
     assert "w[12345]" in [row[0] for row in page.rows["parameters"]]
     assert f"of {30_000:,} parameters" in page.sections["all"]
     long = report.html(made_run({"x": noise(seed, 4, 5_000, 6)}))
-    assert len(long.encode()) < 500_000 and "The smallest and the largest" in Page(long).sections["traces"]
+    assert len(long.encode()) < 500_000 and "the smallest and the largest" in Page(long).sections["traces"]
 
 
 # -- step sizes and gradient noise ------------------------------------------------------------------------------------
@@ -295,3 +295,29 @@ def test_the_parameters_of_a_chart_are_the_worst_and_the_largest(seed):
         "a[4]": "mixed worst",
         "b[2]": "largest mean",
     }
+
+
+def test_elements_of_a_parameter_share_an_axis_unless_one_would_not_be_seen(seed):
+    """By the width of intervals: a coefficient near 0 is not apart, one in other units is."""
+    near = np.array([1.0, -1.2, 0.02]) + 0.05 * noise(seed, 2, 200, 3)
+    far = np.array([1.0, 500.0]) + np.array([0.05, 60.0]) * noise(seed, 2, 200, 2)
+    page = Page(report.html(made_run({"beta": near, "gamma": far}), diagnosis=Diagnosis([], {})))
+    labels = [known["aria-label"] for _, known in page.tags if known.get("role") == "group"]
+    assert [label for label in labels if label.startswith("Posterior intervals")] == [
+        "Posterior intervals of gamma[1]",
+        "Posterior intervals of beta[0] and 3 more",
+    ]
+
+
+def test_statistics_that_only_count_or_are_charted_are_left_out(seed):
+    size = noise(seed, 2, 50)
+    passes = np.broadcast_to(3.0 * np.arange(50), (2, 50))
+    run = made_run(
+        {"size": size}, stats={"passes": passes, "size_again": size, "energy": noise(seed + 1, 2, 50)}
+    )
+    said = Page(report.html(run, diagnosis=Diagnosis([], {}))).sections["curves"]
+    labels = [
+        known.get("aria-label", "") for _, known in Page(report.html(run, diagnosis=Diagnosis([], {}))).tags
+    ]
+    drawn = [label for label in labels if label.endswith("at each draw")]
+    assert drawn == ["Energy at each draw"] and "Passes" not in said

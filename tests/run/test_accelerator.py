@@ -57,8 +57,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("inline", [False, True])
+INLINE = ("several draws in a group", "several groups in a draw", "groups of chains")
+GROUPINGS = [(case, False) for case in CASES] + [(case, True) for case in INLINE]
+
+
+@pytest.mark.parametrize(("case", "inline"), GROUPINGS)
 def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
     if inline:  # as if the noise of several steps had no room
         monkeypatch.setattr(loop, "_AHEAD_WORDS_ACCELERATOR", 8)

@@ -12,7 +12,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.run import encoding, records
 from scirocco.store import open_stored
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 ROWS = 4_000
 

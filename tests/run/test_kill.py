@@ -11,7 +11,7 @@ import pytest
 import helpers
 import storing
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 
 def test_a_killed_run_holds_whole_draws_and_ends_as_if_nothing_had_happened(tmp_path, seed):

@@ -19,7 +19,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.run import records
 from scirocco.store import open_stored
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 ARCHIVE = pathlib.Path(__file__).parent / "data" / "runs_of_version_0_1_0.zip"
 METHODS = {

@@ -19,7 +19,7 @@ from scirocco.run.listing import list_runs
 from scirocco.run.on_cluster import Chain, Shared, draw
 from scirocco.store import JoinedArray, holds_run, open_stored
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 pytest.importorskip("distributed")
 

@@ -9,7 +9,7 @@ import pytest
 import scirocco as sc
 from scirocco.model import base
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 
 def sampled(number):

@@ -203,8 +203,13 @@ def test_defaults_without_blackjax(monkeypatch):
 def test_defaults_of_many_rows(monkeypatch):
     """Too many rows for a pass at every step: control variates."""
     monkeypatch.setattr(defaults, "affords_trajectories", lambda *_: False)
-    data = helpers.make_data(num_rows=3_000)
-    run = sc.sample(helpers.MODEL, data, helpers.make_params(), num_samples=50, num_burnin=0, progress=False)
+    data, known = helpers.make_data(num_rows=3_000), helpers.MODEL
+    model = sc.Model(
+        lambda params, row: known.log_likelihood(params, row), known.log_prior
+    )  # nothing is compiled
+    with helpers.compiled() as programs:
+        run = sc.sample(model, data, helpers.make_params(), num_samples=50, num_burnin=0, progress=False)
+    assert len(programs) <= 12, f"{programs}: one for each part of the set-up, none for arithmetic in between"
     assert run.configuration["estimator"]["name"] == "ControlVariates"
     size = run.configuration["estimator"]["batch_size"]
     assert 32 <= size < 500, "few rows do where control variates leave hardly any noise"

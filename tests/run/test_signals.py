@@ -14,7 +14,7 @@ import scirocco as sc
 from scirocco.run import records
 from scirocco.store import Store, open_stored
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 PROGRAM = """
 import sys, jax.numpy as jnp, numpy as np, scirocco as sc

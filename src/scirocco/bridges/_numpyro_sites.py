@@ -16,6 +16,7 @@ from scirocco._extras import require
 from scirocco.data import ArraySource
 from scirocco.errors import InvalidValueError
 from scirocco.model.checks import used_inputs
+from scirocco.model.groups import MOST_LOCAL
 from scirocco.transforms import Transform
 from scirocco.types import Array, Key, Params, Rows
 
@@ -29,6 +30,16 @@ Strategy = Callable[[Site], Any]
 T = TypeVar("T")
 
 
+class Local(NamedTuple):
+    """A latent site with a value for every row."""
+
+    start: Array
+    """The value of one row, in the model's own units."""
+    transform: Transform | None
+    axis: int
+    """The axis of the rows in the site's value."""
+
+
 class Reader:
     """The user's model with its fixed arguments, to be run on any number of rows."""
 
@@ -36,7 +47,9 @@ class Reader:
         self.handlers = require("numpyro.handlers", PURPOSE)
         self.model, self.args, self.kwargs, self.seed = model, args, kwargs, seed
         self.plates: frozenset[str] = frozenset()
-        """The plates over the data, once known."""
+        """The plates over the data, once known, ..."""
+        self.locals: dict[str, Local] = {}
+        """... and the latent sites in them."""
 
     def arguments(self, rows: Rows) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments of the model for these rows."""
@@ -66,8 +79,14 @@ class Reader:
         """All sites of the model, with given values of the latent sites."""
         return self.trace(rows, lambda site: params.get(site["name"]) if site["type"] == "sample" else None)
 
+    def with_locals(self, params: Params, local: Params) -> Params:
+        """The values of all latent sites for some rows; `local` has leaves (row, ...)."""
+        return params | {
+            name: jnp.moveaxis(value, 0, self.locals[name].axis) for name, value in local.items()
+        }
+
     def rowwise(self, params: Params, rows: Rows) -> Array:
-        """Log likelihood of each row: the sites in the plate over the data, summed over all axes except the rows."""
+        """Log density of each row: the sites in the plate over the data, summed over all axes except the rows."""
         total = jnp.zeros(jax.tree.leaves(rows)[0].shape[0])
         for site in sample_sites(self.trace_at(rows, params)):
             frame = frame_of(site, self.plates)
@@ -105,7 +124,12 @@ def find_derived(
     """The deterministic sites that do not depend on the rows, as a function of the parameters; None without any."""
     one, two = source.read(0, 1), source.read(0, min(2, source.num_rows))
     shapes, others = (jax.eval_shape(reader.deterministic, params, rows) for rows in (one, two))
-    graph = jax.make_jaxpr(lambda rows: reader.deterministic(params, rows))(one).jaxpr
+    local = {name: each.start[None] for name, each in reader.locals.items()}
+
+    def by_rows(rows: Rows, local: Params) -> dict[str, Array]:
+        return reader.deterministic(reader.with_locals(params, local), rows)
+
+    graph = jax.make_jaxpr(by_rows)(one, local).jaxpr
     names = [
         name
         for place, name in enumerate(sorted(shapes))
@@ -152,7 +176,10 @@ class Look(NamedTuple):
 def find_latents(
     reader: Reader, source: ArraySource, plate: str | None, init_strategy: Strategy | None
 ) -> tuple[Params, dict[str, Transform | None]]:
-    """Set the plates of the reader; return initial values and transforms by name. Checks that sites can be sampled."""
+    """Set the plates and local sites of the reader; return initial values and transforms of the others by name.
+
+    Checks that sites can be sampled.
+    """
     infer = require("numpyro.infer", PURPOSE)
     strategy = infer.init_to_uniform(radius=_START_RADIUS) if init_strategy is None else init_strategy
     more, less = min(source.num_rows, 3), max(1, min(source.num_rows, 3) - 1)
@@ -161,10 +188,19 @@ def find_latents(
     following = frozenset(name for name, size in sizes.items() if size == more and fewer.get(name) == less)
     reader.plates = _check_plates(sizes, following, more, source.num_rows, plate)
     _check_sites(look.trace, reader.plates)
-    latents = _latents(look.trace)
-    if not latents:
-        raise InvalidValueError("the NumPyro model has no latent site: there is nothing to sample.")
-    return look.starts[0], {site["name"]: _transform(site, *look.bounds) for site in latents}
+    supports = {site["name"]: _transform(site, *look.bounds) for site in _latents(look.trace)}
+    start = dict(look.starts[0])
+    for site in _latents(look.trace):
+        frame, name = frame_of(site, reader.plates), site["name"]
+        if frame is not None:
+            axis = frame.dim - site["fn"].event_dim
+            reader.locals[name] = Local(jnp.take(start.pop(name), 0, axis), supports.pop(name), axis)
+    _check_locals(reader.locals)
+    if not supports:
+        raise InvalidValueError(
+            "the NumPyro model has no latent site outside the plate over the data: there is nothing to sample."
+        )
+    return start, supports
 
 
 def _try(
@@ -253,25 +289,43 @@ def _check_sites(trace: Trace, plates: frozenset[str]) -> None:
                 f"site `{site['name']}` is a numpyro.param, which is optimised, not sampled: make it a "
                 "numpyro.sample, or pass its value as an argument."
             )
+    observed = any(site["is_observed"] and frame_of(site, plates) is not None for site in sample_sites(trace))
     for site in _latents(trace):
-        _check_latent(site, frame_of(site, plates))
-    if not any(site["is_observed"] and frame_of(site, plates) is not None for site in sample_sites(trace)):
+        _check_latent(site, frame_of(site, plates), observed)
+    if not observed:
         raise InvalidValueError(
             f"no observed site is inside the plate over the data ({', '.join(sorted(plates))}). Put the likelihood "
             "there, with obs=..., and pass the observations in `data`."
         )
 
 
-def _check_latent(site: Site, frame: Any) -> None:
-    if frame is not None:
+def _check_latent(site: Site, frame: Any, observed: bool) -> None:
+    if frame is not None and not observed:
         raise InvalidValueError(
-            f"site `{site['name']}` is a latent variable for each row of plate `{frame.name}`. If it was meant to "
-            "be observed, put its values in `data`; otherwise sum or integrate it out of the likelihood."
+            f"site `{site['name']}` is a latent variable for each row of plate `{frame.name}`, in which nothing is "
+            "observed. If it was meant to be observed, put its values in `data`."
         )
     if site["fn"].support.is_discrete:
+        law = site["fn"]
+        while hasattr(law, "base_dist"):  # in a plate, or expanded
+            law = law.base_dist
         raise InvalidValueError(
-            f"site `{site['name']}` is discrete ({type(site['fn']).__name__}). Gradient samplers require continuous "
+            f"site `{site['name']}` is discrete ({type(law).__name__}). Gradient samplers require continuous "
             "parameters: sum it out of the likelihood (e.g. dist.MixtureSameFamily)."
+        )
+
+
+def _check_locals(found: Mapping[str, Local]) -> None:
+    """Raise an error if there are too many numbers for each row to integrate over."""
+    sizes = {
+        name: int(np.size(each.start if each.transform is None else each.transform.inverse(each.start)))
+        for name, each in found.items()
+    }
+    if sum(sizes.values()) > MOST_LOCAL:
+        raise InvalidValueError(
+            f"the latent variables of each row ({', '.join(f'`{name}`' for name in sizes)}) have "
+            f"{sum(sizes.values())} numbers. They are integrated out, which is possible for up to {MOST_LOCAL}: make "
+            "some of them the same for all rows, or sum them out of the likelihood."
         )
 
 

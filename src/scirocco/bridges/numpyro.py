@@ -2,8 +2,9 @@
 
 The user's function is run on the rows of a batch with given latent values. In its trace, the log
 probabilities of the observed sites in the plate over the data, row by row, are the log likelihood; those of the latent
-sites are the log prior. That is correct only for a model whose rows are independent, so the pieces are first
-compared, at random points, with the joint density that NumPyro itself computes.
+sites are the log prior. Latent sites inside that plate, with a value for every row, are integrated out, as the local
+variables of a hierarchical model whose groups are the rows. That is correct only for a model whose rows are
+independent, so the pieces are first compared, at random points, with the joint density that NumPyro itself computes.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ import numpy as np
 
 from scirocco._extras import require
 from scirocco.bridges._common import ConvertedModel, close
-from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_derived, find_latents
+from scirocco.bridges._numpyro_sites import PURPOSE, Local, Reader, failure, find_derived, find_latents
 from scirocco.data import ArraySource, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.model import Model
+from scirocco.model import HierarchicalModel, Model
 from scirocco.transforms import Transform
 from scirocco.types import Array, Data, Params, Rows
 
 _PROBE_ROWS = 8
+_ROWS = "rows"
 
 
 def from_numpyro(
@@ -61,14 +63,16 @@ def from_numpyro(
     ConvertedModel
         `(model, data, params)`: the names of the latent sites are the names of the parameters, in the model's own
         units; constrained ones are transformed for the samplers. Deterministic sites that do not depend on the rows,
-        such as those that `numpyro.handlers.reparam` replaced, are computed after the run: `run.derived()`.
+        such as those that `numpyro.handlers.reparam` replaced, are computed after the run: `run.derived()`. With latent
+        sites in the plate over the data, the model is a `sc.HierarchicalModel` whose groups are the rows, and `data`
+        has their numbers as a column with the name of the plate. `run.locals([3, 7])` draws the sites of two rows.
 
     Raises
     ------
     InvalidValueError
-        If the model cannot be converted, with the name of the site or plate: latent variables for single rows, discrete
-        ones, supports without a transform, a plate of fixed size, a likelihood outside the plate, rows or a
-        prior that depend on the other rows.
+        If the model cannot be converted, with the name of the site or plate: more than 4 numbers in latent variables
+        for each row, discrete ones, supports without a transform, a plate of fixed size, a likelihood outside the
+        plate, rows or a prior that depend on the other rows.
 
     Examples
     --------
@@ -91,7 +95,7 @@ def from_numpyro(
     params, supports = find_latents(reader, source, plate, init_strategy)
     finished = _as_model(reader, source, params, supports)
     _check(reader, finished, source, params, seed)
-    return ConvertedModel(finished, source.arrays, params)
+    return ConvertedModel(finished, _with_numbers(reader, source), params)
 
 
 def _as_model(
@@ -109,13 +113,46 @@ def _as_model(
     name = getattr(reader.model, "__name__", type(reader.model).__name__)
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
     constrained = any(transform is not None for transform in supports.values())
-    return Model(
-        log_likelihood,
+    transforms, derived = supports if constrained else None, find_derived(reader, source, params)
+    if not reader.locals:
+        return Model(log_likelihood, log_prior, vectorized=True, transforms=transforms, derived=derived)
+
+    def of_one(params: Params, local: Params, row: Rows) -> Array:
+        """Of the row and its latent sites, whose prior may depend on the row."""
+        row = row if isinstance(source.arrays, dict) else row[_ROWS]
+        local, rows = jax.tree.map(lambda leaf: leaf[None], (local, row))
+        return reader.rowwise(reader.with_locals(params, local), rows)[0]
+
+    of_one.__name__ = log_likelihood.__name__
+    return HierarchicalModel(
+        of_one,
+        lambda local, params: jnp.zeros(()),
         log_prior,
-        vectorized=True,
-        transforms=supports if constrained else None,
-        derived=find_derived(reader, source, params),
+        groups=_numbers_of(reader),
+        local={name: each.start for name, each in reader.locals.items()},
+        transforms=transforms,
+        local_transforms={name: each.transform for name, each in reader.locals.items()},
+        derived=derived,
     )
+
+
+def _numbers_of(reader: Reader) -> str:
+    """The name of the column with the numbers of the rows."""
+    return min(reader.plates)
+
+
+def _with_numbers(reader: Reader, source: ArraySource) -> Data:
+    """The data; with latent sites for each row, also the numbers of the rows."""
+    if not reader.locals:
+        return source.arrays
+    rows = source.arrays if isinstance(source.arrays, dict) else {_ROWS: source.arrays}
+    name = _numbers_of(reader)
+    if name in rows:
+        raise InvalidValueError(
+            f"plate `{name}` has the name of a part of `data`: rename one of them. The numbers of the rows get the "
+            "name of the plate, because the model has latent variables for each row."
+        )
+    return {**rows, name: np.arange(source.num_rows)}
 
 
 # -- consistency check -------------------------------------------------------------------------------------
@@ -138,15 +175,18 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
     """Compare with NumPyro's joint density on the first and the last rows, at the start and at two points near it."""
 
     @jax.jit
-    def evaluate(shift: Params, rows: Rows) -> _Pieces:
+    def evaluate(shift: Params, local: Params, rows: Rows) -> _Pieces:
         point = model.constrain(jax.tree.map(jnp.add, model.unconstrain(params), shift))
-        alone = jax.vmap(lambda row: reader.rowwise(point, jax.tree.map(lambda leaf: leaf[None], row))[0])(
-            rows
-        )
-        joint, outside = reader.joint(point, rows), reader.outside(point, rows)
-        return _Pieces(
-            joint, outside, reader.outside(point, source.read(0, 1)), reader.rowwise(point, rows), alone
-        )
+        values = reader.with_locals(point, local)
+
+        def of_one(both: tuple[Params, Rows]) -> Array:
+            own, row = jax.tree.map(lambda leaf: leaf[None], both)
+            return reader.rowwise(reader.with_locals(point, own), row)[0]
+
+        alone = jax.vmap(of_one)((local, rows))
+        joint, outside = reader.joint(values, rows), reader.outside(values, rows)
+        prior = reader.outside(point, source.read(0, 1))
+        return _Pieces(joint, outside, prior, reader.rowwise(values, rows), alone)
 
     size = min(source.num_rows, _PROBE_ROWS)
     row_sets = [source.read(0, size), source.read(source.num_rows - size, source.num_rows)]
@@ -156,12 +196,20 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
             name: (spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype)
             for name, leaf in position.items()
         }
+        local = {name: _spread(each, size, spread, rng) for name, each in reader.locals.items()}
         for rows in row_sets:
             try:
-                pieces = evaluate(shift, rows)
+                pieces = evaluate(shift, local, rows)
             except Exception as error:
                 raise failure(f"compiled for {size} rows", error) from error
             _judge(jax.tree.map(lambda piece: np.asarray(piece, np.float64), pieces))
+
+
+def _spread(local: Local, count: int, spread: float, rng: np.random.Generator) -> Array:
+    """Values of a latent site for so many rows, around its start."""
+    start = local.start if local.transform is None else local.transform.inverse(local.start)
+    places = start + (spread * rng.standard_normal((count, *start.shape))).astype(start.dtype)
+    return places if local.transform is None else jax.vmap(local.transform.forward)(places)
 
 
 def _judge(pieces: _Pieces) -> None:

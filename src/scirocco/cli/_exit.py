@@ -140,6 +140,7 @@ def ending_with_its_draws() -> Iterator[None]:
 
 _COLUMNS = {"data": "--array NAME=COLUMNS", "cluster": "--columns NAMES"}
 _OPTIONS = (
+    (re.compile(r"(the run in (\S+) .*)\bsc\.load opens"), r"\1`scirocco report \2` shows"),
     (re.compile(r"`?sc\.resume\('?([^',)]*)'?(, [^)]*)?\)`?"), r"`scirocco resume \1`"),
     (re.compile(r"\b(pass|use|with) (overwrite|resume)=True"), r"\1 --\2"),
     (re.compile(r"\b(overwrite|resume)=True"), r"--\1"),

@@ -127,18 +127,16 @@ def _finish(run: Run, as_json: bool) -> None:
 def _print_summary(run: Run) -> None:
     """The main columns of `run.summary()`."""
     from scirocco._console import print_table
-    from scirocco.jobs import label
-
-    of_column = label(Path(str(run.path)))
+    from scirocco.run import load
 
     rows = [
         [
-            f"{of_column(name)} ",
+            f"{name} ",
             *(f" {row[column]:.4g}" for column in ("mean", "sd", "5%", "95%")),
             f" {row['ess_bulk']:,.0f}",
             f" {row['r_hat']:.3f}",
         ]
-        for name, row in run.summary(digits=None).to_dict("index").items()
+        for name, row in load(str(run.path)).summary(digits=None).to_dict("index").items()
     ]
     columns = ["", "  mean", "  sd", "  5 %", "  95 %", "  ESS", "  R-hat"]
     print_table("Posterior", columns, rows, right=range(1, 7))
@@ -156,7 +154,7 @@ def _as_json(run: Run) -> dict[str, Any]:
         "scores": [{"step": step, **values} for step, values in run.scores],
     }
     if run.draws is not None and run.configuration["dimension"] <= 50 * _MOST_SHOWN and run.num_draws >= 4:
-        from scirocco.jobs import label
+        from scirocco.run import load
 
-        out["summary"] = run.summary(digits=None).rename(index=label(Path(str(run.path)))).to_dict("index")
+        out["summary"] = load(str(run.path)).summary(digits=None).to_dict("index")
     return out

@@ -11,13 +11,14 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco.data.batching import Batching, IndependentRows
 from scirocco.data.shuffle import random_order, uniform_index
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
@@ -77,8 +78,9 @@ def full_sum(
     if is_dense(summand):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
         return _plain_sum(summand, position, data, num_rows, chunk, key)
-    if getattr(summand, "by_row", False):
-        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
+    per_row = getattr(summand, "numbers_per_row", None)
+    if per_row is not None:
+        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, per_row(position))))
     steps = -(-num_rows // chunk)
     weighted = num_rows % chunk != 0
 
@@ -234,7 +236,14 @@ class Resident(Table):
 
     def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
-        return _sum(summand, self.num_rows, position, self.data, key)
+        function, arguments = self.program(summand, position, key)
+        return function(*arguments)
+
+    def program(
+        self, summand: Summand, position: Params, key: Key | None = None
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """The jitted function of `sum`, and its arguments."""
+        return _sum, (summand, self.num_rows, position, self.data, key)
 
     def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
         """In chunks, so that the intermediates stay small."""
@@ -264,7 +273,7 @@ class WholeFeed(Feed):
         return self.segment
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _sum(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     return full_sum(summand, position, data, num_rows, key=key)
 
@@ -310,7 +319,7 @@ def to_device(array: np.ndarray) -> jax.Array:
     fit = array.flags.c_contiguous and array.flags.writeable and array.dtype.kind in "fiu"
     if shared and fit and array.ctypes.data % 64 == 0:
         return jnp.from_dlpack(array)
-    return jnp.asarray(array)
+    return jax.device_put(array)
 
 
 def size_of_row(spec: PyTree) -> int:

@@ -88,7 +88,10 @@ def scores(kept: Sequence[tuple[int, dict[str, float]]]) -> Html | None:
     return tag("div", *charts, class_="charts") if charts else None
 
 
+_SHORT = {"n": "number of", "num": "number of"}
+
+
 def spoken(name: str) -> str:
     """A name in code as words."""
-    text = name.replace("_", " ")
+    text = " ".join(_SHORT.get(word, word) for word in name.split("_"))
     return f"{text[:1].upper()}{text[1:]}"

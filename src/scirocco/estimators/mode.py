@@ -24,6 +24,7 @@ from scirocco.data.tables import Table
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators.newton import (
     AFFORDABLE,
+    DENSE_PARAMETERS,
     FAR,
     FEW_PARAMETERS,
     Corrected,
@@ -44,8 +45,6 @@ _HESSIAN_ROWS, _ROWS_PER_PARAMETER, _LEAST_ROWS = 8_192, 32, 512
 """Rows on which Newton corrections are computed; more for many parameters where that is affordable, else fewer."""
 _FIRST_LOOKS = 8
 """Passes of Newton corrections from the start, before another method is tried."""
-_NEWTON_PARAMETERS = 200
-"""Maximum number of parameters for which Newton's method with the whole Hessian comes first."""
 
 
 class Mode(NamedTuple):
@@ -76,18 +75,20 @@ def find_mode(
     most = None if polish else 1
     near, passes, rate = None, 0.0, None
     if optimizer is None and num_steps is None:
-        if size > _NEWTON_PARAMETERS:
+        if size > DENSE_PARAMETERS:
             near = _newton_over(model, table, position, rows) if polish else None
         else:
             near, passes = _newton_on(model, table, position, rows, few, most)
     if near is None:
         climbed, rate, passes = approach_mode(model, table, position, key, optimizer, num_steps)
-        near = correct(model, table, _finite(look(model, table, climbed)), rows, most)
-    here, distance, looks, _ = near
+        seen = _finite(look(model, table, climbed))
+        near = correct(model, table, seen, rows, most, only_convex=size > FEW_PARAMETERS)
+    here, distance, looks, convex = near
     if polish and not distance <= FAR and size <= FEW_PARAMETERS:
         here, distance, more = descend(model, table, here, rows)
         looks += more
-    if polish and not quiet and not distance <= FAR:
+    shapeless = not convex and size > FEW_PARAMETERS
+    if polish and not quiet and not shapeless and not distance <= FAR:
         _checks.warn(
             f"the search for the posterior mode stopped about {distance:.2g} posterior standard deviations away: "
             "draws may be far from the posterior. Start closer, or check that the posterior has a mode (problems are a "
@@ -99,7 +100,14 @@ def find_mode(
         "log_density": float(here.log_density),
         "distance_to_mode_in_sd": distance,
     }
+    if shapeless:
+        report["is_mode"] = False
     return Mode(here.position, here.total, here.gradient, report)
+
+
+def some_rows(model: Any, table: Table, key: Key) -> Rows:
+    """The rows on which the mode of few parameters is searched for."""
+    return table.random_rows(affordable(model, table, _HESSIAN_ROWS), key_for(key, Purpose.MODE_ROWS))
 
 
 def affordable(model: Any, table: Table, num_rows: int) -> int:
@@ -127,7 +135,7 @@ def _newton_over(model: Any, table: Table, position: Params, rows: Rows) -> Corr
     here = look(model, table, position)
     if not math.isfinite(float(here.log_density)):
         raise BadStartError("the log density is not finite at the starting point.")
-    found = correct(model, table, here, rows, _FIRST_LOOKS)
+    found = correct(model, table, here, rows, _FIRST_LOOKS, only_convex=True)
     return found if found.distance <= FAR and found.convex else None
 
 

@@ -25,25 +25,28 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
-from scirocco.data.tables import Table
+from scirocco._programs import setup_program
+from scirocco.data.tables import Resident, Table
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 
 _CG_STEPS = 40
 _LOOKS, _LOOKS_OF_MANY = 15, 3
 """Maximum number of passes over all rows; fewer for corrections that are costly."""
-FEW_PARAMETERS = 2_000
+DENSE_PARAMETERS, FEW_PARAMETERS = 200, 2_000
+"""Maximum number of parameters for which corrections, and the last resort, use the whole Hessian."""
 AFFORDABLE = 250_000_000
 """Rows × parameters of the sample above which the corrections of many parameters are costly."""
 _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4
-_SQUARED_NUMBERS = 1 << 22
-"""Number of entries of single-row gradients from which the scales of the parameters are computed."""
+_SQUARED_NUMBERS, _LEAST_SQUARED, _MOST_SQUARED_NUMBERS = 1 << 22, 32, 1 << 27
+"""Number of entries of single-row gradients from which the scales of the parameters are computed; the least number of
+rows, because of a few some of a million parameters look as if nothing was known; the most entries of those."""
 _CLOSE_ENOUGH = 0.25
 """Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
 FAR = 1.0
 """Distance beyond which a point is not accepted as the mode."""
 _DESCENT_LOOKS, _DESCENT_LOOKS_AT_DISK, _HALVINGS = 200, 30, 20
-_FLATTEST = 1e-14
-"""Smallest eigenvalue of a Hessian with unit diagonal that is believed in double precision."""
+_FLATTEST, _FLATTEST_ON_ROWS = 1e-14, 1e-6
+"""Smallest eigenvalue of a Hessian with unit diagonal that is believed: in double precision, and as computed here."""
 _HESSIAN_NUMBERS = 1 << 23
 """Rows × columns of a Hessian that are evaluated together."""
 
@@ -74,33 +77,41 @@ class Corrected(NamedTuple):
 def look(model: Any, table: Table, position: Params) -> Look:
     """One pass over all rows."""
     likelihood, total = table.sum(_ValueAndGradient(model), position)
-    prior, gradient = _prior(model, position)
-    return Look(position, total, _tree.add(total, gradient), likelihood + prior)
+    return Look(position, total, *_with_prior(model, position, likelihood, total))
 
 
-@partial(jax.jit, static_argnums=0)
-def _prior(model: Any, position: Params) -> tuple[Array, PyTree]:
-    return jax.value_and_grad(model.log_prior_density)(position)
+@setup_program(0)
+def _with_prior(model: Any, position: Params, likelihood: Array, total: PyTree) -> tuple[PyTree, Array]:
+    prior, gradient = jax.value_and_grad(model.log_prior_density)(position)
+    return _tree.add(total, gradient), likelihood + prior
 
 
-def correct(model: Any, table: Table, here: Look, rows: Rows, most: int | None = None) -> Corrected:
-    """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes."""
+def correct(
+    model: Any, table: Table, here: Look, rows: Rows, most: int | None = None, only_convex: bool = False
+) -> Corrected:
+    """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes.
+
+    `only_convex`: none once a correction meets a direction of negative curvature, as those of networks do.
+    """
     if most is None:
         size = _tree.size(here.position)
         cheap = size <= FEW_PARAMETERS or size * jax.tree.leaves(rows)[0].shape[0] <= AFFORDABLE
         most = _LOOKS if cheap else _LOOKS_OF_MANY
     convex = True
+    step = _dense_correction if _tree.size(here.position) <= DENSE_PARAMETERS else _correction
 
     def corrected(look: Look, damping: float) -> tuple[Params, float]:
         nonlocal convex
         of = (model, table.num_rows, look.position, look.gradient, rows, damping)
-        found, distance, usable = _correction(*of)
+        found, distance, usable = step(*of)
         convex = bool(usable)
         return found, float(distance)
 
     damping, looks = 0.0, 1
     position, distance = corrected(here, damping)
     while looks < most and damping <= _MOST_DAMPING and (damping > 0 or distance > _CLOSE_ENOUGH):
+        if only_convex and not convex:
+            break
         there = look(model, table, position)
         looks += 1
         lighter = damping / 10 if damping > _LEAST_DAMPING else 0.0
@@ -195,20 +206,20 @@ def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, flo
 
     Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes.
     """
-    flat, unravel = ravel_pytree(here.position)
+    flat, back = _tree.vector(here.position)
 
     def curve(at: np.ndarray, seen: Look) -> Curve[Look]:
-        gradient = np.asarray(ravel_pytree(seen.gradient)[0], np.float64)
+        gradient = _tree.vector(seen.gradient)[0].astype(np.float64)
         hessian = partial(hessian_on_rows, model, table.num_rows, seen.position, rows)
         return Curve(at, float(seen.log_density), gradient, hessian, seen)
 
     def there(at: np.ndarray) -> Curve[Look]:
-        return curve(at, look(model, table, beside(rows, unravel(jnp.asarray(at, flat.dtype)))))
+        return curve(at, look(model, table, beside(rows, back(at))))
 
     most = _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
-    begin = curve(np.asarray(flat, np.float64), here)
-    found = ascend(begin, there, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=1e-6)
-    distance = found.distance if found.looks < most else _scaled(found.here, 1e-6)[2]
+    begin = curve(flat.astype(np.float64), here)
+    found = ascend(begin, there, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
+    distance = found.distance if found.looks < most else _scaled(found.here, _FLATTEST_ON_ROWS)[2]
     return found.here.seen, distance, found.looks
 
 
@@ -216,18 +227,24 @@ def ascend_on_rows(
     model: Any, num_rows: int, position: Params, rows: Rows, most: int = _DESCENT_LOOKS
 ) -> tuple[Params, float, float, int]:
     """The mode of the posterior given n rows, each counted N/n times; its distance; the first log density; looks."""
-    flat, unravel = ravel_pytree(position)
+    flat, back = _tree.vector(position)
 
     def curve(at: np.ndarray) -> Curve[Params]:
-        there = beside(rows, unravel(jnp.asarray(at, flat.dtype)))
+        there = beside(rows, back(at))
         value, gradient = _on_rows(model, num_rows, there, rows)
-        slope = np.asarray(ravel_pytree(gradient)[0], np.float64)
+        slope = _tree.vector(gradient)[0].astype(np.float64)
         curvature = partial(hessian_on_rows, model, num_rows, there, rows)
         return Curve(at, -float(value), -slope, curvature, there)
 
-    begin = curve(np.asarray(flat, np.float64))
-    found = ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=1e-6)
+    begin = curve(flat.astype(np.float64))
+    found = ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
     return found.here.seen, found.distance, begin.value, found.looks + 1
+
+
+def programs(model: Any, table: Resident, position: Params, rows: Rows) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The jitted functions of a search with the whole Hessian, with their arguments."""
+    of = (model, table.num_rows, position, rows)
+    return [(_on_rows, of), (hessian_on_rows, of), table.program(_ValueAndGradient(model), position)]
 
 
 def log_density_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> float:
@@ -239,10 +256,10 @@ def beside(rows: PyTree, position: Params) -> Params:
     """The position on the device of the rows: programs would be compiled for others first, and then for this one."""
     first = jax.tree.leaves(rows)[0]
     alone = isinstance(getattr(first, "sharding", None), jax.sharding.SingleDeviceSharding)
-    return jax.device_put(position, first.sharding) if alone and first.committed else position
+    return jax.device_put(position, first.sharding if alone and first.committed else None)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> tuple[Array, PyTree]:
     return jax.value_and_grad(negative_log_posterior(model, num_rows, rows))(position)
 
@@ -276,7 +293,7 @@ def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return root, (precision + precision.T) / 2 / np.outer(root, root)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def hessian_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
     """The Hessian of the negative log posterior, from a sample of rows."""
     flat, unravel = ravel_pytree(position)
@@ -310,7 +327,7 @@ def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
     return gain > rounding or (gain > -rounding and closer < distance)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
 ) -> tuple[Params, Array, Array]:
@@ -335,6 +352,22 @@ def _correction(
     return _tree.add(position, correction), distance, usable
 
 
+def _dense_correction(
+    model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: float
+) -> tuple[Params, float, bool]:
+    """The same for few parameters, on the host, from a Hessian whose program the search has already."""
+    curvature = np.asarray(hessian_on_rows(model, num_rows, position, rows), np.float64)
+    flat, back = _tree.vector(position)
+    if not np.all(np.isfinite(curvature)):
+        return position, np.inf, False
+    curvature = curvature + damping * np.diag(np.abs(np.diagonal(curvature)))
+    factor = inverse_root(curvature, _FLATTEST_ON_ROWS)
+    half = factor.T @ _tree.vector(gradient)[0].astype(np.float64)
+    distance = float(np.sqrt(half @ half / max(1, flat.size)))
+    found = beside(rows, back(flat + factor @ half))
+    return found, distance, bool(np.linalg.eigvalsh(curvature)[0] > 0)
+
+
 @dataclass(frozen=True)
 class _ValueAndGradient:
     """Summand (log p(x_i | θ), ∇ log p(x_i | θ)), so that one pass gives both sums."""
@@ -352,12 +385,14 @@ class _ValueAndGradient:
 
 def _variances(model: Any, scale: float, position: Params, rows: Rows) -> PyTree:
     """One over the information about each parameter, from rows and prior: its variance if the others were known."""
-    count = max(2, min(jax.tree.leaves(rows)[0].shape[0], _SQUARED_NUMBERS // max(1, _tree.size(position))))
+    size = max(1, _tree.size(position))
+    count = max(_SQUARED_NUMBERS // size, min(_LEAST_SQUARED, _MOST_SQUARED_NUMBERS // size))
+    count = max(2, min(jax.tree.leaves(rows)[0].shape[0], count))
     some = jax.tree.map(lambda leaf: leaf[:count], rows)
     squares = jax.tree.map(lambda g: jnp.mean(g * g, axis=0), model.summand.each(position, some))
-    size = jax.tree.leaves(rows)[0].shape[0]
+    num_rows = jax.tree.leaves(rows)[0].shape[0]
     information = jax.tree.map(
-        lambda f, p: scale * size * f + jnp.abs(p), squares, _prior_diagonal(model, position)
+        lambda f, p: scale * num_rows * f + jnp.abs(p), squares, _prior_diagonal(model, position)
     )
     largest = jnp.max(jnp.stack([jnp.max(leaf) for leaf in jax.tree.leaves(information)]))
     # a parameter without information moves like the best informed one, which is safe

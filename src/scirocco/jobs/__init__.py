@@ -27,7 +27,7 @@ Or, with a built-in model (logistic, linear, poisson, softmax) and data with the
 code, and is imported; a store never is.
 """
 
-from scirocco.jobs.job import Job, find, is_trusted, label, origin, read_data, read_job, resume_job, start
+from scirocco.jobs.job import Job, find, is_trusted, origin, read_data, read_job, resume_job, start
 from scirocco.jobs.zoo import EXAMPLES, ZOO, example
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "example",
     "find",
     "is_trusted",
-    "label",
     "origin",
     "read_data",
     "read_job",

@@ -13,7 +13,7 @@ import shlex
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from scirocco.jobs import zoo
 from scirocco.model import Posterior
 from scirocco.run import Run, resume, sample
 from scirocco.run.family import CHAINS, SHARDS
+from scirocco.run.loading import COLUMNS
 from scirocco.run.records import Record
 from scirocco.store import files, open_stored
 from scirocco.types import Data, Params
@@ -75,7 +76,7 @@ def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | No
     where = here / written["store"] if store is None else store
     notes = {"config": str(path), "config_mark": _mark(str(path))}
     if _zoo_name(written["model"]) is not None and (columns := zoo.column_names(data)):
-        notes["columns"] = json.dumps(columns)
+        notes[COLUMNS] = json.dumps(columns)
     return Job(model, data, params, where, options, notes)
 
 
@@ -221,20 +222,6 @@ def origin(path: Path) -> str | None:
     """The configuration file that a stored run was started from."""
     found = _notes(path).get("config")
     return None if found is None else str(found)
-
-
-def label(path: Path) -> Callable[[str], str]:
-    """A function from the name of a parameter of a stored run to one with the column's name: coef[0] to coef[age]."""
-    columns = json.loads(_notes(path).get("columns", "[]"))
-
-    def labelled(parameter: str) -> str:
-        name, _, inside = parameter.rstrip("]").partition("[")
-        if name != "coef" or not columns:
-            return parameter
-        *before, last = inside.split(", ")
-        return f"coef[{', '.join([*before, columns[int(last)]])}]"
-
-    return labelled
 
 
 def _notes(path: Path) -> dict[str, str]:

@@ -143,6 +143,58 @@ def hint(error: Exception, params: Params) -> str:
     return ""
 
 
+def accepts(model: Model, params: Params, rows: PyTree) -> bool:
+    """Whether the log likelihood takes parameters and rows of these shapes, and returns what it should."""
+    try:
+        values = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), _real_type(leaf)), params)
+        rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), _real_type(leaf)), rows)
+        (length,) = {leaf.shape[0] for leaf in jax.tree.leaves(rows)}
+        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), rows)
+        key = (jax.eval_shape(jax.random.key, 0),) if model.takes_key else ()
+        out = jax.eval_shape(model.log_likelihood, values, one if model.form == "datum" else rows, *key)
+    except Exception:  # whatever the user's function raises for arguments that are not its own
+        return False
+    out = value_and_auxiliary(out)[0] if model.takes_key else out
+    return _tree.is_array(out) and out.shape == ((length,) if model.form == "rows" else ())
+
+
+def _real_type(leaf: Any) -> Any:
+    return jax.dtypes.canonicalize_dtype(leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype)
+
+
+def only_swapped(model: Model, data: PyTree, params: PyTree) -> bool:
+    """Whether the log likelihood takes `data` for the parameters and `params` for rows, but not the other way round."""
+    return accepts(model, data, params) and not accepts(model, params, data)
+
+
+def look_swapped(model: Model, data: PyTree, params: PyTree) -> bool:
+    """Whether each of the many rows of `params` is like all of `data`, and the log likelihood takes them either way.
+
+    Such a log likelihood sums over an axis that it was not written for: Σ (x - μ)² runs for x (5,) and μ (1000, 5), a
+    number and a table, as well as for two vectors.
+    """
+    leaves, tables = jax.tree.leaves(data), jax.tree.leaves(params)
+    if _tree.leaf_names(data) != _tree.leaf_names(params) or not all(
+        isinstance(leaf, (np.ndarray, jax.Array)) for leaf in (*leaves, *tables)
+    ):
+        return False
+    lengths = {leaf.shape[:1] for leaf in tables}
+    if len(lengths) != 1 or any(
+        t.shape[1:] != a.shape or a.ndim == 0 for t, a in zip(tables, leaves, strict=True)
+    ):
+        return False
+    ((rows,),) = lengths
+    if rows <= max(leaf.shape[0] for leaf in leaves) or model.form != "datum" or model.takes_key:
+        return False
+    return accepts(model, data, params) and _depends_on_data(model, data, params)
+
+
+def _depends_on_data(model: Model, data: PyTree, params: PyTree) -> bool:
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], _real_type(leaf)), params)
+    graph = jax.make_jaxpr(model.log_likelihood)(data, one).jaxpr
+    return any(used_inputs(graph, [True] * len(graph.outvars))[len(jax.tree.leaves(data)) :])
+
+
 def expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> None:
     """Raise an error unless this is a floating-point array of this shape."""
     if not _tree.is_array(out) or tuple(out.shape) != shape:

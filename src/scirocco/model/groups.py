@@ -21,7 +21,9 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model import units
 from scirocco.model.density import Model
+from scirocco.transforms import Transform
 from scirocco.types import Array, LogPrior, Params, PyTree, Rows
 
 _ITERATIONS, _CLOSE = 40, 1e-3
@@ -59,12 +61,15 @@ class HierarchicalModel(Model):
         Name of the column of the data that has the group of each row: numbers or strings.
     local
         A local variable: a number, array or pytree of those, where the search for the mode of each group starts. It
-        may have up to 4 numbers.
+        may have up to 4 numbers (on the real line, where `local_transforms` put it).
     num_nodes
         Nodes of the quadrature for each number in the local variable; by default 9, 7, 5 or 4. A normal density with
         normal local variables needs 3. The certificate of a run compares with more nodes.
-    transforms
-        For constrained global parameters, as for `sc.Model`. Local variables are unconstrained.
+    transforms, local_transforms
+        For constrained global parameters and local variables, as for `sc.Model`. Both are in the user's units in your
+        functions and in draws; the log-Jacobians are added.
+    derived
+        Quantities that are computed from draws of the global parameters, as for `sc.Model`.
 
     Notes
     -----
@@ -102,6 +107,8 @@ class HierarchicalModel(Model):
         local: PyTree = 0.0,
         num_nodes: int | None = None,
         transforms: PyTree | None = None,
+        local_transforms: PyTree | None = None,
+        derived: Callable[[Params], dict[str, Any]] | None = None,
     ):
         for name, function, arguments in (
             ("log_likelihood", log_likelihood, "(global_, local, row)"),
@@ -114,7 +121,7 @@ class HierarchicalModel(Model):
                 f"`groups` must be the name of the column of the data with the group of each row, got {groups!r}. "
                 "Add the groups to the data: {'y': y, 'shop': shop}."
             )
-        start = _start_of(local)
+        start = _start_of(local, local_transforms)
         if num_nodes is None:
             num_nodes = _NODES[len(start.numbers)]
         nodes = _checks.positive_int(num_nodes, "num_nodes", minimum=2)
@@ -124,6 +131,7 @@ class HierarchicalModel(Model):
             log_prior,
             vectorized=True,
             transforms=transforms,
+            derived=derived,
         )
 
     @property
@@ -168,23 +176,35 @@ class HierarchicalModel(Model):
 
 
 class Start(NamedTuple):
-    """A local variable as numbers: what can be compared and hashed."""
+    """A local variable as numbers on the real line: what can be compared and hashed."""
 
     treedef: Any
     shapes: tuple[tuple[int, ...], ...]
     numbers: tuple[float, ...]
+    transforms: tuple[Transform | None, ...]
+    """One for each leaf."""
 
     def tree(self, flat: Array) -> PyTree:
-        """The local variable of a vector."""
+        """The local variable of a vector, in the user's units."""
+        pairs = zip(self.transforms, self._leaves(flat), strict=True)
+        leaves = [leaf if transform is None else transform.forward(leaf) for transform, leaf in pairs]
+        return jax.tree.unflatten(self.treedef, leaves)
+
+    def log_det(self, flat: Array) -> Any:
+        """Log |d tree / d flat|."""
+        pairs = zip(self.transforms, self._leaves(flat), strict=True)
+        return sum(transform.log_det(leaf) for transform, leaf in pairs if transform is not None)
+
+    def _leaves(self, flat: Array) -> list[Array]:
         leaves, begin = [], 0
         for shape in self.shapes:
             size = int(np.prod(shape))
             leaves.append(flat[begin : begin + size].reshape(shape))
             begin += size
-        return jax.tree.unflatten(self.treedef, leaves)
+        return leaves
 
 
-def _start_of(local: PyTree) -> Start:
+def _start_of(local: PyTree, transforms: PyTree | None) -> Start:
     leaves, treedef = jax.tree.flatten(local)
     try:
         arrays = [np.asarray(leaf, np.float64) for leaf in leaves]
@@ -192,6 +212,15 @@ def _start_of(local: PyTree) -> Start:
         raise InvalidTypeError(
             f"`local` must contain numbers and arrays of numbers, got {local!r}."
         ) from error
+    own = units.leafwise(transforms, local)
+    if any(transform is not None and transform.functions for transform in own):
+        raise InvalidTypeError("`local_transforms` cannot depend on other variables: use fixed bounds.")
+    if any(own):
+        units.check_domain(transforms, jax.tree.unflatten(treedef, arrays))
+        arrays = [
+            array if transform is None else np.asarray(transform.inverse(jnp.asarray(array)), np.float64)
+            for transform, array in zip(own, arrays, strict=True)
+        ]
     numbers = tuple(float(x) for array in arrays for x in array.ravel())
     if not numbers or not np.all(np.isfinite(numbers)):
         raise InvalidValueError(
@@ -202,7 +231,7 @@ def _start_of(local: PyTree) -> Start:
             f"`local` has {len(numbers)} numbers; integrals are computed over up to {MOST_LOCAL}. Make some of them "
             "the same for all groups (global parameters)."
         )
-    return Start(treedef, tuple(array.shape for array in arrays), numbers)
+    return Start(treedef, tuple(array.shape for array in arrays), numbers, tuple(own))
 
 
 @dataclass(frozen=True)
@@ -297,7 +326,7 @@ class Integrated:
         return jax.tree.map(jnp.add, of.sums(of_row, b), prior)
 
     def _prior(self, params: Params, b: Array) -> Array:
-        return self.local_log_prior(self.start.tree(b), params)
+        return self.local_log_prior(self.start.tree(b), params) + self.start.log_det(b)
 
 
 class Groups(NamedTuple):

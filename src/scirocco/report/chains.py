@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _BINS, _RANK_BINS = 150, 20
 _MOST_CHAINS = 8
 _WORST, _LARGEST = 4, 2
-_FOREST = 24
+_FOREST, _WIDER = 24, 30
 _MOST_LAGS = 200
 
 
@@ -73,7 +74,7 @@ def _intervals(seen: Charted) -> Section:
     size = len(seen.names)
     places = range(size) if size <= _FOREST else [*choose(seen.summary, _FOREST // 2, _FOREST // 2)]
     charts = []
-    for group in _by_scale(list(places), seen.summary):
+    for group in _by_scale(list(places), seen.names, seen.summary):
         names = [seen.names[place] for place in group]
         ends = {name: seen.summary[name][group] for name in ("low", "lower", "upper", "high")}
         inner = np.stack([ends["lower"], ends["upper"]], axis=1)
@@ -90,16 +91,33 @@ def _intervals(seen: Charted) -> Section:
     return Section("intervals", "Posterior intervals", join([paragraph(words), _grid(charts)]))
 
 
-def _by_scale(places: list[int], summary: dict[str, Array]) -> list[list[int]]:
-    """Groups of parameters that can share an axis: wide intervals must not hide narrow ones."""
-    reach = np.nan_to_num(np.maximum(np.abs(summary["low"]), np.abs(summary["high"])))
-    groups: list[list[int]] = []
-    for place in sorted(places, key=lambda k: -reach[k]):
-        if groups and reach[place] * 12 > reach[groups[-1][0]]:
-            groups[-1].append(place)
-        else:
-            groups.append([place])
-    return [sorted(group) for group in groups]
+def _by_scale(places: list[int], names: list[str], summary: dict[str, Array]) -> list[list[int]]:
+    """Groups of parameters that can share an axis, which is at most so many times as wide as any of their intervals.
+
+    Elements of one parameter (`beta[0]`, `beta[1]`) stay together if they can.
+    """
+    low, high = np.nan_to_num(summary["low"]), np.nan_to_num(summary["high"])
+    families: dict[str, list[int]] = {}
+    for place in places:
+        families.setdefault(re.sub(r"\[.*|\d+", "", names[place]), []).append(place)
+
+    def join_up(parts: list[list[int]]) -> list[list[int]]:
+        groups: list[list[int]] = []
+        for part in sorted(parts, key=lambda part: -np.max(high[part] - low[part])):
+            for group in groups:
+                both = [*group, *part]
+                widths = (high - low)[both]
+                if np.ptp([low[both].min(), high[both].max()]) <= _WIDER * widths[widths > 0].min(
+                    initial=np.inf
+                ):
+                    group += part
+                    break
+            else:
+                groups.append(list(part))
+        return groups
+
+    parts = [group for family in families.values() for group in join_up([[place] for place in family])]
+    return [sorted(group) for group in join_up(parts)]
 
 
 def _traces(seen: Charted) -> Section:
@@ -116,8 +134,8 @@ def _traces(seen: Charted) -> Section:
     words = "Converged chains look similar and have no trend."
     if length > 2 * _BINS:
         words += (
-            f" The smallest and the largest of every {length / _BINS:.3g} draws are shown, so that no extreme is lost; "
-            "the space between them looks fuller than it is."
+            f" Of every {round(length / _BINS)} draws or so, the smallest and the largest are shown, so that no "
+            "extreme is lost; the space between them looks fuller than it is."
         )
     return Section("traces", "Traces", join([paragraph(words, _others(values)), _key(shown), _grid(charts)]))
 
@@ -159,10 +177,11 @@ def _rank_chart(seen: Charted, column: Array, place: int, why: str) -> Html:
 def _lags(seen: Charted) -> Section:
     values, charts = seen.values, []
     shown, most = min(len(values), _MOST_CHAINS), min(_MOST_LAGS, max(2, values.shape[1] // 2))
+    all_found = {place: autocorrelation(values[:shown, :, place], most) for place in seen.chosen}
+    falls = [np.append((np.abs(found) > 0.1).any(axis=0), False).argmin() for found in all_found.values()]
+    length = min(most, max(10, 2 * int(max(falls, default=0))))  # of all charts: their axes can be compared
     for place, why in seen.chosen.items():
-        found = autocorrelation(values[:shown, :, place], most)
-        over = np.flatnonzero((np.abs(found) > 0.1).any(axis=0))
-        length = min(most, max(10, int(1.5 * (over[-1] if over.size else 0)) + 2))
+        found = all_found[place]
         frame = svg.Frame(
             (0.0, length - 1.0), (min(-0.2, float(np.nan_to_num(found[:, :length]).min())), 1.0)
         )

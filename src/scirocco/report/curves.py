@@ -12,6 +12,7 @@ from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, spoken
 from scirocco.drawing.markup import Html, Section, join, number, paragraph, tag
 from scirocco.errors import SciroccoError
+from scirocco.models.view import Draws
 from scirocco.run import Run
 from scirocco.samplers import schedules
 from scirocco.samplers.schedules import Schedule
@@ -30,12 +31,12 @@ _SCHEDULES = {
 }
 
 
-def section(run: Run) -> Section:
-    """Step sizes, the search for them, gradient noise, and statistics of every draw."""
+def section(run: Run, charted: Draws) -> Section:
+    """Step sizes, the search for them, gradient noise, and statistics of every draw that are not charted already."""
     tried = _search(run)
     charts, words = _sizes(run)
     noise, why = _gradient_noise(run)
-    known, told = _stats(run)
+    known, told = _stats(run, charted)
     parts = [tag("h3", "Step size"), *map(paragraph, words), _grid(charts)] if charts or words else []
     parts += [] if tried is None else [tag("h3", "The search for it"), tried]
     parts += [tag("h3", "Gradient noise"), paragraph(why), _grid([noise] if noise else [])]
@@ -45,14 +46,17 @@ def section(run: Run) -> Section:
     return Section("curves", title, join(parts))
 
 
-def _stats(run: Run) -> tuple[list[Html], list[str]]:
+def _stats(run: Run, charted: Draws) -> tuple[list[Html], list[str]]:
     """Charts of statistics that change between draws, a sentence for each that does not."""
     charts, words = [], []
+    drawn = [np.asarray(each) for each in charted.values() if len(each.shape) == 2]
     for name, values in run.stats.items():
         if len(values.shape) != 2 or not values.shape[1]:
             continue
         array = np.asarray(values, np.float64)
         finite = array[np.isfinite(array)]
+        if _counts_draws(array) or any(np.array_equal(array, other) for other in drawn):
+            continue
         if finite.size and np.ptp(finite) > 0:
             charts.append(_stat(spoken(name), array))
         else:
@@ -60,6 +64,12 @@ def _stats(run: Run) -> tuple[list[Html], list[str]]:
             some = "" if finite.size in (0, array.size) else "finite "
             words.append(f"{spoken(name)} was {number(value)} at every {some}draw.")
     return charts, words
+
+
+def _counts_draws(array: Array) -> bool:
+    """Whether a statistic only counts, such as the passes made so far."""
+    steps = np.diff(array, axis=1)
+    return bool(steps.size and steps[0, 0] > 0 and np.all(steps == steps[0, 0]) and np.all(array == array[0]))
 
 
 def _grid(charts: list[Html]) -> Html:
@@ -217,6 +227,8 @@ def _gradient_noise(run: Run) -> tuple[Html | None, str]:
     """A curve and its description; without a curve, one sentence that says why."""
     if not isinstance(run.configuration.get("sampler"), dict):
         return None, "There are no gradients: the model has its own sampling loop."
+    if run.origin is not None and run.origin.estimator.core.is_exact:
+        return None, "There is no gradient noise: every gradient is exact (all rows)."
     if run.certificate is not None and run.certificate.trustworthy:
         return None, f"Not shown, because it does no harm: {run.certificate}."
     try:

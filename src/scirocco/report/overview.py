@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -113,8 +114,11 @@ def _words(name: str) -> str:
 # -- the diagnosis ---------------------------------------------------------------------------------------------------
 
 
-def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "") -> Section:
-    """The result of `sc.analysis.diagnose`, or `given`, an earlier one. `about` says what was diagnosed."""
+def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "", derived: bool = False) -> Section:
+    """The result of `sc.analysis.diagnose`, or `given`, an earlier one. `about` says what was diagnosed.
+
+    `derived`: quantities that are computed from the parameters, of which the log density says nothing.
+    """
     found: Diagnosis | None = given
     parts = [paragraph(about)] if about else []
     if found is None:
@@ -127,6 +131,8 @@ def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "") -> Sect
             parts.append(paragraph("The diagnosis failed.", class_="verdict bad"))
             parts.append(paragraph(str(error)))
     if found is not None:
+        if derived:
+            found = dataclasses.replace(found, missing=[], certificate=None)
         certificate = [] if found.certificate is None else [paragraph(f"Certificate: {found.certificate}.")]
         verdict = [*map(_finding, found.findings)] or [_verdict(found)]
         parts += [*verdict, *certificate, _measures(found), _missing(found)]

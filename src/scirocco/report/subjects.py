@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from scirocco import models
@@ -37,8 +38,8 @@ def method_of(run: Run) -> str:
     """The sampler's name for readers."""
     sampler = run.configuration.get("sampler")
     if not isinstance(sampler, dict):
-        return str(sampler)
+        return re.sub(r"^(scir|sg\w+)", lambda found: found[0].upper(), str(sampler)).replace("_", " ")
     inner = sampler.get("inner")
-    if isinstance(inner, dict) and sampler["name"] == "Preconditioned":
-        return f"preconditioned {inner['name']}"
-    return str(sampler["name"])
+    if not isinstance(inner, dict):
+        return str(sampler["name"])
+    return f"preconditioned {inner['name']}" if sampler["name"] == "Preconditioned" else str(inner["name"])

@@ -129,9 +129,10 @@ class Checking(Protocol):
 def _sections(view: View, given: Diagnosis | None, checks: Sequence[Checking]) -> list[Section]:
     """The sections: what was run, diagnosis, checks, sections of the model, draws, curves."""
     seen = chains.look_at(view.to_chart, view.run.group_size)
-    found = [overview.what_was_run(view.run), overview.diagnosis(view.to_judge, given, view.about)]
+    diagnosis = overview.diagnosis(view.to_judge, given, view.about, derived=view.judged is not None)
+    found = [overview.what_was_run(view.run), diagnosis]
     found += _checked(checks)
-    found += [*view.sections(seen), *chains.sections(seen), curves.section(view.run)]
+    found += [*view.sections(seen), *chains.sections(seen), curves.section(view.run, view.to_chart)]
     scored = None if view.shows_scores else scores(view.run.scores)
     return found if scored is None else [*found, Section("scores", "Scores", scored)]
 

@@ -14,11 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco._random import SeedPurpose
 from scirocco.diagnostics.measures import rhat
+from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import log_density_on_rows
 from scirocco.reducers import Reducing
 from scirocco.run import pilot, setup
@@ -87,7 +87,7 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     position, factor = ready.start.position, ready.sampler.factor
     if factor is None or plan.num_chains * _tree.size(position) > _MOST_NUMBERS:
         return ready
-    rows = setup.some_rows(problem.model, problem.table, plan.key)
+    rows = some_rows(problem.model, problem.table, plan.key)
     for spread in _SPREADS:
         places = scattered(position, factor, spread, plan.num_chains, plan.seed)
         some = [
@@ -102,11 +102,9 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
 
 def scattered(position: Params, factor: Any, spread: float, count: int, seed: int) -> Params:
     """`count` points around `position`, with so many times the standard deviations of L: leaves (point, ...)."""
-    flat, unravel = ravel_pytree(jax.tree.map(np.asarray, position))
+    flat, back = _tree.vector(position)
     normals = np.random.default_rng([seed, SeedPurpose.PLACES]).standard_normal((count, flat.size))
-    moved = np.asarray(flat) + spread * rows_times(np.asarray(factor), normals)
-    places = [jax.tree.map(np.asarray, unravel(own.astype(flat.dtype))) for own in moved]
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *places)
+    return back(flat + spread * rows_times(np.asarray(factor), normals))
 
 
 class _Search:

@@ -20,16 +20,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
+from scirocco import _tree
+from scirocco._random import key_of
+from scirocco.data import Table
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.run import pilot, setup
 from scirocco.run.defaults import HAS_NO_SHAPE
+from scirocco.run.metric import DOUBLE
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
@@ -142,13 +144,18 @@ def certify(run: Any) -> Certificate:
     """
     if not hasattr(run, "labelled_draws"):
         raise InvalidTypeError(f"`run` must be a run, from sc.sample or sc.load; got {type(run).__name__}.")
+    return certificate_of(run)
+
+
+def certificate_of(run: Any, table: Table | None = None) -> Certificate:
+    """`certify`, from rows that are arranged already."""
     measures: dict[str, Any] = {}
     troubles = _of_chains(run, measures)
     unknown = _why_not(run, troubles)
     if unknown:
         return Certificate(None, None, tuple(troubles), unknown, measures)
     try:
-        means, sds = _of_scores(run, measures)
+        means, sds = _of_scores(run, measures, table)
     except SciroccoError as reason:
         return Certificate(None, None, tuple(troubles), str(reason), measures)
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
@@ -162,8 +169,13 @@ def certify(run: Any) -> Certificate:
         worst = int(np.argmax(beyond))
         if beyond[worst] > goal:
             place = f" of {names[worst]}" if names is not None and len(names) == len(value) else ""
-            amount = f"{value[worst]:+.2f} sd" if what == "mean" else f"{value[worst]:+.0%}"
-            troubles.append(f"the {what}{place} is off by about {amount}, by the scores at the draws")
+            size, much = abs(value[worst]), value[worst] > 0
+            amount = (
+                f"{size:.2f} sd too {'high' if much else 'low'}"
+                if what == "mean"
+                else f"{size:.0%} too {'large' if much else 'small'}"
+            )
+            troubles.append(f"the {what}{place} is about {amount}, by the exact gradients at the draws")
     return Certificate(limits[0], limits[1], tuple(troubles), "", measures)
 
 
@@ -267,10 +279,13 @@ def _why_not(run: Any, troubles: list[str]) -> str:
     return ""
 
 
-def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+def _of_scores(
+    run: Any, measures: dict[str, Any], table: Table | None = None
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """Relative errors of means and of standard deviations, each with its standard error, per parameter."""
     origin = run.origin
-    problem = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0)
+    if table is None:
+        table = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0).table
     dimension = run.configuration["dimension"]
     positions = pilot.flat_positions(
         origin.model, run.draws, np.float64 if dimension <= _MOST_COLUMNS else None
@@ -279,11 +294,12 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
     mean, spread = _moments(everything)
     most = int(np.clip(_SCORED_NUMBERS / dimension, _LEAST_DRAWS, _MOST_DRAWS))
     count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, most)))
-    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(np.float64)
+    kind = np.float64 if dimension <= DOUBLE else np.float32
+    some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(kind)
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
-    scores = pilot.scores_at(origin.model.finer, problem.table, centre, some, jax.random.key(0))
+    scores = pilot.scores_at(origin.model.finer, table, centre, some, key_of(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
     measures["compared"] = count
@@ -293,8 +309,10 @@ def _of_scores(run: Any, measures: dict[str, Any]) -> tuple[tuple[np.ndarray, np
         z, g = np.linalg.solve(root, (some - mean).T).T, scores @ root
         units = root / spread[:, None]  # rows of length 1: parameter j is spread_j units_j · z
     elif origin.sampler.factor is not None and np.ndim(origin.sampler.factor) == 2:
-        return _through(np.asarray(origin.sampler.factor, np.float64), some - mean, scores, spread, measures)
+        mean, spread = mean.astype(kind), spread.astype(kind)
+        return _through(np.asarray(origin.sampler.factor, kind), some - mean, scores, spread, measures)
     else:
+        mean, spread = mean.astype(kind), spread.astype(kind)
         z, g, units = (some - mean) / spread, scores * spread, None
     return _line(z, g, units, measures)
 
@@ -356,8 +374,7 @@ def _through(
 
 def _unraveled(model: Any, draws: Params, flat: np.ndarray) -> Params:
     one = model.unconstrain(jax.tree.map(lambda leaf: np.asarray(leaf[0, 0]), draws))
-    vector, unravel = ravel_pytree(one)
-    return unravel(jnp.asarray(flat, vector.dtype))
+    return _tree.vector(one)[1](flat)
 
 
 def _up(value: float, digits: int) -> str:

@@ -212,15 +212,16 @@ def in_words(
         said.append(f"{type(sampler.core).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
-        which = f" (all {size:,} {unit} at every step)" if estimator.is_exact else f" of {size} {unit}"
+        every = "the only row" if (size, unit) == (1, "rows") else f"all {size:,} {unit}"
+        which = f" ({every} at every step)" if estimator.is_exact else f" of {size:,} {unit}"
         fixed = (
             " (not chosen: the batch size on a mesh is fixed)" if on_mesh and not estimator.is_exact else ""
         )
         said.append(f"{type(estimator).__name__}{which}{fixed}")
     if said and "num_burnin" in left_out:
-        said.append(f"{num_burnin} burn-in steps")
+        said.append(f"{num_burnin:,} burn-in steps")
     if said and "thin" in left_out and thin > 1:
         said.append(f"one draw every {thin} steps")
     if {"sampler", "num_samples"} <= left_out and num_samples < NUM_SAMPLES:
-        said.append(f"only {num_samples} draws of each chain, for their memory")
+        said.append(f"only {num_samples} draws per chain, to save memory")
     return ", ".join(said)

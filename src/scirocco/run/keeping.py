@@ -18,6 +18,8 @@ from scirocco.types import Params, PyTree
 
 _BUFFER_BYTES = 1 << 25
 _MAX_CAPACITY = 8_192
+_FEW_BYTES = 1 << 23
+"""A buffer of so many bytes is copied as a whole: the part that is filled would be a program of its own."""
 
 
 class HostChunk(NamedTuple):
@@ -73,7 +75,8 @@ class Keeping(NamedTuple):
         parts = (*parts, chunk.stats)
         room = jax.tree.leaves(chunk.stats)[0].shape[1]
         length = min(room, 1 << max(0, count - 1).bit_length())  # few lengths: each is a program
-        parts = parts if length == room else _first(length, parts)
+        if length < room and _tree.nbytes(parts) > _FEW_BYTES:
+            parts = _first(length, parts)
         for leaf in jax.tree.leaves((parts, chunk.bad_step, chunk.bad_leaf)):
             leaf.copy_to_host_async()
         draws, gradients, stats = parts

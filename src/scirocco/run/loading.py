@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 from typing import Any
@@ -21,6 +22,8 @@ from scirocco.run.sinks import GROUPS, Kept, store_groups
 from scirocco.store import JoinedArray, Store, Stored, holds_run, open_stored
 from scirocco.types import Params, PyTree
 
+COLUMNS = "columns_of_coef"
+"""The note with the names of the columns of the data, as JSON."""
 _BLOCK, _BLOCK_BYTES = 4_096, 1 << 25
 
 
@@ -57,7 +60,7 @@ def load(path: str | os.PathLike[str]) -> Run:
         return None if found is None else encoding.build(record.structure, list(found.values()))
 
     traces = {name: _trace(name, written, arrays["traces"]) for name, written in record.traces.items()}
-    return Run(
+    found = Run(
         tree("draws"),
         tree("gradients"),
         dict[str, Any](arrays.get(GROUPS["stats"], {})),
@@ -71,6 +74,15 @@ def load(path: str | os.PathLike[str]) -> Run:
         stored.path,
         None if progress.certificate is None else Certificate.from_json(progress.certificate),
     )
+    labels = _labels(found, record.notes or {})
+    return dataclasses.replace(found, converted=(found.draws, labels)) if labels else found
+
+
+def _labels(run: Run, notes: dict[str, str]) -> dict[str, list[str]]:
+    """The names of columns that a run from a configuration file has kept, by the axis of the coefficients."""
+    if COLUMNS not in notes or not isinstance(run.draws, dict) or "coef" not in run.draws:
+        return {}
+    return {f"coef_dim_{len(run.draws['coef'].shape) - 3}": json.loads(notes[COLUMNS])}
 
 
 def _trace(name: str, written: dict[str, Any], arrays: dict[str, Any]) -> PyTree:
@@ -183,8 +195,13 @@ def join_runs(runs: list[Run], path: str | None) -> Run:
     status = next((run.status for run in runs if run.status != "complete"), "complete")
     reduced = jax.tree.map(lambda *leaves: np.concatenate(leaves), *[run.reduced for run in runs])
     timing = _timing([run.timing for run in runs])
-    return Run(
+    joined = Run(
         draws, gradients, stats, configuration, first.preparation, timing, status, [], traces, reduced, path
+    )
+    return (
+        joined
+        if first.converted is None
+        else dataclasses.replace(joined, converted=(draws, first.converted[1]))
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Resident, Table
 from scirocco.data.batching import AllRows
@@ -46,8 +47,8 @@ _BLOCK, _PRODUCTS, _RANK = 16, 6, 48
 """Directions multiplied at a time, how often, and the maximum number of directions that are kept."""
 _EXACT_PRIOR = 10_000
 """Parameters up to which the diagonal of the prior's curvature is computed entry by entry."""
-_DOUBLE = 50_000
-"""Parameters up to which directions are kept in double precision while they are searched for; above, fewer of them."""
+DOUBLE = 50_000
+"""Parameters up to which the host computes in double precision; above, with fewer directions."""
 _NEARLY = 2.0
 """As few directions are kept as bring the ratio of the other curvatures this close to the best."""
 _STIFF = 4.0
@@ -75,7 +76,9 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
         precision = _over_rows(_DiagonalFisher(model), table, position, size, _DIAGONAL_WORK, key)
         exact = kind == "low_rank" and size <= _EXACT_PRIOR
         prior = _exact_prior_diagonal(model, position) if exact else _prior_diagonal(model, position)
-        alone = diagonal_shape(np.asarray(precision, np.float64) + np.maximum(prior, 0.0))
+        alone = diagonal_shape(
+            np.asarray(precision, np.float64) + np.maximum(np.asarray(prior, np.float64), 0.0)
+        )
         return alone if kind == "diagonal" else _low_rank(model, table, position, alone, key)
     if size > DENSE_LIMIT:
         raise InvalidValueError(
@@ -84,7 +87,8 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
         )
     summand = (_Curvature if kind == "laplace" else _Fisher)(model)
     likelihood = _over_rows(summand, table, position, size**2, _WORK, key)
-    precision = np.asarray(likelihood, np.float64) + _prior_curvature(model, position)
+    prior = np.asarray(_prior_curvature(model, position), np.float64)
+    precision = np.asarray(likelihood, np.float64) + prior
     shape = dense_shape(precision, likelihood.dtype)
     read = min(table.num_rows, int(_WORK / size**2))
     if kind == "laplace" and shape.flat and read == table.num_rows:
@@ -93,6 +97,13 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
         # 1 for the rows that were read; on others the Marchenko-Pastur law's
         return shape._replace(largest=1.0 if read == table.num_rows else (1 + (size / read) ** 0.5) ** 2)
     return shape
+
+
+def programs(model: Model, table: Resident, position: Params) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The jitted functions of a dense "laplace" metric from all rows, with their arguments."""
+    if model.row_cost(table.row_spec) > 1 or table.num_rows * _tree.size(position) ** 2 > _WORK:
+        return []
+    return [table.program(_Curvature(model), position), (_prior_curvature, (model, position))]
 
 
 def _refined(model: Model, table: Table, position: Params, shape: Shape) -> Shape:
@@ -148,9 +159,9 @@ def diagonal_shape(precision: np.ndarray) -> Shape:
 def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: Key) -> Shape:
     """A diagonal, and the directions in which the posterior is much narrower or wider than it says."""
     size = alone.factor.size
-    block, products = (_BLOCK, _PRODUCTS) if size <= _DOUBLE else (_BLOCK // 2, _PRODUCTS // 2)
+    block, products = (_BLOCK, _PRODUCTS) if size <= DOUBLE else (_BLOCK // 2, _PRODUCTS // 2)
     some = _sampled(table, int(_PRODUCT_WORK / (size * 2 * block * products)), key_for(key, Purpose.PILOT))
-    scale = alone.factor[:, None].astype(np.float64 if size <= _DOUBLE else np.float32)
+    scale = alone.factor[:, None].astype(np.float64 if size <= DOUBLE else np.float32)
     curvature = partial(_curvature_times, model, num_rows=table.num_rows, position=position)
 
     def image(vectors: np.ndarray, rows: Table = some) -> np.ndarray:
@@ -270,7 +281,7 @@ def _curvature_times(
     model: Model, table: Table, vectors: np.ndarray, num_rows: int, position: Params
 ) -> np.ndarray:
     """-∇² log posterior times vectors (d, n), from the rows of a table, counted as `num_rows`."""
-    across = jnp.asarray(vectors.T, ravel_pytree(position)[0].dtype)
+    across = np.asarray(vectors.T, jnp.result_type(*jax.tree.leaves(position)))
     with jax.default_matmul_precision("highest"):  # slack directions are differences of large numbers
         likelihood = table.sum(_CurvatureTimes(model), (position, across))
         prior = _prior_times(model, position, across)
@@ -278,7 +289,7 @@ def _curvature_times(
     return np.ascontiguousarray(total.T, vectors.dtype)
 
 
-@partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _prior_times(model: Model, position: Params, vectors: Array) -> Array:
     return _products(model.log_prior_density, position, vectors)
 
@@ -292,32 +303,29 @@ def _products(function: Callable[[Params], Array], at: Params, vectors: Array) -
 
 def _over_rows(
     summand: Any, table: Table, position: Params, work_per_row: int, work: float, key: Key
-) -> Array:
+) -> np.ndarray:
     """The sum over all rows, or N/n times that over n random ones."""
     count = COSTLY_ROWS if summand.model.row_cost(table.row_spec) > 1 else int(work / work_per_row)
     some = _sampled(table, count, key)
-    found = some.sum(summand, position)
-    return found if some is table else table.num_rows / some.num_rows * found
+    found = np.asarray(some.sum(summand, position))
+    return found if some is table else np.asarray(table.num_rows / some.num_rows * found, found.dtype)
 
 
-def _prior_curvature(model: Model, position: Params) -> np.ndarray:
+@setup_program(0)
+def _prior_curvature(model: Model, position: Params) -> Array:
     flat, unravel = ravel_pytree(position)
-    return -np.asarray(_prior_hessian(model, unravel, flat), np.float64)
+    return jax.hessian(lambda x: -model.log_prior_density(unravel(x)))(flat)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _prior_hessian(model: Model, unravel: Any, flat: Array) -> Array:
-    return jax.hessian(lambda x: model.log_prior_density(unravel(x)))(flat)
-
-
-def _prior_diagonal(model: Model, position: Params) -> np.ndarray:
+@setup_program(0)
+def _prior_diagonal(model: Model, position: Params) -> Array:
     """The diagonal of the prior's curvature, from one product with ones: exact for independent parameters."""
     ones = jax.tree.map(jnp.ones_like, position)
     product = jax.jvp(jax.grad(model.log_prior_density), (position,), (ones,))[1]
-    return -np.asarray(ravel_pytree(product)[0], np.float64)
+    return -ravel_pytree(product)[0]
 
 
-@partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _exact_prior_diagonal(model: Model, position: Params) -> Array:
     """The same from one product for each parameter."""
     flat, unravel = ravel_pytree(position)
@@ -332,9 +340,6 @@ def _exact_prior_diagonal(model: Model, position: Params) -> Array:
 @dataclass(frozen=True)
 class _OfModel:
     """A summand that belongs to a model: one compiled program for each."""
-
-    by_row: ClassVar[bool] = False
-    """Whether the gradient of each row is computed: fewer rows at a time, for their memory."""
 
     model: Model
 
@@ -367,10 +372,16 @@ class _CurvatureTimes(_OfModel):
         return -_products(lambda p: self.model.log_likelihood_sum(p, rows, weights), at, vectors)
 
 
-class _Fisher(_OfModel):
-    """g_i g_iᵀ with g_i = ∇ log p(x_i | θ)."""
+class _ByRow(_OfModel):
+    """A summand that computes the gradient of each row."""
 
-    by_row = True
+    def numbers_per_row(self, position: Params) -> int:
+        """Fewer rows at a time, for their memory."""
+        return _tree.size(position)
+
+
+class _Fisher(_ByRow):
+    """g_i g_iᵀ with g_i = ∇ log p(x_i | θ)."""
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
@@ -379,10 +390,8 @@ class _Fisher(_OfModel):
         return gradients.T @ (gradients if weights is None else weights[:, None] * gradients)
 
 
-class _DiagonalFisher(_OfModel):
+class _DiagonalFisher(_ByRow):
     """g_i², elementwise."""
-
-    by_row = True
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco._random import SeedPurpose
@@ -40,10 +38,10 @@ class Mode(NamedTuple):
 
 def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[Mode]:
     """All modes that were found, that of the most mass first; `mode` is one of them."""
-    flat, unravel = ravel_pytree(mode)
+    flat, back = _tree.vector(mode)
     if flat.size > MOST_PARAMETERS:
         return []
-    here = np.asarray(flat, np.float64)
+    here = flat.astype(np.float64)
     found = [found for found in [_mode(model, num_rows, mode, rows)] if found is not None]
     if not found:
         return []
@@ -53,11 +51,11 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
         value = log_density_on_rows(model, num_rows, point, rows)
         if value > level - _NEGLIGIBLE * max(1.0, 0.5 * flat.size):
             _add(found, model, num_rows, point, rows)
-    away = np.maximum(np.abs(np.asarray(ravel_pytree(start)[0], np.float64) - here), 10 * deviations)
+    away = np.maximum(np.abs(_flat(start) - here), 10 * deviations)
     away = np.maximum(away, np.abs(here))
     normals = np.random.default_rng([SeedPurpose.MODES]).standard_normal((_FAR_AWAY, flat.size))
     for normal in normals:
-        _add(found, model, num_rows, unravel(jnp.asarray(here + away * normal, flat.dtype)), rows)
+        _add(found, model, num_rows, back(here + away * normal), rows)
     found.sort(key=lambda one: -one.log_mass)
     return [one for one in found if one.log_mass > found[0].log_mass - _NEGLIGIBLE]
 
@@ -66,7 +64,7 @@ def _images(mode: Params) -> Iterator[Params]:
     """The mode with some signs changed, or with the entries of all arrays of one length in another order."""
     leaves, treedef = jax.tree.flatten(jax.tree.map(np.asarray, mode))
     made = 0
-    yield jax.tree.map(lambda leaf: -leaf, mode)
+    yield jax.tree.unflatten(treedef, [-leaf for leaf in leaves])
     for number, leaf in enumerate(leaves):
         for entry in range(min(leaf.size, 4)):
             made += 1
@@ -121,7 +119,7 @@ def _length(factor: np.ndarray, change: np.ndarray) -> float:
 
 
 def _flat(position: Params) -> np.ndarray:
-    return np.asarray(ravel_pytree(position)[0], np.float64)
+    return _tree.vector(position)[0].astype(np.float64)
 
 
 def describe(model: Model, modes: list[Mode]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +19,20 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Resident, Table
 from scirocco.data.batching import AllRows, Batching
 from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
-from scirocco.estimators.newton import negative_log_posterior
+from scirocco.estimators.mode import some_rows
+from scirocco.estimators.newton import DENSE_PARAMETERS, hessian_on_rows, look, negative_log_posterior
 from scirocco.model import Model, Posterior, without_value
 from scirocco.run import metric
 from scirocco.run.loop import Parts
 from scirocco.samplers import Sampler, Scales
+from scirocco.samplers.base import largest as largest_of
 from scirocco.samplers.preconditioned import rows_times, times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -73,45 +76,88 @@ def measure(
         if factor is None:
             shape = metric.shape_at(model, table, position, parts.sampler.metric, key)
             factor, largest = shape.factor, shape.largest
-    of = (model, parts, table, prepared.memory, position)
-    scales = scales_at(*of, factor, key, with_noise=not thorough)
-    if largest is not None:
-        scales = scales._replace(largest_curvature=largest)
+    found = partial(_scales, model, parts, table, prepared.memory, position, key=key, thorough=thorough)
+    scales = found(factor, largest)
     if _strongest(scales) > _KINKED * scales.largest_curvature:
         if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
-            factor = metric.shape_at(model, table, position, "fisher", key).factor
-            scales = scales_at(*of, factor, key, with_noise=not thorough)
+            scales = found(metric.shape_at(model, table, position, "fisher", key).factor, None)
         scales = scales._replace(largest_curvature=max(scales.largest_curvature, _strongest(scales)))
-    if not thorough:
-        return scales
-    return scales._replace(noise=_noise_of_all(model, table, parts.batching, position, factor, key))
+    return scales
+
+
+def _scales(
+    model: Model,
+    parts: Parts,
+    table: Table,
+    memory: PyTree,
+    position: Params,
+    factor: Any,
+    largest: float | None,
+    key: Key,
+    thorough: bool,
+) -> Scales:
+    """The content of `Scales` for this L; `largest`: its largest curvature, where it is known."""
+    if thorough:
+        noise, information, factor = _noise_of_all(model, table, parts.batching, position, factor, key)
+        if largest is None:
+            largest = _curvature_on_sample(model, table, position, factor, key)
+        return Scales(largest, noise, information, parts.batching.epoch, factor)
+    scales = scales_at(model, parts, table, memory, position, factor, key)
+    return scales if largest is None else scales._replace(largest_curvature=largest)
+
+
+def _curvature_on_sample(model: Model, table: Table, position: Params, factor: Any, key: Key) -> float:
+    """The largest curvature in the coordinates of L, on the rows on which the mode was searched for."""
+    if factor.shape != (_tree.size(position),) * 2 or len(factor) > DENSE_PARAMETERS:
+        return curvature_limit(model, table, position, key_for(key, Purpose.PILOT), factor)
+    curvature = hessian_on_rows(model, table.num_rows, position, some_rows(model, table, key))
+    lower = np.asarray(factor, np.float64)
+    found = lower.T @ np.asarray(curvature, np.float64) @ lower
+    if not np.all(np.isfinite(found)):
+        raise BadStartError("the curvature of the log density is not finite at the starting point.")
+    return float(np.max(np.abs(np.linalg.eigvalsh((found + found.T) / 2))))
 
 
 def _noise_of_all(
     model: Model, table: Table, batching: Batching, centre: Params, factor: Any, key: Key
-) -> PyTree:
+) -> tuple[PyTree, PyTree, Any]:
     """Variance of one estimate with control variates, for each coordinate u of θ = θ̂ + L u, at points u = ±1.
 
     The change of a row's gradient is about linear in u. A few heavy rows may cause most of the noise in a direction,
-    and each depends on u along one line only: few random points would hide some of them. See `_round_points`.
+    and each depends on u along one line only: few random points would hide some of them. See `_round_points`. Nor do
+    such rows agree with the axes of u: of few parameters the whole covariance is computed, and L is turned so that it
+    is diagonal, which LLᵀ does not notice. Second, the information about each coordinate: the sum of the rows' squared
+    gradients at the centre; last, L.
     """
-    flat, unravel = ravel_pytree(centre)
-    work = (flat.size if factor.ndim == 1 else factor.size) * model.row_cost(table.row_spec)
-    count = max(_least_rows(flat.size), int(_NOISE_WORK / work))
-    if model.row_cost(table.row_spec) > 1:
-        count = min(count, metric.COSTLY_ROWS)
+    flat, back = _tree.vector(centre)
+    count, num_rows = _noise_rows(model, table, flat.size, factor.size), table.num_rows
     if count < table.num_rows:
         count = min(count, _STREAMED_ROWS) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
         table = Resident(rows, AllRows(count, count))
-    lower = jnp.asarray(factor, flat.dtype)
-    points = jnp.asarray(_round_points(flat.size, table.num_rows), flat.dtype)
-    places = jax.vmap(lambda point: _tree.add(centre, _push(lower, unravel(point))))(points)
-    squares, sums = table.sum(_SquaredChange(model), (centre, places, lower))
-    mean = np.asarray(sums, np.float64) / table.num_rows
-    found = np.asarray(squares, np.float64) / table.num_rows - mean**2
-    variance = np.mean(found, axis=0) * batching.num_rows**2 / batching.size * batching.correction
-    return unravel(jnp.asarray(variance, flat.dtype))
+    lower = np.asarray(factor, np.float64)
+    whole = factor.shape == (flat.size, flat.size) and flat.size <= DENSE_PARAMETERS
+    points = _round_points(flat.size, table.num_rows)
+    of = (centre, back(flat + rows_times(lower, points)), lower.astype(flat.dtype))
+    squares, sums, first = (
+        np.asarray(each, np.float64) / table.num_rows for each in table.sum(_SquaredChange(model, whole), of)
+    )
+    found = squares / len(points) - (sums.T @ sums if whole else np.sum(sums**2, axis=0)) / len(points)
+    if whole and np.all(np.isfinite(found)):
+        found, turned = np.linalg.eigh((found + found.T) / 2)
+        first = np.einsum("ij,ik,kj->j", turned, first, turned)
+        factor = (lower @ turned).astype(factor.dtype)
+    elif whole:
+        found, first = np.diagonal(found), np.diagonal(first)
+    variance = np.maximum(found, 0.0) * batching.num_rows**2 / batching.size * batching.correction
+    return back(variance), back(num_rows * first), factor
+
+
+def _noise_rows(model: Model, table: Table, size: int, numbers: int) -> int:
+    """Rows from which the noise of so many parameters is computed, for an L of so many numbers."""
+    cost = model.row_cost(table.row_spec)
+    count = max(_least_rows(size), int(_NOISE_WORK / (numbers * cost)))
+    return count if cost == 1 else min(count, metric.COSTLY_ROWS)
 
 
 def _round_points(size: int, num_rows: int) -> np.ndarray:
@@ -130,36 +176,64 @@ def _round_points(size: int, num_rows: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _SquaredChange:
-    """The squares of the changes of the rows' gradients from a centre to places, in the coordinates u; the changes."""
+    """Changes of the rows' gradients from a centre to places, in the coordinates u: their squares, and the changes.
 
-    by_row: ClassVar[bool] = True
+    Last, the squares of the gradients at the centre. `whole`: all products of two coordinates, in place of squares.
+    """
 
     model: Model
+    whole: bool
+
+    def numbers_per_row(self, position: PyTree) -> int:
+        """Those of a gradient: fewer rows at a time, for their memory."""
+        return _tree.size(position[0])
 
     def total(
         self, position: PyTree, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> tuple[Array, Array]:
-        """Sums over the rows, (place, d)."""
+    ) -> tuple[Array, Array, Array]:
+        """Sums over the rows, and for the squares over the places: (d,) or (d, d), (place, d), (d,) or (d, d)."""
         centre, places, factor = position
-        flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
-        here = flat(self.model.summand.each(centre, rows))
-        own = jnp.ones(here.shape[0], here.dtype) if weights is None else weights
 
-        def one(place: Params) -> tuple[Array, Array]:
-            there = flat(self.model.summand.each(place, rows))
-            change = rows_times(factor, there - here, transposed=True)
-            return own @ change**2, own @ change
+        def pulled(place: Params) -> Array:
+            each = jax.vmap(lambda tree: ravel_pytree(tree)[0])(self.model.summand.each(place, rows))
+            return rows_times(factor, each, transposed=True)
 
-        return jax.lax.map(one, places)
+        def squared(values: Array) -> Array:
+            weighted = values if weights is None else weights[:, None] * values
+            return weighted.T @ values if self.whole else jnp.sum(weighted * values, axis=0)
+
+        here = pulled(centre)
+
+        def add(squares: Array, place: Params) -> tuple[Array, Array]:
+            change = pulled(place) - here
+            return squares + squared(change), jnp.sum(change, axis=0) if weights is None else weights @ change
+
+        first = squared(here)
+        return *jax.lax.scan(add, jnp.zeros_like(first), places), first
 
     def each(self, position: PyTree, rows: Rows, key: Key | None = None) -> PyTree:
         """Not needed."""
         raise NotImplementedError
 
 
+def programs(
+    model: Model, table: Resident, position: Params, key: Key, noise: bool
+) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The jitted functions of `roundness`, and of a thorough `measure` (`noise`), with their arguments."""
+    flat, back = _tree.vector(position)
+    size = flat.size
+    rows = table.random_rows(_scored_rows(model, table, size), key_for(key, Purpose.ROUNDNESS), False)
+    found: list[Any] = [(_scores, (model, table.num_rows, rows, back(np.zeros((_SCORES, size)))))]
+    if noise and table.num_rows <= _noise_rows(model, table, size, size**2):
+        places = back(np.zeros(_round_points(size, table.num_rows).shape))
+        of = (position, places, np.zeros((size, size), flat.dtype))
+        found.insert(0, table.program(_SquaredChange(model, True), of))
+    return found
+
+
 def _strongest(scales: Scales) -> float:
     """The largest information about a parameter: near a mode it is about the curvature, unless there are kinks."""
-    return max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(scales.information))
+    return largest_of(scales.information)
 
 
 def near_mode(model: Model, table: Table, prepared: Prepared, key: Key) -> Params:
@@ -215,12 +289,21 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     In its coordinates u the score of the Gaussian is -u. At draws from it, the mean square of what a straight line in
     each coordinate leaves of the posterior's score: for a posterior of skewness κ about ½κ². At least 1 if the lines
     are those of a Gaussian elsewhere (half a standard deviation) or of another width (twice).
+
+    An L of a diagonal and a few directions fits a Gaussian only roughly, and what it leaves adds up over many
+    parameters: the linear part of the score is then taken from the curvature at the mode, whatever L is.
     """
-    flat, factor = np.asarray(ravel_pytree(position)[0], np.float64), np.asarray(factor, np.float64)
-    u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size))
+    kind = np.float64 if _tree.size(position) <= metric.DOUBLE else np.float32
+    flat, factor = _tree.vector(position)[0].astype(kind), np.asarray(factor, kind)
+    u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size), kind)
     u[0] = 0.0
-    scores = scores_at(model, table, position, flat + rows_times(factor, u), key)
-    pulled = rows_times(factor, scores, transposed=True)
+    changes, of_sample = rows_times(factor, u), 0.0
+    if factor.ndim == 2 and factor.shape[0] == factor.shape[1]:
+        pulled = rows_times(factor, scores_at(model, table, position, flat + changes, key), transposed=True)
+        read = min(table.num_rows, _scored_rows(model, table, flat.size))
+        of_sample = 2 * flat.size / read * (1 - read / table.num_rows)
+    else:
+        pulled = rows_times(factor, _bends_at(model, table, position, changes, key), transposed=True) - u
     u, pulled = u[1:], pulled[1:] - pulled[0]  # `position` need not be the mode to the last digit
     if not np.all(np.isfinite(pulled)):
         return math.inf
@@ -228,15 +311,37 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
     shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
     left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
-    read = min(table.num_rows, _scored_rows(model, table, flat.size))
-    left = max(0.0, left - 2 * flat.size / read * (1 - read / table.num_rows))  # that of the sample of rows
+    left = max(0.0, left - of_sample)
     near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
     return left if near else max(left, 1.0)
 
 
+def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, key: Key) -> np.ndarray:
+    """What is not linear in the change of the score from `centre` to each of `_SCORES` places, on a sample of rows."""
+    flat, back = _tree.vector(centre)
+    rows = table.random_rows(_scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
+    return _tree.matrix(_bends(model, table.num_rows, rows, centre, back(changes)), changes.dtype)
+
+
+@setup_program(0, 1)
+def _bends(model: Model, num_rows: int, rows: PyTree, centre: Params, changes: Params) -> PyTree:
+    slope = jax.grad(negative_log_posterior(model, num_rows, rows))
+    here, along = jax.linearize(slope, centre)
+
+    def bend(change: Params) -> PyTree:
+        there = slope(_tree.add(centre, change))
+        return jax.tree.map(lambda a, b, c: a + b - c, here, along(change), there)
+
+    return jax.lax.map(bend, changes)
+
+
 def flat_positions(model: Posterior, draws: Params, dtype: Any = np.float64) -> np.ndarray:
     """Draws in the user's units, leaves (chain, draw, ...), as numbers on the real line (chain, draw, d)."""
-    return np.asarray(_flat_positions(model, jax.tree.map(np.asarray, draws)), dtype)
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(draws)]
+    if model.transforms is None and model.has_density:  # they are on the real line, and need no program
+        together = [leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves]
+        return np.asarray(together[0] if len(together) == 1 else np.concatenate(together, axis=2), dtype)
+    return np.asarray(_flat_positions(model, jax.tree.unflatten(jax.tree.structure(draws), leaves)), dtype)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -249,22 +354,22 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
 
     Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
     """
-    flat, unravel = ravel_pytree(centre)
+    flat, back = _tree.vector(centre)
     affordable = _scored_rows(model, table, flat.size)
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
-    found = []
-    for begin in range(0, len(positions), _SCORES):
-        some = positions[begin : begin + _SCORES]
-        padded = np.resize(some, (_SCORES, flat.size)).astype(flat.dtype)
-        found.append(
-            np.asarray(_scores(model, table.num_rows, unravel, rows, padded), np.float64)[: len(some)]
-        )
+
+    def scores_on_rows(some: np.ndarray) -> np.ndarray:
+        padded = back(np.resize(some, (_SCORES, flat.size)))
+        return _tree.matrix(_scores(model, table.num_rows, rows, padded), positions.dtype)[: len(some)]
+
+    found = [
+        scores_on_rows(positions[begin : begin + _SCORES]) for begin in range(0, len(positions), _SCORES)
+    ]
     scores = np.concatenate(found)
     if table.num_rows <= affordable:
         return scores
-    exact = model.combine(centre, table.sum(model.summand, centre))
-    here = _scores(model, table.num_rows, unravel, rows, np.resize(np.asarray(flat), (_SCORES, flat.size)))
-    return scores - np.asarray(here[0], np.float64) + np.asarray(ravel_pytree(exact)[0], np.float64)
+    exact = look(model, table, centre).gradient
+    return scores - scores_on_rows(flat[None]) + _tree.vector(exact)[0].astype(positions.dtype)
 
 
 def _scored_rows(model: Posterior, table: Table, size: int) -> int:
@@ -283,10 +388,10 @@ def _least_rows(size: int) -> int:
     return max(64, min(_LEAST_ROWS, _LEAST_WORK // max(1, size)))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _scores(model: Model, num_rows: int, unravel: Any, rows: PyTree, positions: Array) -> Array:
+@setup_program(0, 1)
+def _scores(model: Model, num_rows: int, rows: PyTree, positions: Params) -> PyTree:
     slope = jax.grad(negative_log_posterior(model, num_rows, rows))
-    return jax.lax.map(lambda at: -ravel_pytree(slope(unravel(at)))[0], positions)
+    return jax.lax.map(lambda at: _tree.scale(-1.0, slope(at)), positions)
 
 
 def noise_at(
@@ -314,7 +419,9 @@ def noise_at(
     return _noise_at(model, bare, positions, numbers, factor, memory, key)
 
 
-@partial(jax.jit, static_argnums=(0,))
+@setup_program(
+    0,
+)
 def _noise_at(
     model: Model, parts: Parts, positions: Params, numbers: Array, factor: Any, memory: PyTree, key: Key
 ) -> PyTree:
@@ -432,7 +539,7 @@ def _pull(factor: Any, gradient: PyTree) -> PyTree:
     return gradient if factor is None else times(factor, gradient, transposed=True)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@setup_program(0, 1, 2)
 def _measure(
     model: Model,
     points: int,

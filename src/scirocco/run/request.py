@@ -22,7 +22,7 @@ from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
 from scirocco.run import adaptation, alarm, defaults, encoding, family, matching, pilot, records, setup
-from scirocco.run.certificate import certify
+from scirocco.run.certificate import certificate_of
 from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
@@ -103,8 +103,11 @@ def stored_request(
     )
 
 
-def prepared(request: Request) -> tuple[Request, Problem, Ready]:
-    """The set-up, unless it was made elsewhere; and the request with what was chosen for it."""
+def prepared(request: Request, near_mode: bool = False) -> tuple[Request, Problem, Ready]:
+    """The set-up, unless it was made elsewhere; and the request with what was chosen for it.
+
+    `near_mode`: a search for the mode has ended at the parameters of the request.
+    """
     plan, ready, left_out = request.plan, request.ready, request.left_out
     parts = (request.sampler, request.estimator) if ready is None else (ready.sampler, ready.estimator)
     problem = setup.compose(request.model, request.source, *parts, plan.seed, request.devices)
@@ -117,16 +120,18 @@ def prepared(request: Request) -> tuple[Request, Problem, Ready]:
             num_chains=plan.num_chains,
             key=plan.key,
             free=free and request.devices is None,
+            near_mode=near_mode,
         )
         roundness = ready.report.get("roundness", 0.0) if free else 0.0
         if roundness > defaults.FAR_FROM_GAUSSIAN and _affords_exact(request):
             return prepared(request._replace(sampler=NUTS(), estimator=Full()))
         if roundness > defaults.HAS_NO_SHAPE and defaults.is_large(request.params):
             sampler, estimator = defaults.method_for_many(request.source.num_rows, request.params)
-            request = request._replace(sampler=sampler, estimator=estimator)
-            request, problem, own = prepared(request)
-            start = own.start._replace(position=ready.start.position, gradient=None)
-            return request, problem, own._replace(start=start, report=own.report | {"roundness": roundness})
+            mode = request.model.constrain(ready.start.position)
+            again = request._replace(sampler=sampler, estimator=estimator, params=mode)
+            again, problem, own = prepared(again, near_mode=True)
+            report = own.report | {"roundness": roundness}
+            return again._replace(params=request.params), problem, own._replace(report=report)
         if ready.estimator.is_exact and not request.estimator.is_exact:  # rows in their own order
             method = ready.sampler, ready.estimator
             problem = setup.compose(request.model, request.source, *method, plan.seed, request.devices)
@@ -260,7 +265,7 @@ def _driven(
         _check_spread(session, problem, ready, run)
     if not chosen or run.status != "complete":
         return run
-    session.certificate = certify(run)
+    session.certificate = certificate_of(run, problem.table)
     session.commit()
     bar.say(session.certificate.words)
     if session.certificate.troubles:

@@ -158,13 +158,14 @@ def sample(
     >>> abs(float(run.draws.mean()) - 3.0) < 0.1
     True
     """
-    setup.check_order(model, data)
+    setup.check_order(model, data, params)
     callbacks = as_callbacks(callbacks)
     if store is not None:
         _checks.path(store, "store")
     if notes is not None and not isinstance(notes, Mapping):
         raise InvalidTypeError(f"`notes` must be a dict with strings as keys, got {type(notes).__name__}.")
-    source = setup.source_of(model, data)
+    with setup.order_explained(model, data, params):
+        source = setup.source_of(model, data)
     devices = as_devices(mesh)
     if sampler is not None:
         setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")

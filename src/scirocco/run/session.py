@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks
+from scirocco._random import key_of
 from scirocco.errors import DataChangedError
 from scirocco.run import snapshot
 from scirocco.run.certificate import Certificate
@@ -53,7 +54,7 @@ class Plan(NamedTuple):
     @property
     def key(self) -> Key:
         """The key from which all randomness of the run is derived."""
-        return jax.random.key(self.seed)
+        return key_of(self.seed)
 
     @property
     def numbers(self) -> range:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import math
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
@@ -13,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._random import Purpose, key_for
+from scirocco._programs import compile_ahead
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -25,12 +27,13 @@ from scirocco.data import (
     to_device,
 )
 from scirocco.data.arrays import RowSource
-from scirocco.data.values import as_numpy
+from scirocco.data.values import Frame, as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts
-from scirocco.estimators.mode import Mode, affordable
-from scirocco.estimators.newton import FAR, beside
+from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts, newton
+from scirocco.estimators.mode import Mode, some_rows
+from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
+from scirocco.model.checks import look_swapped, only_swapped
 from scirocco.run import defaults, metric, modes, pilot
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
@@ -39,9 +42,9 @@ from scirocco.run.schemes import Scheme, Together
 from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
-from scirocco.types import Array, Data, Key, Params, PyTree, Rows
+from scirocco.types import Array, Data, Key, Params, PyTree
 
-_MODE_ROWS = 8_192
+_SWAPPED = "`data` and `params` are swapped: the order is model, data, params."
 _ROUND_ENOUGH = 1.0
 """`pilot.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
@@ -210,26 +213,66 @@ def check_kind(value: Any, kind: type, name: str, example: str) -> None:
     raise InvalidTypeError(f"`{name}` must be a scirocco {name} such as {example}; got {value!r}{called}.")
 
 
-def check_order(model: Any, data: Any) -> None:
-    """Raise an error if model and data are swapped."""
+def check_order(model: Any, data: Any, params: Any) -> None:
+    """Raise an error if model and data, or data and params, are swapped."""
     if isinstance(data, Posterior) and not isinstance(model, Posterior):
         raise InvalidTypeError("`model` and `data` are swapped: the order is model, data, params.")
+    if isinstance(params, (str, os.PathLike, RowSource, Frame)):
+        raise InvalidTypeError(
+            f"`params` must be the starting values, got a {type(params).__name__}. The order is model, data, params."
+        )
+    if isinstance(model, Model) and look_swapped(model, data, params):
+        raise InvalidTypeError(
+            f"{_SWAPPED} Every row of `params` is like the whole of `data`. If you mean it, pass "
+            "sc.data.ArraySource(data)."
+        )
+
+
+@contextlib.contextmanager
+def order_explained(model: Any, data: Any, params: Any) -> Iterator[None]:
+    """If the arguments are rejected, say so where the log likelihood takes `data` and `params` swapped."""
+    try:
+        yield
+    except (InvalidTypeError, InvalidValueError) as error:
+        data = data.arrays if isinstance(data, ArraySource) else data
+        if isinstance(model, Model) and only_swapped(model, data, params):
+            raise InvalidTypeError(f"{_SWAPPED} As they are: {error}") from error
+        raise
 
 
 def prepare(
-    problem: Problem, params: Params, *, num_steps: int, num_chains: int, key: Key, free: bool = False
+    problem: Problem,
+    params: Params,
+    *,
+    num_steps: int,
+    num_chains: int,
+    key: Key,
+    free: bool = False,
+    near_mode: bool = False,
 ) -> tuple[Problem, Ready]:
     """Check the start, prepare the estimator, and let the sampler fill in its automatic choices.
 
-    `free`: the batch size is chosen, too, and the shape of the posterior is measured. Returns the problem with the
-    completed method, and the results of the set-up.
+    `free`: the batch size is chosen, too, and the shape of the posterior is measured. `near_mode`: a search has ended
+    at `params`. Returns the problem with the completed method, and the results of the set-up.
     """
-    params = check_params(params)
-    if not problem.parts.sampler.needs_scales:
-        problem.parts.sampler.check_params(params, num_steps)
-    parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
+    with order_explained(problem.model, problem.source, params):
+        params = check_params(params)
+        if not problem.parts.sampler.needs_scales:
+            problem.parts.sampler.check_params(params, num_steps)
+        if free:
+            _compile_ahead(problem, params, key)
+        parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
     report = dict(prepared.report)
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
+    if free and defaults.is_large(params) and not report.get("is_mode", True):  # no shape to be measured
+        return problem, Ready(parts.sampler, parts.estimator, start, report | {"roundness": math.inf})
+    if not report.get("is_mode", True):
+        _checks.warn(
+            "the search for the posterior mode ended where the log density is not concave, as it does for networks: "
+            "control variates and coordinates scaled at a mode are of little use. Use sc.SGHMC() with sc.Minibatch."
+        )
+    if near_mode:
+        prepared = prepared._replace(near_mode=True)
     if parts.sampler.needs_scales:
         with _explained(problem, params):
             parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free)
@@ -243,6 +286,24 @@ def prepare(
             problem, parts = problem._replace(table=table), parts._replace(batching=table.batching)
         report["batches"] = table.reason
     return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator.core, start, report, thin)
+
+
+def _compile_ahead(problem: Problem, params: Params, key: Key) -> None:
+    """Begin to compile the programs of a set-up of few parameters whose rows are in memory."""
+    model, table, sampler = problem.model, problem.table, problem.parts.sampler
+    size = _tree.size(params)
+    if not isinstance(model, Model) or not isinstance(table, Resident) or size > DENSE_PARAMETERS:
+        return
+    if model.takes_key or not sampler.needs_scales:
+        return
+    with contextlib.suppress(
+        Exception
+    ):  # what is wrong with the user's functions is said where they are checked
+        position = beside(table.data, model.unconstrain(params))
+        noise = not sampler.needs_trajectory and not problem.parts.estimator.is_exact
+        rows = some_rows(model, table, key)
+        compile_ahead(newton.programs(model, table, position, rows) + metric.programs(model, table, position))
+        compile_ahead(pilot.programs(model, table, position, key, noise))
 
 
 def prepare_estimator(
@@ -357,11 +418,6 @@ def _first_guess(
     return parts._replace(sampler=sampler), Start(position, start.memory, None), found
 
 
-def some_rows(model: Posterior, table: Table, key: Key) -> Rows:
-    """The rows on which the mode is searched for."""
-    return table.random_rows(affordable(model, table, _MODE_ROWS), key_for(key, Purpose.MODE_ROWS))
-
-
 def _several_modes(
     model: Model, table: Table, mode: Params, start: Params, key: Key
 ) -> tuple[Params, dict[str, Any]]:
@@ -424,7 +480,8 @@ def _check_leaf(name: str, leaf: Any) -> Array:
     if host.dtype.kind in "iub":
         raise InvalidTypeError(
             f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers require continuous parameters: "
-            "start from floats (e.g. .astype(float)), and marginalise discrete parameters."
+            "start from floats (e.g. .astype(float)), and marginalise discrete parameters. If these are your data: the "
+            "order is model, data, params."
         )
     if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
         raise InvalidTypeError(

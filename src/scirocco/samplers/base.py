@@ -21,6 +21,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -265,7 +266,7 @@ class Sampler(abc.ABC):
     def check_params(self, params: Params, num_steps: int) -> None:
         """Reject hyper-parameters that do not fit the parameters or the length of the run (host side)."""
         schedules.check_positive_along(self.step_size, num_steps)
-        schedules.step_sizes(self.step_size, params, 0)
+        jax.eval_shape(partial(schedules.step_sizes, self.step_size), params, 0)
 
     # -- the moves ------------------------------------------------------------------------------------------
 
@@ -354,4 +355,4 @@ def momentum_step(scales: Scales) -> float:
 
 def largest(tree: PyTree) -> float:
     """The largest entry of all leaves."""
-    return max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(tree))
+    return max(float(np.max(leaf)) for leaf in jax.tree.leaves(tree))

@@ -226,7 +226,8 @@ class BAOAB(MomentumSampler):
         found = self.foreseen(scales)
         if found is not None:
             heating = jax.tree.map(
-                lambda v: jnp.minimum(found.gain * v, linear.MOST_HEATING).astype(v.dtype), scales.noise
+                lambda v: np.minimum(found.gain * np.asarray(v), linear.MOST_HEATING).astype(v.dtype),
+                scales.noise,
             )
             return dataclasses.replace(
                 self, step_size=found.step_size, friction=found.friction, heating=heating

@@ -12,7 +12,7 @@ pytest.importorskip("numba", reason="topic models and mixtures need numba (the e
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import LDA, DPMixture
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0], (60, 5)), RNG.poisson([0, 0, 1, 4, 4], (60, 5))])

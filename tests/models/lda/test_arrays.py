@@ -19,7 +19,7 @@ from scirocco.models.lda.corpus import as_corpus
 from scirocco.models.lda.document_batches import Delivery
 from scirocco.models.lda.estimator import _size
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 JAX = {"device": "jax", "alpha": ALPHA, "beta": BETA}
 

@@ -47,7 +47,8 @@ class Diagnosis:
     measures
         All numbers, by name. Those that could not be estimated are absent, and `missing` says why.
     certificate
-        Limits for the errors of means and standard deviations (`sc.analysis.certify`).
+        Limits for the errors of means and standard deviations (`sc.analysis.certify`); None for models with their own
+        sampling loop, which have no log density to compare with.
     """
 
     findings: list[Finding]

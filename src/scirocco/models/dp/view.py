@@ -87,9 +87,10 @@ def _names(names: Sequence[object] | None, width: int) -> list[str]:
 def _numbers(model: DPMixture) -> Section:
     found = np.asarray(model.num_clusters()).ravel()
     low, high = model.num_clusters(_INTERVAL)
+    likely = f"between {low} and {high}" if low < high else f"{low}"
     words = (
-        f"{number(found.mean(), 3)} clusters have rows on average; with probability {_INTERVAL:.0%} between {low} and "
-        f"{high}. The posterior mean of the concentration is {number(model.concentration_, 3)}."
+        f"{number(found.mean(), 3)} clusters have rows on average; with probability {_INTERVAL:.0%} there are "
+        f"{likely}. The posterior mean of the concentration is {number(model.concentration_, 3)}."
     )
     values, counts = np.unique(found, return_counts=True)
     frame = svg.Frame((values[0] - 1.0, values[-1] + 1.0), (0.0, counts.max() / found.size * 1.05))
@@ -135,7 +136,7 @@ def _profiles(model: DPMixture, listed: Sequence[dict[str, Any]], columns: list[
     orders = [("place up", "weight"), ("number up", "number")]
     box = search("clusters", "Find a column", "cards")
     controls = tag("div", box, choice("clusters", orders), class_="controls")
-    deck = tag("div", *cards, id="clusters", class_="cards")
+    deck = tag("div", *cards, id="clusters", class_="cards ratios" if counts else "cards")
     return Section("profiles", "Profiles", join([paragraph(words), controls, deck]))
 
 

@@ -209,6 +209,16 @@ class Results:
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
+    def predict_frame(self, frame: Any, interval: float = 0.9, **options: Any) -> Any:
+        """What `predict` returns, with the same options, as a pandas data frame: `mean`, `low` and `high` of each row.
+
+        It has the index of the rows if `frame` is a pandas data frame.
+        """
+        pandas = require("pandas", "predict_frame()")
+        found = self.predict(frame, interval, **options)
+        index = frame.index if isinstance(frame, pandas.DataFrame) else None
+        return pandas.DataFrame(found._asdict(), index)
+
     def predict(
         self,
         frame: Any,

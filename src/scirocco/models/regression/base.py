@@ -65,6 +65,8 @@ class Regression(fits.Conventions):
     _sums_up: bool = False
     """Whether a run is made from sums over the rows."""
     _draws: dict[str, Any]
+    _num_rows: int | None = None
+    """None for a fit that an older version stored."""
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
@@ -85,6 +87,7 @@ class Regression(fits.Conventions):
         if table.names is not None:
             self.feature_names_in_ = np.asarray(table.names, dtype=object)
         self.n_features_in_, self.run_, self.categories_ = table.array.shape[1], run, table.levels
+        self._num_rows = len(table.array)
         for name, value in more.items():
             setattr(self, name, value)
 
@@ -185,8 +188,15 @@ class Regression(fits.Conventions):
         self._few = {name: leaf[chosen].astype(np.float64) for name, leaf in flat.items()}
 
     def _with_units(self, run: Run) -> Run:
-        """A run that knows its draws in the user's units, and the names of their columns and classes."""
-        return dataclasses.replace(run, converted=(self._draws, self._coordinates()))
+        """A run that knows its draws in the user's units, the names of their columns and classes, and the user's rows.
+
+        The rows of the run itself may be sums over those.
+        """
+        known = {} if self._num_rows is None else {"num_rows": self._num_rows}
+        configuration = run.configuration | known
+        return dataclasses.replace(
+            run, configuration=configuration, converted=(self._draws, self._coordinates())
+        )
 
     # -- what a fit gives ---------------------------------------------------------------------------------------------
 
@@ -313,6 +323,7 @@ class Regression(fits.Conventions):
         self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
         extra = {"names": None if names is None else list(names), "levels": self.categories_, **self._more()}
+        extra["num_rows"] = self._num_rows
         kept = {name: np.asarray(leaf) for name, leaf in self._draws.items()}
         sampled.save(self._kind, self, kept, extra, path, overwrite)
 
@@ -326,6 +337,7 @@ class Regression(fits.Conventions):
         if saved.extra["names"] is not None:
             model.feature_names_in_ = np.asarray(saved.extra["names"], dtype=object)
         model.categories_ = dict(saved.extra.get("levels", {}))
+        model._num_rows = saved.extra.get("num_rows")
         model._restore(saved.extra)
         model._settle(model._outside(saved.run.draws, saved.extra))
         return model

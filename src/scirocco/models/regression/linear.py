@@ -178,7 +178,8 @@ class LinearRegression(Regression):
         model, data, chosen = self._composed(units.apply(table.array), given - centre, spread)
         options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
         options |= {"callbacks": callbacks, "progress": progress}
-        extra = {"names": table.names, "levels": table.levels, **units.written(), "centre": centre}
+        extra = {"names": table.names, "levels": table.levels, "num_rows": num_rows}
+        extra |= {**units.written(), "centre": centre}
         try:
             run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
         except DivergenceError as error:

@@ -172,6 +172,7 @@ class LogisticRegression(Regression):
         extra = {
             "names": table.names,
             "levels": table.levels,
+            "num_rows": len(table.array),
             **units.written(),
             **sampled.write_labels(classes),
         }
