@@ -196,7 +196,9 @@ def compose(
             num_nodes=nodes,
             transforms=constraints,
         )
-        source = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
+        binned = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
+        assert isinstance(binned, ArraySource)
+        source = binned
     return Problem(model, source, start, parsed, design, terms, factors, by_blocks, units, len(frame))
 
 
