@@ -149,6 +149,24 @@ def test_the_mean_of_all_groups_has_its_exact_posterior(fitted):
     assert run.certificate.ok
 
 
+def test_a_certificate_says_that_the_quadrature_has_too_few_nodes():
+    """Four rows of 0 or 1 and a large scale: the integrand is far from normal, and two nodes do not suffice."""
+    rng = np.random.default_rng(0)
+    shop = np.repeat(np.arange(2_000), 4)
+    y = rng.random(8_000) < 1 / (1 + np.exp(-4 * rng.normal(size=2_000)[shop]))
+    data = {"y": y.astype(np.float32), "g": shop}
+
+    def row(scale, u, row):
+        return bernoulli_row({"mean": 0.0, "scale": scale}, u, row)
+
+    model = sc.HierarchicalModel(row, standard, groups="g", num_nodes=2, transforms=sc.transforms.positive)
+    options = {"num_samples": 150, "num_burnin": 20, "num_chains": 1, "progress": False}
+    run = sc.sample(model, data, 4.0, sampler=sc.SGLD(4e-4), estimator=sc.Full(), thin=4, **options)
+    found = sc.analysis.certify(run)
+    assert not found.ok
+    assert "off by about" in found.words
+
+
 def test_local_variables_of_a_loaded_run(fitted, tmp_path):
     model, data, run = fitted
     here = run.locals([3, 4], num_draws=50)
@@ -187,6 +205,8 @@ def test_other_mistakes_have_their_own_words(fitted):
         run.locals([99])
     with pytest.raises(sc.errors.InvalidTypeError, match="rows of a group share its variable"):
         sc.analysis.loo(run)
+    with pytest.raises(sc.errors.InvalidTypeError, match="the rows of a group .'g'. share its variable"):
+        sc.combine.subposteriors(NORMAL, {"y": np.ones(9), "g": np.arange(9)}, 3, THETA, progress=False)
     with pytest.raises(sc.errors.InvalidValueError, match="over up to 4"):
         sc.HierarchicalModel(normal_row, standard, groups="g", local=np.zeros(5))
     with pytest.raises(sc.errors.InvalidTypeError, match="name of the column"):

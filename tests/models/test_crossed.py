@@ -146,7 +146,7 @@ def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(
 
 # -- the public face ---------------------------------------------------------------------------------------------------
 
-FORMULA = "y ~ x + (1 | user) + (1 | film)"
+FORMULA = "y ~ x + (1 + x | user) + (1 | film)"
 LENGTHS = {"num_samples": 60, "num_chains": 2, "thin": 2, "num_burnin": 70, "num_prediction_draws": 120}
 
 
@@ -155,9 +155,10 @@ def ratings(seed=0, num_users=200, num_films=150, num_rows=4_000):
     rng = np.random.default_rng(seed)
     user, film = rng.integers(0, num_users, num_rows), rng.integers(0, num_films, num_rows)
     user[:num_users], film[:num_films] = np.arange(num_users), np.arange(num_films)
-    effects = {"user": 8 * rng.normal(size=num_users), "film": 5 * rng.normal(size=num_films)}
+    effects = {"user": rng.normal(size=(num_users, 2)) * [8.0, 0.5], "film": 5 * rng.normal(size=(num_films, 1))}
     x = 50 + 10 * rng.normal(size=num_rows)
-    y = 100 + 3 * x + effects["user"][user] + effects["film"][film] + 10 * rng.normal(size=num_rows)
+    y = 100 + 3 * x + effects["user"][user, 0] + effects["user"][user, 1] * x + effects["film"][film, 0]
+    y = y + 10 * rng.normal(size=num_rows)
     return pd.DataFrame({"y": y, "x": x, "user": user, "film": [f"film {k:03d}" for k in film]}), effects
 
 
@@ -175,13 +176,14 @@ def test_effects_coefficients_and_predictions_in_the_units_of_the_columns(fitted
     for name, truth in (
         ("x", 3.0),
         ("sigma", 10.0),
-        ("sd(user: Intercept)", np.std(effects["user"])),
+        ("sd(user: x)", 0.5),
+        ("correlation(user: Intercept, x)", 0.0),
         ("sd(film: Intercept)", np.std(effects["film"])),
     ):
         assert abs(summary.loc[name, "mean"] - truth) < 6 * summary.loc[name, "sd"], name
     for factor, truth in effects.items():
         table = model.random_effects(interval=0.9, factor=factor)
-        inside = np.mean((table["low"] < truth) & (truth < table["high"]))
+        inside = np.mean((table["low"] < truth.ravel()) & (truth.ravel() < table["high"]))
         assert 0.8 < inside < 0.98, factor
     seen = model.predict(frame, interval=0.9, kind="observation")
     assert 0.86 < np.mean((seen.low < frame["y"]) & (frame["y"] < seen.high)) < 0.95

@@ -31,6 +31,41 @@ def test_tables_become_floats_with_names():
     assert features(frame, "Model").names == ("a", "b")
 
 
+def test_levels_of_polars_have_the_order_of_an_enum_or_of_the_rows():
+    """As far as the library looks at them: `cat.get_categories` was removed in polars 2."""
+
+    class Type:
+        categories = ("z", "b", "a")
+
+        def __init__(self, name):
+            self.name = name
+
+        def __str__(self):
+            return self.name
+
+    class Table:
+        columns = ("g",)
+
+        def __init__(self, name):
+            self.dtype = Type(name)
+
+        def __getitem__(self, name):
+            return self
+
+        def __len__(self):
+            return 3
+
+        def to_numpy(self):
+            return np.array(["a", "b", "a"], dtype=object)
+
+    for name, names, column in (
+        ("Categorical", ("g[b]",), [0, 1, 0]),
+        ("Enum(categories=...)", ("g[a]",), [1, 0, 1]),
+    ):
+        found = features(Table(name), "Model", levels={})
+        assert found.names == names and found.array[:, 0].tolist() == column
+
+
 @pytest.mark.parametrize(
     ("X", "error", "words"),
     [

@@ -37,8 +37,9 @@ DENSE_PARAMETERS, FEW_PARAMETERS = 200, 2_000
 AFFORDABLE = 250_000_000
 """Rows × parameters of the sample above which the corrections of many parameters are costly."""
 _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4
-_SQUARED_NUMBERS = 1 << 22
-"""Number of entries of single-row gradients from which the scales of the parameters are computed."""
+_SQUARED_NUMBERS, _LEAST_SQUARED, _MOST_SQUARED_NUMBERS = 1 << 22, 32, 1 << 27
+"""Number of entries of single-row gradients from which the scales of the parameters are computed; the least number of
+rows, because of a few some of a million parameters look as if nothing was known; the most entries of those."""
 _CLOSE_ENOUGH = 0.25
 """Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
 FAR = 1.0
@@ -384,12 +385,14 @@ class _ValueAndGradient:
 
 def _variances(model: Any, scale: float, position: Params, rows: Rows) -> PyTree:
     """One over the information about each parameter, from rows and prior: its variance if the others were known."""
-    count = max(2, min(jax.tree.leaves(rows)[0].shape[0], _SQUARED_NUMBERS // max(1, _tree.size(position))))
+    size = max(1, _tree.size(position))
+    count = max(_SQUARED_NUMBERS // size, min(_LEAST_SQUARED, _MOST_SQUARED_NUMBERS // size))
+    count = max(2, min(jax.tree.leaves(rows)[0].shape[0], count))
     some = jax.tree.map(lambda leaf: leaf[:count], rows)
     squares = jax.tree.map(lambda g: jnp.mean(g * g, axis=0), model.summand.each(position, some))
-    size = jax.tree.leaves(rows)[0].shape[0]
+    num_rows = jax.tree.leaves(rows)[0].shape[0]
     information = jax.tree.map(
-        lambda f, p: scale * size * f + jnp.abs(p), squares, _prior_diagonal(model, position)
+        lambda f, p: scale * num_rows * f + jnp.abs(p), squares, _prior_diagonal(model, position)
     )
     largest = jnp.max(jnp.stack([jnp.max(leaf) for leaf in jax.tree.leaves(information)]))
     # a parameter without information moves like the best informed one, which is safe

@@ -160,7 +160,8 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
         return Certificate(None, None, tuple(troubles), str(reason), measures)
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
     limits = _limits(means, sds)
-    if run.origin.sampler.needs_trajectory:  # exact: what is left is Monte Carlo error
+    exact = run.origin.model.finer is run.origin.model  # otherwise its density has an error, too
+    if exact and run.origin.sampler.needs_trajectory:  # what is left is Monte Carlo error
         limits = [min(*pair) for pair in zip(limits, _monte_carlo(run), strict=True)]
     by_chance = 3 / math.sqrt(max(measures["ess"], 1.0))  # not the sampler's fault: more draws would help
     for (value, error), goal, what in ((means, MEAN_GOAL, "mean"), (sds, SD_GOAL, "standard deviation")):

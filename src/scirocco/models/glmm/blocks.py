@@ -431,19 +431,18 @@ def _hamiltonian(given: Any, layout: Layout, here: Params, state: State, key: Ke
     def value(moved: Array) -> Array:
         return given(unravel(start + state.metric @ moved))
 
+    gradient = jax.grad(value)
+
     def one(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         moved, rate = carry
         momentum, width = momenta[number], jnp.exp(state.log_step) * jitter[number]
-        before, gradient = jax.value_and_grad(value)(moved)
-
-        def leap(_: Array, at: tuple[Array, ...]) -> tuple[Array, ...]:
-            place, speed, slope, _ = at
+        place, speed, slope = moved, momentum, gradient(moved)
+        for _ in range(steps):  # unrolled: the values in between are not computed
             speed = speed + 0.5 * width * slope
             place = place + width * speed
-            after, slope = jax.value_and_grad(value)(place)
-            return place, speed + 0.5 * width * slope, slope, after
-
-        place, speed, _, after = jax.lax.fori_loop(0, steps, leap, (moved, momentum, gradient, before))
+            slope = gradient(place)
+            speed = speed + 0.5 * width * slope
+        before, after = value(moved), value(place)
         gain = after - before + 0.5 * jnp.sum(momentum**2 - speed**2)
         chance = jnp.where(jnp.isfinite(gain), jnp.minimum(1.0, jnp.exp(jnp.minimum(gain, 0.0))), 0.0)
         moves = uniform[number] < chance

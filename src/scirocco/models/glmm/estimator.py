@@ -14,6 +14,7 @@ from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import ControlVariates, Full
 from scirocco.models import fits, sampled
+from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.models.glmm import blocks, crossed, density, problem
 from scirocco.models.glmm.problem import Problem, Term, Units
 from scirocco.models.glmm.results import Results
@@ -241,6 +242,9 @@ class GLMM(Results, fits.Conventions):
             fit.warn_if_large("Pass a `store`, or fewer `num_samples`.")
         extra = sampled.with_settings(self, _written(found))
         run = fits.run_fit(fit, **options, extra=extra)
+        if run.draws is not None:
+            globals_ = {name: leaf for name, leaf in run.draws.items() if not name.startswith("effects_")}
+            warn_if_unmixed(globals_, "GLMM", "Pass more `num_samples` and `num_burnin`.")
         return dataclasses.replace(run, preparation={"chosen": crossed.words(layout, counts)})
 
     # -- on disk ------------------------------------------------------------------------------------------------------

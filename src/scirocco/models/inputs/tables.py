@@ -200,9 +200,11 @@ def _levels_of(frame: Frame, constant: str) -> dict[str, list[object]]:
         gap = next((row for row, value in enumerate(values) if missing(value)), None)
         if gap is not None:
             raise InvalidValueError(f"{where} is missing (NaN) in row {gap}: fill or drop it first.")
-        known = column.cat.categories if hasattr(column.cat, "categories") else column.cat.get_categories()
-        occur = set(values)
-        found[name] = [level for level in as_numpy(known, where).tolist() if level in occur]
+        occur = dict.fromkeys(values)
+        found[name] = list(occur)  # of polars' Categorical, which has no order, that of the rows
+        if not str(column.dtype).lower().startswith("categorical"):
+            known = as_numpy(column.dtype.categories, where).tolist()
+            found[name] = [level for level in known if level in occur]
         if not all(isinstance(level, (str, int, float)) for level in found[name]):
             raise InvalidTypeError(
                 f"the levels of {where} must be strings or numbers: convert them to strings."
