@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -209,6 +211,18 @@ def test_many_levels_or_many_effects_of_a_level_are_drawn_in_blocks():
         found = problem.compose(formula, "normal", frame, None, "error", parse(formula))
         assert found.by_blocks == expected, formula
         assert ("effects_0" in found.start) == (expected or formula.endswith("many)")), formula
+
+
+@pytest.mark.unit
+def test_columns_of_a_term_that_are_nearly_the_same_have_a_warning():
+    frame, _ = table()
+    frame["many"], frame["year"] = np.arange(len(frame)) % 150, 2000 + np.arange(len(frame)) % 7
+    for slope, few in (("year", 1), ("center(year)", 0)):
+        formula = f"y ~ x + (1 + {slope} | many) + (1 | many:day)"
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            problem.compose(formula, "normal", frame, None, "error", parse(formula))
+        assert sum("Subtract the mean" in str(one.message) for one in found) == few
 
 
 @pytest.mark.unit

@@ -222,6 +222,7 @@ class GLMM(Results, fits.Conventions):
             wanted[1],
             wanted[2],
             first_steps=blocks.TUNED,
+            after_clock=lambda chains: max(0, blocks.TUNED - chains[0].step),
             capacity=8,
         )
         if options["store"] is None:

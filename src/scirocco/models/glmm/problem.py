@@ -39,6 +39,8 @@ INFORMED = 50
 """Rows per level from which on effects that are global parameters are sampled themselves, not in units of their sd."""
 _NODES = {"normal": 3, "student": 11}
 """Nodes for families that need fewer or more than others; a Student density is not log-concave."""
+_NEARLY_THE_SAME = 1e-3
+"""Smallest eigenvalue of the products of the columns of a term, in units of their mean squares."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ def compose(
         arrays[f"z_{factor.number}"] = (term.design.matrix(frame) / term.scale).astype(dtype)
         if factor.number != inner:
             arrays[f"level_{factor.number}"] = code.astype(np.int32)
+        if by_blocks:
+            _check_varying(term, arrays[f"z_{factor.number}"])
     start = _start(x.shape[1], known, terms, factors, inner, dtype)
     for factor, term, code in zip(factors, terms, codes, strict=True):
         if factor.centred and factor.number != inner and term.intercept is not None:
@@ -182,7 +186,9 @@ def compose(
             num_nodes=nodes,
             transforms=constraints,
         )
-        source = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
+        binned = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
+        assert isinstance(binned, ArraySource)
+        source = binned
     return Problem(model, source, start, parsed, design, terms, factors, by_blocks, units, len(frame))
 
 
@@ -211,6 +217,16 @@ def _terms(frame: Any, parsed: Parsed) -> tuple[tuple[Term, ...], list[np.ndarra
         terms.append(Term(term, design, labels, scale))
         codes.append(code)
     return tuple(terms), codes
+
+
+def _check_varying(term: Term, z: np.ndarray) -> None:
+    """Draws of a level's effects lose digits if the columns are nearly the same, such as 1 and a year."""
+    least = float(np.linalg.eigvalsh(z.T.astype(np.float64) @ z / len(z))[0])
+    if least < _NEARLY_THE_SAME:
+        _checks.warn(
+            f"the columns of ({term.term.effects} | {term.name}) are nearly the same, so that the effects of a level "
+            "cannot be told apart in single precision. Subtract the mean: center(x) instead of x."
+        )
 
 
 def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None, tuple[Factor, ...], bool]:
