@@ -19,7 +19,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import InvalidValueError
-from scirocco.run.certificate import Certificate
+from scirocco.run.certificate import Certificate, _line
 from scirocco.run.loop import step_key
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -28,6 +28,18 @@ pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 @pytest.fixture(scope="module")
 def run():
     return helpers.draw("SGHMC-resample", "SAGA", num_samples=60, num_chains=3, keep_gradients=True, seed=4)
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+def test_scores_far_from_a_line_are_no_evidence(seed):
+    """Draws of the posterior, E[g] = 0 and E[g zᵀ] = -1, with residuals so large that the fitted line is indefinite."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(128, 9))
+    g = 10 * rng.normal(size=(128, 9)) - z
+    for value, error in _line(z, g, np.eye(9), {}):
+        assert np.all(np.abs(value) < 5 * error)
 
 
 # -- kept gradients ---------------------------------------------------------------------------------------------------

@@ -327,6 +327,10 @@ def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, spread
 
 
+_CLEAR = 3.0
+"""How many standard errors an eigenvalue of the fitted line must be above 0 for its inverse to be used."""
+
+
 def _line(
     z: np.ndarray, g: np.ndarray, units: np.ndarray | None, measures: dict[str, Any]
 ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
@@ -337,20 +341,26 @@ def _line(
         residual = g - g.mean(axis=0) + slope * (z - z.mean(axis=0))
         shift = z.mean(axis=0) + g.mean(axis=0)
         residual, products = z + g, z * residual
-        ratio = 1.0 / np.maximum(slope, 1e-3)
+        too_wide = np.sqrt(np.maximum(slope, 1e-3)) - 1
     else:
         design = np.column_stack([np.ones(count), z])
         solution = np.linalg.lstsq(design, g, rcond=None)[0]
         matrix = -(solution[1:] + solution[1:].T) / 2
-        residual = (g - design @ solution) @ units.T
-        inverse = np.linalg.pinv(matrix)
-        shift = units @ (inverse @ solution[0])
-        ratio = np.maximum(np.einsum("ij,jk,ik->i", units, inverse, units), 1e-6)
+        residual = g - design @ solution
+        uncertain = math.sqrt(np.mean(residual**2) * len(matrix) / count)  # of the eigenvalues of `matrix`
+        if np.linalg.eigvalsh(matrix)[0] > _CLEAR * uncertain:
+            inverse = np.linalg.pinv(matrix)
+            shift = units @ (inverse @ solution[0])
+            too_wide = 1 / np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", units, inverse, units), 1e-6)) - 1
+        else:  # an inverse would be noise: to first order, by Stein's identities E[g] = 0 and E[g zᵀ] = -1
+            shift = units @ (z.mean(axis=0) + g.mean(axis=0))
+            too_wide = (np.einsum("ij,jk,ik->i", units, matrix, units) - 1) / 2
+        residual = residual @ units.T
         products = (z @ units.T) * residual
     measures["nonlinearity"] = float(np.max(np.mean(residual**2, axis=0)))
     errors = [np.std(values, axis=0) / math.sqrt(count) for values in (residual, products)]
     # positive: the draws' own moments are too large
-    return (-shift, errors[0]), (1 / np.sqrt(ratio) - 1, errors[1] / 2)
+    return (-shift, errors[0]), (too_wide, errors[1] / 2)
 
 
 def _through(
