@@ -269,19 +269,25 @@ def test_densities_of_the_zoo(name, seed):
 
     def there():
         params = jax.tree.map(lambda p: rng.standard_normal(p.shape), known.params)
-        return params | ({"noise": 1.3 + rng.random()} if "noise" in params else {})
+        return params | {
+            key: 1.3 + rng.random() for key in ("noise", "dispersion", "freedom") if key in params
+        }
 
     def expected(params):
-        eta = params["coef"] @ x + params["intercept"]
+        eta, shape = params["coef"] @ x + params["intercept"], 1 / params.get("dispersion", 1.0)
         likelihood = {
             "logistic": lambda: stats.bernoulli.logpmf(y, special.expit(eta)),
             "linear": lambda: stats.norm.logpdf(y, eta, params.get("noise")),
             "poisson": lambda: stats.poisson.logpmf(y, np.exp(eta)),
+            "negative_binomial": lambda: stats.nbinom.logpmf(y, shape, shape / (shape + np.exp(eta))),
+            "student": lambda: stats.t.logpdf(y, params["freedom"], eta, params["noise"]),
             "softmax": lambda: special.log_softmax(eta)[int(y)],
         }[name]()
         prior = stats.norm.logpdf(params["coef"], 0, 0.7).sum()
         prior += stats.norm.logpdf(params["intercept"], 0, 7.0).sum()
-        prior += stats.norm.logpdf(params["noise"]) if "noise" in params else 0.0
+        of_noise = stats.norm if name == "linear" else stats.expon
+        laws = {"noise": of_noise, "dispersion": stats.expon, "freedom": stats.gamma(2, scale=10)}
+        prior += sum(law.logpdf(params[key]) for key, law in laws.items() if key in params)
         return likelihood, prior
 
     def ours(params):

@@ -223,11 +223,8 @@ _TITLES = {
     "logistic": ("Logistic regression: y is 0 or 1.", ""),
     "linear": ("Linear regression: y is any number, with normal noise.", ", noise_scale = 1.0"),
     "poisson": ("Poisson regression: y is a count, its logarithm linear in x.", ""),
-    "negative_binomial": (
-        "Negative binomial regression: y is a count that varies more than a Poisson count.",
-        "",
-    ),
-    "student": ("Robust regression: y is any number, with Student's t instead of normal noise.", ""),
+    "negative_binomial": ("Negative binomial regression: y is a count, with any variance.", ""),
+    "student": ("Robust regression: y is any number, some far away.", ""),
     "softmax": ("Regression for classes: y is 0, 1, 2, ...", ", num_classes = 3"),
 }
 EXAMPLES = (*_TITLES, "own")

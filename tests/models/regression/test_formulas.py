@@ -390,17 +390,3 @@ def test_rows_have_normalised_log_likelihoods(counts, quick_compiler):
     eta = FRAME[["a", "b", "c"]].to_numpy() @ first["coef"] + first["intercept"]
     each = line.run_.log_likelihood()[:, 0]
     np.testing.assert_allclose(each, stats.norm(eta, first["noise"]).logpdf(FRAME.y), rtol=1e-3, atol=1e-3)
-
-
-def test_a_job_file_takes_the_new_names():
-    from scirocco.jobs import zoo
-
-    data = {"x": FRAME[["a", "b"]].to_numpy(), "y": FRAME.calls.to_numpy()}
-    for name in ("negative_binomial", "student"):
-        known = zoo.make(name, {}, data)
-        assert np.isfinite(
-            known.model.log_density(known.params, {key: part[:5] for key, part in data.items()})
-        )
-        assert f'model = "{name}"' in zoo.example(name)
-    with pytest.raises(InvalidValueError, match="whole numbers"):
-        zoo.make("negative_binomial", {}, data | {"y": data["y"] - 0.5})
