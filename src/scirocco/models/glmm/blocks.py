@@ -34,7 +34,7 @@ _SHORT, _SHARE = 0.3, 0.25
 """Length of short proposals for effects, in deviations, and how many are short: Newton steps may be too long."""
 _WALKS, _WIDTHS = 15, {"sd": 0.7, "ro": 1.0}
 """Random-walk steps for deviations and correlations of a factor; their lengths, times the root of the levels."""
-_LEAPFROG, _FREE = 3, (3, 5)
+_LEAPFROG, _FREE = 3, (10, 6)
 """Leapfrog steps; of normal responses, for which they read no rows, the number of trajectories and their steps."""
 _ACCEPTED = 0.8
 _WEAKEST = 1e-3

@@ -227,6 +227,8 @@ class GLMM(Results, fits.Conventions):
         )
         if options["store"] is None:
             fit.warn_if_large("Pass a `store`, or fewer `num_samples`.")
+        if max_seconds is not None:  # compiles: the time limit is for sampling
+            crossed.chains_of(layout, data, found.start, seed, 1)[0].advance(1)
         extra = sampled.with_settings(self, _written(found))
         run = fits.run_fit(fit, **options, extra=extra)
         if run.draws is not None:
