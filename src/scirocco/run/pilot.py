@@ -45,7 +45,7 @@ _TABLE_NUMBERS = 1 << 24
 _SCORES, _SCORE_WORK, _LEAST_ROWS, _LEAST_WORK = 64, 4_000_000, 1_024, 1 << 26
 """Scores computed at a time, the maximum of rows × parameters for each, the fewest rows, and their maximum."""
 _FEW_SCORES = 16
-"""Scores from which the shape of very many parameters is judged."""
+"""The number of scores for the shape of very many parameters."""
 _SPARSE_WORK = 10**9
 _ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
 """More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
