@@ -44,6 +44,8 @@ _AFFORDABLE = 10**8
 _TABLE_NUMBERS = 1 << 24
 _SCORES, _SCORE_WORK, _LEAST_ROWS, _LEAST_WORK = 64, 4_000_000, 1_024, 1 << 26
 """Scores computed at a time, the maximum of rows × parameters for each, the fewest rows, and their maximum."""
+_FEW_SCORES = 16
+"""The number of scores for the shape of very many parameters."""
 _SPARSE_WORK = 10**9
 _ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
 """More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
@@ -293,9 +295,11 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     An L of a diagonal and a few directions fits a Gaussian only roughly, and what it leaves adds up over many
     parameters: the linear part of the score is then taken from the curvature at the mode, whatever L is.
     """
-    kind = np.float64 if _tree.size(position) <= metric.DOUBLE else np.float32
+    kind, count = (
+        (np.float64, _SCORES) if _tree.size(position) <= metric.DOUBLE else (np.float32, _FEW_SCORES)
+    )
     flat, factor = _tree.vector(position)[0].astype(kind), np.asarray(factor, kind)
-    u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((_SCORES, flat.size), kind)
+    u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((count, flat.size), kind)
     u[0] = 0.0
     changes, of_sample = rows_times(factor, u), 0.0
     if factor.ndim == 2 and factor.shape[0] == factor.shape[1]:
@@ -317,7 +321,7 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
 
 
 def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, key: Key) -> np.ndarray:
-    """What is not linear in the change of the score from `centre` to each of `_SCORES` places, on a sample of rows."""
+    """What is not linear in the change of the score from `centre` to each of some places, on a sample of rows."""
     flat, back = _tree.vector(centre)
     rows = table.random_rows(_scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
     return _tree.matrix(_bends(model, table.num_rows, rows, centre, back(changes)), changes.dtype)
