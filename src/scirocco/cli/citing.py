@@ -97,6 +97,10 @@ _TABLE = {
         "GaussianMixture": ("a mixture of normal distributions", "scirocco"),
         "LinearRegression": ("Bayesian linear regression", "scirocco"),
         "LogisticRegression": ("Bayesian logistic regression", "baker2019"),
+        "NegativeBinomialRegression": ("Bayesian negative binomial regression", "scirocco"),
+        "PoissonRegression": ("Bayesian Poisson regression", "scirocco"),
+        "SoftmaxRegression": ("Bayesian regression for classes", "baker2019"),
+        "StudentRegression": ("Bayesian robust regression", "scirocco"),
         "horseshoe": ("the horseshoe prior", "carvalho2010"),
     },
     "method": {

@@ -42,14 +42,14 @@ def sample_config(
         typer.Option(
             "--example",
             metavar="NAME",
-            help="Print an example file: logistic, linear, poisson, softmax or own.",
+            help="Print an example file: logistic, linear, poisson, negative_binomial, student, softmax or own.",
         ),
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Sample from a posterior described in a file, and store the draws in the folder that the file names.
 
-    The file names the model (module:object, or logistic, linear, poisson, softmax), the data, the sampler and the
+    The file names the model (module:object, or a regression such as logistic), the data, the sampler and the
     estimator; `scirocco sample --example logistic > job.toml` writes an example. Ctrl-C ends the run and keeps its
     draws.
 

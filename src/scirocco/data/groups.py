@@ -17,21 +17,18 @@ from scirocco.types import Data, PyTree
 _FULL_ENOUGH = 0.2
 """Share of the places in bins of one group each that must hold rows; below, several groups share a bin."""
 _FEWEST_PLACES = 4
+_SHARE, _AT_ONCE = 0.25, 1 << 20
+"""Share of the memory that rows may take; rows that are read together."""
 
 
-class GroupedSource(ArraySource):
-    """Bins of whole groups, as `model.groups.Integrated` takes them.
+class Labelled:
+    """Groups by their labels, and where they are in bins."""
 
-    If groups have similar sizes, a bin has one group and as many places as the largest group has rows. Otherwise bins
-    hold several groups, in a random order: as many as fit.
-    """
-
-    def __init__(
-        self, bins: PyTree, labels: np.ndarray, bin_of: np.ndarray, place_of: np.ndarray, num_data: int
-    ):
-        super().__init__(bins)
-        self.unit = "groups" if bins["present"].shape[1] == 1 else "bins of groups"
-        self.labels, self.bin_of, self.place_of, self.num_data = labels, bin_of, place_of, num_data
+    labels: np.ndarray
+    bin_of: np.ndarray
+    place_of: np.ndarray
+    num_data: int
+    """Rows of the user."""
 
     def find(self, groups: Sequence[Any] | None) -> np.ndarray:
         """The numbers of these groups; all if None."""
@@ -51,12 +48,116 @@ class GroupedSource(ArraySource):
         return np.array([order[label] for label in wanted.tolist()])
 
 
-def grouped(data: Data, column: str) -> GroupedSource:
-    """The rows of a table or a dict of arrays, with the groups that a column names."""
-    if isinstance(data, GroupedSource):
+class GroupedSource(Labelled, ArraySource):
+    """Bins of whole groups, as `model.groups.Integrated` takes them.
+
+    If groups have similar sizes, a bin has one group and as many places as the largest group has rows. Otherwise bins
+    hold several groups, in a random order: as many as fit.
+    """
+
+    def __init__(
+        self, bins: PyTree, labels: np.ndarray, bin_of: np.ndarray, place_of: np.ndarray, num_data: int
+    ):
+        super().__init__(bins)
+        self.unit = _unit(bins["present"].shape[1])
+        self.labels, self.bin_of, self.place_of, self.num_data = labels, bin_of, place_of, num_data
+
+
+class StreamedGroups(Labelled, RowSource):
+    """Bins of neighbouring groups of a source whose rows are sorted by group, read when needed."""
+
+    def __init__(self, rows: RowSource, column: str):
+        self.rows, self.column, self.num_data = rows, column, rows.num_rows
+        self.labels, self._first = _neighbours(rows, column)
+        sizes = np.diff(np.append(self._first, rows.num_rows))
+        self._width = int(sizes.max())
+        if sizes.sum() >= _FULL_ENOUGH * self._width * len(sizes):
+            self.bin_of, self.place_of, self._places = np.arange(len(sizes)), np.zeros(len(sizes), int), 1
+        else:
+            self._places = max(_FEWEST_PLACES, int(np.ceil(2 * self._width / sizes.mean())))
+            order = np.arange(len(sizes))
+            self.bin_of, self.place_of = _filled(sizes, order, self._width, self._places)
+        self.num_rows = int(self.bin_of[-1]) + 1
+        self.unit = _unit(self._places)
+        self._begin = np.append(np.flatnonzero(self.place_of == 0), len(sizes))  # first groups of bins
+
+    @property
+    def row_spec(self) -> PyTree:
+        """Shape and dtype of one bin."""
+
+        def of_bin(leaf: Any) -> Any:
+            return jax.ShapeDtypeStruct((self._width, *leaf.shape), leaf.dtype)
+
+        rows = {name: leaf for name, leaf in self.rows.row_spec.items() if name != self.column}
+        group = jax.ShapeDtypeStruct((self._width,), np.int32)
+        present = jax.ShapeDtypeStruct((self._places,), bool)
+        return {"rows": jax.tree.map(of_bin, rows), "group": group, "present": present}
+
+    def take(self, indices: np.ndarray) -> PyTree:
+        """Bins; padding repeats the last row of a bin."""
+        indices = np.asarray(indices)
+        begin, end = self._begin[indices], self._begin[indices + 1]
+        ends = np.append(self._first, self.num_data)
+        numbers = ends[begin][:, None] + np.arange(self._width)
+        used = numbers < ends[end][:, None]
+        numbers = np.minimum(numbers, ends[end][:, None] - 1)
+        taken = self.rows.take(numbers.reshape(-1))
+        rows = {name: leaf for name, leaf in taken.items() if name != self.column}
+        rows = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*numbers.shape, *leaf.shape[1:]), rows)
+        place = np.searchsorted(self._first, numbers, side="right") - 1 - begin[:, None]
+        group = np.where(used, place, self._places).astype(np.int32)
+        return {"rows": rows, "group": group, "present": np.arange(self._places) < (end - begin)[:, None]}
+
+    def read(self, start: int, stop: int) -> PyTree:
+        """A contiguous range of bins."""
+        return self.take(np.arange(start, min(stop, self.num_rows)))
+
+    def fingerprint(self) -> str:
+        """That of the rows, and the column."""
+        return f"{self.rows.fingerprint()}-{self.column}"
+
+    def stamp(self) -> str:
+        """That of the rows."""
+        return self.rows.stamp()
+
+
+def _unit(places: int) -> str:
+    return "groups" if places == 1 else "bins of groups"
+
+
+def _neighbours(rows: RowSource, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of rows sorted by group, and the first row of each group; the column is read once."""
+    labels, first = list[np.ndarray](), list[np.ndarray]()
+    last: Any = None
+    for begin in range(0, rows.num_rows, _AT_ONCE):
+        values = np.asarray(rows.read(begin, min(begin + _AT_ONCE, rows.num_rows))[column])
+        new = np.append(last is None or values[0] != last, values[1:] != values[:-1])
+        labels.append(values[new])
+        first.append(begin + np.flatnonzero(new))
+        last = values[-1]
+    found = np.concatenate(labels)
+    if np.any(found[1:] <= found[:-1]):
+        raise InvalidValueError(
+            f"the data are too large for memory, and their rows are not sorted by the groups {column!r}: the rows of a "
+            "group must be neighbours, in increasing order of groups. Sort them, and write the folder with "
+            "sc.data.write(..., shuffle=False)."
+        )
+    return found, np.concatenate(first)
+
+
+def grouped(data: Data, column: str) -> GroupedSource | StreamedGroups:
+    """The rows of a table, a dict of arrays or a source, with the groups that a column names.
+
+    A source that is larger than a quarter of the memory is streamed: its rows must be sorted by group.
+    """
+    if isinstance(data, (GroupedSource, StreamedGroups)):
         return data
-    if isinstance(data, RowSource):
-        data = data.arrays if isinstance(data, ArraySource) else _read(data, column)
+    if isinstance(data, RowSource) and not isinstance(data, ArraySource):
+        if isinstance(data.row_spec, dict) and column in data.row_spec and _is_large(data):
+            return StreamedGroups(data, column)
+        data = data.read(0, data.num_rows)
+    elif isinstance(data, ArraySource):
+        data = data.arrays
     columns = named_columns(data)
     columns = data if columns is None else columns
     if not isinstance(columns, dict):
@@ -80,17 +181,13 @@ def grouped(data: Data, column: str) -> GroupedSource:
     return _packed(source.arrays, labels, codes)
 
 
-def _read(source: RowSource, column: str) -> PyTree:
-    """All rows of a folder: groups must be complete, so they are collected in memory."""
-    from scirocco.data.sources import check_memory
+def _is_large(source: RowSource) -> bool:
+    """Whether the rows of a source would take more than a quarter of the memory that is available."""
+    from scirocco.data.sources import available_memory
 
-    spec = source.row_spec
-    size = (
-        sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(spec))
-        * source.num_rows
-    )
-    check_memory(3 * size, f"collecting the groups {column!r}", "Use fewer columns or rows.")
-    return source.read(0, source.num_rows)
+    leaves = jax.tree.leaves(source.row_spec)
+    each = sum(int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
+    return each * source.num_rows > _SHARE * available_memory()
 
 
 def label_codes(values: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ from scirocco._checks import positive, positive_int
 from scirocco.data import open as open_folder
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
+from scirocco.models.families import FAMILIES
 from scirocco.models.regression import density
 from scirocco.models.regression.density import Normal
 from scirocco.types import Array, Data, Params, Rows
@@ -61,8 +62,17 @@ def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale
 
 def poisson(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
     """y ~ Poisson(exp(xᵀβ + b))."""
-    _whole(table.y, "poisson", None)
-    return Known(_model(density.poisson, scale), _start((table.num_columns,), intercept))
+    return _of_family("poisson", table, scale, intercept)
+
+
+def negative_binomial(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
+    """Counts with the mean μ = exp(xᵀβ + b) and the variance μ + dispersion · μ², dispersion ~ Exponential(1)."""
+    return _of_family("negative_binomial", table, scale, intercept)
+
+
+def student(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
+    """y ~ t_ν(xᵀβ + b, σ), σ ~ Exponential(1), ν ~ Gamma(2, 0.1)."""
+    return _of_family("student", table, scale, intercept)
 
 
 def softmax(
@@ -78,6 +88,8 @@ ZOO: dict[str, Callable[..., Known]] = {
     "logistic": logistic,
     "linear": linear,
     "poisson": poisson,
+    "negative_binomial": negative_binomial,
+    "student": student,
     "softmax": softmax,
 }
 
@@ -142,9 +154,21 @@ def _start(shape: tuple[int, ...], intercept: bool) -> dict[str, Array]:
     return start | {"intercept": jnp.zeros(shape[:-1])} if intercept else start
 
 
-def _model(likelihood: Callable[[Params, Rows], Array], scale: float) -> Model:
+def _of_family(name: str, table: Table, scale: float, intercept: bool) -> Known:
+    family = FAMILIES[name]
+    if not family.continuous:
+        _whole(table.y, name, None)
+    params = _start((table.num_columns,), intercept)
+    more = {key: jnp.asarray(value) for key, value in family.parameters.items()}
+    kinds = dict.fromkeys(params, None) | dict.fromkeys(more, transforms.positive) if more else None
+    return Known(_model(density.Likelihood(name), scale, kinds), params | more)
+
+
+def _model(
+    likelihood: Callable[[Params, Rows], Array], scale: float, kinds: dict[str, Any] | None = None
+) -> Model:
     positive(scale, "scale", "the model")
-    return Model(likelihood, Normal(float(scale), 10.0 * scale), vectorized=True)
+    return Model(likelihood, Normal(float(scale), 10.0 * scale), vectorized=True, transforms=kinds)
 
 
 # -- `scirocco sample --example logistic > job.toml` -------------------------------------------------------------------
@@ -199,6 +223,11 @@ _TITLES = {
     "logistic": ("Logistic regression: y is 0 or 1.", ""),
     "linear": ("Linear regression: y is any number, with normal noise.", ", noise_scale = 1.0"),
     "poisson": ("Poisson regression: y is a count, its logarithm linear in x.", ""),
+    "negative_binomial": (
+        "Negative binomial regression: y is a count that varies more than a Poisson count.",
+        "",
+    ),
+    "student": ("Robust regression: y is any number, with Student's t instead of normal noise.", ""),
     "softmax": ("Regression for classes: y is 0, 1, 2, ...", ", num_classes = 3"),
 }
 EXAMPLES = (*_TITLES, "own")

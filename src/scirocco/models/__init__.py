@@ -11,7 +11,14 @@ from scirocco.models.glmm import GLMM
 from scirocco.models.lda import LDA
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
-from scirocco.models.regression import LinearRegression, LogisticRegression
+from scirocco.models.regression import (
+    LinearRegression,
+    LogisticRegression,
+    NegativeBinomialRegression,
+    PoissonRegression,
+    SoftmaxRegression,
+    StudentRegression,
+)
 from scirocco.run.records import Record
 from scirocco.store import holds_run, open_stored
 
@@ -24,6 +31,10 @@ __all__ = [
     "GaussianMixture",
     "LinearRegression",
     "LogisticRegression",
+    "NegativeBinomialRegression",
+    "PoissonRegression",
+    "SoftmaxRegression",
+    "StudentRegression",
     "load",
 ]
 
@@ -34,7 +45,10 @@ def __dir__() -> list[str]:
 
 KINDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (BNN, BPMF, GLMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression)
+    for kind in (
+        *(BNN, BPMF, GLMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
+        *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StudentRegression),
+    )
 }
 """The models by their names in records: a file names a model, never a module."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError
+from scirocco.estimators import ControlVariates, Full
 from scirocco.models import fits
 from scirocco.models.fits.conventions import new_names
 from scirocco.models.fits.drive import BY_THE_CLOCK, Stopwatch
@@ -18,6 +20,7 @@ from scirocco.models.fits.length import Spread, spread
 from scirocco.run import Run, load, snapshot
 from scirocco.run.encoding import decode, encode
 from scirocco.run.progress import Callback, Report, as_callbacks
+from scirocco.samplers import BAOAB, Preconditioned
 from scirocco.store import Store, holds_run, open_stored
 
 Path = str | os.PathLike[str]
@@ -127,6 +130,39 @@ def draw(
         plan = _places(wanted, max(num_steps, first_draw(wanted)))
     watch = Stopwatch(left, plan.burn_in + plan.thin)
     return _with_arrays(sampling(**_lengths(plan), callbacks=(*callbacks, watch), **options), arrays)
+
+
+def draw_chosen(
+    sampling: Callable[..., Run],
+    wanted: tuple[int | None, float | None, int | None],
+    num_epochs: float | None,
+    max_seconds: float | None,
+    *,
+    num_rows: int,
+    batch_size: int,
+    **options: Any,
+) -> Run:
+    """Run as `sc.sample` chooses; for a length in epochs or seconds, BAOAB with control variates on such batches.
+
+    `sampling` and `options` are as for `draw`, `wanted` as for `lengths`.
+    """
+    if num_epochs is None and max_seconds is None:
+        names = ("num_samples", "num_burnin", "thin")
+        return sampling(**dict(zip(names, wanted, strict=True)), **options)
+    size, (num_samples, burn_in, apart) = min(batch_size, num_rows), wanted
+    length, plan = lengths(
+        (1_000 if num_samples is None else num_samples, burn_in, apart),
+        num_epochs,
+        max_seconds,
+        num_rows=num_rows,
+        batch_size=size,
+        thin=10,
+        num_burnin=10,
+        share=0.2,
+    )
+    estimator = Full() if size == num_rows else ControlVariates(size)
+    given = {"sampler": Preconditioned(BAOAB()), "estimator": estimator}
+    return draw(functools.partial(sampling, **given), length, plan, **options)
 
 
 def _with_arrays(run: Run, arrays: Mapping[str, np.ndarray] | None) -> Run:

@@ -14,7 +14,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco._random import Purpose, key_for
-from scirocco.data.groups import GroupedSource, grouped
+from scirocco.data.groups import GroupedSource, StreamedGroups, grouped
 from scirocco.diagnostics.columns import Columns
 from scirocco.errors import InvalidValueError
 from scirocco.model.groups import Groups, HierarchicalModel, solve_transposed
@@ -89,7 +89,9 @@ def _joined(parts: list[PyTree], order: np.ndarray, axis: int) -> PyTree:
     return jax.tree.map(lambda *leaves: np.take(np.concatenate(leaves, axis=axis), order, axis=axis), *parts)
 
 
-def _origin(run: Any, model: Any, data: Data | None) -> tuple[HierarchicalModel, GroupedSource]:
+def _origin(
+    run: Any, model: Any, data: Data | None
+) -> tuple[HierarchicalModel, GroupedSource | StreamedGroups]:
     if model is None and run.origin is not None:
         model = run.origin.model.bare
     if model is not None and not isinstance(model, HierarchicalModel):
@@ -116,11 +118,11 @@ def some_draws(draws: Params, count: int) -> Params:
     return jax.tree.map(spaced, draws)
 
 
-def _chunks(source: GroupedSource, numbers: np.ndarray) -> Any:
+def _chunks(source: GroupedSource | StreamedGroups, numbers: np.ndarray) -> Any:
     """Places of groups in a chunk, its bins, and the numbers of all groups in them; all chunks have the same size."""
     wanted = numbers[np.argsort(source.bin_of[numbers], kind="stable")]
     bins, inverse = np.unique(source.bin_of[wanted], return_inverse=True)
-    width, places = source.arrays["group"].shape[1], source.arrays["present"].shape[1]
+    width, places = source.row_spec["group"].shape[0], source.row_spec["present"].shape[0]
     size = max(1, _TOGETHER // (_CANDIDATES * width))
     size = min(size, 1 << math.ceil(math.log2(len(bins))))
     number_of = np.zeros((source.num_rows, places), np.int32)

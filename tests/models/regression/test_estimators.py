@@ -15,7 +15,7 @@ from scirocco.errors import (
     SciroccoWarning,
 )
 from scirocco.models.regression.linear import LinearRegression
-from scirocco.models.regression.logistic import LogisticRegression
+from scirocco.models.regression.logistic import LogisticRegression, SoftmaxRegression
 
 pytestmark = pytest.mark.compile
 
@@ -322,7 +322,7 @@ def test_some_checks_of_scikit_learn(kind, quick_compiler):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", [LogisticRegression, LinearRegression])
+@pytest.mark.parametrize("kind", [LogisticRegression, LinearRegression, SoftmaxRegression])
 @pytest.mark.skipif(not os.environ.get("SCIROCCO_TEST_ALL"), reason="80 s: only with SCIROCCO_TEST_ALL=1")
 def test_all_checks_of_scikit_learn(kind, quick_compiler):
     checks = pytest.importorskip("sklearn.utils.estimator_checks")

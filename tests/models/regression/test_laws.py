@@ -133,11 +133,11 @@ def test_working_precision_is_the_slope_of_the_log_prior(prior):
     np.testing.assert_allclose(working.precision[0], -slope / beta, rtol=1e-4)
 
 
-@pytest.mark.parametrize("num_classes", [2, 3])
-def test_looks_on_the_host_are_the_derivatives_of_the_likelihood(num_classes, seed):
+@pytest.mark.parametrize(("num_classes", "baseline"), [(2, False), (3, False), (3, True)])
+def test_looks_on_the_host_are_the_derivatives_of_the_likelihood(num_classes, baseline, seed):
     rng = np.random.default_rng([seed, 2])
     X, codes = rng.normal(size=(30, 2)).astype(np.float32), rng.integers(0, num_classes, 30)
-    rows = approximation.Rows(X, codes, num_classes, True)
+    rows = approximation.Rows(X, codes, num_classes, True, baseline)
     theta = rng.normal(size=rows.shape)
 
     def total(theta):
@@ -145,7 +145,7 @@ def test_looks_on_the_host_are_the_derivatives_of_the_likelihood(num_classes, se
             params = {"coef": theta[0, :2], "intercept": theta[0, 2]}
             return jnp.sum(density.binary(params, {"x": X, "y": codes.astype(np.float32)}))
         params = {"coef": theta[:, :2], "intercept": theta[:, 2]}
-        return jnp.sum(density.multinomial(params, {"x": X, "y": codes.astype(np.int32)}))
+        return jnp.sum(density.Softmax(baseline)(params, {"x": X, "y": codes.astype(np.int32)}))
 
     look, at = rows.look(theta), jnp.asarray(theta, jnp.float32)
     value, gradient, hessian = jax.jit(lambda at: (total(at), jax.grad(total)(at), jax.hessian(total)(at)))(

@@ -82,9 +82,10 @@ class Conventions:
     @classmethod
     def _check_arguments(cls) -> None:
         """Unknown arguments of the constructor and of `fit` are answered by those that were meant."""
-        if "fit" not in vars(cls):
+        made: Any = cls.__init__
+        fit: Any = vars(cls).get("fit", getattr(cls, "fit", None))
+        if fit is None or made is object.__init__:
             return
-        made, fit = cls.__init__, vars(cls)["fit"]
         known = dict.fromkeys(cls._names(), f"{cls.__name__}(...)")
         to_fit = dict.fromkeys(inspect.signature(fit).parameters, f"{cls.__name__}.fit")
         cls.fit = _checks.known_arguments(fit, f"{cls.__name__}.fit", known)  # type: ignore[attr-defined]

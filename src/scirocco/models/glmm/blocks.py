@@ -25,6 +25,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import transforms
 from scirocco.model import Model
 from scirocco.model.groups import Root, cholesky, solve_lower, solve_transposed
+from scirocco.models.families import FAMILIES
 from scirocco.models.glmm import density
 from scirocco.models.glmm.density import Factor
 from scirocco.types import Array, Key, Params
@@ -163,7 +164,7 @@ def _contribution(data: dict[str, Any], factor: Factor, effects: Array) -> Array
 
 
 def _of_rows(layout: Layout, data: dict[str, Any], theta: Params, eta: Array) -> Array:
-    return data.get("weight", 1.0) * density.log_density(layout.family, data, eta, theta)
+    return data.get("weight", 1.0) * FAMILIES[layout.family].log_density(data, eta, theta)
 
 
 def _slopes(layout: Layout, data: dict[str, Any], theta: Params, eta: Array) -> tuple[Array, Array, Array]:

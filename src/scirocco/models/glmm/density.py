@@ -1,7 +1,7 @@
 """Densities of generalised linear mixed models: rows, and priors of the global parameters.
 
 Everything is in internal units: columns of mean 0 and deviation 1, effects of groups per deviation of their column, a
-continuous response in units of its deviation.
+continuous response in units of its spread. `models.families` has the densities of responses.
 """
 
 from __future__ import annotations
@@ -13,19 +13,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.scipy.special import gammaln
 
 from scirocco import transforms
+from scirocco.models.families import FAMILIES, log_prior
 from scirocco.types import Array, Params, Rows
 
-FAMILIES = ("normal", "bernoulli", "binomial", "poisson", "negative_binomial", "student")
-CONTINUOUS = ("normal", "student")
 SCALE = 2.5
 """Standard deviation of coefficients, and of the half-normal prior of the deviations of effects."""
-FREEDOM = (2.0, 0.1)
-"""Gamma prior of the degrees of freedom."""
-_LARGE = 20.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,7 @@ class RowLikelihood:
             eta += row[f"z_{self.inner.number}"] @ self.inner.effects(theta, u)
         for factor in self.outer:
             eta += row[f"z_{factor.number}"] @ factor.level(theta, row[f"level_{factor.number}"])
-        return row.get("weight", 1.0) * log_density(self.family, row, eta, theta)
+        return row.get("weight", 1.0) * FAMILIES[self.family].log_density(row, eta, theta)
 
 
 @dataclass(frozen=True)
@@ -116,43 +110,7 @@ class GlobalPrior:
         total = -0.5 * jnp.sum((theta["coef"] / SCALE) ** 2)
         for factor in self.factors:
             total += factor.log_prior(theta)
-        if "noise" in theta:
-            total -= theta["noise"]
-        if "dispersion" in theta:
-            total -= theta["dispersion"]
-        if "freedom" in theta:
-            total += (FREEDOM[0] - 1) * jnp.log(theta["freedom"]) - FREEDOM[1] * theta["freedom"]
-        return total
-
-
-def log_density(family: str, row: Rows, eta: Array, theta: Params) -> Array:
-    """log p(y | η, θ), up to terms without parameters."""
-    y = row["y"]
-    if family == "bernoulli":
-        return -jax.nn.softplus((1.0 - 2.0 * y) * eta)
-    if family == "binomial":
-        return y * eta - row["trials"] * jax.nn.softplus(eta)
-    if family == "poisson":
-        return y * eta - jnp.exp(eta)
-    if family == "negative_binomial":
-        shape = 1.0 / theta["dispersion"]
-        ratio = eta - jnp.log(shape)
-        return _rising(shape, y) + y * ratio - (shape + y) * jax.nn.softplus(ratio)
-    z = (y - eta) / theta["noise"]
-    if family == "normal":
-        return -0.5 * z**2 - jnp.log(theta["noise"]) - 0.5 * math.log(2 * math.pi)
-    nu = theta["freedom"]
-    constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * jnp.log(nu * math.pi)
-    return constant - jnp.log(theta["noise"]) - 0.5 * (nu + 1.0) * jnp.log1p(z**2 / nu)
-
-
-def _rising(shape: Array, y: Array) -> Array:
-    """log Γ(shape + y) - log Γ(shape), also where the two nearly cancel."""
-    near = jnp.maximum(shape, _LARGE)
-    stirling = (near + y - 0.5) * jnp.log1p(y / near) + y * jnp.log(near) - y
-    stirling += (1.0 / (near + y) - 1.0 / near) / 12.0
-    small = jnp.minimum(shape, _LARGE)
-    return jnp.where(shape > _LARGE, stirling, gammaln(small + y) - gammaln(small))
+        return total + log_prior(theta)
 
 
 def constraints(names: Iterable[str]) -> dict[str, Any]:
@@ -166,10 +124,3 @@ def constraints(names: Iterable[str]) -> dict[str, Any]:
         else:
             found[name] = None
     return found
-
-
-def mean_of(family: str, eta: np.ndarray) -> np.ndarray:
-    """E[y | η], of one trial for binomial responses."""
-    if family in ("bernoulli", "binomial"):
-        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(eta, -700, 700))))
-    return np.exp(eta) if family in ("poisson", "negative_binomial") else eta

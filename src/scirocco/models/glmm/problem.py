@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,12 +11,23 @@ import numpy as np
 from scirocco import _checks
 from scirocco.data.arrays import ArraySource
 from scirocco.data.groups import grouped, label_codes
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidValueError
 from scirocco.model import HierarchicalModel, Model
 from scirocco.model.groups import MOST_LOCAL
+from scirocco.models.families import FAMILIES, Family
 from scirocco.models.glmm import density
 from scirocco.models.glmm.density import Factor
-from scirocco.models.inputs.formulas import Design, GroupTerm, Parsed, as_frame, missing_rows
+from scirocco.models.inputs.formulas import (
+    Design,
+    GroupTerm,
+    Parsed,
+    as_frame,
+    checked_weights,
+    column,
+    missing_rows,
+    offset_values,
+    used_columns,
+)
 from scirocco.models.inputs.tables import float_type
 from scirocco.types import Params
 
@@ -29,7 +39,8 @@ INFORMED = 50
 """Rows per level from which on effects that are global parameters are sampled themselves, not in units of their sd."""
 _NODES = {"normal": 3, "student": 11}
 """Nodes for families that need fewer or more than others; a Student density is not log-concave."""
-COUNTS = ("binomial", "poisson", "negative_binomial")
+_NEARLY_THE_SAME = 1e-3
+"""Smallest eigenvalue of the products of the columns of a term, in units of their mean squares."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ class Units(NamedTuple):
     centre: float
     """The value of the linear predictor in internal units of 0."""
     spread: float
-    """The standard deviation of a continuous response; otherwise 1."""
+    """That of a continuous response; otherwise 1."""
 
 
 class Problem(NamedTuple):
@@ -82,34 +93,9 @@ class Problem(NamedTuple):
     num_rows: int
 
 
-def needed_columns(parsed: Parsed, weights: str | None, response: bool = True) -> list[str]:
-    """Columns of the table that a formula uses outside of its fixed and varying effects."""
-    names = [parsed.response, parsed.trials] if response else []
-    names += [parsed.offset, weights if response else None]
-    names += [name for term in parsed.groups for name in term.factor.split(":")]
-    return list(dict.fromkeys(name for name in names if name is not None))
-
-
-def all_columns(parsed: Parsed, weights: str | None, response: bool = True) -> list[str]:
-    """All columns of the table that a formula uses."""
-    from scirocco._extras import require
-    from scirocco.models.inputs.formulas import checked_names
-
-    formulaic = require("formulaic", "a formula")
-    names = needed_columns(parsed, weights, response)
-    for text in (parsed.fixed, *(term.effects for term in parsed.groups)):
-        try:
-            names += checked_names(formulaic.Formula(text), text)
-        except InvalidValueError:
-            raise
-        except Exception as error:
-            raise InvalidValueError(f"the formula {text!r} cannot be read: {error}") from error
-    return list(dict.fromkeys(names))
-
-
 def read_frame(table: Any, parsed: Parsed, weights: str | None, missing: str) -> Any:
     """The columns of a fit, without rows with missing values if those are to be dropped."""
-    frame = as_frame(table, all_columns(parsed, weights), "GLMM")
+    frame = as_frame(table, used_columns(parsed, weights), "GLMM")
     bad = missing_rows(frame)
     if bad:
         rows = np.any(list(bad.values()), axis=0)
@@ -146,36 +132,40 @@ def compose(
     frame = read_frame(table, parsed, weights, missing)
     if not parsed.groups:
         raise InvalidValueError(
-            f"the formula {formula!r} has no group term such as (1 | shop): use sc.models.LinearRegression or "
-            "LogisticRegression for a model without groups."
+            f"the formula {formula!r} has no group term such as (1 | shop): for a model without groups use "
+            "sc.models.LinearRegression.from_formula, or another regression."
         )
     design = Design(parsed.fixed, frame)
     x = design.matrix(frame)
     y, trials = response(frame, parsed, family)
-    units = _units(x, design.names, y, trials, family)
+    known = FAMILIES[family]
+    offset = offset_values(frame, parsed)
+    units = _units(x, design.names, y, trials, offset, known)
     dtype = float_type(np.float64)
     arrays: dict[str, np.ndarray] = {"x": ((x - units.mean) / units.deviation).astype(dtype)}
     _check_rank(arrays["x"], design.names)
-    arrays["y"] = ((y - units.centre) / units.spread if family in density.CONTINUOUS else y).astype(dtype)
+    arrays["y"] = ((y - units.centre) / units.spread if known.continuous else y).astype(dtype)
     if trials is not None:
         arrays["trials"] = trials.astype(dtype)
-    shift = np.zeros(len(frame)) if family in density.CONTINUOUS else np.full(len(frame), units.centre)
-    if parsed.offset is not None:
-        shift = shift + _numbers(frame, parsed.offset) / units.spread
+    shift = np.zeros(len(frame)) if known.continuous else np.full(len(frame), units.centre)
+    if offset is not None:
+        shift = shift + offset / units.spread
     if shift.any():
         arrays["offset"] = shift.astype(dtype)
     if weights is not None:
-        arrays["weight"] = _weights(frame, weights).astype(dtype)
+        arrays["weight"] = checked_weights(column(frame, weights), weights).astype(dtype)
     terms, codes = _terms(frame, parsed)
     inner, factors, by_blocks = _roles(terms, codes)
     for term, factor, code in zip(terms, factors, codes, strict=True):
         arrays[f"z_{factor.number}"] = (term.design.matrix(frame) / term.scale).astype(dtype)
         if factor.number != inner:
             arrays[f"level_{factor.number}"] = code.astype(np.int32)
-    start = _start(x.shape[1], family, terms, factors, inner, dtype)
+        if by_blocks:
+            _check_varying(term, arrays[f"z_{factor.number}"])
+    start = _start(x.shape[1], known, terms, factors, inner, dtype)
     for factor, term, code in zip(factors, terms, codes, strict=True):
         if factor.centred and factor.number != inner and term.intercept is not None:
-            _rough_effects(start, factor, term, code, y, trials, family, units)
+            _rough_effects(start, factor, term, code, y, trials, known, units)
     row = density.RowLikelihood(
         family, None if inner is None else factors[inner], tuple(f for f in factors if f.number != inner)
     )
@@ -196,7 +186,9 @@ def compose(
             num_nodes=nodes,
             transforms=constraints,
         )
-        source = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
+        binned = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
+        assert isinstance(binned, ArraySource)
+        source = binned
     return Problem(model, source, start, parsed, design, terms, factors, by_blocks, units, len(frame))
 
 
@@ -225,6 +217,16 @@ def _terms(frame: Any, parsed: Parsed) -> tuple[tuple[Term, ...], list[np.ndarra
         terms.append(Term(term, design, labels, scale))
         codes.append(code)
     return tuple(terms), codes
+
+
+def _check_varying(term: Term, z: np.ndarray) -> None:
+    """Draws of a level's effects lose digits if the columns are nearly the same, such as 1 and a year."""
+    least = float(np.linalg.eigvalsh(z.T.astype(np.float64) @ z / len(z))[0])
+    if least < _NEARLY_THE_SAME:
+        _checks.warn(
+            f"the columns of ({term.term.effects} | {term.name}) are nearly the same, so that the effects of a level "
+            "cannot be told apart in single precision. Subtract the mean: center(x) instead of x."
+        )
 
 
 def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None, tuple[Factor, ...], bool]:
@@ -261,19 +263,10 @@ def response(frame: Any, parsed: Parsed, family: str) -> tuple[np.ndarray, np.nd
             "the binomial family requires proportion(successes, trials) on the left of ~, and others a column; got "
             f"family={family!r} and {name!r}{'' if parsed.trials is None else f' of {parsed.trials!r}'}."
         )
-    y = _numbers(frame, name)
-    if family == "bernoulli" and not np.isin(y, (0.0, 1.0)).all():
-        found = np.unique(y)[:5]
-        raise InvalidValueError(
-            f"the response `{name}` of a bernoulli model must be 0 or 1, got values {found}."
-        )
-    if family in COUNTS and (np.any(y < 0) or np.any(y != np.round(y))):
-        bad = int(np.argmax((y < 0) | (y != np.round(y))))
-        raise InvalidValueError(
-            f"the response `{name}` of a {family} model must be a count (0, 1, 2, ...), got {y[bad]:g} in row {bad}."
-        )
+    y = column(frame, name)
+    FAMILIES[family].check(y, name)
     if parsed.trials is not None:
-        trials = _numbers(frame, parsed.trials)
+        trials = column(frame, parsed.trials)
         if np.any(trials < y) or np.any(trials != np.round(trials)):
             bad = int(np.argmax((trials < y) | (trials != np.round(trials))))
             raise InvalidValueError(
@@ -283,26 +276,14 @@ def response(frame: Any, parsed: Parsed, family: str) -> tuple[np.ndarray, np.nd
     return y, trials
 
 
-def _numbers(frame: Any, name: str) -> np.ndarray:
-    values = frame[name].to_numpy()
-    if values.dtype.kind not in "fiub":
-        try:
-            return np.asarray(values, np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidTypeError(
-                f"column `{name}` must have numbers, got {values.dtype} such as {values[0]!r}."
-            ) from error
-    return np.asarray(values, np.float64)
-
-
-def _weights(frame: Any, name: str) -> np.ndarray:
-    found = _numbers(frame, name)
-    if np.any(found < 0) or not found.any():
-        raise InvalidValueError(f"the weights `{name}` must be at least 0, and not all 0.")
-    return found
-
-
-def _units(x: np.ndarray, names: list[str], y: np.ndarray, trials: np.ndarray | None, family: str) -> Units:
+def _units(
+    x: np.ndarray,
+    names: list[str],
+    y: np.ndarray,
+    trials: np.ndarray | None,
+    offset: np.ndarray | None,
+    family: Family,
+) -> Units:
     mean, deviation = np.zeros(x.shape[1]), np.ones(x.shape[1])
     intercept = "Intercept" in names
     for place, name in enumerate(names):
@@ -315,18 +296,10 @@ def _units(x: np.ndarray, names: list[str], y: np.ndarray, trials: np.ndarray | 
             )
         mean[place] = x[:, place].mean() if intercept else 0.0
         deviation[place] = spread if spread > 0 else float(np.sqrt(np.mean(x[:, place] ** 2)))
-    average = float(y.sum() / (len(y) if trials is None else max(trials.sum(), 1.0)))
-    if family in density.CONTINUOUS:
-        spread = float(y.std())
-        if spread == 0:
-            raise InvalidValueError(f"the response is {y[0]:g} in all rows: there is nothing to explain.")
-        return Units(mean, deviation, average if intercept else 0.0, spread)
-    if not intercept:
-        return Units(mean, deviation, 0.0, 1.0)
-    if family in ("bernoulli", "binomial"):
-        share = (average * len(y) + 0.5) / (len(y) + 1.0)
-        return Units(mean, deviation, math.log(share / (1 - share)), 1.0)
-    return Units(mean, deviation, math.log(max(average, 0.5 / len(y))), 1.0)
+    spread = family.spread(y)
+    if spread == 0:
+        raise InvalidValueError(f"the response is {y[0]:g} in all rows: there is nothing to explain.")
+    return Units(mean, deviation, family.centre(y, trials, offset) if intercept else 0.0, spread)
 
 
 def _check_rank(x: np.ndarray, names: list[str]) -> None:
@@ -342,7 +315,7 @@ def _check_rank(x: np.ndarray, names: list[str]) -> None:
 
 def _start(
     size: int,
-    family: str,
+    family: Family,
     terms: tuple[Term, ...],
     factors: tuple[Factor, ...],
     inner: int | None,
@@ -355,13 +328,7 @@ def _start(
             start[f"root_{factor.number}"] = np.eye(factor.size, dtype=dtype)
         if factor.number != inner:
             start[f"effects_{factor.number}"] = np.zeros((len(term.levels), factor.size), dtype)
-    if family in density.CONTINUOUS:
-        start["noise"] = np.asarray(0.8, dtype)
-    if family == "student":
-        start["freedom"] = np.asarray(10.0, dtype)
-    if family == "negative_binomial":
-        start["dispersion"] = np.asarray(0.5, dtype)
-    return start
+    return start | {name: np.asarray(value, dtype) for name, value in family.parameters.items()}
 
 
 def _rough_effects(
@@ -371,19 +338,13 @@ def _rough_effects(
     code: np.ndarray,
     y: np.ndarray,
     trials: np.ndarray | None,
-    family: str,
+    family: Family,
     units: Units,
 ) -> None:
     """Start at the levels' own averages: where effects and their deviation are both small, the search would stay."""
     sizes = np.bincount(code, trials, len(term.levels))
     means = (np.bincount(code, y, len(term.levels)) + 0.5 * y.mean()) / (sizes + 0.5)
-    if family in density.CONTINUOUS:
-        rough = (means - y.mean()) / units.spread
-    elif family in ("bernoulli", "binomial"):
-        share = np.clip(means, 1e-3, 1 - 1e-3)
-        rough = np.log(share / (1 - share)) - units.centre
-    else:
-        rough = np.log(np.maximum(means, 1e-3)) - units.centre
+    rough = (family.linked(means) - units.centre) / units.spread
     place = term.intercept
     rough = rough - rough.mean()
     start[f"effects_{factor.number}"][:, place] = rough

@@ -12,11 +12,19 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.diagnostics.frames import summary_frame
 from scirocco.errors import InvalidValueError
+from scirocco.models.families import FAMILIES
 from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.glmm import density, problem
 from scirocco.models.glmm.problem import Term, Units
-from scirocco.models.inputs.formulas import Design, as_frame, missing_rows, parse
+from scirocco.models.inputs.formulas import (
+    Design,
+    as_frame,
+    missing_rows,
+    offset_values,
+    parse,
+    used_columns,
+)
 from scirocco.models.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.run.local_draws import some_draws
@@ -250,7 +258,7 @@ class Results:
         _checks.choice(kind, "kind", ("mean", "observation"))
         tails = None if interval is None else tails_of(interval)
         parsed = parse(self.formula)
-        columns = problem.all_columns(parsed, None, response=False)
+        columns = used_columns(parsed, None, response=False)
         if kind == "observation" and parsed.trials is not None:
             columns = [*columns, parsed.trials]
         if not random_effects:
@@ -271,24 +279,27 @@ class Results:
             {name: leaf[None] for name, leaf in some.items()}, self._units, self._terms, self._design.names
         )
         size = max(1, _ROWS // len(coef["coef"][0]))
+        family = FAMILIES[self.family]
+        theta = {name: coef["sigma" if name == "noise" else name][0] for name in family.parameters}
         parts = self._parts(table, new_groups, coef, rng) if random_effects else []
         for begin in range(0, len(table), size):
             rows = slice(begin, begin + size)
             piece = table.iloc[rows]
             eta = self._design.matrix(piece) @ coef["coef"][0].T
-            if parsed.offset is not None:
-                eta += np.asarray(piece[parsed.offset], np.float64)[:, None]
+            offset = offset_values(piece, parsed)
+            if offset is not None:
+                eta += offset[:, None]
             for effects, places, design in parts:
                 own = effects[:, places[rows]]
                 eta += np.einsum("nq,snq->ns", design.matrix(piece), own)
-            mean = density.mean_of(self.family, eta)
+            mean = family.mean(eta)
             if tails is None:
                 outcome.append(mean.mean(axis=1)[None])
                 continue
             drawn = mean
             if kind == "observation":
                 trials = None if parsed.trials is None else np.asarray(piece[parsed.trials], np.int64)
-                drawn = _observed(self.family, mean, coef, trials, rng)
+                drawn = family.draw(rng, mean, theta, trials)
             ends = np.quantile(drawn, tails, axis=1, method="weibull")
             outcome.append(np.concatenate([mean.mean(axis=1)[None], ends]))
         joined = np.concatenate(outcome, axis=1)
@@ -341,22 +352,3 @@ def _table(draws: np.ndarray, names: Sequence[str] | None, interval: float, inde
     low, high = np.quantile(draws, tails_of(interval), axis=0, method="weibull")
     columns = {"mean": draws.mean(axis=0), "sd": draws.std(axis=0), "low": low, "high": high}
     return pandas.DataFrame(columns, index if names is None else list(names))
-
-
-def _observed(
-    family: str, mean: np.ndarray, coef: dict[str, np.ndarray], trials: Any, rng: np.random.Generator
-) -> np.ndarray:
-    """New responses with these means (rows, draws)."""
-    if family == "bernoulli":
-        return (rng.random(mean.shape) < mean).astype(float)
-    if family == "binomial":
-        return rng.binomial(trials[:, None], mean).astype(float)
-    if family == "poisson":
-        return rng.poisson(np.minimum(mean, 1e15)).astype(float)
-    if family == "negative_binomial":
-        shape = 1.0 / coef["dispersion"][0]
-        return rng.poisson(np.minimum(mean * rng.gamma(shape, 1.0 / shape, mean.shape), 1e15)).astype(float)
-    noise = coef["sigma"][0]
-    if family == "student":
-        return mean + noise * rng.standard_t(coef["freedom"][0], mean.shape)
-    return mean + noise * rng.standard_normal(mean.shape)

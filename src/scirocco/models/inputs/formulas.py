@@ -161,13 +161,18 @@ class Design:
         try:
             made = formulaic.Formula(formula)
         except Exception as error:
-            raise InvalidValueError(f"the formula {formula!r} cannot be read: {error}") from error
+            raise InvalidValueError(
+                f"the formula {formula!r} cannot be read: {_first_line(error)}"
+            ) from error
         self.variables = checked_names(made, formula)
         _need_columns(frame, self.variables, formula)
+        self.categories = [
+            name for name in self.variables if name in _in_categories(made) or not _is_number(frame[name])
+        ]
         if spec is None:
             table = self._made(made, frame)
             spec = table.model_spec
-            sample = _sample(frame, self.variables)
+            sample = _sample(frame, self.variables, self.categories)
         self._spec, self._sample = spec, sample or {}
         self.names = list(spec.column_names)
 
@@ -177,10 +182,27 @@ class Design:
                 warnings.simplefilter("error")
                 return what.get_model_matrix(frame, na_action="ignore", output="pandas")
         except Exception as error:
-            said = str(error).partition("\n")[0]
             raise InvalidValueError(
-                f"the formula {self.formula!r} cannot be computed from the table: {said}"
+                f"the formula {self.formula!r} cannot be computed from the table: {self._reason(error, frame)}"
             ) from error
+
+    def _reason(self, error: Exception, frame: Any) -> str:
+        said = _first_line(error)
+        if "categories outside" in said:
+            for name in self.categories:
+                known = self._sample[name]
+                unseen = [level for level in dict.fromkeys(frame[name].tolist()) if level not in known]
+                if unseen:
+                    return (
+                        f"column `{name}` has {unseen[0]!r} in row {frame[name].tolist().index(unseen[0])}, which the "
+                        f"fit did not have: its levels are {', '.join(sorted(set(map(repr, known)))[:20])}."
+                    )
+        if "extend beyond" in said:
+            return (
+                "a spline has values outside the range of the fit; write extrapolation='extend' or "
+                "extrapolation='clip' in it, such as bs(x, df=5, extrapolation='extend'), to allow them."
+            )
+        return said
 
     def matrix(self, frame: Any) -> np.ndarray:
         """The columns (rows, p) of a table, in double precision."""
@@ -206,6 +228,10 @@ class Design:
         state = {name: _back(values) for name, values in written["state"].items()}
         spec = first._spec.update(transform_state=state)
         return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"])
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def checked_names(formula: Any, text: str) -> list[str]:
@@ -246,12 +272,25 @@ def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
         )
 
 
-def _sample(frame: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+def _in_categories(formula: Any) -> set[str]:
+    """The names in `C(...)`."""
+    found = set()
+    for expression in {str(factor.expr) for term in formula for factor in term.factors}:
+        if "C(" not in expression:
+            continue
+        for call in ast.walk(ast.parse(expression, mode="eval")):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "C":
+                found |= {
+                    node.id for each in call.args for node in ast.walk(each) if isinstance(node, ast.Name)
+                }
+    return found
+
+
+def _sample(frame: Any, names: Sequence[str], categories: Sequence[str]) -> dict[str, list[Any]]:
     """A few rows with every level of every column of categories."""
     rows = list(range(min(20, len(frame))))
-    for name in names:
-        if not _is_number(frame[name]):
-            rows += np.unique(np.asarray(frame[name]).astype(str), return_index=True)[1].tolist()
+    for name in categories:
+        rows += np.unique(np.asarray(frame[name]).astype(str), return_index=True)[1].tolist()
     few = frame.iloc[sorted(set(rows))]
     return {name: [_scalar(value) for value in few[name].tolist()] for name in names}
 
@@ -288,8 +327,28 @@ def _back(value: Any) -> Any:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def as_frame(table: Any, names: Sequence[str], who: str) -> Any:
-    """These columns of a table of pandas, polars or Arrow, a dict of columns or a data folder, as a pandas frame."""
+def used_columns(parsed: Parsed, weights: str | None = None, response: bool = True) -> list[str]:
+    """All columns of the table that a formula uses, with the response and the weights or without."""
+    formulaic = require("formulaic", "a formula")
+    names = [parsed.response, parsed.trials] if response else []
+    names += [weights if response else None]
+    names += [name for term in parsed.groups for name in term.factor.split(":")]
+    offset = [] if parsed.offset is None else [f"0 + {parsed.offset}"]
+    for text in (*offset, parsed.fixed, *(term.effects for term in parsed.groups)):
+        try:
+            names += checked_names(formulaic.Formula(text), text)
+        except InvalidValueError:
+            raise
+        except Exception as error:
+            raise InvalidValueError(f"the formula {text!r} cannot be read: {_first_line(error)}") from error
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = ()) -> Any:
+    """These columns of a table of pandas, polars or Arrow, a dict of columns or a data folder, as a pandas frame.
+
+    Columns of True and False become numbers, except those to `keep`.
+    """
     pandas = require("pandas", f"{who} with a formula")
     if isinstance(table, str) or hasattr(table, "__fspath__"):
         from scirocco.data.native.folder import open_folder
@@ -313,7 +372,7 @@ def as_frame(table: Any, names: Sequence[str], who: str) -> Any:
         array = as_numpy(columns[name], f"column `{name}`")
         if array.ndim != 1:
             raise InvalidTypeError(f"column `{name}` has shape {array.shape}; one value per row is required.")
-        if array.dtype.kind == "b":
+        if array.dtype.kind == "b" and name not in keep:
             array = array.astype(np.float64)
         kept[name] = array
     lengths = {name: len(array) for name, array in kept.items()}
@@ -340,3 +399,33 @@ def missing_rows(frame: Any) -> dict[str, np.ndarray]:
         if bad.any():
             found[str(name)] = bad
     return found
+
+
+def column(frame: Any, name: str) -> np.ndarray:
+    """A column of numbers, in double precision."""
+    values = frame[name].to_numpy()
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(
+            f"column `{name}` must have numbers, got {values.dtype} such as {values[0]!r}."
+        ) from error
+
+
+def offset_values(frame: Any, parsed: Parsed) -> np.ndarray | None:
+    """What the formula adds to the linear predictor: a column, or a function of columns such as `log(time)`."""
+    if parsed.offset is None:
+        return None
+    if parsed.offset.isidentifier():
+        return column(frame, parsed.offset)
+    found = Design(f"0 + {parsed.offset}", frame).matrix(frame)
+    if found.shape[1] != 1:
+        raise InvalidValueError(f"offset({parsed.offset}) must be one number per row, not several columns.")
+    return found[:, 0]
+
+
+def checked_weights(weights: np.ndarray, name: str) -> np.ndarray:
+    """Weights of rows: at least 0, not all 0."""
+    if np.any(weights < 0) or not weights.any():
+        raise InvalidValueError(f"the weights `{name}` must be at least 0, and not all 0.")
+    return weights

@@ -233,10 +233,8 @@ def _frame_column(column: Series, number: int, names: tuple[str, ...] | None) ->
     return values if values.dtype.kind in "fiub" else numbers(values[:, None], names, number)[:, 0]
 
 
-def numbers(
-    array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, target: bool = False
-) -> np.ndarray:
-    """Python numbers in a table of objects; anything else raises an error that names its column, or y."""
+def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, target: str = "") -> np.ndarray:
+    """Python numbers in a table of objects; anything else raises an error that names its column, or the target."""
     out = np.empty(array.shape, np.float64)
     for column in range(array.shape[1]):
         for row, value in enumerate(array[:, column]):
@@ -245,7 +243,7 @@ def numbers(
             elif _checks.is_number(value) or isinstance(value, (bool, np.bool_)):
                 out[row, column] = float(value)
             else:
-                where = "y" if target else f"{column_name(first + column, names)} of X"
+                where = target or f"{column_name(first + column, names)} of X"
                 kind = f"numbers, got {type(value).__name__}"  # the next words are scikit-learn's
                 kind = (
                     "numbers"
@@ -259,7 +257,7 @@ def numbers(
     return out
 
 
-def _how_to_encode(name: str, target: bool) -> str:
+def _how_to_encode(name: str, target: str) -> str:
     if target:
         return "For classes use sc.models.LogisticRegression."
     frame = (

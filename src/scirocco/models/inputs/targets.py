@@ -22,36 +22,38 @@ def labels(
     num_rows: int | None = None,
     who: str = "the model",
     sort: bool = False,
+    name: str = "y",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Convert class labels to codes 0, 1, ... (int32); also return the classes, sorted.
 
     With `classes`, the declared set: other labels raise an error, and a class may have no rows. The classes keep their
-    declared order, unless `sort`.
+    declared order, unless `sort`. `name` is that of the response in messages.
     """
     values = _column(y, num_rows, who)
     if values.dtype.kind == "f" and np.any(bad := ~np.isfinite(values)):
         raise InvalidValueError(
-            f"Input y contains NaN or infinity: first in row {int(np.argmax(bad))}, {int(bad.sum())} labels in total."
+            f"Input {name} contains NaN or infinity: first in row {int(np.argmax(bad))}, {int(bad.sum())} labels in "
+            "total."
         )
     if values.dtype.kind == "f" and np.any(fraction := values != np.floor(values)):
         raise InvalidValueError(
-            f"Unknown label type: continuous. y contains {values[fraction][0]:g} in row {int(np.argmax(fraction))}; "
-            f"{who} requires classes. For a numeric target use sc.models.LinearRegression."
+            f"Unknown label type: continuous. {name} contains {values[fraction][0]:g} in row "
+            f"{int(np.argmax(fraction))}; {who} requires classes. For a numeric target use sc.models.LinearRegression."
         )
     if values.dtype.kind == "O":
         for row, value in enumerate(values):
             if missing(value):
                 raise InvalidValueError(
-                    f"Input y contains NaN: the label of row {row} is missing ({value!r})."
+                    f"Input {name} contains NaN: the label of row {row} is missing ({value!r})."
                 )
-    found, codes = _sorted(values, "y")
+    found, codes = _sorted(values, name)
     if classes is not None:
         known = _known(classes, who)
         known = _sorted(known, "`classes`")[0] if sort else known
         return _declared(values, known), known
     if len(found) < 2:
         raise InvalidValueError(
-            f"{who} needs at least two classes; every row of y has the class {found.tolist()[0]!r}."
+            f"{who} needs at least two classes; every row of {name} has the class {found.tolist()[0]!r}."
         )
     return codes.astype(np.int32), found
 
@@ -88,18 +90,21 @@ def _declared(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return codes
 
 
-def targets(y: ColumnLike | None, *, num_rows: int | None = None, who: str = "the model") -> np.ndarray:
+def targets(
+    y: ColumnLike | None, *, num_rows: int | None = None, who: str = "the model", name: str = "y"
+) -> np.ndarray:
     """Check a numeric target: one finite number per row, in float64, because models centre it before they round it."""
     values = _column(y, num_rows, who)
     if values.dtype.kind not in "fiub":
-        values = numbers(values[:, None], None, target=True)[:, 0]
+        values = numbers(values[:, None], None, target=name)[:, 0]
     values = values.astype(np.float64)
     bad = ~(np.abs(values) <= np.finfo(jax.dtypes.canonicalize_dtype(np.float64)).max)
     if bad.any():
         row = int(np.argmax(bad))
         what = "NaN" if np.isnan(values[row]) else "infinity"
         raise InvalidValueError(
-            f"Input y contains {what}: first in row {row}; {int(bad.sum())} of {len(values)} targets are not finite."
+            f"Input {name} contains {what}: first in row {row}; {int(bad.sum())} of {len(values)} targets are not "
+            "finite."
         )
     return values
 

@@ -52,11 +52,26 @@ class Approximation(NamedTuple):
 
 
 class Rows:
-    """A table with K linear predictors per row, processed in chunks; K = 1 is the logistic model, K > 1 the softmax."""
+    """A table with linear predictors for the classes of its rows, processed in chunks.
 
-    def __init__(self, x: np.ndarray, codes: np.ndarray, num_classes: int, intercept: bool):
-        self.x, self.codes, self.intercept = x, codes, intercept
-        self.num_predictors = 1 if num_classes == 2 else num_classes
+    Two classes have one predictor, the log odds of the second. More have one each, or with a `baseline` one each but
+    the first, whose predictor is 0.
+    """
+
+    def __init__(
+        self,
+        x: np.ndarray,
+        codes: np.ndarray,
+        num_classes: int,
+        intercept: bool,
+        baseline: bool = False,
+        offset: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ):
+        self.x, self.codes, self.num_classes, self.intercept = x, codes, num_classes, intercept
+        self.offset, self.weight = offset, weight
+        self.baseline = baseline or num_classes == 2
+        self.num_predictors = num_classes - self.baseline
         self.shape = (self.num_predictors, x.shape[1] + intercept)
 
     def __len__(self) -> int:
@@ -67,55 +82,79 @@ class Rows:
         if count >= len(self):
             return self
         chosen = np.sort(rng.choice(len(self), count, replace=False))
-        number = 2 if self.num_predictors == 1 else self.num_predictors
-        return Rows(self.x[chosen], self.codes[chosen], number, self.intercept)
+        offset, weight = (None if part is None else part[chosen] for part in (self.offset, self.weight))
+        return Rows(
+            self.x[chosen],
+            self.codes[chosen],
+            self.num_classes,
+            self.intercept,
+            self.baseline,
+            offset,
+            weight,
+        )
 
-    def chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Design matrices with the column of ones, and codes."""
+    def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Numbers of rows, and their design matrices with the column of ones."""
         for first in range(0, len(self), _CHUNK):
             z = self.x[first : first + _CHUNK].astype(np.float64)
             if self.intercept:
                 z = np.concatenate([z, np.ones((len(z), 1))], axis=1)
-            yield z, self.codes[first : first + _CHUNK]
+            yield slice(first, first + _CHUNK), z
+
+    def predictors(self, here: slice, z: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """(rows, K)."""
+        eta = z @ theta.T
+        return eta if self.offset is None else eta + self.offset[here, None]
 
     def means(self, eta: np.ndarray) -> np.ndarray:
         """Probabilities (rows, K) of the predictors (rows, K)."""
-        return probabilities(eta, self.num_predictors > 1)
+        return probabilities(eta, self.num_predictors > 1, self.baseline)[:, -self.num_predictors :]
 
     def look(self, theta: np.ndarray, curved: bool = True) -> Look:
         """One pass; the curvature is expensive, and 0 unless `curved`."""
         value, gradient = 0.0, np.zeros(self.shape)
         size = gradient.size
         curvature = np.zeros((size, size) if curved else (1, 1))
-        for z, codes in self.chunks():
-            eta = z @ theta.T
-            mean = self.means(eta)
-            if self.num_predictors == 1:
-                target = codes[:, None].astype(np.float64)
-                value += float(np.sum(target * eta - np.logaddexp(0.0, eta)))
-            else:
-                target = (codes[:, None] == np.arange(self.num_predictors)).astype(np.float64)
-                value += float(np.sum(target * eta) - np.sum(np.logaddexp.reduce(eta, axis=1)))
-            gradient += (target - mean).T @ z
+        for here, z in self.chunks():
+            eta = self.predictors(here, z, theta)
+            mean, weight = self.means(eta), None if self.weight is None else self.weight[here, None]
+            target = (self.codes[here, None] == np.arange(self.baseline, self.num_classes)).astype(np.float64)
+            value += self._value(eta, target, weight)
+            left = target - mean
+            gradient += (left if weight is None else weight * left).T @ z
             if curved:
-                self._add_curvature(curvature, z, mean)
+                self._add_curvature(curvature, z, mean, 1.0 if weight is None else weight[:, 0])
         return Look(value, gradient, curvature)
 
-    def _add_curvature(self, curvature: np.ndarray, z: np.ndarray, mean: np.ndarray) -> None:
+    def _value(self, eta: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> float:
+        if self.num_predictors == 1:
+            each = target * eta - np.logaddexp(0.0, eta)
+            return float(np.sum(each if weight is None else weight * each))
+        whole = np.logaddexp.reduce(eta, axis=1)
+        whole = np.logaddexp(0.0, whole) if self.baseline else whole
+        if weight is None:
+            return float(np.sum(target * eta) - np.sum(whole))
+        return float(np.sum(weight * target * eta) - np.sum(weight[:, 0] * whole))
+
+    def _add_curvature(
+        self, curvature: np.ndarray, z: np.ndarray, mean: np.ndarray, times: float | np.ndarray
+    ) -> None:
         p = z.shape[1]
         for k in range(self.num_predictors):
             for other in range(k + 1):
-                weight = mean[:, k] * ((k == other) - mean[:, other])
+                weight = times * (mean[:, k] * ((k == other) - mean[:, other]))
                 block = z.T @ (weight[:, None] * z)
                 curvature[k * p : (k + 1) * p, other * p : (other + 1) * p] += block
                 if k != other:
                     curvature[other * p : (other + 1) * p, k * p : (k + 1) * p] += block
 
 
-def probabilities(eta: np.ndarray, several: bool) -> np.ndarray:
+def probabilities(eta: np.ndarray, several: bool, baseline: bool = False) -> np.ndarray:
     """Of predictors (..., K) of `several` classes: all classes'; else the second class's, for each predictor."""
     if not several:
         return np.asarray(0.5 * (1.0 + np.tanh(0.5 * eta)))
+    if baseline:
+        eta = np.concatenate([np.zeros_like(eta[..., :1]), eta], axis=-1)
     shifted = np.exp(eta - eta.max(axis=-1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
@@ -230,21 +269,27 @@ def survey(rows: Rows, found: Approximation, rng: np.random.Generator) -> Survey
         theta = found.centre + (factor @ rng.standard_normal(found.centre.size)).reshape(found.centre.shape)
         curvature = scale * part.look(theta).curvature + penalty
         largest = max(largest, float(np.linalg.eigvalsh(factor.T @ curvature @ factor)[-1]))
-        for z, _codes in part.chunks():
-            change = part.means(z @ theta.T) - part.means(z @ found.centre.T)
+        for here, z in part.chunks():
+            change = part.means(part.predictors(here, z, theta)) - part.means(
+                part.predictors(here, z, found.centre)
+            )
+            if part.weight is not None:
+                change = part.weight[here, None] * change
             each = (change[:, :, None] * z[:, None, :]).reshape(len(z), -1) @ factor
             products += each.T @ each / _POINTS
     variances, rotation = np.linalg.eigh(products)
     return Survey(largest, np.maximum(variances, 0.0) * scale * len(rows), factor @ rotation)
 
 
-def reduced(x: np.ndarray, y: np.ndarray, intercept: bool) -> np.ndarray:
-    """The triangular factor R of [1, x, y] (or [x, y]): |y - Zθ|² is the same of its rows, for every θ."""
+def reduced(x: np.ndarray, y: np.ndarray, intercept: bool, weight: np.ndarray | None = None) -> np.ndarray:
+    """The triangular factor R of [1, x, y] (or [x, y]): Σ w (y - Zθ)² is the same of its rows, for every θ."""
     r = np.zeros((0, x.shape[1] + intercept + 1))
     for first in range(0, len(x), _CHUNK):
         part = np.concatenate([x[first : first + _CHUNK], y[first : first + _CHUNK, None]], axis=1)
         part = part.astype(np.float64)
         if intercept:
             part = np.concatenate([np.ones((len(part), 1)), part], axis=1)
+        if weight is not None:
+            part *= np.sqrt(weight[first : first + _CHUNK, None])
         r = np.asarray(np.linalg.qr(np.concatenate([r, part]), mode="r"))
     return r

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.types import Array, Params, Rows
+from scirocco.models import families
+from scirocco.types import Array, Key, Params, Rows
 
 KINDS = ("laplace", "normal", "horseshoe")
 RESOLUTION = 0.2
@@ -134,10 +135,12 @@ Prior = Normal | Laplace | Horseshoe
 
 
 def _others(prior: Prior, params: Params) -> Array:
-    """Intercept ~ N(0, intercept_scale²), and the prior of σ, where they are."""
+    """Intercept ~ N(0, intercept_scale²), and the priors of σ and other positive parameters, where they are."""
     total = jnp.zeros((), params["coef"].dtype)
     if "intercept" in params:
         total = total - 0.5 * jnp.sum((params["intercept"] / prior.intercept_scale) ** 2)
+    if prior.noise_scale is None:
+        return total + families.log_prior(params)
     if "noise" in params:
         relative = params["noise"] / prior.noise_scale
         total = total - 0.5 * (relative**2 + (prior.noise_floor / relative) ** 2)
@@ -145,25 +148,50 @@ def _others(prior: Prior, params: Params) -> Array:
 
 
 # -- likelihoods -------------------------------------------------------------------------------------------------------
+# Of rows {x, y}, and where they are given an `offset` of the linear predictor, a `weight`, and a `constant`: the terms
+# without parameters.
 
 
-def binary(params: Params, rows: Rows) -> Array:
-    """y η - log(1 + e^η), with η = xᵀβ + b and y in {0, 1}."""
-    eta = _times(rows["x"], params["coef"]) + params.get("intercept", 0.0)
-    return rows["y"] * eta - jnp.logaddexp(0.0, eta)
+@dataclass(frozen=True)
+class Likelihood:
+    """log p(y | η) of a family of `models.families`, with η = xᵀβ + b."""
+
+    family: str
+
+    def __call__(self, params: Params, rows: Rows) -> Array:
+        """The log likelihood of each row."""
+        return _weighted(
+            families.FAMILIES[self.family].log_density(rows, predictor(params, rows), params), rows
+        )
 
 
-def multinomial(params: Params, rows: Rows) -> Array:
-    """η_y - log Σ_k e^(η_k), with η_k = xᵀβ_k + b_k for every class k."""
-    eta = _times(rows["x"], params["coef"].T) + params.get("intercept", 0.0)
-    chosen = jnp.take_along_axis(eta, rows["y"][..., None].astype(int), axis=-1)[..., 0]
-    return chosen - jax.nn.logsumexp(eta, axis=-1)
+@dataclass(frozen=True)
+class Simulated:
+    """A new response of a row {x}, or {x, offset}, at parameters in the user's units."""
+
+    family: str
+
+    def __call__(self, params: Params, row: Rows, key: Key) -> Array:
+        """Drawn from the likelihood."""
+        return families.FAMILIES[self.family].simulate(key, predictor(params, row), params)
 
 
-def poisson(params: Params, rows: Rows) -> Array:
-    """y η - e^η, with η = xᵀβ + b and y in {0, 1, ...}."""
-    eta = _times(rows["x"], params["coef"]) + params.get("intercept", 0.0)
-    return rows["y"] * eta - jnp.exp(eta)
+@dataclass(frozen=True)
+class Softmax:
+    """η_y - log Σ_k e^(η_k), with η_k = xᵀβ_k + b_k for every class k; with a `baseline`, η_0 = 0."""
+
+    baseline: bool = False
+
+    def __call__(self, params: Params, rows: Rows) -> Array:
+        """The log likelihood of each row."""
+        eta = _times(rows["x"], params["coef"].T) + params.get("intercept", 0.0)
+        if self.baseline:
+            eta = jnp.concatenate([jnp.zeros_like(eta[..., :1]), eta], axis=-1)
+        chosen = jnp.take_along_axis(eta, rows["y"][..., None].astype(int), axis=-1)[..., 0]
+        return _weighted(chosen - jax.nn.logsumexp(eta, axis=-1), rows)
+
+
+binary, poisson, multinomial = Likelihood("bernoulli"), Likelihood("poisson"), Softmax()
 
 
 def linear(params: Params, rows: Rows) -> Array:
@@ -174,7 +202,19 @@ def linear(params: Params, rows: Rows) -> Array:
     """
     noise = params.get("noise", jnp.ones((), rows["y"].dtype))
     eta = _times(rows["x"], params["coef"]) + rows.get("one", 1.0) * params.get("intercept", 0.0)
-    return -0.5 * ((rows["y"] - eta) / noise) ** 2 - rows.get("share", 1.0) * jnp.log(noise)
+    value = -0.5 * ((rows["y"] - eta) / noise) ** 2 - rows.get("share", 1.0) * jnp.log(noise)
+    return value + rows["constant"] if "constant" in rows else value
+
+
+def predictor(params: Params, rows: Rows) -> Array:
+    """η = xᵀβ + b, and the offset."""
+    eta = _times(rows["x"], params["coef"]) + params.get("intercept", 0.0)
+    return eta + rows["offset"] if "offset" in rows else eta
+
+
+def _weighted(value: Array, rows: Rows) -> Array:
+    value = value + rows["constant"] if "constant" in rows else value
+    return rows["weight"] * value if "weight" in rows else value
 
 
 def _times(x: Array, coef: Array) -> Array:

@@ -35,10 +35,10 @@ large, 0.006 left them within 1 %."""
 
 
 class Method(NamedTuple):
-    """Sampler, estimator and start of a run."""
+    """Sampler, estimator and start of a run; None: as `sc.sample` chooses."""
 
-    sampler: Sampler
-    estimator: Estimator
+    sampler: Sampler | None
+    estimator: Estimator | None
     start: dict[str, np.ndarray]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,14 +19,16 @@ from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced
-from scirocco.models.regression.base import Regression
+from scirocco.models.regression.base import Composed, Regression
 from scirocco.models.regression.density import Prior
-from scirocco.models.regression.inference import Coordinates, Method, in_order, method
+from scirocco.models.regression.given import Given
+from scirocco.models.regression.inference import Coordinates, in_order, method
 from scirocco.run.metric import DENSE_LIMIT
-from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
 
 _ROUNDS = 50
+_MOST_KEPT = 1 << 28
+"""Bytes of a table up to which a fit keeps its rows, for leave-one-out; the draws do not need them."""
 
 
 class LinearRegression(Regression):
@@ -63,6 +63,8 @@ class LinearRegression(Regression):
         units of X.
     constant_columns
         "refuse" or "keep" columns with a single value.
+    formula
+        `y ~ a * b + C(g)`: `fit` then takes a data frame, see `from_formula`.
     sampler
         None: BAOAB in the coordinates of a Gaussian approximation.
     estimator
@@ -117,6 +119,7 @@ class LinearRegression(Regression):
         intercept_scale: float | None = None,
         standardise: bool = False,
         constant_columns: str = "refuse",
+        formula: str | None = None,
         sampler: Sampler | None = None,
         estimator: Estimator | None = None,
         num_samples: int = 1000,
@@ -128,135 +131,108 @@ class LinearRegression(Regression):
     ):
         self.prior, self.scale, self.slab, self.noise = prior, scale, slab, noise
         self.intercept, self.intercept_scale = intercept, intercept_scale
-        self.standardise, self.constant_columns = standardise, constant_columns
+        self.standardise, self.constant_columns, self.formula = standardise, constant_columns, formula
         self.sampler, self.estimator = sampler, estimator
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
-    def fit(
-        self,
-        X: TableLike,
-        y: ColumnLike | None = None,
-        *,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
-    ) -> LinearRegression:
-        """Draw coefficients given rows and their targets.
-
-        Parameters
-        ----------
-        X
-            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense). In a data frame,
-            columns of categories get a feature `column[level]` of 0 and 1 for each level but the first.
-        y
-            One number per row.
-        num_epochs, max_seconds
-            The length of the run, including burn-in, as passes over the rows or as seconds of sampling (without
-            set-up and compilation). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
-            spread evenly unless `thin` is given. By default the length
-            follows from `num_samples`, `num_burnin` and `thin`.
-        store, resume, overwrite, callbacks, progress
-            As for `sc.sample`.
-        """
+    def _composed(self, found: Given) -> Composed:
+        """Model, data, sampler, estimator and start."""
         if self.noise is not None:
             _checks.positive(self.noise, "noise", type(self).__name__)
-        table = self._table(X)
-        num_rows, num_columns = table.array.shape
-        given = targets(y, num_rows=num_rows, who=type(self).__name__)
-        if num_columns + self.intercept > DENSE_LIMIT:
-            raise InvalidValueError(
-                f"LinearRegression is for up to {DENSE_LIMIT} columns, got {num_columns}."
-            )
-        units = Units.of(table.array, self.standardise, self.intercept)
-        centre = float(given.mean()) if self.intercept else 0.0
+        intercept, weight, columns = found.columns.intercept, found.columns.weight, found.columns
+        count, width = found.table.array.shape
+        given = targets(columns.y, num_rows=count, who=type(self).__name__, name=columns.response)
+        if width + intercept > DENSE_LIMIT:
+            raise InvalidValueError(f"LinearRegression is for up to {DENSE_LIMIT} columns, got {width}.")
+        given = given if columns.offset is None else given - columns.offset
+        units = Units.of(found.table.array, self.standardise, intercept)
+        x = units.apply(found.table.array)
+        centre = float(np.average(given, weights=weight)) if intercept else 0.0
         spread = float(given.std()) if given.min() < given.max() else abs(float(given[0])) or 1.0
-        model, data, chosen = self._composed(units.apply(table.array), given - centre, spread)
-        options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
-        options |= {"callbacks": callbacks, "progress": progress}
-        extra = {"names": table.names, "levels": table.levels, "num_rows": num_rows}
-        extra |= {**units.written(), "centre": centre}
-        try:
-            run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
-        except DivergenceError as error:
-            if self.noise is not None or num_rows > num_columns + self.intercept:
-                raise
-            raise DivergenceError(
-                f"a chain diverged (NaN or inf): {num_rows} rows cannot identify the noise and "
-                f"{num_columns + self.intercept} unknowns. Set `noise`, a smaller `scale`, or use more rows.",
-                run=error.run,
-                chain=error.chain,
-                step=error.step,
-            ) from error
-        self._remember(table, run)
-        self._settle(self._outside(run.draws, extra))
-        return self
+        y = given - centre
+        factor = reduced(x, y, intercept, weight)
+        total = count if weight is None else float(weight.sum())
+        prior, start, ordered = self._approximated(factor, total, spread, intercept, x.dtype)
+        rows = self._rows(x, y, weight)
+        data = rows if self.estimator is not None else _few_rows(factor, total, intercept, x.dtype)
+        if self.noise is not None:  # in units of the noise, so that it is 1
+            noise = np.asarray(self.noise, x.dtype)
+            rows, data = (
+                part | {name: part[name] / noise for name in ("x", "one", "y")} for part in (rows, data)
+            )
+        chosen = method(Coordinates(start, ordered), self.prior, len(data["y"]), self.sampler, self.estimator)
+        extra = {**units.written(), "centre": centre}
+        model = self._model(prior, start)
+        if self.estimator is not None:
+            return Composed(model, data, chosen, extra)
+        return Composed(model, data, chosen, extra, rows=rows if x.nbytes <= _MOST_KEPT else {})
 
-    def _scale(self, factor: np.ndarray, num_rows: int, spread: float) -> float:
+    def _explained(self, error: DivergenceError, found: Given) -> DivergenceError | None:
+        num_rows, unknowns = found.num_rows, found.table.array.shape[1] + found.columns.intercept
+        if self.noise is not None or num_rows > unknowns:
+            return None
+        return DivergenceError(
+            f"a chain diverged (NaN or inf): {num_rows} rows cannot identify the noise and {unknowns} unknowns. Set "
+            "`noise`, a smaller `scale`, or use more rows.",
+            run=error.run,
+            chain=error.chain,
+            step=error.step,
+        )
+
+    def _scale(self, factor: np.ndarray, num_rows: float, spread: float, intercept: bool = True) -> float:
         """The prior's, from the triangular factor: what is left of columns and y by the intercept, if there is one."""
         if self.scale is not None:
             return float(self.scale)
-        first = int(self.intercept)
+        first = int(intercept)
         *whole, own = np.sqrt(np.sum(factor[:, first:] ** 2, axis=0) / num_rows)
         left = np.sqrt(np.sum(factor[first:, first:-1] ** 2, axis=0) / num_rows)
         # of a constant column rounding leaves something
         smallest = min((d for d, size in zip(left, whole, strict=True) if d > 1e-3 * size), default=1.0)
-        own = spread if self.intercept else own or 1.0
+        own = spread if intercept else own or 1.0
         wide = 2.0 ** round(math.log2(10.0 * own / smallest))
         return wide / 10 if self.prior == "horseshoe" else wide
 
-    def _composed(self, x: np.ndarray, y: np.ndarray, spread: float) -> tuple[Model, dict[str, Any], Method]:
-        """Model, data, sampler, estimator and start."""
-        size = x.shape[1] + self.intercept
-        factor = reduced(x, y, self.intercept)
-        gram = factor.T @ factor
+    def _approximated(
+        self, factor: np.ndarray, num_rows: float, spread: float, intercept: bool, dtype: DTypeLike
+    ) -> tuple[Prior, dict[str, np.ndarray], np.ndarray]:
+        """The prior, the start, and the factor of the posterior covariance in the order of the parameters."""
+        gram, size = factor.T @ factor, factor.shape[1] - 1
+        width = size - intercept
         rough = 2.0 ** round(math.log2(spread))
         intercept_scale = 10.0 * rough if self.intercept_scale is None else float(self.intercept_scale)
-        ones = np.diagonal(gram)[self.intercept : size]
+        ones = np.diagonal(gram)[intercept:size]
         guess = spread if self.noise is None else float(self.noise)
         prior = self._make_prior(
-            ones[None] / guess**2, self._scale(factor, len(x), spread), intercept_scale, rough
+            ones[None] / guess**2, self._scale(factor, num_rows, spread, intercept), intercept_scale, rough
         )
-        found = _approximate(gram, len(x), self.intercept, prior, guess, self.noise is not None)
-        sampled = self.noise is None
-        start = {"coef": found.centre[0, : x.shape[1]]}
-        more = []
-        if self.intercept:
+        found = _approximate(gram, num_rows, intercept, prior, guess, self.noise is not None)
+        start, more = {"coef": found.centre[0, :width]}, []
+        if intercept:
             start["intercept"] = found.centre[0, -1]
-        if sampled:
+        if self.noise is None:
             start["noise"] = np.asarray(found.noise)
-            more.append(1.0 / math.sqrt(2.0 * len(x)))
+            more.append(1.0 / math.sqrt(2.0 * num_rows))
         if found.working.tau is not None:
             start["tau"] = np.asarray(found.working.tau)
             more.append(found.working.log_tau_sd)
-        start = {name: np.asarray(value, x.dtype) for name, value in start.items()}
-        ordered, _ = in_order(found.factor, np.zeros(size), (1, size), self.intercept, more)
-        data = self._rows(x, y) if self.estimator is not None else self._few_rows(factor, len(x), x.dtype)
-        if not sampled:  # in units of the noise, so that it is 1
-            data |= {name: data[name] / np.asarray(self.noise, x.dtype) for name in ("x", "one", "y")}
-        coordinates = Coordinates(start, ordered)
-        chosen = method(coordinates, self.prior, len(data["y"]), self.sampler, self.estimator)
-        return self._model(prior, start), data, chosen
+        ordered, _ = in_order(found.factor, np.zeros(size), (1, size), intercept, more)
+        return prior, {name: np.asarray(value, dtype) for name, value in start.items()}, ordered
 
-    @property
-    def _sums_up(self) -> bool:  # type: ignore[override]
-        return self.estimator is None
-
-    def _rows(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    def _rows(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> dict[str, np.ndarray]:
         ones = np.ones(len(y), x.dtype)
-        return {"x": x, "y": y.astype(x.dtype), "one": ones, "share": ones}
-
-    def _few_rows(self, factor: np.ndarray, num_rows: int, dtype: DTypeLike) -> dict[str, np.ndarray]:
-        """Rows that say the same: those of the triangular factor."""
-        first = int(self.intercept)
-        one = factor[:, 0] if self.intercept else np.zeros(len(factor))
-        share = np.full(len(factor), num_rows / len(factor))
-        parts = {"x": factor[:, first:-1], "y": factor[:, -1], "one": one, "share": share}
-        return {name: np.ascontiguousarray(part, dtype) for name, part in parts.items()}
+        constant = -0.5 * math.log(2 * math.pi) - math.log(self.noise or 1.0)
+        if weight is None:
+            return {"x": x, "y": y.astype(x.dtype), "one": ones, "share": ones, "constant": constant * ones}
+        root, share = np.sqrt(weight), weight.astype(x.dtype)
+        parts = {
+            "x": x * root[:, None],
+            "y": y * root,
+            "one": root,
+            "share": share,
+            "constant": constant * share,
+        }
+        return {name: np.asarray(part, x.dtype) for name, part in parts.items()}
 
     def _model(self, prior: Prior, start: dict[str, Any]) -> Model:
         changes: dict[str, Any] = {
@@ -274,7 +250,15 @@ class LinearRegression(Regression):
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
-    def predict(self, X: TableLike, return_std: bool = False, interval: float | None = None) -> Any:
+    def predict(
+        self,
+        X: TableLike,
+        return_std: bool = False,
+        interval: float | None = None,
+        *,
+        kind: str = "observation",
+        offset: ColumnLike | None = None,
+    ) -> Any:
         """Posterior mean of xᵀβ + b; on request the spread of new observations there.
 
         Parameters
@@ -286,19 +270,25 @@ class LinearRegression(Regression):
         interval
             A probability such as 0.9: return a `Predicted` with `mean`, `low` and `high`, between which a new
             observation lies with that probability (coefficients and noise together).
+        kind
+            "observation"; or "mean": the interval of xᵀβ + b.
+        offset
+            As for `fit`, of these rows; by default 0.
         """
         self._check_fitted()
+        _checks.choice(kind, "kind", ("observation", "mean"))
         if return_std and interval is not None:
             raise InvalidValueError("pass `return_std` or `interval` to predict, not both.")
         tails = None if interval is None else tails_of(interval)
         noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
         means, deviations, ends = [], [], []
-        for _, eta in self._predictors(X):
+        for _, eta in self._predictors(X, offset):
             means.append(eta.mean(axis=1))
             if return_std:
                 deviations.append(np.sqrt(eta.var(axis=1) + np.mean(noise**2)))
             if tails is not None:
-                ends.append(np.quantile(eta + noise * self._new_noise(len(noise)), tails, axis=1))
+                drawn = eta if kind == "mean" else eta + noise * self._new_noise(len(noise))
+                ends.append(np.quantile(drawn, tails, axis=1))
         mean = np.concatenate(means)
         if return_std:
             return mean, np.concatenate(deviations)
@@ -313,21 +303,24 @@ class LinearRegression(Regression):
 
         return np.asarray(ndtri((shuffled_numbers(count, self.seed) + 0.5) / count))
 
-    def score(self, X: TableLike, y: ColumnLike) -> float:
-        """R²: the fraction of the variance of y that `predict` explains."""
-        given = targets(y, who=type(self).__name__)
-        predicted = self.predict(X)
-        if len(given) != len(predicted):
-            raise InvalidValueError(
-                f"X has {len(predicted)} rows and y has {len(given)}: they must be as many."
-            )
-        total = float(np.sum((given - given.mean()) ** 2))
-        left = float(np.sum((given - predicted) ** 2))
-        return 1.0 - left / total if total else float(left == 0.0)
+    def score(self, X: TableLike, y: ColumnLike | None = None) -> float:
+        """R²: the fraction of the variance of y (with a formula, of its response) that `predict` explains."""
+        return self._r_squared(self.predict(X), self._responses(X, y))
+
+
+def _few_rows(
+    factor: np.ndarray, num_rows: float, intercept: bool, dtype: DTypeLike
+) -> dict[str, np.ndarray]:
+    """Rows that say the same as all: those of the triangular factor."""
+    first = int(intercept)
+    one = factor[:, 0] if intercept else np.zeros(len(factor))
+    share = np.full(len(factor), num_rows / len(factor))
+    parts = {"x": factor[:, first:-1], "y": factor[:, -1], "one": one, "share": share}
+    return {name: np.ascontiguousarray(part, dtype) for name, part in parts.items()}
 
 
 def _approximate(
-    gram: np.ndarray, num_rows: int, intercept: bool, prior: Prior, noise: float, known: bool
+    gram: np.ndarray, num_rows: float, intercept: bool, prior: Prior, noise: float, known: bool
 ) -> Approximation:
     """Normal equations with the working precisions of the prior, and σ², in turn until they agree."""
     size = len(gram) - 1

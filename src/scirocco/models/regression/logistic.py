@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
+from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits, sampled
@@ -17,8 +17,9 @@ from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
-from scirocco.models.regression.base import Regression
+from scirocco.models.regression.base import Composed, Regression
 from scirocco.models.regression.density import Prior
+from scirocco.models.regression.given import Given
 from scirocco.models.regression.inference import (
     Coordinates,
     Method,
@@ -27,7 +28,6 @@ from scirocco.models.regression.inference import (
     method,
 )
 from scirocco.run.metric import DENSE_LIMIT
-from scirocco.run.progress import Callback
 from scirocco.samplers import Sampler
 
 
@@ -60,6 +60,8 @@ class LogisticRegression(Regression):
         order of the columns of `predict_proba`.
     constant_columns
         "refuse" or "keep" columns with a single value.
+    formula
+        `y ~ a * b + C(g)`: `fit` then takes a data frame, see `from_formula`.
     sampler, estimator
         None: in the coordinates of a Gaussian approximation, SGHMC with control variates on 500 rows (more where the
         gradient noise asks for more), or BAOAB with all rows if they are few.
@@ -101,6 +103,8 @@ class LogisticRegression(Regression):
     intercept_: np.ndarray
     _kind = fits.Kind("LogisticRegression", "a logistic regression", "logistic")
     _estimator_type = "classifier"
+    _baseline: ClassVar[bool] = False
+    """Whether the coefficients of more than two classes are against the first."""
 
     @fits.renamed_arguments(Regression._renamed)
     def __init__(
@@ -114,6 +118,7 @@ class LogisticRegression(Regression):
         standardise: bool = False,
         classes: Sequence[object] | None = None,
         constant_columns: str = "refuse",
+        formula: str | None = None,
         sampler: Sampler | None = None,
         estimator: Estimator | None = None,
         num_samples: int = 1000,
@@ -126,72 +131,53 @@ class LogisticRegression(Regression):
         self.prior, self.scale, self.slab = prior, scale, slab
         self.intercept, self.intercept_scale = intercept, intercept_scale
         self.standardise, self.classes, self.constant_columns = standardise, classes, constant_columns
+        self.formula = formula
         self.sampler, self.estimator = sampler, estimator
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
-    def fit(
-        self,
-        X: TableLike,
-        y: ColumnLike | None = None,
-        *,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
-    ) -> LogisticRegression:
-        """Draw coefficients given rows and their classes.
-
-        Parameters
-        ----------
-        X
-            Numbers, a row for each observation: NumPy, pandas, polars, SciPy sparse (made dense). In a data frame,
-            columns of categories get a feature `column[level]` of 0 and 1 for each level but the first.
-        y
-            Labels of any kind that can be sorted.
-        num_epochs, max_seconds
-            The length of the run, including burn-in, as passes over the rows or as seconds of sampling (without
-            set-up and compilation). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
-            spread evenly unless `thin` is given. By default the length
-            follows from `num_samples`, `num_burnin` and `thin`.
-        store, resume, overwrite, callbacks, progress
-            As for `sc.sample`.
-        """
-        table = self._table(X)
-        name, num_rows = type(self).__name__, len(table.array)
-        codes, classes = labels(y, self.classes, num_rows=num_rows, who=name, sort=True)
-        units = Units.of(table.array, self.standardise, self.intercept)
-        x = units.apply(table.array)
-        model, chosen = self._composed(x, codes, len(classes))
-        data = {"x": x, "y": codes.astype(x.dtype) if len(classes) == 2 else codes}
-        options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
-        options |= {"callbacks": callbacks, "progress": progress}
-        extra = {
-            "names": table.names,
-            "levels": table.levels,
-            "num_rows": len(table.array),
-            **units.written(),
-            **sampled.write_labels(classes),
-        }
-        run = self._sample(model, data, chosen, extra, num_epochs, max_seconds, options)
-        self._remember(table, run, classes_=classes)
-        self._settle(self._outside(run.draws, extra))
-        return self
-
-    def _composed(self, x: np.ndarray, codes: np.ndarray, num_classes: int) -> tuple[Model, Method]:
-        """Model, sampler, estimator and start."""
-        binary = num_classes == 2
-        shape = (1 if binary else num_classes, x.shape[1] + self.intercept)
-        if shape[0] * shape[1] > DENSE_LIMIT:
-            prior = self._own_prior(np.ones((1, x.shape[1])))
+    def _composed(self, found: Given) -> Composed:
+        """Model, data, sampler, estimator and start."""
+        columns, width = found.columns, found.table.array.shape[1]
+        codes, classes = labels(
+            columns.y,
+            self.classes,
+            num_rows=found.num_rows,
+            who=type(self).__name__,
+            sort=True,
+            name=columns.response,
+        )
+        if columns.offset is not None and len(classes) > 2:
+            raise InvalidValueError(
+                f"an offset is added to the log odds of two classes; {type(self).__name__} was given {len(classes)}."
+            )
+        units = Units.of(found.table.array, self.standardise, columns.intercept)
+        x = units.apply(found.table.array)
+        rows = Rows(
+            x,
+            codes,
+            len(classes),
+            columns.intercept,
+            self._baseline,
+            columns.offset,
+            columns.weight,
+        )
+        if rows.shape[0] * rows.shape[1] > DENSE_LIMIT:
+            prior = self._own_prior(np.ones((1, width)))
             sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
-            start = self._start(np.zeros(shape), None, x.dtype)
-            return self._model(prior, binary), Method(sampler, estimator, start)
+            chosen = Method(sampler, estimator, _start(np.zeros(rows.shape), width, None, x.dtype))
+        else:
+            prior, chosen = self._approximated(rows)
+        data = {"x": x, "y": codes.astype(x.dtype) if rows.num_predictors == 1 else codes}
+        for name, part in (("offset", columns.offset), ("weight", columns.weight)):
+            data |= {} if part is None else {name: part.astype(x.dtype)}
+        extra = {**units.written(), **sampled.write_labels(classes)}
+        model = self._model(prior, rows, chosen.start)
+        return Composed(model, data, chosen, extra, {"classes_": classes})
+
+    def _approximated(self, rows: Rows) -> tuple[Prior, Method]:
+        """The prior, and what samples in the coordinates of a Gaussian approximation."""
         rng = np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0))
-        rows = Rows(x, codes, num_classes, self.intercept)
         made: list[Prior] = []
 
         def make(information: np.ndarray) -> Prior:
@@ -201,29 +187,19 @@ class LogisticRegression(Regression):
         found = approximate(rows, make, rng)
         seen = survey(rows, found, rng)
         more = [] if found.working.tau is None else [found.working.log_tau_sd]
-        start = self._start(found.centre, found.working.tau, x.dtype)
-        ordered, noise = in_order(seen.factor, seen.noise, shape, self.intercept, more)
+        start = _start(found.centre, rows.x.shape[1], found.working.tau, rows.x.dtype)
+        ordered, noise = in_order(seen.factor, seen.noise, rows.shape, rows.intercept, more)
         coordinates = Coordinates(start, ordered, seen.curvature, noise)
-        chosen = method(coordinates, self.prior, len(x), self.sampler, self.estimator)
-        return self._model(made[0], binary), chosen
+        return made[0], method(coordinates, self.prior, len(rows), self.sampler, self.estimator)
 
     def _own_prior(self, information: np.ndarray) -> Prior:
         return self._make_prior(information, float(self.scale), float(self.intercept_scale))
 
-    def _model(self, prior: Prior, binary: bool) -> Model:
-        constrained = {"coef": None} | ({"intercept": None} if self.intercept else {})
-        changes = {**constrained, "tau": transforms.positive} if self.prior == "horseshoe" else None
-        likelihood = density.binary if binary else density.multinomial
-        return Model(likelihood, prior, vectorized=True, transforms=changes)
-
-    def _start(self, theta: np.ndarray, tau: float | None, dtype: DTypeLike) -> dict[str, np.ndarray]:
-        cut = theta.shape[1] - self.intercept
-        parts = {"coef": theta[:, :cut]} | ({"intercept": theta[:, cut]} if self.intercept else {})
-        if len(theta) == 1:
-            parts = {name: part[0] for name, part in parts.items()}
-        if tau is not None:
-            parts["tau"] = np.asarray(tau)
-        return {name: np.asarray(part, dtype) for name, part in parts.items()}
+    def _model(self, prior: Prior, rows: Rows, start: dict[str, np.ndarray]) -> Model:
+        changes = {name: transforms.positive if name == "tau" else None for name in start}
+        likelihood = density.binary if rows.num_predictors == 1 else density.Softmax(rows.baseline)
+        transformed = changes if "tau" in changes else None
+        return Model(likelihood, prior, vectorized=True, transforms=transformed)
 
     def _settle(self, draws: dict[str, Any]) -> None:
         super()._settle(draws)
@@ -232,9 +208,16 @@ class LogisticRegression(Regression):
         intercept = np.asarray(draws.get("intercept", np.zeros((1, 1))), np.float64).mean(axis=(0, 1))
         self.intercept_ = np.broadcast_to(intercept.reshape(-1), (len(self.coef_),)).copy()
 
+    @property
+    def _has_baseline(self) -> bool:
+        return self._baseline or len(self.classes_) == 2
+
     def _coef_shape(self) -> tuple[int, ...]:
-        number = 1 if len(self.classes_) == 2 else len(self.classes_)
-        return (number, self.n_features_in_)
+        return (len(self.classes_) - self._has_baseline, self.n_features_in_)
+
+    def _predictor_names(self) -> list[object]:
+        names = list(self.classes_[int(self._has_baseline) :])
+        return names if len(names) > 1 else []
 
     def _more(self) -> dict[str, Any]:
         return sampled.write_labels(self.classes_)
@@ -244,7 +227,9 @@ class LogisticRegression(Regression):
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: TableLike, interval: float | None = None) -> Any:
+    def predict_proba(
+        self, X: TableLike, interval: float | None = None, *, offset: ColumnLike | None = None
+    ) -> Any:
         """Posterior mean of every class's probability, (rows, classes); with `interval`, a `Predicted`.
 
         Parameters
@@ -254,12 +239,14 @@ class LogisticRegression(Regression):
         interval
             A probability such as 0.9: the result then has `mean`, `low` and `high`, a central interval of the class
             probabilities given the data (of the probability, not of the outcome, which is one class or another).
+        offset
+            As for `fit`, of these rows; by default 0.
         """
         self._check_fitted()
         tails = None if interval is None else tails_of(interval)
         means, ends = [], []
-        for _, eta in self._predictors(X):
-            each = probabilities(eta, len(self.classes_) > 2)
+        for _, eta in self._predictors(X, offset):
+            each = probabilities(eta, len(self.classes_) > 2, self._has_baseline)
             means.append(each.mean(axis=1))
             if tails is not None:
                 ends.append(np.quantile(each, tails, axis=1))
@@ -292,8 +279,46 @@ class LogisticRegression(Regression):
         """The logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X))
 
-    def score(self, X: TableLike, y: ColumnLike) -> float:
+    def score(self, X: TableLike, y: ColumnLike | None = None) -> float:
         """Accuracy: the fraction of rows with the right predicted class; an error for labels not in `classes_`."""
-        predicted = np.argmax(self.predict_proba(X), axis=1)
-        codes, _ = labels(y, self.classes_, num_rows=len(predicted), who=type(self).__name__)
+        predicted, given = np.argmax(self.predict_proba(X), axis=1), self._responses(X, y)
+        codes, _ = labels(given, self.classes_, num_rows=len(predicted), who=type(self).__name__)
         return float(np.mean(codes == predicted))
+
+
+class SoftmaxRegression(LogisticRegression):
+    r"""Bayesian regression for classes, with coefficients against the first one, as in R's `multinom` and statsmodels.
+
+    .. math:: \log \frac{P(y = k | x)}{P(y = 0 | x)} = x^\top β_k + b_k
+
+    The K - 1 vectors of coefficients are determined by the data, so that each has a meaning: how the log odds of a
+    class against the first of `classes_` change with a column. `LogisticRegression` has K vectors instead, which
+    treats all classes in the same way, and which the prior tells apart. With two classes the two models are the same.
+
+    Parameters and methods are those of `LogisticRegression`. `coef_` has the shape (K - 1, d), `intercept_` (K - 1,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scirocco.models.regression import SoftmaxRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = np.argmax(X @ [[0, 1, 2], [0, 0, 1]] + rng.gumbel(size=(500, 3)), axis=1)
+    >>> model = SoftmaxRegression("normal", seed=1).fit(X, y, progress=False)
+    >>> model.coef_.shape, model.predict_proba(X[:4]).shape
+    ((2, 2), (4, 3))
+    """
+
+    _kind = fits.Kind("SoftmaxRegression", "a softmax regression", "softmax")
+    _baseline = True
+
+
+def _start(theta: np.ndarray, width: int, tau: float | None, dtype: DTypeLike) -> dict[str, np.ndarray]:
+    parts = {"coef": theta[:, :width]}
+    if theta.shape[1] > width:
+        parts["intercept"] = theta[:, width]
+    if len(theta) == 1:
+        parts = {name: part[0] for name, part in parts.items()}
+    if tau is not None:
+        parts["tau"] = np.asarray(tau)
+    return {name: np.asarray(part, dtype) for name, part in parts.items()}

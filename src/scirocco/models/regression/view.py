@@ -6,14 +6,14 @@ import numpy as np
 
 from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Section, join, number, paragraph, search, sortable, tag
-from scirocco.models.regression.base import Regression
+from scirocco.models.regression.results import Results
 from scirocco.models.view import Seen, View, run_behind, size_of
 from scirocco.run import Run
 
 _FOREST = 40
 
 
-def view(model: Regression, run: Run | None) -> View:
+def view(model: Results, run: Run | None) -> View:
     """Coefficients in the units of the columns; chains are diagnosed in their own coordinates."""
     draws, name = model.draws_, type(model).__name__
     if run is None:

@@ -1,0 +1,330 @@
+"""Families of responses: density, link, checks, units, new responses. Regressions and mixed models share them.
+
+η is the linear predictor, of a continuous response in units of its spread. Densities are up to terms without
+parameters, which `constant` has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.errors import InvalidValueError
+from scirocco.types import Array, Key, Params, Rows
+
+_MOST = 1e15
+"""Largest mean of a Poisson variate."""
+_FREEDOM = (2.0, 0.1)
+"""Gamma prior of the degrees of freedom."""
+_NORMAL = 0.5 * math.log(2 * math.pi)
+
+
+class Family:
+    """The normal family, from which others differ; the identity is its link."""
+
+    name: ClassVar[str] = "normal"
+    continuous: ClassVar[bool] = True
+    parameters: ClassVar[Mapping[str, float]] = {"noise": 0.8}
+    """Positive parameters in addition to η, and where chains start."""
+
+    def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
+        """log p(y | η, θ), up to terms without parameters."""
+        z = (row["y"] - eta) / theta["noise"]
+        return -0.5 * z**2 - jnp.log(theta["noise"])
+
+    def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+        """The terms without parameters."""
+        return np.full(len(y), -_NORMAL)
+
+    def mean(self, eta: np.ndarray) -> np.ndarray:
+        """E[y | η], of one trial for binomial responses."""
+        return eta
+
+    def linked(self, mean: np.ndarray) -> np.ndarray:
+        """η of a mean; those at the edge of the possible ones are moved inside."""
+        return mean
+
+    def centre(
+        self,
+        y: np.ndarray,
+        trials: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> float:
+        """η without columns, about: an intercept is measured from there."""
+        return float(np.average(y if offset is None else y - offset, weights=weights))
+
+    def spread(self, y: np.ndarray) -> float:
+        """The unit of a continuous response; 1 for others."""
+        return float(y.std())
+
+    def check(self, y: np.ndarray, name: str) -> None:
+        """Raise an error unless all are possible responses."""
+
+    def draw(
+        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
+    ) -> np.ndarray:
+        """New responses with these means."""
+        return mean + theta["noise"] * rng.standard_normal(mean.shape)
+
+    def simulate(self, key: Key, eta: Array, theta: Params) -> Array:
+        """A new response, in JAX."""
+        return eta + theta["noise"] * jax.random.normal(key, jnp.shape(eta))
+
+
+class Student(Family):
+    """Student's t around η, with unknown degrees of freedom; its units are robust, too."""
+
+    name = "student"
+    parameters: ClassVar[Mapping[str, float]] = {"noise": 0.8, "freedom": 10.0}
+
+    def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
+        """log p(y | η, θ)."""
+        z, nu = (row["y"] - eta) / theta["noise"], theta["freedom"]
+        constant = _rising(0.5 * nu, 0.5) - 0.5 * jnp.log(nu * math.pi)
+        return constant - jnp.log(theta["noise"]) - 0.5 * (nu + 1.0) * jnp.log1p(z**2 / nu)
+
+    def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+        """None."""
+        return np.zeros(len(y))
+
+    def centre(
+        self,
+        y: np.ndarray,
+        trials: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> float:
+        """The median."""
+        return float(np.median(y if offset is None else y - offset))
+
+    def spread(self, y: np.ndarray) -> float:
+        """1.48 median absolute deviations: the standard deviation, for normal responses."""
+        robust = 1.4826 * float(np.median(np.abs(y - np.median(y))))
+        return robust if robust > 0 else float(y.std())
+
+    def draw(
+        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
+    ) -> np.ndarray:
+        """New responses around these means."""
+        return mean + theta["noise"] * rng.standard_t(theta["freedom"], mean.shape)
+
+    def simulate(self, key: Key, eta: Array, theta: Params) -> Array:
+        """A new response, in JAX."""
+        return eta + theta["noise"] * jax.random.t(key, theta["freedom"], jnp.shape(eta))
+
+
+class Binomial(Family):
+    """Successes of so many trials, by the logit."""
+
+    name = "binomial"
+    continuous = False
+    parameters: ClassVar[Mapping[str, float]] = {}
+
+    def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
+        """y η - n log(1 + e^η)."""
+        return row["y"] * eta - row["trials"] * jax.nn.softplus(eta)
+
+    def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+        """The logarithm of the binomial coefficient."""
+        return np.zeros(len(y)) if trials is None else _lgamma(trials) - _lgamma(y) - _lgamma(trials - y)
+
+    def mean(self, eta: np.ndarray) -> np.ndarray:
+        """The chance of a success."""
+        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(eta, -700, 700))))
+
+    def linked(self, mean: np.ndarray) -> np.ndarray:
+        """The logit."""
+        share = np.clip(mean, 1e-3, 1 - 1e-3)
+        return np.log(share / (1 - share))
+
+    def centre(
+        self,
+        y: np.ndarray,
+        trials: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> float:
+        """The logit of the share of successes, less the average offset."""
+        average = float(y.sum() / (len(y) if trials is None else max(trials.sum(), 1.0)))
+        share = (average * len(y) + 0.5) / (len(y) + 1.0)
+        return math.log(share / (1 - share)) - (0.0 if offset is None else float(offset.mean()))
+
+    def spread(self, y: np.ndarray) -> float:
+        """1."""
+        return 1.0
+
+    def check(self, y: np.ndarray, name: str) -> None:
+        """Counts."""
+        _check_counts(y, name, self.name)
+
+    def draw(
+        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
+    ) -> np.ndarray:
+        """New numbers of successes."""
+        return rng.binomial(trials[:, None], mean).astype(float)
+
+
+class Bernoulli(Binomial):
+    """0 or 1, by the logit."""
+
+    name = "bernoulli"
+
+    def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
+        """y η - log(1 + e^η)."""
+        return row["y"] * eta - jax.nn.softplus(eta)
+
+    def check(self, y: np.ndarray, name: str) -> None:
+        """0 and 1."""
+        if not np.isin(y, (0.0, 1.0)).all():
+            raise InvalidValueError(
+                f"the response `{name}` of a bernoulli model must be 0 or 1, got values {np.unique(y)[:5]}."
+            )
+
+    def draw(
+        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
+    ) -> np.ndarray:
+        """New responses."""
+        return (rng.random(mean.shape) < mean).astype(float)
+
+    def simulate(self, key: Key, eta: Array, theta: Params) -> Array:
+        """A new response, in JAX."""
+        return jax.random.bernoulli(key, jax.nn.sigmoid(eta)).astype(float)
+
+
+class Poisson(Family):
+    """Counts, by the logarithm."""
+
+    name = "poisson"
+    continuous = False
+    parameters: ClassVar[Mapping[str, float]] = {}
+
+    def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
+        """y η - e^η."""
+        return row["y"] * eta - jnp.exp(eta)
+
+    def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+        """-log y!."""
+        return -_lgamma(y)
+
+    def mean(self, eta: np.ndarray) -> np.ndarray:
+        """e^η."""
+        return np.exp(eta)
+
+    def linked(self, mean: np.ndarray) -> np.ndarray:
+        """The logarithm."""
+        return np.log(np.maximum(mean, 1e-3))
+
+    def centre(
+        self,
+        y: np.ndarray,
+        trials: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> float:
+        """The logarithm of the rate: of the sum of responses over that of e^offset."""
+        counts = y if weights is None else weights * y
+        exposure = np.zeros(len(y)) if offset is None else np.asarray(offset, np.float64)
+        if weights is not None:
+            exposure, counts = exposure[weights > 0] + np.log(weights[weights > 0]), counts[weights > 0]
+        return math.log(max(float(counts.sum()), 0.5)) - float(np.logaddexp.reduce(exposure))
+
+    def spread(self, y: np.ndarray) -> float:
+        """1."""
+        return 1.0
+
+    def check(self, y: np.ndarray, name: str) -> None:
+        """Counts."""
+        _check_counts(y, name, self.name)
+
+    def draw(
+        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
+    ) -> np.ndarray:
+        """New counts."""
+        return rng.poisson(np.minimum(mean, _MOST)).astype(float)
+
+    def simulate(self, key: Key, eta: Array, theta: Params) -> Array:
+        """A new response, in JAX."""
+        return jax.random.poisson(key, jnp.exp(eta)).astype(float)
+
+
+class NegativeBinomial(Poisson):
+    """Counts with the variance μ + dispersion · μ², by the logarithm."""
+
+    name = "negative_binomial"
+    parameters: ClassVar[Mapping[str, float]] = {"dispersion": 0.5}
+
+    def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
+        """log p(y | η, dispersion) + log y!."""
+        y, shape = row["y"], 1.0 / theta["dispersion"]
+        ratio = eta - jnp.log(shape)
+        return _rising(shape, y) + y * ratio - (shape + y) * jax.nn.softplus(ratio)
+
+    def draw(
+        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
+    ) -> np.ndarray:
+        """New counts: Poisson, with a rate that varies like a gamma variate."""
+        shape = 1.0 / theta["dispersion"]
+        return super().draw(rng, mean * rng.gamma(shape, 1.0 / shape, mean.shape), theta)
+
+    def simulate(self, key: Key, eta: Array, theta: Params) -> Array:
+        """A new response, in JAX."""
+        first, second = jax.random.split(key)
+        shape = 1.0 / theta["dispersion"]
+        rate = jnp.exp(eta) * jax.random.gamma(first, shape, jnp.shape(eta)) / shape
+        return jax.random.poisson(second, rate).astype(float)
+
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (Family(), Bernoulli(), Binomial(), Poisson(), NegativeBinomial(), Student())
+}
+
+
+def log_prior(theta: Params) -> Any:
+    """Of the parameters in addition to η: Exponential(1); degrees of freedom Gamma(2, 0.1)."""
+    total: Any = 0.0
+    for name in ("noise", "dispersion"):
+        if name in theta:
+            total = total - theta[name]
+    if "freedom" in theta:
+        total = total + (_FREEDOM[0] - 1) * jnp.log(theta["freedom"]) - _FREEDOM[1] * theta["freedom"]
+    return total
+
+
+def _check_counts(y: np.ndarray, name: str, family: str) -> None:
+    wrong = (y < 0) | (y != np.round(y))
+    if wrong.any():
+        bad = int(np.argmax(wrong))
+        raise InvalidValueError(
+            f"the response `{name}` of a {family} model must be a count (0, 1, 2, ...), got {y[bad]:g} in row {bad}."
+        )
+
+
+def _lgamma(y: np.ndarray) -> np.ndarray:
+    """log y!, in double precision."""
+    from scipy.special import gammaln
+
+    return np.asarray(gammaln(np.asarray(y, np.float64) + 1.0))
+
+
+def _rising(shape: Array, y: Array | float) -> Array:
+    """log Γ(shape + y) - log Γ(shape), also where the two nearly cancel, by elementary functions.
+
+    Γ(z) = Γ(z + 4) / (z (z + 1) (z + 2) (z + 3)), and Stirling's series from there. The second derivatives of `gammaln`
+    would take longer to compile.
+    """
+    far = shape + 4.0
+    series = (far + y - 0.5) * jnp.log1p(y / far) + y * (jnp.log(far) - 1.0)
+    below = jnp.log1p(jnp.asarray(y)[..., None] / (jnp.asarray(shape)[..., None] + jnp.arange(4.0)))
+    return series + _tail(far + y) - _tail(far) - jnp.sum(below, axis=-1)
+
+
+def _tail(z: Array) -> Array:
+    inverse = 1.0 / z
+    return inverse * (1.0 / 12.0 - inverse**2 / 360.0)

@@ -1,0 +1,406 @@
+"""Regressions from formulas, and regressions of counts and of responses with outliers."""
+
+import importlib.util
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import scirocco as sc
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models import (
+    LinearRegression,
+    LogisticRegression,
+    NegativeBinomialRegression,
+    PoissonRegression,
+    SoftmaxRegression,
+    StudentRegression,
+)
+from scirocco.models.inputs.formulas import Design
+from scirocco.models.regression import approximation, density
+
+pytestmark = pytest.mark.compile
+
+QUICK = {"num_samples": 40, "num_burnin": 20, "num_chains": 2, "thin": 1}
+
+
+def table(num_rows=120, seed=8):
+    rng = np.random.default_rng(seed)
+    found = {name: rng.normal(size=num_rows).round(3) for name in "abc"}
+    found |= {"hours": rng.uniform(1, 5, num_rows), "weight": rng.uniform(0, 2, num_rows)}
+    found |= {"city": rng.choice(["Bern", "Graz", "Ulm"], num_rows), "day": rng.integers(0, 30, num_rows)}
+    found["calls"] = rng.poisson(found["hours"] * np.exp(0.5 * found["a"]))
+    found["y"] = 50.0 + 3 * found["a"] + 5 * rng.standard_t(3, num_rows)
+    found["buys"] = found["a"] + rng.logistic(size=num_rows) > 0
+    return pd.DataFrame(found)
+
+
+FRAME = table()
+
+
+def composed(model, frame, y=None, **more):
+    """What a fit samples, without sampling it."""
+    found = model._given(frame, y, more.get("offset"), more.get("weights"))
+    return model._composed(found)
+
+
+# -- formulas ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_formula_gives_the_draws_of_the_table_built_by_hand(quick_compiler):
+    by_hand = LogisticRegression(**QUICK).fit(FRAME[["a", "b", "c"]], FRAME["buys"], progress=False)
+    model = LogisticRegression.from_formula("buys ~ a + b + c", FRAME, progress=False, **QUICK)
+    np.testing.assert_array_equal(model.draws_["coef"], by_hand.draws_["coef"])
+    assert model.classes_.tolist() == [False, True]
+    assert list(model.named_draws()) == ["coef[a]", "coef[b]", "coef[c]", "intercept"]
+    few = FRAME.drop(columns="buys").iloc[:5]  # predictions need no response
+    np.testing.assert_array_equal(model.predict_proba(few), by_hand.predict_proba(few[["a", "b", "c"]]))
+    assert model.score(FRAME) == by_hand.score(FRAME[["a", "b", "c"]], FRAME["buys"])
+    # two classes of a softmax regression are the same model
+    softmax = SoftmaxRegression.from_formula("buys ~ a + b + c", FRAME, progress=False, **QUICK)
+    np.testing.assert_array_equal(softmax.draws_["coef"], by_hand.draws_["coef"])
+
+
+def test_interactions_splines_categories_and_offsets():
+    model = LinearRegression(formula="y ~ a*b + C(day) + city + bs(c, df=4) + offset(log(hours))")
+    found = composed(model, FRAME)
+    names = found.extra.get("names") or model._given(FRAME, None, None, None).table.names
+    x = {name: found.rows["x"][:, place] for place, name in enumerate(names)}
+    assert len(x) == 3 + 29 + 2 + 4
+    np.testing.assert_allclose(x["a:b"], FRAME.a * FRAME.b - np.mean(FRAME.a * FRAME.b), atol=1e-5)
+    for name, wanted in (("C(day)[T.3]", FRAME.day == 3), ("city[T.Ulm]", FRAME.city == "Ulm")):
+        np.testing.assert_allclose(x[name], wanted - np.mean(wanted), atol=1e-6)
+    shifted = FRAME.y - np.log(FRAME.hours)
+    np.testing.assert_allclose(found.rows["y"], shifted - shifted.mean(), atol=1e-4)
+    assert found.model.log_likelihood(
+        {"coef": np.zeros(38, np.float32), "noise": np.float32(1)}, found.rows
+    ).shape == (120,)
+    without = composed(LinearRegression(formula="y ~ 0 + city"), FRAME)
+    assert "intercept" not in without.method.start
+    np.testing.assert_array_equal(without.rows["x"].sum(axis=1), 1.0)
+
+
+def test_frames_of_all_kinds_give_the_same_rows():
+    pyarrow = pytest.importorskip("pyarrow")
+    model = PoissonRegression(formula="calls ~ a:city + offset(log(hours))")
+    wanted = composed(model, FRAME, weights="weight").data
+    plain = {name: FRAME[name].to_numpy() for name in FRAME}
+    categories = FRAME.assign(city=FRAME.city.astype("category"))
+    frames = [pyarrow.table(FRAME), plain, categories]
+    if importlib.util.find_spec("polars"):
+        frames.append(importlib.import_module("polars").DataFrame(plain))
+    for frame in frames:
+        for name, column in composed(model, frame, weights="weight").data.items():
+            np.testing.assert_array_equal(column, wanted[name])
+
+
+def test_levels_of_numbers_and_knots_come_back_from_json():
+    design = Design("C(day) + bs(a, df=5)", FRAME)
+    again = Design.read(design.written())
+    assert again.names == design.names
+    np.testing.assert_allclose(again.matrix(FRAME.iloc[50:60]), design.matrix(FRAME.iloc[50:60]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "formula", "change", "words"),
+    [
+        (LinearRegression, "y ~ a + nothing", {}, "has no column 'nothing'; it has a, b, c, hours"),
+        (
+            LinearRegression,
+            "y ~ a",
+            {"a": np.nan},
+            "column `a` has 120 missing or infinite values, the first in row 0",
+        ),
+        (LinearRegression, "y ~ a", {"y": None}, "column `y` has 120 missing"),
+        (LinearRegression, "y ~ a + (1 | city)", {}, "use sc.models.GLMM"),
+        (LinearRegression, "y ~ 1", {}, "has no columns"),
+        (LinearRegression, "y ~ a + b", {"b": 1.0}, r"column 1 \(`b`\) of X has the single value 1"),
+        (
+            LinearRegression,
+            "city ~ a",
+            {},
+            "^city contains .* in row 0: targets must be numbers",
+        ),
+        (LogisticRegression, "y ~ a", {}, "LogisticRegression requires classes"),
+        (LogisticRegression, "buys ~ a", {"buys": 1}, "at least two classes"),
+        (SoftmaxRegression, "city ~ a + offset(b)", {}, "an offset is added to the log odds of two classes"),
+        (
+            PoissonRegression,
+            "y ~ a",
+            {},
+            r"the response `y` of a poisson model must be a count \(0, 1, 2, ...\)",
+        ),
+        (NegativeBinomialRegression, "a ~ b", {}, "must be a count"),
+        (StudentRegression, "y ~ a", {"y": 2.0}, "the response `y` is 2 in all rows"),
+        (PoissonRegression, "calls ~ a + offset(city)", {}, "column `city` must have numbers"),
+    ],
+)
+def test_tables_that_do_not_suit(kind, formula, change, words):
+    with pytest.raises((InvalidValueError, InvalidTypeError), match=words):
+        kind(formula=formula).fit(FRAME.assign(**change), progress=False)
+
+
+def test_arguments_that_do_not_suit():
+    X, y = FRAME[["a"]], FRAME["calls"]
+    for call, words in (
+        (lambda: PoissonRegression(formula="calls ~ a").fit(FRAME, y), "names the response"),
+        (
+            lambda: PoissonRegression(formula="calls ~ a", intercept=False).fit(FRAME),
+            "write `0 [+]` in the formula",
+        ),
+        (
+            lambda: PoissonRegression(formula="calls ~ a").fit(FRAME, weights=y),
+            "must be the name of a column",
+        ),
+        (lambda: PoissonRegression().fit(X, y, weights="weight"), "requires a formula"),
+        (lambda: PoissonRegression().fit(X, y, weights=-y), "weights` must be at least 0"),
+        (
+            lambda: PoissonRegression().fit(X, y, offset=y[:3]),
+            "`offset` of PoissonRegression must be 120 numbers",
+        ),
+        (lambda: PoissonRegression().fit(X, y, offset=y / 0.0), "is inf in row|is nan in row"),
+        (lambda: PoissonRegression("horseshoe").fit(X, y), "must be one of 'normal', 'laplace'"),
+        (lambda: PoissonRegression(slab=2.0), "has no argument `slab`"),
+        (lambda: SoftmaxRegression(clases=[1]), "SoftmaxRegression has no argument `clases`: use `classes`"),
+    ):
+        with pytest.raises((InvalidValueError, InvalidTypeError), match=words):
+            call()
+
+
+# -- weights and offsets ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("classes", "baseline"), [(2, False), (3, False), (3, True)])
+def test_a_weight_of_two_is_a_row_twice(classes, baseline):
+    rng = np.random.default_rng(3)
+    X, codes, weight = rng.normal(size=(20, 2)), rng.integers(0, classes, 20), rng.integers(0, 3, 20)
+    offset = rng.normal(size=20) if classes == 2 else None
+    rows = approximation.Rows(X, codes, classes, True, baseline, offset, weight.astype(float))
+    again = np.repeat(np.arange(20), weight)
+    twice = approximation.Rows(
+        X[again], codes[again], classes, True, baseline, None if offset is None else offset[again]
+    )
+    theta = rng.normal(size=rows.shape)
+    for found, wanted in zip(rows.look(theta), twice.look(theta), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    y = rng.normal(size=20)
+    factors = [
+        approximation.reduced(X, y, True, weight.astype(float)),
+        approximation.reduced(X[again], y[again], True),
+    ]
+    np.testing.assert_allclose(*(factor.T @ factor for factor in factors), rtol=1e-10)
+
+
+def exact(kind, eta, theta):
+    """The distribution of the responses."""
+    if kind is NegativeBinomialRegression:
+        shape = 1 / theta["dispersion"]
+        return stats.nbinom(shape, shape / (shape + np.exp(eta)))
+    if kind is StudentRegression:
+        return stats.t(theta["freedom"], eta, theta["noise"])
+    if kind is LinearRegression:
+        return stats.norm(eta, theta["noise"])
+    return (
+        stats.poisson(np.exp(eta)) if kind is PoissonRegression else stats.bernoulli(1 / (1 + np.exp(-eta)))
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [LinearRegression, LogisticRegression, PoissonRegression, NegativeBinomialRegression, StudentRegression],
+)
+def test_log_posteriors_are_those_of_scipy_in_the_users_units(kind):
+    """Differences between points, of weighted rows with an offset; also the log likelihoods of rows themselves."""
+    response = {LogisticRegression: "buys", LinearRegression: "y", StudentRegression: "y"}.get(kind, "calls")
+    model = kind("normal", formula=f"{response} ~ a + b + offset(log(hours))", scale=0.7, standardise=False)
+    made = composed(model, FRAME, weights="weight")
+    rng, values = np.random.default_rng(4), []
+    for _ in range(3):
+        inner = {
+            name: np.exp(0.3 * rng.normal())
+            if name in ("noise", "dispersion", "freedom")
+            else rng.normal(size=np.shape(part))
+            for name, part in made.method.start.items()
+        }
+        inner = {name: np.asarray(part, np.float32) for name, part in inner.items()}
+        theta = model._outside({name: part[None, None] for name, part in inner.items()}, made.extra)
+        theta = {name: np.asarray(part, np.float64)[0, 0] for name, part in theta.items()}
+        eta = (
+            FRAME[["a", "b"]].to_numpy() @ theta["coef"] + theta["intercept"] + np.log(FRAME.hours).to_numpy()
+        )
+        law = exact(kind, eta, theta)
+        y = FRAME[response].to_numpy().astype(float)
+        each = law.logpdf(y) if response == "y" else law.logpmf(y)
+        found = made.model.log_likelihood(inner, made.rows or made.data)
+        np.testing.assert_allclose(found, FRAME.weight * each, rtol=2e-4, atol=2e-3)
+        prior = stats.norm(0, 0.7).logpdf(theta["coef"]).sum()
+        values.append((float(made.model.log_prior(inner)) - prior, inner, theta))
+    spread = made.extra.get("spread", 1.0)
+    for rest, inner, _ in values[1:]:  # what is left of the prior: intercept and positive parameters
+        wide = model.intercept_scale or 10.0 * 2.0 ** round(np.log2((FRAME.y - np.log(FRAME.hours)).std()))
+        others = stats.norm(0, wide).logpdf(inner["intercept"])
+        others -= stats.norm(0, wide).logpdf(values[0][1]["intercept"])
+        if kind is LinearRegression:
+            continue  # its prior of the noise is tested in test_laws
+        for name, law in (
+            ("noise", stats.expon()),
+            ("dispersion", stats.expon()),
+            ("freedom", stats.gamma(2, scale=10)),
+        ):
+            if name in inner:
+                others += law.logpdf(inner[name]) - law.logpdf(values[0][1][name])
+        np.testing.assert_allclose(rest - values[0][0], others, rtol=1e-3, atol=2e-3 * max(spread, 1.0))
+
+
+@pytest.mark.unit
+def test_softmax_against_a_class_has_the_likelihood_of_the_differences():
+    rng = np.random.default_rng(6)
+    rows = {"x": rng.normal(size=(9, 2)), "y": rng.integers(0, 3, 9)}
+    coef, intercept = rng.normal(size=(3, 2)), rng.normal(size=3)
+    whole = density.multinomial({"coef": coef, "intercept": intercept}, rows)
+    against = {"coef": coef[1:] - coef[0], "intercept": intercept[1:] - intercept[0]}
+    np.testing.assert_allclose(density.Softmax(True)(against, rows), whole, rtol=1e-4)
+    eta = rows["x"] @ coef.T + intercept
+    both = (
+        approximation.probabilities(eta, True),
+        approximation.probabilities(eta[:, 1:] - eta[:, :1], True, True),
+    )
+    np.testing.assert_allclose(*both)
+
+
+# -- a fit ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def counts(quick_compiler, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("counts") / "run"
+    model = PoissonRegression.from_formula(
+        "calls ~ a + offset(log(hours))",
+        table(60),
+        weights="weight",
+        scale=0.5,
+        store=folder,
+        seed=int(os.environ.get("SCIROCCO_TEST_SEED", "0")),  # the fixture `seed` is not one of a module
+        progress=False,
+    )
+    return model, folder
+
+
+@pytest.mark.law
+def test_a_poisson_posterior_against_quadrature(counts):
+    model, frame = counts[0], table(60)
+    a, deviation = frame.a.to_numpy(), frame.a.std(ddof=0)
+    centre = np.log(np.sum(frame.weight * frame.calls) / np.sum(frame.weight * frame.hours))
+    slope = model.coef_[0] + model.draws_["coef"].std() * np.linspace(-6, 6, 121)
+    middle = (
+        model.intercept_ + model.coef_[0] * a.mean() + 0.3 * np.linspace(-3, 3, 121)
+    )  # at the mean of the column
+    grid, level = np.meshgrid(slope, middle, indexing="ij")
+    eta = level[..., None] + grid[..., None] * (a - a.mean()) + np.log(frame.hours.to_numpy())
+    value = np.sum(frame.weight.to_numpy() * (frame.calls.to_numpy() * eta - np.exp(eta)), axis=-1)
+    value += -0.5 * (grid * deviation / 0.5) ** 2 - 0.5 * ((level - centre) / 10) ** 2
+    weights = np.exp(value - value.max())
+    weights /= weights.sum()
+    drawn = {
+        "slope": model.draws_["coef"][..., 0],
+        "level": model.draws_["intercept"] + model.draws_["coef"][..., 0] * a.mean(),
+    }
+    effective = model.summary(digits=None)["ess_bulk"].min()
+    assert model.run_.preparation["chosen"]
+    for name, values in (("slope", grid), ("level", level)):
+        mean = np.sum(weights * values)
+        sd = np.sqrt(np.sum(weights * (values - mean) ** 2))
+        assert abs(drawn[name].mean() - mean) / sd < 5 / effective**0.5
+        assert abs(drawn[name].std() / sd - 1) < 5 / effective**0.5
+
+
+def test_predictions_of_counts(counts):
+    model, frame = counts[0], table(60)
+    eta = model.draws_["coef"].reshape(-1, 1) * frame.a[:3].to_numpy() + model.draws_["intercept"].reshape(
+        -1, 1
+    )
+    each = np.exp(eta + np.log(frame.hours[:3].to_numpy()))
+    chosen = np.unique(np.linspace(0, len(each) - 1, model.num_prediction_draws).round().astype(int))
+    found = model.predict(frame[:3], interval=0.8, kind="mean")
+    np.testing.assert_allclose(found.mean, each[chosen].mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found.low, np.quantile(each[chosen], 0.1, axis=0, method="weibull"), rtol=1e-6)
+    new = model.predict(frame[:3], interval=0.8)
+    assert (
+        np.all(new.low <= found.low)
+        and np.all(new.high >= found.high)
+        and np.all(new.low == np.floor(new.low))
+    )
+    assert list(model.predict_frame(frame[:3])) == ["mean", "low", "high"]
+    for change, words in (
+        ({"a": np.nan}, "column `a` has 3 missing"),
+        ({"hours": "long"}, "cannot be computed"),
+    ):
+        with pytest.raises(InvalidValueError, match=words):
+            model.predict(frame[:3].assign(**change))
+    with pytest.raises(InvalidValueError, match="has no column 'hours'"):
+        model.predict(frame[["a"]])
+    with pytest.raises(InvalidValueError, match="pass none to predict"):
+        model.predict(frame, offset=frame.a)
+
+
+def test_a_level_that_the_fit_has_not_seen(quick_compiler):
+    model = LogisticRegression.from_formula("buys ~ a + C(city)", FRAME, progress=False, **QUICK)
+    with pytest.raises(
+        InvalidValueError, match="column `city` has 'Rome' in row 0, which the fit did not have"
+    ):
+        model.predict(FRAME[:2].assign(city="Rome"))
+
+
+def test_files_pickles_clones_and_arviz(counts, tmp_path):
+    model, folder = counts
+    frame = table(60)
+    model.save(tmp_path / "saved")
+    loaded = [sc.models.load(tmp_path / "saved"), sc.models.load(folder), pickle.loads(pickle.dumps(model))]
+    for again in loaded:
+        np.testing.assert_allclose(again.predict(frame, interval=0.9), model.predict(frame, interval=0.9))
+        assert again.formula == model.formula
+    resumed = PoissonRegression(**model.get_params()).fit(
+        frame, weights="weight", store=folder, resume=True, progress=False
+    )
+    np.testing.assert_array_equal(resumed.draws_["coef"], model.draws_["coef"])
+    assert list(model.to_arviz()["posterior"]["coef_dim_0"].values) == ["a"]
+    base = pytest.importorskip("sklearn.base")
+    assert base.clone(model).get_params() == model.get_params() and base.is_regressor(model)
+    model.report(tmp_path / "report.html")
+    assert "Find a coefficient" in (tmp_path / "report.html").read_text()
+
+
+def test_a_length_in_epochs(quick_compiler):
+    model = StudentRegression(num_samples=10).fit(FRAME[["a"]], FRAME["y"], num_epochs=50, progress=False)
+    known = model.run_.configuration
+    assert known["num_burnin"] + known["num_samples"] * known["thin"] == 50
+    assert {"coef[a]", "intercept", "noise", "freedom"} == set(model.named_draws())
+    assert model.noise_ > 0.1 and np.isfinite(model.predict(FRAME[["a"]], interval=0.9)).all()
+
+
+def test_rows_have_normalised_log_likelihoods(counts, quick_compiler):
+    found = sc.analysis.loo(counts[0].run_, num_draws=400)
+    assert found.ok and 0.5 < found.p_loo < 6
+    line = LinearRegression.from_formula("y ~ a + b + c", FRAME, progress=False, **QUICK)
+    first = {name: np.asarray(leaf, np.float64)[0, 0] for name, leaf in line.draws_.items()}
+    eta = FRAME[["a", "b", "c"]].to_numpy() @ first["coef"] + first["intercept"]
+    each = line.run_.log_likelihood()[:, 0]
+    np.testing.assert_allclose(each, stats.norm(eta, first["noise"]).logpdf(FRAME.y), rtol=1e-3, atol=1e-3)
+
+
+def test_a_job_file_takes_the_new_names():
+    from scirocco.jobs import zoo
+
+    data = {"x": FRAME[["a", "b"]].to_numpy(), "y": FRAME.calls.to_numpy()}
+    for name in ("negative_binomial", "student"):
+        known = zoo.make(name, {}, data)
+        assert np.isfinite(
+            known.model.log_density(known.params, {key: part[:5] for key, part in data.items()})
+        )
+        assert f'model = "{name}"' in zoo.example(name)
+    with pytest.raises(InvalidValueError, match="whole numbers"):
+        zoo.make("negative_binomial", {}, data | {"y": data["y"] - 0.5})
