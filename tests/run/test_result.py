@@ -36,8 +36,8 @@ def run():
 def test_scores_far_from_a_line_are_no_evidence(seed):
     """Draws of the posterior, E[g] = 0 and E[g zᵀ] = -1, with residuals so large that the fitted line is indefinite."""
     rng = np.random.default_rng(seed)
-    z = rng.normal(size=(128, 9))
-    g = 10 * rng.normal(size=(128, 9)) - z
+    z = rng.normal(size=(512, 9))
+    g = 20 * rng.normal(size=(512, 9)) - z
     for value, error in _line(z, g, np.eye(9), {}):
         assert np.all(np.abs(value) < 5 * error)
 
