@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run import pilot, setup
+from scirocco.run import pilot, scores, setup
 from scirocco.samplers.base import reshuffling_factor
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -126,7 +126,7 @@ def test_a_gaussian_is_round_however_roughly_its_shape_is_known():
     precision = x.T.astype(np.float64) @ x
     mode = np.linalg.solve(precision, x.sum(axis=0)).astype(np.float32)
     for factor in (1 / np.sqrt(np.diagonal(precision)), np.linalg.inv(np.linalg.cholesky(precision)).T):
-        assert pilot.roundness(model, table, mode, factor, jax.random.key(0)) < 1e-3
+        assert scores.roundness(model, table, mode, factor, jax.random.key(0)) < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_rows_of_a_score(rows, numbers, size, wanted):
     spec = {"x": jax.ShapeDtypeStruct(numbers, np.float32), "y": jax.ShapeDtypeStruct((), np.float32)}
     table = SimpleNamespace(num_rows=rows, row_spec=spec)
     model = sc.Model(lambda params, row: 0.0)
-    assert min(rows, pilot._scored_rows(model, table, size)) == wanted
+    assert min(rows, scores._scored_rows(model, table, size)) == wanted

@@ -39,7 +39,7 @@ def make_room() -> None:
         for name, module in list(sys.modules.items()):
             for value in list(vars(module).values()) if name.partition(".")[0] == "scirocco" else ():
                 clear = getattr(value, "clear_cache", None)
-                if callable(clear):
+                if callable(clear) and not isinstance(value, type):
                     clear()
         gc.collect()
 

@@ -173,7 +173,10 @@ def look_swapped(model: Model, data: PyTree, params: PyTree) -> bool:
     Such a log likelihood sums over an axis that it was not written for: Σ (x - μ)² runs for x (5,) and μ (1000, 5), a
     number and a table, as well as for two vectors.
     """
-    leaves, tables = jax.tree.leaves(data), jax.tree.leaves(params)
+    try:
+        leaves, tables = jax.tree.leaves(data), jax.tree.leaves(params)
+    except ValueError:  # keys of a dict that cannot be sorted: the check of `params` says so
+        return False
     if _tree.leaf_names(data) != _tree.leaf_names(params) or not all(
         isinstance(leaf, (np.ndarray, jax.Array)) for leaf in (*leaves, *tables)
     ):
@@ -324,7 +327,7 @@ def left_domain(model: Model, params: Params, draws: Params, table: SomeRows) ->
         if not leaf.size or not np.all(np.asarray(start) > 0) or not low.min() <= 0:
             continue
         chain, draw = (int(place[0]) for place in np.nonzero(low <= 0))
-        there = jax.tree.map(lambda each, at=(chain, draw): jnp.asarray(each[at]), draws)
+        there = jax.tree.map(lambda each, at=(chain, draw): np.asarray(each[at]), draws)
         values = _first_density(model, model.unconstrain(there), table.spread_rows(min(table.num_rows, 100)))
         if not all(np.isfinite(value).all() for value in values):
             entry = (

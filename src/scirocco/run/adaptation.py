@@ -21,9 +21,10 @@ from scirocco.diagnostics.measures import rhat
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import log_density_on_rows
 from scirocco.reducers import Reducing
-from scirocco.run import pilot, setup
+from scirocco.run import setup
 from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains, Keeping
+from scirocco.run.scores import flat_positions
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem, Ready
 from scirocco.samplers.preconditioned import rows_times
@@ -121,7 +122,7 @@ class _Search:
         rates = np.nan_to_num(np.asarray(chunk.stats["acceptance_rate"], float))
         slowest = float(rates.mean(axis=1).min())  # a chain that hardly moves must not be outvoted
         self.acceptance = slowest if slowest < _STUCK else float(rates.mean())
-        return pilot.flat_positions(self.model, chunk.draws)
+        return flat_positions(self.model, chunk.draws)
 
     def set(self, **settings: Any) -> None:
         """New hyper-parameters; the chains stay where they are."""

@@ -29,9 +29,10 @@ from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
-from scirocco.run import pilot, setup
+from scirocco.run import setup
 from scirocco.run.defaults import HAS_NO_SHAPE
 from scirocco.run.metric import DOUBLE
+from scirocco.run.scores import flat_positions, scores_at
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
@@ -287,9 +288,7 @@ def _of_scores(
     if table is None:
         table = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0).table
     dimension = run.configuration["dimension"]
-    positions = pilot.flat_positions(
-        origin.model, run.draws, np.float64 if dimension <= _MOST_COLUMNS else None
-    )
+    positions = flat_positions(origin.model, run.draws, np.float64 if dimension <= _MOST_COLUMNS else None)
     everything = positions.reshape(-1, dimension)
     mean, spread = _moments(everything)
     most = int(np.clip(_SCORED_NUMBERS / dimension, _LEAST_DRAWS, _MOST_DRAWS))
@@ -299,7 +298,7 @@ def _of_scores(
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
-    scores = pilot.scores_at(origin.model.finer, table, centre, some, key_of(0))
+    scores = scores_at(origin.model.finer, table, centre, some, key_of(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
     measures["compared"] = count

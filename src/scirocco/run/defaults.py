@@ -34,7 +34,7 @@ _FEW_NUMBERS, _MANY_NUMBERS = 200_000, 5_000_000
 _TRAJECTORY_PARAMETERS = 1_000
 """Maximum number of parameters for that: the products with L at each point of a trajectory grow with its square."""
 FAR_FROM_GAUSSIAN, HAS_NO_SHAPE = 0.3, 1.0
-"""`pilot.roundness` above which a posterior counts as that: skewness of about 0.8; above which the shape at the mode
+"""`scores.roundness` above which a posterior counts as that: skewness of about 0.8; above which the shape at the mode
 says nothing about it."""
 _MANY_PARAMETERS = 50_000
 _BATCH, _LARGEST_BATCH = 500, 4_000

@@ -27,9 +27,9 @@ from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.estimators.mode import some_rows
-from scirocco.estimators.newton import DENSE_PARAMETERS, hessian_on_rows, look, negative_log_posterior
-from scirocco.model import Model, Posterior, without_value
-from scirocco.run import metric
+from scirocco.estimators.newton import DENSE_PARAMETERS, hessian_on_rows, negative_log_posterior
+from scirocco.model import Model, without_value
+from scirocco.run import metric, scores
 from scirocco.run.loop import Parts
 from scirocco.samplers import Sampler, Scales
 from scirocco.samplers.base import largest as largest_of
@@ -42,14 +42,6 @@ _POINTS = 8
 _AFFORDABLE = 10**8
 """Maximum of rows × parameters for which the curvature is computed from all rows."""
 _TABLE_NUMBERS = 1 << 24
-_SCORES, _SCORE_WORK, _LEAST_ROWS, _LEAST_WORK = 64, 4_000_000, 1_024, 1 << 26
-"""Scores computed at a time, the maximum of rows × parameters for each, the fewest rows, and their maximum."""
-_FEW_SCORES = 16
-"""The number of scores for the shape of very many parameters."""
-_SPARSE_WORK = 10**9
-_ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
-"""More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
-_SHIFTED = 0.5
 _NOISE_POINTS, _NOISE_NUMBERS, _NOISE_WORK = 16, 1e8, 2e9
 """Points at which the noise of all rows is computed: at least so many, and more up to this product of rows, parameters
 and points. The maximum of rows × numbers of L for each."""
@@ -158,7 +150,7 @@ def _noise_of_all(
 def _noise_rows(model: Model, table: Table, size: int, numbers: int) -> int:
     """Rows from which the noise of so many parameters is computed, for an L of so many numbers."""
     cost = model.row_cost(table.row_spec)
-    count = max(_least_rows(size), int(_NOISE_WORK / (numbers * cost)))
+    count = max(scores.least_rows(size), int(_NOISE_WORK / (numbers * cost)))
     return count if cost == 1 else min(count, metric.COSTLY_ROWS)
 
 
@@ -221,11 +213,10 @@ class _SquaredChange:
 def programs(
     model: Model, table: Resident, position: Params, key: Key, noise: bool
 ) -> list[tuple[Any, tuple[Any, ...]]]:
-    """The jitted functions of `roundness`, and of a thorough `measure` (`noise`), with their arguments."""
+    """The jitted functions of `scores.roundness`, and of a thorough `measure` (`noise`), with their arguments."""
     flat, back = _tree.vector(position)
     size = flat.size
-    rows = table.random_rows(_scored_rows(model, table, size), key_for(key, Purpose.ROUNDNESS), False)
-    found: list[Any] = [(_scores, (model, table.num_rows, rows, back(np.zeros((_SCORES, size)))))]
+    found: list[Any] = [scores.program(model, table, position, key)]
     if noise and table.num_rows <= _noise_rows(model, table, size, size**2):
         places = back(np.zeros(_round_points(size, table.num_rows).shape))
         of = (position, places, np.zeros((size, size), flat.dtype))
@@ -283,119 +274,6 @@ def scales_at(
         curvature_limit(model, table, position, key, factor, thorough=True) if thorough else float(curvature)
     )
     return Scales(largest, noise, information, parts.batching.epoch, factor)
-
-
-def roundness(model: Model, table: Table, position: Params, factor: Any, key: Key) -> float:
-    """How far the posterior is from a Gaussian with mode `position` and covariance LLᵀ; 0: it is one.
-
-    In its coordinates u the score of the Gaussian is -u. At draws from it, the mean square of what a straight line in
-    each coordinate leaves of the posterior's score: for a posterior of skewness κ about ½κ². At least 1 if the lines
-    are those of a Gaussian elsewhere (half a standard deviation) or of another width (twice).
-
-    An L of a diagonal and a few directions fits a Gaussian only roughly, and what it leaves adds up over many
-    parameters: the linear part of the score is then taken from the curvature at the mode, whatever L is.
-    """
-    kind, count = (
-        (np.float64, _SCORES) if _tree.size(position) <= metric.DOUBLE else (np.float32, _FEW_SCORES)
-    )
-    flat, factor = _tree.vector(position)[0].astype(kind), np.asarray(factor, kind)
-    u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((count, flat.size), kind)
-    u[0] = 0.0
-    changes, of_sample = rows_times(factor, u), 0.0
-    if factor.ndim == 2 and factor.shape[0] == factor.shape[1]:
-        pulled = rows_times(factor, scores_at(model, table, position, flat + changes, key), transposed=True)
-        read = min(table.num_rows, _scored_rows(model, table, flat.size))
-        of_sample = 2 * flat.size / read * (1 - read / table.num_rows)
-    else:
-        pulled = rows_times(factor, _bends_at(model, table, position, changes, key), transposed=True) - u
-    u, pulled = u[1:], pulled[1:] - pulled[0]  # `position` need not be the mode to the last digit
-    if not np.all(np.isfinite(pulled)):
-        return math.inf
-    centred = u - u.mean(axis=0)
-    slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
-    shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
-    left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
-    left = max(0.0, left - of_sample)
-    near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
-    return left if near else max(left, 1.0)
-
-
-def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, key: Key) -> np.ndarray:
-    """What is not linear in the change of the score from `centre` to each of some places, on a sample of rows."""
-    flat, back = _tree.vector(centre)
-    rows = table.random_rows(_scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
-    return _tree.matrix(_bends(model, table.num_rows, rows, centre, back(changes)), changes.dtype)
-
-
-@setup_program(0, 1)
-def _bends(model: Model, num_rows: int, rows: PyTree, centre: Params, changes: Params) -> PyTree:
-    slope = jax.grad(negative_log_posterior(model, num_rows, rows))
-    here, along = jax.linearize(slope, centre)
-
-    def bend(change: Params) -> PyTree:
-        there = slope(_tree.add(centre, change))
-        return jax.tree.map(lambda a, b, c: a + b - c, here, along(change), there)
-
-    return jax.lax.map(bend, changes)
-
-
-def flat_positions(model: Posterior, draws: Params, dtype: Any = np.float64) -> np.ndarray:
-    """Draws in the user's units, leaves (chain, draw, ...), as numbers on the real line (chain, draw, d)."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(draws)]
-    if model.transforms is None and model.has_density:  # they are on the real line, and need no program
-        together = [leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves]
-        return np.asarray(together[0] if len(together) == 1 else np.concatenate(together, axis=2), dtype)
-    return np.asarray(_flat_positions(model, jax.tree.unflatten(jax.tree.structure(draws), leaves)), dtype)
-
-
-@partial(jax.jit, static_argnums=0)
-def _flat_positions(model: Posterior, draws: Params) -> Array:
-    return jax.vmap(jax.vmap(lambda one: ravel_pytree(model.unconstrain(one))[0]))(draws)
-
-
-def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray, key: Key) -> np.ndarray:
-    """∇ log posterior at each of some positions (position, d), on the real line.
-
-    Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
-    """
-    flat, back = _tree.vector(centre)
-    affordable = _scored_rows(model, table, flat.size)
-    rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
-
-    def scores_on_rows(some: np.ndarray) -> np.ndarray:
-        padded = back(np.resize(some, (_SCORES, flat.size)))
-        return _tree.matrix(_scores(model, table.num_rows, rows, padded), positions.dtype)[: len(some)]
-
-    found = [
-        scores_on_rows(positions[begin : begin + _SCORES]) for begin in range(0, len(positions), _SCORES)
-    ]
-    scores = np.concatenate(found)
-    if table.num_rows <= affordable:
-        return scores
-    exact = look(model, table, centre).gradient
-    return scores - scores_on_rows(flat[None]) + _tree.vector(exact)[0].astype(positions.dtype)
-
-
-def _scored_rows(model: Posterior, table: Table, size: int) -> int:
-    """Rows that are used for a score of so many parameters."""
-    size, cost = max(1, size), model.row_cost(table.row_spec)
-    if cost > 1:
-        return max(_LEAST_ROWS, int(_SCORE_WORK / (size * cost)))
-    numbers = table.num_rows * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(table.row_spec))
-    if numbers <= _SCORE_WORK and table.num_rows * size <= _SPARSE_WORK:  # few numbers, of many groups
-        return table.num_rows
-    many = min(_ROWS_PER_PARAMETER * size, _MOST_SCORE_WORK // size)
-    return max(_least_rows(size), _SCORE_WORK // size, many)
-
-
-def _least_rows(size: int) -> int:
-    return max(64, min(_LEAST_ROWS, _LEAST_WORK // max(1, size)))
-
-
-@setup_program(0, 1)
-def _scores(model: Model, num_rows: int, rows: PyTree, positions: Params) -> PyTree:
-    slope = jax.grad(negative_log_posterior(model, num_rows, rows))
-    return jax.lax.map(lambda at: _tree.scale(-1.0, slope(at)), positions)
 
 
 def noise_at(

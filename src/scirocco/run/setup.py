@@ -34,7 +34,7 @@ from scirocco.estimators.mode import Mode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
 from scirocco.model.checks import look_swapped, only_swapped
-from scirocco.run import defaults, metric, modes, pilot
+from scirocco.run import defaults, metric, modes, pilot, scores
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
 from scirocco.run.metric import DENSE_LIMIT
@@ -46,7 +46,7 @@ from scirocco.types import Array, Data, Key, Params, PyTree
 
 _SWAPPED = "`data` and `params` are swapped: the order is model, data, params."
 _ROUND_ENOUGH = 1.0
-"""`pilot.roundness` up to which the curvature at the mode says something about the posterior's shape."""
+"""`scores.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
 
 class Problem(NamedTuple):
@@ -372,7 +372,7 @@ def _resolved(
             start = start._replace(memory=())
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
-        found["roundness"] = pilot.roundness(density, table, position, scales.factor, key)
+        found["roundness"] = scores.roundness(density, table, position, scales.factor, key)
         found |= _several_modes(density, table, position, start.position, key)[1]
     setting = parts.sampler.foreseen(scales)
     thin = None if setting is None else setting.forgets
@@ -403,7 +403,7 @@ def _first_guess(
             best, several = _several_modes(model, table, mode.position, position, key)
             shape = metric.shape_at(model, table, best, kind, key)
             found = (
-                mode.report | {"roundness": pilot.roundness(model, table, best, shape.factor, key)} | several
+                mode.report | {"roundness": scores.roundness(model, table, best, shape.factor, key)} | several
             )
             if found["roundness"] < _ROUND_ENOUGH and not shape.flat:
                 factor, position = shape.factor, best
