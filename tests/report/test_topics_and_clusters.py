@@ -30,6 +30,7 @@ def test_topics_are_those_of_the_model(tmp_path, topics):
     assert list(page.sections)[:7] == FIRST and not page.problems
     assert len(page.ids) == len(set(page.ids))
     assert "ertificate" not in page.sections["diagnosis"]  # there is no density to compare with
+    assert "curves" not in page.sections  # nor are there gradients
     text, shown = report.html(topics), page.sections["topic-browser"]
     for k, words in enumerate(topics.top_words(6, interval=0.9)):
         assert f'id="topic-{k}"' in text and f'href="#topic-{k}"' in text

@@ -31,19 +31,23 @@ _SCHEDULES = {
 }
 
 
-def section(run: Run, charted: Draws) -> Section:
-    """Step sizes, the search for them, gradient noise, and statistics of every draw that are not charted already."""
+def sections(run: Run, charted: Draws) -> list[Section]:
+    """Step sizes, the search for them, gradient noise, and statistics of every draw that are not charted already.
+
+    No section for models with their own sampling loop that have none of these.
+    """
     tried = _search(run)
     charts, words = _sizes(run)
     noise, why = _gradient_noise(run)
     known, told = _stats(run, charted)
     parts = [tag("h3", "Step size"), *map(paragraph, words), _grid(charts)] if charts or words else []
     parts += [] if tried is None else [tag("h3", "The search for it"), tried]
-    parts += [tag("h3", "Gradient noise"), paragraph(why), _grid([noise] if noise else [])]
+    if why:
+        parts += [tag("h3", "Gradient noise"), paragraph(why), _grid([noise] if noise else [])]
     if known or told:
         parts += [tag("h3", "Statistics of the draws"), *map(paragraph, told), _grid(known)]
     title = "Step sizes and gradients" if isinstance(run.configuration.get("sampler"), dict) else "Statistics"
-    return Section("curves", title, join(parts))
+    return [Section("curves", title, join(parts))] if parts else []
 
 
 def _stats(run: Run, charted: Draws) -> tuple[list[Html], list[str]]:
@@ -226,7 +230,7 @@ def _shown(value: object) -> str:
 def _gradient_noise(run: Run) -> tuple[Html | None, str]:
     """A curve and its description; without a curve, one sentence that says why."""
     if not isinstance(run.configuration.get("sampler"), dict):
-        return None, "There are no gradients: the model has its own sampling loop."
+        return None, ""  # its own sampling loop, without gradients
     if run.origin is not None and run.origin.estimator.core.is_exact:
         return None, "There is no gradient noise: every gradient is exact (all rows)."
     if run.certificate is not None and run.certificate.trustworthy:

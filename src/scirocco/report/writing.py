@@ -132,7 +132,7 @@ def _sections(view: View, given: Diagnosis | None, checks: Sequence[Checking]) -
     diagnosis = overview.diagnosis(view.to_judge, given, view.about, derived=view.judged is not None)
     found = [overview.what_was_run(view.run), diagnosis]
     found += _checked(checks)
-    found += [*view.sections(seen), *chains.sections(seen), curves.section(view.run, view.to_chart)]
+    found += [*view.sections(seen), *chains.sections(seen), *curves.sections(view.run, view.to_chart)]
     scored = None if view.shows_scores else scores(view.run.scores)
     return found if scored is None else [*found, Section("scores", "Scores", scored)]
 
