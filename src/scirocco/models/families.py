@@ -61,10 +61,12 @@ class Family:
 
     def spread(self, y: np.ndarray) -> float:
         """The unit of a continuous response; 1 for others."""
-        return float(y.std())
+        return float(y.std()) if self.continuous else 1.0
 
     def check(self, y: np.ndarray, name: str) -> None:
-        """Raise an error unless all are possible responses."""
+        """Raise an error unless all are possible responses; those that are not continuous are counts."""
+        if not self.continuous:
+            _check_counts(y, name, self.name)
 
     def draw(
         self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
@@ -155,14 +157,6 @@ class Binomial(Family):
         share = (average * len(y) + 0.5) / (len(y) + 1.0)
         return math.log(share / (1 - share)) - (0.0 if offset is None else float(offset.mean()))
 
-    def spread(self, y: np.ndarray) -> float:
-        """1."""
-        return 1.0
-
-    def check(self, y: np.ndarray, name: str) -> None:
-        """Counts."""
-        _check_counts(y, name, self.name)
-
     def draw(
         self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
     ) -> np.ndarray:
@@ -233,14 +227,6 @@ class Poisson(Family):
         if weights is not None:
             exposure, counts = exposure[weights > 0] + np.log(weights[weights > 0]), counts[weights > 0]
         return math.log(max(float(counts.sum()), 0.5)) - float(np.logaddexp.reduce(exposure))
-
-    def spread(self, y: np.ndarray) -> float:
-        """1."""
-        return 1.0
-
-    def check(self, y: np.ndarray, name: str) -> None:
-        """Counts."""
-        _check_counts(y, name, self.name)
 
     def draw(
         self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
