@@ -374,6 +374,7 @@ def record_of(tmp_path):
     return json.loads(done.record.read_text("utf-8"))
 
 
+@pytest.mark.rotates(3, "small runs")
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.RankWarning")  # the slope of one dimension
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """A few iterations of everything: the numbers mean nothing, but all claims are judged and all panels drawn."""

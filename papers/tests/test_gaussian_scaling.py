@@ -80,6 +80,7 @@ def test_each_claim_can_fail(number, row, method, field, value):
     assert not gs._judge(changed)[number].holds
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """Two sizes, a few draws; programs of other tests are not forgotten."""
     monkeypatch.setattr(jax, "clear_caches", lambda: None)

@@ -106,6 +106,7 @@ def test_each_claim_can_fail(target, sampler, changes, fails):
     assert [k for k, claim in enumerate(r1._judge(changed)) if claim.failed] == [expected]
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """A few chains with long steps: the divergences mean nothing, but what does not depend on them is judged."""
     monkeypatch.setattr(r1, "QUICK", (200, 0.05, 0.1))

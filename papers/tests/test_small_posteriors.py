@@ -105,6 +105,7 @@ def two_points(posterior, seed):
     return here, jax.tree.map(lambda u: u + (1e-6 + 0.01 * abs(u)) * rng.normal(size=u.shape), here)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", sp.NAMES)
 def test_densities_are_scipys(name, seed):
     posterior = sp.small_posterior(name)

@@ -133,6 +133,7 @@ def test_each_claim_can_fail(numbers, path, value, fails):
     assert [k for k, claim in enumerate(sd._judge(changed)) if claim.failed] == [fails]
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_small_run(tmp_path, monkeypatch, seed, quick_compiler):
     """One step size for each, chains of their usual length. Bounds are six standard deviations wide or more."""
     steps = {"SCIR": (0.1,), "SCIR-CV (ii)": (0.5,), "SGRLD": (0.01,)}

@@ -116,6 +116,7 @@ def test_the_plants_are_all_that_can_be_found():
     assert set(PLANTED) == set(NAMES) - {"several modes"}, "those are in law/test_exact_laws.py"
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_named_and_nothing_else(fault, seed):
     found = diagnose(PLANTED[fault](seed))
@@ -125,6 +126,7 @@ def test_a_planted_fault_is_named_and_nothing_else(fault, seed):
     assert found.findings[0].advice
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("sampler", [sc.SGLD(), sc.SGHMC(), sc.Preconditioned(sc.SGLD())])
 def test_all_well(sampler, seed):
     found = diagnose(run_of(sampler, seed=seed))

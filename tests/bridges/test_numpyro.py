@@ -110,6 +110,7 @@ FIT = {
 }
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.filterwarnings("ignore:subsample_size does not match")
 @pytest.mark.parametrize("case", FIT)
 def test_density_is_numpyros_on_the_real_line(case):

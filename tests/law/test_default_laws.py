@@ -32,6 +32,7 @@ def assert_moments(draws, mean, covariance):
         assert np.all(np.abs(z) < 5), z
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning")
 @pytest.mark.parametrize(("num_rows", "start"), [(1, 5.0), (400, -300.0), (5_000, 0.0)])
 def test_regression_in_raw_units(num_rows, start):

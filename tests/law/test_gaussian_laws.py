@@ -74,6 +74,7 @@ def test_sgld_with_blocks_has_the_law_of_reshuffled_epochs(seed):
     assert_law(run.draws, mean, expected)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("eps", [0.002, EPS_LANGEVIN])
 def test_sgld_with_saga(seed, eps):
     """Rows must be drawn whatever the table remembers of them: those left of an epoch would be the stalest."""
@@ -225,6 +226,7 @@ def test_preconditioned_by_the_measured_curvature(seed, name):
     assert_law(run.draws, mean, whitened / precision)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("kind", "thermostat"), [(sc.SGNHT, "scalar"), (sc.BADODAB, "elementwise")])
 def test_thermostats_absorb_gradient_noise(seed, kind, thermostat):
     """Here ε²λ/4 and ε²V/2, the errors of the discretisation, are below 0.6 %; to SGHMC the noise would add 30 %."""

@@ -64,6 +64,7 @@ def exact():
     return data, mean, np.sqrt(weights @ (beta - mean) ** 2)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(
     "sampler",
     [sc.SGLD(1e-4), sc.SGHMC(2e-3), sc.SGNHT(2e-3, thermostat="elementwise")],

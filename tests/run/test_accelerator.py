@@ -61,6 +61,7 @@ INLINE = ("several draws in a group", "several groups in a draw", "groups of cha
 GROUPINGS = [(case, False) for case in CASES] + [(case, True) for case in INLINE]
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(("case", "inline"), GROUPINGS)
 def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
     if inline:  # as if the noise of several steps had no room

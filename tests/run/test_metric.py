@@ -155,6 +155,7 @@ def wide_problem(which):
     return model, rows, matrix
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("which", ["narrow", "wide"])
 def test_a_diagonal_and_directions_make_the_posterior_round(which):
     model, rows, matrix = wide_problem(which)

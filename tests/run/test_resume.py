@@ -97,6 +97,7 @@ PAIRS = [
 # -- bit for bit -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize(("sampler", "estimator"), PAIRS, ids=map("+".join, PAIRS))
 def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator, tmp_path):
@@ -113,6 +114,7 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator,
     same(sc.load(tmp_path / "run"), whole)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
 def test_a_run_in_which_everything_was_chosen_is_resumed(streamed, tmp_path, monkeypatch):

@@ -88,6 +88,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("name", PAIRS)
 def test_auto_finds_a_step_in_raw_units(name, data, truth, seed):

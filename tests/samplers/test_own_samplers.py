@@ -122,6 +122,7 @@ def values_at(estimator, sampler, num_draws, params=None):
     return at, jax.jit(jax.vmap(one))(jnp.arange(num_draws))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", [name for name in VALUED if name not in ("Full", "SVRG")])
 def test_the_value_is_unbiased(name):
     at, found = values_at(VALUED[name], WatchingNoise(STEP), 1_500)
@@ -137,6 +138,7 @@ def test_the_value_is_unbiased(name):
         assert np.all(np.abs(leaf.mean(axis=0) - true) <= 5 * error + 1e-3)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", ["Full", "SVRG", "SAGA"])
 def test_a_chain_that_asks_for_the_value_is_the_same_chain(name):
     estimator = VALUED[name]
@@ -171,6 +173,7 @@ class Rows:
         return "1"
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", ["Full", "SVRG", "SAGA"])
 def test_the_value_of_streamed_data(name):
     """The same chain and the same values as in memory."""

@@ -57,6 +57,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_samplers_are_recipes(name):
     """The same key, the same trajectory."""
@@ -118,6 +119,7 @@ def test_whole_numbers_are_numbers(written):
     np.testing.assert_allclose(found, 0.4 * jnp.eye(3), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", NOISE)
 @pytest.mark.parametrize("form", DIFFUSIONS)
 def test_the_noise_of_the_estimate_is_taken_out(form, kind):

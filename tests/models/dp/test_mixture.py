@@ -56,6 +56,7 @@ def test_finds_separated_clusters(kind: str, sampler: str, seed: int) -> None:
         assert low <= 4 <= high
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
 def test_eight_clusters_of_four_thousand_rows(kind: str, seed: int) -> None:
     X, labels = clustered(np.random.default_rng(seed), kind, 4_000, 8)

@@ -35,6 +35,7 @@ def covered(sampler, seed):
     ]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", ["gibbs", "scir"])
 def test_intervals_cover_the_truth(sampler, seed):
     share = np.mean([covered(sampler, 10 * seed + corpus) for corpus in range(3)])

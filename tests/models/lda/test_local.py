@@ -69,6 +69,7 @@ def assert_law(found, text, weights, alpha):
     assert largest_z(np.asarray(found.document_topics, float), expected.sum(0)) < LIMIT
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("rao_blackwell", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("text", TEXTS)
@@ -141,6 +142,7 @@ def test_a_chain_that_remembers(seed, kernel, kind):
     assert np.array_equal(drawn, found.document_topics)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("single", [True, False])
 def test_the_parallel_form_has_the_listed_expectations(seed, single):
     weights, alpha = problem(seed)

@@ -312,6 +312,7 @@ def test_pipelines_clones_and_searches(rows, fitted):
     assert search.fit(*rows).best_score_ > 0.5
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [LogisticRegression, LinearRegression])
 def test_some_checks_of_scikit_learn(kind, quick_compiler):
