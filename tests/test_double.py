@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 CHECK = pathlib.Path(__file__).parent / "double" / "check_double.py"
 CHECKS = ["draws", "programs", "defaults", "counts", "kernels"]

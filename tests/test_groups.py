@@ -15,7 +15,7 @@ import scirocco as sc
 from scirocco.data.groups import StreamedGroups, grouped
 from scirocco.run.local_draws import local_draws
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 THETA = {"mean": jnp.array(0.3), "scale": jnp.array(0.8), "noise": jnp.array(0.7)}
 

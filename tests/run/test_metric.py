@@ -25,7 +25,11 @@ def log_likelihood(params, row):
 
 MODEL = sc.Model(log_likelihood, lambda params: -0.5 * PRIOR * jnp.sum(params["slopes"] ** 2))
 KEY = jax.random.key(3)
-pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("ignore:the columns of data")]
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.filterwarnings("ignore:the columns of data"),
+    pytest.mark.usefixtures("quick_compiler"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 HERE = pathlib.Path(__file__).parent
 CHECKS = [
