@@ -352,6 +352,7 @@ def test_what_does_not_fit_is_refused():
         sc.BlockModel(sc.Model(lambda p, x: 0.0 * x, transforms=CHAINED))
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_a_run_with_shapes_that_change(tmp_path):
     """Draws in the user's shapes, gradients and step sizes on the real line; stored, resumed, summarised, diagnosed."""
     labels = np.repeat(np.arange(3), [30, 20, 14])

@@ -148,6 +148,7 @@ def shaped(X, y):
         numpyro.sample("y", dist.Normal(X @ factor @ share, 1.0), obs=y)
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 def test_simplexes_and_cholesky_factors():
     """In the user's units the prior is NumPyro's; on the real line it has the Jacobian of our transforms."""
     model, _, params = from_numpyro(shaped, data=XY)
@@ -242,6 +243,7 @@ def test_latent_sites_of_chosen_rows_are_drawn_in_their_own_units(seed):
     assert sorted(derived) == ["variance"]  # "first" is one of a row
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 def test_the_chain_is_that_of_the_hand_written_model():
     def log_likelihood(params, row):
         z = (row["y"] - row["X"] @ params["beta"]) / params["sigma"]

@@ -52,6 +52,7 @@ def assert_law(draws, mean, variance):
     assert abs(laws.z_score(seconds, variance)) < 5
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampling", ["with_replacement", "without_replacement"])
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_sgld(seed, sampling, temperature):
@@ -213,6 +214,7 @@ def test_psgld_with_a_frozen_preconditioner(seed):
     assert_law(run.draws, mean, laws.sgld_variance(EPS_LANGEVIN, precision, noise))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", ["SGLD", "SGHMC"])
 def test_preconditioned_by_the_measured_curvature(seed, name):
     """With L = λ^(-1/2), measured before the run, u has curvature 1 and noise V/λ; θ has 1/λ times its variance."""

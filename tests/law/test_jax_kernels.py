@@ -48,6 +48,7 @@ def test_transitions_are_non_central_chi_squares(nc, seed):
         assert distance < bound, (shape, nc)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("rate", [-3.0, -1e-4, 0.0, 1e-4, 0.4, 30.0])
 def test_any_rate(rate, seed):
     """Mean θe^(-bt) + as and variance 2θe^(-bt)s + as², for growing, driftless and falling processes, and the law."""

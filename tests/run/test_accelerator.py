@@ -76,6 +76,7 @@ def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monke
     same(expected.stats, found.stats)
 
 
+@pytest.mark.rotates(2, "divergences")
 def test_a_divergence_names_its_step(as_on_accelerators):
     errors = []
     for _ in range(2):
@@ -204,6 +205,7 @@ def test_the_device_makes_the_next_chunk_before_the_host_asks(sent, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.rotates(2, "divergences")
 def test_a_divergence_in_a_chunk_that_was_made_ahead_names_its_step(sent, monkeypatch):
     errors = []
     for on_accelerator in (True, False):

@@ -45,6 +45,7 @@ def test_scores_far_from_a_line_are_no_evidence(seed):
 # -- kept gradients ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", ["SGLD", "SGHMC-friction", "BADODAB"])
 @pytest.mark.parametrize("thin", [1, 3])
 def test_a_kept_gradient_is_that_at_its_draw(sampler, thin):
@@ -64,6 +65,7 @@ def test_a_kept_gradient_is_that_at_its_draw(sampler, thin):
             )
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("estimator", ["Minibatch-without", "SAGA"])
 def test_a_kept_gradient_is_the_estimate_that_drives_the_next_step(estimator):
     """Step by step with a kernel: the gradient of the state after m steps is the one kept with draw m."""

@@ -134,6 +134,7 @@ def test_a_run_in_which_everything_was_chosen_is_resumed(streamed, tmp_path, mon
     helpers.assert_equal(jax.tree.map(np.asarray, again.draws), whole.draws)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("keep", "method"), [(False, "threads"), (3, "vmap")])
 def test_what_is_kept_does_not_change_the_rest(keep, method, tmp_path):
     options = {"keep_draws": keep, "reducers": REDUCERS, "chain_method": method, "num_samples": 20}

@@ -168,6 +168,7 @@ def chosen_by(sampler, **options):
     return kernel.problem.parts.sampler, state, kernel
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("metric", ["laplace", "fisher", "diagonal"])
 def test_the_metric_is_measured_before_the_run(metric):
     """And the inner sampler chooses its step in those coordinates, where the largest curvature is about 1."""

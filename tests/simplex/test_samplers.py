@@ -86,6 +86,7 @@ def test_observed_counts_have_no_noise_left(estimator):
     np.testing.assert_allclose(state.gradient.total, exact, rtol=1e-5)
 
 
+@pytest.mark.rotates(2, "streamed chains")
 def test_streamed_rows_give_the_same_chain(tmp_path):
     """Rows read from a folder one by one: the batches of arrays in memory, and the same chain.
 

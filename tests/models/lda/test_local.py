@@ -155,6 +155,7 @@ def test_the_parallel_form_has_the_listed_expectations(seed, single):
     assert_law(found, text, weights, alpha)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_one_number_for_alpha_and_a_word_without_weights(seed, kernel):
     """Rows of zeros say nothing, rows that are nearly zero say what their ratios say."""
@@ -224,6 +225,7 @@ def test_a_document_does_not_depend_on_its_batch(seed, kernel):
     assert np.array_equal(single.document_topics[0], one.document_topics[17])
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_empty_documents_and_batches(kernel):
     weights = np.ones((1, 4), np.float32)

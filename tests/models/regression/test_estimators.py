@@ -173,6 +173,7 @@ def _line(X, y):
     return LinearRegression(**QUICK).fit(X, y, progress=False)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "far", [2048, 2**31]
 )  # a year; seconds of a clock, which float32 rounds to 256 of them
