@@ -13,7 +13,8 @@ PYTEST_DEBUG_TEMPROOT names another folder. Those of tests that passed are delet
 Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it.
 
 Some tests have many cases that take seconds each. With `@pytest.mark.rotates(3)` a third of the cases of a parametrised
-test is run, with another commit other ones; with `rotates(3, "name")` a third of all tests that have this name.
+test is run, with another commit other ones; with `rotates(3, "name")` a third of all tests that have this name. Of the
+doctests it is half.
 SCIROCCO_TEST_PAIRS (0-99) picks them in place of the commit, and the pairs that tests/test_battery.py compiles.
 SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone is always run.
 """
@@ -156,7 +157,9 @@ def _waiting(items: list[pytest.Item]) -> set[str]:
     """The tests with the marker `rotates` that another commit runs; of each group at least one is run."""
     groups = collections.defaultdict(list)
     for item in items:
-        if mark := item.get_closest_marker("rotates"):
+        if isinstance(item, pytest.DoctestItem):
+            groups[2, "examples"].append(item.nodeid)
+        elif mark := item.get_closest_marker("rotates"):
             every, *name = mark.args
             groups[every, *(name or [item.nodeid.split("[")[0]])].append(item.nodeid)
     waiting = set()
@@ -349,7 +352,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if not _MAPS.exists():
         return
     ends = nextitem is None or nextitem.path != item.path
-    bytes_, maps = (_MANY_BYTES, _MANY_MAPS) if ends else (_MANY_BYTES * 3 // 2, 2 * _MANY_MAPS)
+    bytes_, maps = (_MANY_BYTES, _MANY_MAPS) if ends else (_MANY_BYTES * 5 // 4, 2 * _MANY_MAPS)
     if _resident() < bytes_ and (not ends or _count_maps() < maps):
         return
     _trim(0)  # what was freed stays with the process otherwise

@@ -158,6 +158,12 @@ def traced():
     return _collect("jaxpr_trace_duration")
 
 
+def chosen_cases(request, test, name):
+    """The values of a parameter of a test with which it is run in this session."""
+    items = (item for item in request.session.items if getattr(item, "originalname", "") == test.__name__)
+    return [item.callspec.params[name] for item in items]
+
+
 def chi_square_z(statistic, degrees):
     """A chi-square statistic as a standard normal one (Wilson & Hilferty 1931)."""
     third = 2.0 / (9.0 * degrees)
