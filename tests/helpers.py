@@ -159,9 +159,9 @@ def traced():
 
 
 def chosen_cases(request, test, name):
-    """The values of a parameter of a test with which it is run in this session."""
-    items = (item for item in request.session.items if getattr(item, "originalname", "") == test.__name__)
-    return [item.callspec.params[name] for item in items]
+    """The values of a parameter with which a test of the same file is run in this session."""
+    own = (item for item in request.session.items if item.path == request.path)
+    return [item.callspec.params[name] for item in own if item.originalname == test.__name__]
 
 
 def chi_square_z(statistic, degrees):

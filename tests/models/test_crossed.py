@@ -109,6 +109,7 @@ def statistics(layout, data, theta, effects):
     return found
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.law
 @pytest.mark.parametrize("family", ["normal", "student"])
 def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(family, seed):
@@ -197,6 +198,7 @@ def test_effects_coefficients_and_predictions_in_the_units_of_the_columns(fitted
     assert model.to_arviz().posterior["sd_film"].shape == (2, 60, 1)
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_a_fit_that_was_interrupted_continues_bit_for_bit_and_a_finished_one_is_opened(fitted, tmp_path):
     model, frame, _, path = fitted
 
