@@ -78,7 +78,7 @@ def quick_compiler() -> str:
 
 
 def choice() -> int:
-    """Return the number that picks cases and pages where not all are run: SCIROCCO_TEST_PAIRS, or one from the commit."""
+    """Return the number that picks cases and pages where some are run: SCIROCCO_TEST_PAIRS, or one from the commit."""
     if "SCIROCCO_TEST_PAIRS" in os.environ:
         return int(os.environ["SCIROCCO_TEST_PAIRS"])
     commit = _git("rev-parse", "HEAD")
