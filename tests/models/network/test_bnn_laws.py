@@ -59,7 +59,6 @@ def z_score(values, exact):
     return (means.mean() - exact) / (means.std(ddof=1) / np.sqrt(len(means)))
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize("power", [1, 2])
 def test_weights_have_the_exact_law(fitted, power):
     net, x, y = fitted
