@@ -396,7 +396,7 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(methods, "TRAJECTORY", 1)
     small = dc.QUICK_PLANE._replace(num_runs=2, num_iterations=600, num_draws=60)
     one = {"SGLD": 0.1, "SGHMC": 0.1, methods.TODAY: 0.1, "KDEMC": 0.4, "Weierstrass": 0.5}
-    for grid in (methods.GRIDS, methods.FOR_NORMAL):
+    for grid in (methods.SHORT, methods.SHORT_FOR_NORMAL):
         for name in one.keys() & grid.keys():
             monkeypatch.setitem(grid, name, [(one[name],)])
     for name in ("QUICK_PLANE", "QUICK_SPACE"):
