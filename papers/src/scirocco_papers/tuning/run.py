@@ -40,7 +40,7 @@ from scirocco_papers.tuning.measures import Measured, Yardstick, estimator, quie
 QUICK_NAMES = ("linear", "hierarchical", "tiny")
 NUM_SAMPLES = 10_000
 NUM_POINTS, QUICK_POINTS = 12, 5
-NUM_AGAIN = 8
+NUM_AGAIN = 5
 """Runs with other seeds at the step of `auto` and at the best of the grid, for the standard errors of a quick run. The
 runs of the grid cannot serve: the best of them is the luckiest, too."""
 LOWEST, HIGHEST = 1 / 25, 12.0
