@@ -318,6 +318,18 @@ def test_of_a_quick_run_only_the_steady_claims_count(numbers):
 
 
 @pytest.mark.parametrize(
+    ("consensus", "tried", "verdict"),
+    [(1.5, 0.5, "yes"), (0.4, 0.5, "not decided"), (0.1, 0.5, "NO"), (0.1, 2.5, "not decided")],
+)
+def test_a_quick_run_knows_the_luck_of_its_tuning(numbers, consensus, tried, verdict):
+    """A trial at the chosen setting that is far from its runs: all of them are chance."""
+    of = numbers["problems"]["mixture"]["methods"]
+    of["Consensus"] |= {"kl": [consensus] * 3, "setting": (), "tried": [((), 0.0)]}  # nothing to tune
+    of["SGHMC"]["tried"][0] = ((0.1,), tried)
+    assert judge(numbers, quick=True)[5].of_a_quick_run().verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("fails", "problem", "name", "change"),
     [
         ([0], "t", "KDEMC", {"kl": [0.6]}),
