@@ -47,8 +47,8 @@ def from_numpyro(
         The NumPyro model, a function. Its plate over the data must take its size from its data argument, as in
         `numpyro.plate("data", X.shape[0])`: it will be called with minibatches. A `subsample_size` is ignored.
     data
-        Required: the arrays with one row per datum. A dict is passed to the model by keyword, a tuple or list by position (after
-        `model_args`), anything else as one argument.
+        Required: the arrays with one row per datum. A dict is passed to the model by keyword, a tuple or list by
+        position (after `model_args`), anything else as one argument.
     *model_args, **model_kwargs
         All other arguments of the model.
     plate
