@@ -223,6 +223,14 @@ def test_summary_is_printed_within_80_columns_with_both_bounds(run, name, scale)
     assert "[19]" in few and "..." not in few
 
 
+def test_names_of_categories_are_not_cut(run):
+    """Columns that can be spared go first."""
+    name = "coef[city[Kiel]]"
+    draws = {name: 1e4 * np.random.default_rng(0).normal(size=(2, 50)) + 2.3e4}
+    lines = str(dataclasses.replace(run, draws=draws).summary()).splitlines()
+    assert lines[1].startswith(f"{name} ") and max(map(len, lines)) <= 80
+
+
 def test_a_summary_is_a_data_frame_that_can_be_pickled(run):
     table = run.summary()
     assert isinstance(table, pandas.DataFrame)
