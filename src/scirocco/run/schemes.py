@@ -81,6 +81,10 @@ class Scheme(abc.ABC):
     ) -> tuple[Any, Gradient, PyTree]:
         """Step number `number`: the sampler's state after it, the estimate for the next step, and the memory."""
 
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Whether a step is `sampler.step` followed by an estimate at the new position that needs only its batch."""
+        return False
+
 
 @jax.tree_util.register_static
 class Together(Scheme):
@@ -173,6 +177,13 @@ class Together(Scheme):
         there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
         moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
         return moved, gradient, memory
+
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Without an acceptance test, a trajectory, and randomness of the estimate beyond its batch."""
+        sampler = parts.sampler
+        always = type(sampler).accept is Sampler.accept and not sampler.needs_trajectory
+        random = sampler.needs_curvature or model.takes_key or parts.estimator.needs_key
+        return always and not random
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:
