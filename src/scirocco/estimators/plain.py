@@ -103,7 +103,13 @@ class Minibatch(Estimator):
         self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """Scaled sum over the batch."""
-        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
+        batch = context.batch
+
+        def estimate(position: Params, rows: Rows, weights: Array | None, key: Key | None) -> Estimate:
+            return estimate_from_rows(summand, position, batch._replace(rows=rows, weights=weights), key, noise)
+
+        made = in_precision(self.precision, estimate)(position, batch.rows, batch.weights, context.key)
+        return made, memory
 
 
 @pytree_dataclass
