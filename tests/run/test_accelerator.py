@@ -159,7 +159,7 @@ def test_the_precision_of_an_estimate_reaches_its_products(precision, monkeypatc
     rows = {"x": jnp.ones((8, 3)), "y": jnp.ones(8)}
     program = str(jax.make_jaxpr(total)(jnp.ones(3), rows))
     assert program.count("dot_general") == 2  # of rows and parameters, and of residuals and rows
-    assert program.count("new_dtype=bfloat16") == (3 if precision == "bfloat16" else 0)  # each factor once
+    assert program.count("new_dtype=bfloat16") == (4 if precision == "bfloat16" else 0)
     assert program.count("preferred_element_type=float32") == 2
     assert program.count("HIGHEST") == (4 if precision == "float32" else 0)
 

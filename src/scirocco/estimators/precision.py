@@ -65,23 +65,16 @@ def in_precision(precision: str | None, function: F) -> F:
 def _evaluate(program: Jaxpr, consts: list[Any], arguments: list[Any]) -> list[Any]:
     """The results of a program with rounded factors."""
     values = dict(zip([*program.constvars, *program.invars], [*consts, *arguments], strict=True))
-    short: dict[Any, Any] = {}  # the rounded numbers, by name: each is made once
 
     def read(atom: Any) -> Any:
         return atom.val if isinstance(atom, Literal) else values[atom]
-
-    def factor(atom: Any) -> Any:
-        if isinstance(atom, Literal):
-            return jnp.asarray(atom.val, jnp.bfloat16)
-        if atom not in short:
-            short[atom] = values[atom].astype(jnp.bfloat16)
-        return short[atom]
 
     for equation in program.eqns:
         primitive, params = equation.primitive, equation.params
         if primitive is dot_general_p and all(atom.aval.dtype == jnp.float32 for atom in equation.invars):
             params = params | {"precision": None, "preferred_element_type": jnp.dtype(jnp.float32)}
-            found = [dot_general_p.bind(*map(factor, equation.invars), **params)]
+            factors = [jnp.asarray(read(atom), jnp.bfloat16) for atom in equation.invars]
+            found = [dot_general_p.bind(*factors, **params)]
         elif primitive in _INLINED:
             body = params[_INLINED[primitive]]
             found = _evaluate(body.jaxpr, body.consts, [read(atom) for atom in equation.invars])
