@@ -60,7 +60,9 @@ MATRIX = sc.Model(
 
 def test_products_are_rounded_as_stated_and_sums_are_not(seed):
     rng = np.random.default_rng([seed, 12])
-    x, y, w = (rng.normal(size=size).astype(np.float32) for size in ((NUM_ROWS, 64), (NUM_ROWS, 64), (64, 64)))
+    x, y, w = (
+        rng.normal(size=size).astype(np.float32) for size in ((NUM_ROWS, 64), (NUM_ROWS, 64), (64, 64))
+    )
     found = {
         name: estimate(sc.Minibatch(NUM_ROWS, precision=name), (), jnp.asarray(w), {"x": x, "y": y}, MATRIX)
         for name in ("float32", "bfloat16")

@@ -177,7 +177,9 @@ def test_factors_are_rounded_inside_loops_branches_and_functions(seed, monkeypat
             return jax.nn.relu(factor(x) @ factor(w)) / 8, None
 
         x, _ = jax.lax.scan(jax.checkpoint(layer), x, None, length=2)
-        return jax.lax.cond(x.sum() > 0, lambda x: factor(x) @ factor(w), lambda x: x, jax.jit(lambda x: x + 1)(x))
+        return jax.lax.cond(
+            x.sum() > 0, lambda x: factor(x) @ factor(w), lambda x: x, jax.jit(lambda x: x + 1)(x)
+        )
 
     def by_hand(values):
         return values.astype(jnp.bfloat16).astype(jnp.float32)

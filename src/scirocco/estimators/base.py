@@ -94,7 +94,7 @@ class Estimator(abc.ABC):
     sampling: str = "auto"
     """How rows are drawn, as set by the user: "auto" leaves it to the source of streamed data."""
     precision: str | None = None
-    """Of the factors of matrix products in an estimate, as set by the user; None: the default of `precision.full_products`."""
+    """Of the factors of matrix products in an estimate, as set by the user; None: as in `full_products`."""
     batch_size: int | None = None
     """Rows per estimate; None: all of them, or as in the wrapped estimator."""
 

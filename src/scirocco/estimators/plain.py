@@ -106,7 +106,9 @@ class Minibatch(Estimator):
         batch = context.batch
 
         def estimate(position: Params, rows: Rows, weights: Array | None, key: Key | None) -> Estimate:
-            return estimate_from_rows(summand, position, batch._replace(rows=rows, weights=weights), key, noise)
+            return estimate_from_rows(
+                summand, position, batch._replace(rows=rows, weights=weights), key, noise
+            )
 
         made = in_precision(self.precision, estimate)(position, batch.rows, batch.weights, context.key)
         return made, memory

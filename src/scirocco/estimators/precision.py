@@ -48,8 +48,8 @@ def products_of(estimator: Estimator) -> contextlib.AbstractContextManager[Any]:
 def in_precision(precision: str | None, function: F) -> F:
     """The function with the factors of its matrix products in bfloat16, if that is the precision, and sums in float32.
 
-    The factors are converted before the product. Asking the compiler for such products (`BF16_BF16_F32`) gives the same
-    numbers, but it then converts in each product anew, and cannot use the fastest kernels. A CPU has no such products.
+    The factors are converted before the product. The compiler can be asked for such products (`BF16_BF16_F32`), but then
+    converts in each product, and cannot use its fastest kernels. A CPU has no such products.
     """
     if precision != "bfloat16" or jax.default_backend() == "cpu":
         return function
@@ -71,16 +71,15 @@ def _evaluate(program: Jaxpr, consts: list[Any], arguments: list[Any]) -> list[A
 
     for equation in program.eqns:
         primitive, params = equation.primitive, equation.params
-        if primitive is dot_general_p and all(atom.aval.dtype == jnp.float32 for atom in equation.invars):
+        given = [read(atom) for atom in equation.invars]
+        if primitive is dot_general_p and jnp.result_type(*given) == jnp.float32:
             params = params | {"precision": None, "preferred_element_type": jnp.dtype(jnp.float32)}
-            factors = [jnp.asarray(read(atom), jnp.bfloat16) for atom in equation.invars]
-            found = [dot_general_p.bind(*factors, **params)]
+            found = [primitive.bind(*(factor.astype(jnp.bfloat16) for factor in given), **params)]
         elif primitive in _INLINED:
             body = params[_INLINED[primitive]]
-            found = _evaluate(body.jaxpr, body.consts, [read(atom) for atom in equation.invars])
+            found = _evaluate(body.jaxpr, body.consts, given)
         else:
-            params = {name: _rounded_body(value) for name, value in params.items()}
-            made = primitive.bind(*map(read, equation.invars), **params)
+            made = primitive.bind(*given, **{name: _rounded_body(value) for name, value in params.items()})
             found = made if primitive.multiple_results else [made]
         values.update(zip(equation.outvars, found, strict=True))
     return [read(atom) for atom in program.outvars]

@@ -245,7 +245,7 @@ class _Ahead(NamedTuple):
 class VectorizedChains(DeviceChains):
     """All chains in one program, vectorised with `vmap`.
 
-    On an accelerator a call of a program with loops returns when the last steps have begun, so the programs are called
+    On an accelerator a call of a program with loops returns when the last steps have started, so the programs are called
     in a thread: the next one waits there already while the host receives, checks and stores the draws before.
     """
 

@@ -446,7 +446,9 @@ def advance_by_draws(
     def steps(count: Any, state: KernelState, drawn: PyTree, first: Any = 0) -> KernelState:
         """`count` steps, of which the randomness is `drawn` from number `first` on."""
         if pace.inline and isinstance(count, int) and parts.scheme.only_moves(model, parts):
-            return _steps_from_estimates(model, parts, state, count, lambda offset: _at(drawn, first + offset))
+            return _steps_from_estimates(
+                model, parts, state, count, lambda offset: _at(drawn, first + offset)
+            )
         number = state.number
 
         def one(offset: Array, state: KernelState) -> KernelState:
