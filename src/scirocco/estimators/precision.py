@@ -48,8 +48,8 @@ def products_of(estimator: Estimator) -> contextlib.AbstractContextManager[Any]:
 def in_precision(precision: str | None, function: F) -> F:
     """The function with the factors of its matrix products in bfloat16, if that is the precision, and sums in float32.
 
-    The factors are converted before the product. The compiler can be asked for such products (`BF16_BF16_F32`), but then
-    converts in each product, and cannot use its fastest kernels. A CPU has no such products.
+    The factors are converted before the product. The compiler offers such products (`BF16_BF16_F32`), but converts in
+    each of them, and then cannot use its fastest kernels. A CPU has no such products.
     """
     if precision != "bfloat16" or jax.default_backend() == "cpu":
         return function

@@ -245,8 +245,8 @@ class _Ahead(NamedTuple):
 class VectorizedChains(DeviceChains):
     """All chains in one program, vectorised with `vmap`.
 
-    On an accelerator a call of a program with loops returns when the last steps have started, so the programs are called
-    in a thread: the next one waits there already while the host receives, checks and stores the draws before.
+    On an accelerator a call of a program with loops returns only when the last steps have started. So programs are
+    called in a thread: the next one waits there while the host receives, checks and stores the draws before.
     """
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
