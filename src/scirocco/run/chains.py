@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco._programs import loop_program
 from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
@@ -204,7 +205,7 @@ def _advance_all(
     return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+@loop_program(0, 1, 2, 3, 4)
 def _advance_all_by_draws(
     model: Posterior,
     keep_gradients: bool,
