@@ -192,7 +192,8 @@ def main():
     arguments = parser.parse_args()
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
     print(
-        f"{'network':>12} {'size':>8} {'steps/s':>8} {'scan':>8} {'ratio':>6} {'written':>12} {'host memory':>11} {'device':>9}"
+        f"{'network':>12} {'size':>8} {'steps/s':>8} {'scan':>8} {'ratio':>6} {'written':>12} "
+        f"{'host memory':>11} {'device':>9}"
     )
     for name in arguments.networks or makers:
         measure(name, makers[name](), arguments)
