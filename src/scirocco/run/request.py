@@ -17,7 +17,7 @@ from scirocco.data import Devices, fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator, Full
-from scirocco.estimators.base import full_products
+from scirocco.estimators.precision import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
