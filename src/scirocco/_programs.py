@@ -179,13 +179,13 @@ def _memory_trimmer() -> Callable[[int], int] | None:
 _trim_memory = _memory_trimmer()
 
 
-def _after_compiling(event: str, duration: float, **_: Any) -> None:
+def _after_compiling(event: str, duration_secs: float, **_: str | int) -> None:
     """Return memory that is free after a program was compiled.
 
     The compiler takes about 100 MB for a program, in several threads, for each of which glibc keeps what was freed: a
     set-up of a dozen programs would leave the process with half a GB that it does not use.
     """
-    if event == _COMPILED and duration > _WORTH_FREEING and _trim_memory is not None:
+    if event == _COMPILED and duration_secs > _WORTH_FREEING and _trim_memory is not None:
         _trim_memory(0)
 
 
