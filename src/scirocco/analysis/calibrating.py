@@ -40,9 +40,7 @@ _POOR = 0.05
 _LENGTHS = {"num_samples": 250, "num_chains": 4}
 _STARTS = 16
 _ALPHA = 0.01
-_EXPECTED = (
-    "`model` must be a sc.Model or another posterior, or a function (data, seed) that returns draws (chain, draw, ...)"
-)
+_EXPECTED = "`model` must be a sc.Model or another posterior, or a function (data, seed) that returns draws"
 _COMPARED = 1_000
 """Draws of a replication that are compared with the truth."""
 
