@@ -19,7 +19,7 @@ import numpy as np
 
 from scirocco._extras import require
 from scirocco.bridges._common import ConvertedModel, close
-from scirocco.bridges._numpyro_sites import PURPOSE, Local, Reader, failure, find_derived, find_latents
+from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_derived, find_latents
 from scirocco.data import ArraySource, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import HierarchicalModel, Model
@@ -209,20 +209,13 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
             name: (spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype)
             for name, leaf in position.items()
         }
-        local = {name: _spread(each, size, spread, rng) for name, each in reader.locals.items()}
+        local = {name: each.spread(size, spread, rng) for name, each in reader.locals.items()}
         for rows in row_sets:
             try:
                 pieces = evaluate(shift, local, rows)
             except Exception as error:
                 raise failure(f"compiled for {size} rows", error) from error
             _judge(jax.tree.map(lambda piece: np.asarray(piece, np.float64), pieces))
-
-
-def _spread(local: Local, count: int, spread: float, rng: np.random.Generator) -> Array:
-    """Values of a latent site for so many rows, around its start."""
-    start = local.start if local.transform is None else local.transform.inverse(local.start)
-    places = start + (spread * rng.standard_normal((count, *start.shape))).astype(start.dtype)
-    return places if local.transform is None else jax.vmap(local.transform.forward)(places)
 
 
 def _judge(pieces: _Pieces) -> None:
