@@ -26,7 +26,9 @@ def hmm_fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table with one row per time: CSV, Parquet, Arrow or .npy.", metavar="DATA", show_default=False
+            help="A table with one row per time: CSV, Parquet, Arrow or .npy.",
+            metavar="DATA",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -37,10 +39,12 @@ def hmm_fit(
         str, typer.Option("--emissions", help="gaussian, poisson (counts) or categorical (labels).")
     ] = "gaussian",
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="NAMES", help="Columns of observations: x,y. All by default.")
+        str | None,
+        typer.Option("--columns", metavar="NAMES", help="Columns of observations: x,y. All by default."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="The column with the id of the series of each row.")
+        str | None,
+        typer.Option("--by", metavar="NAME", help="The column with the id of the series of each row."),
     ] = None,
     sticky: Annotated[
         float, typer.Option("--sticky", min=0, help="Prior pseudo-counts of staying in a state.")
@@ -72,7 +76,7 @@ def hmm_fit(
 
     length = _common.Length(steps, epochs, seconds)
     _common.check_fit(out, length, resume, overwrite)
-    options = {
+    options: dict[str, Any] = {
         "sampler": sampler,
         "num_samples": draws,
         "batch_size": batch_size,
@@ -141,7 +145,9 @@ def _read(path: Path, columns: str | None, by: str | None) -> Any:
     wanted += [by] if by is not None and by not in wanted else []
     absent = [name for name in wanted if name not in table.columns]
     if absent:
-        raise InvalidValueError(f"{path} has no column {absent[0]!r}. It has {', '.join(map(str, table.columns))}.")
+        raise InvalidValueError(
+            f"{path} has no column {absent[0]!r}. It has {', '.join(map(str, table.columns))}."
+        )
     return table[wanted]
 
 
@@ -164,7 +170,10 @@ def _show(path: Path, interval: float, as_json: bool) -> None:
                 "num_chains": chains,
                 "num_draws": draws,
                 "interval": interval,
-                "states": [{"state": int(k), **row} for k, row in zip(table.index, table.to_dict("records"), strict=True)],
+                "states": [
+                    {"state": int(k), **row}
+                    for k, row in zip(table.index, table.to_dict("records"), strict=True)
+                ],
                 "transitions": {name: np.asarray(part).tolist() for name, part in moves._asdict().items()},
             }
         )
@@ -174,7 +183,13 @@ def _show(path: Path, interval: float, as_json: bool) -> None:
     title = f"{len(table)} states, {drawn_so_far(chains, draws, status)}; {100 * interval:g} % intervals"
     print_table(title, ["state", *names], rows, right=(0,))
     rows = [
-        [f" {j} ", *(f"{moves.mean[j, k]:.3f} ({moves.low[j, k]:.3f}–{moves.high[j, k]:.3f})" for k in range(len(table)))]
+        [
+            f" {j} ",
+            *(
+                f"{moves.mean[j, k]:.3f} ({moves.low[j, k]:.3f}–{moves.high[j, k]:.3f})"
+                for k in range(len(table))
+            ),
+        ]
         for j in range(len(table))
     ]
     print_table("transitions", ["from", *(f"to {k}" for k in range(len(table)))], rows, right=(0,))

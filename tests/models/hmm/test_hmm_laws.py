@@ -11,7 +11,7 @@ from scipy.special import gammaln, multigammaln
 
 pytest.importorskip("numba", reason="hidden Markov models need numba (the extra `compiled`)")
 
-from scirocco.models.hmm import buffered, emissions
+from scirocco.models.hmm import buffered, emissions, priors
 from scirocco.models.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, log_likelihoods
 from scirocco.models.hmm.series import read
 
@@ -32,14 +32,16 @@ KINDS = tuple(SERIES)
 
 def problem(kind):
     given = read(SERIES[kind][0])
-    emission = emissions.resolve(kind, given, K, SERIES[kind][1], None)
+    emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
     return Prior(K, A, STICKY, emission), emission.encode(given), given
 
 
 def dirichlet_marginal(shape, counts):
     shape = np.broadcast_to(shape, counts.shape)
     return (
-        gammaln(shape.sum()) - gammaln(shape.sum() + counts.sum()) + (gammaln(shape + counts) - gammaln(shape)).sum()
+        gammaln(shape.sum())
+        - gammaln(shape.sum() + counts.sum())
+        + (gammaln(shape + counts) - gammaln(shape)).sum()
     )
 
 
@@ -135,7 +137,11 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
         rows = params.emission["means"][z] + (roots @ rng.standard_normal((len(z), 2, 1)))[..., 0]
         data.rows[seen] = rows[seen]
         states.stats[:] = [
-            [(own := seen & (z == k)).sum(), *rows[own].sum(axis=0), *np.tril(rows[own].T @ rows[own]).ravel()]
+            [
+                (own := seen & (z == k)).sum(),
+                *rows[own].sum(axis=0),
+                *np.tril(rows[own].T @ rows[own]).ravel(),
+            ]
             for k in range(K)
         ]
         chain.advance(1)
@@ -150,9 +156,11 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
                 *precisions[:, 0, 0],
                 *precisions[:, 0, 1],
                 *np.linalg.slogdet(precisions)[1],
-                *((emission["means"] - prior.emission.mean)[:, None, :] @ precisions @ (
-                    emission["means"] - prior.emission.mean
-                )[..., None])[:, 0, 0],
+                *(
+                    (emission["means"] - prior.emission.mean)[:, None, :]
+                    @ precisions
+                    @ (emission["means"] - prior.emission.mean)[..., None]
+                )[:, 0, 0],
             ]
         )
     stay = A + STICKY
@@ -184,8 +192,10 @@ def path_likelihoods(prior, params, data, given):
     paths = np.array(list(itertools.product(range(K), repeat=len(given.values))))
     logs = dense[np.arange(len(given.values)), paths].sum(axis=1)
     for t in range(paths.shape[1]):
-        logs += np.log(params.initial[paths[:, t]]) if t in given.bounds else np.log(
-            params.transitions[paths[:, t - 1], paths[:, t]]
+        logs += (
+            np.log(params.initial[paths[:, t]])
+            if t in given.bounds
+            else np.log(params.transitions[paths[:, t - 1], paths[:, t]])
         )
     return paths, logs
 
@@ -195,9 +205,7 @@ def test_recursions_agree_with_all_paths(kind, seed):
     """Log likelihoods, smoothed probabilities and expected counts; windows with buffers as long as the series."""
     prior, data, given = problem(kind)
     rng = np.random.default_rng(seed)
-    params = Parameters(
-        rng.dirichlet([1, 1]), rng.dirichlet([1, 1], 2), prior.emission.first(rng, data, K)
-    )
+    params = Parameters(rng.dirichlet([1, 1]), rng.dirichlet([1, 1], 2), prior.emission.first(rng, data, K))
     paths, logs = path_likelihoods(prior, params, data, given)
     shares = np.exp(logs - np.logaddexp.reduce(logs))
     found, _ = log_likelihoods(prior.emission, params, data, given.bounds, 1)
@@ -218,7 +226,12 @@ def test_recursions_agree_with_all_paths(kind, seed):
     np.testing.assert_allclose(told, held, atol=1e-9)
 
     short = [
-        np.abs(buffered.expected(prior, params, data, buffered._with_buffers(pieces, given.bounds, b), 1).moves.sum(0) - moves).max()
+        np.abs(
+            buffered.expected(
+                prior, params, data, buffered._with_buffers(pieces, given.bounds, b), 1
+            ).moves.sum(0)
+            - moves
+        ).max()
         for b in (0, 9)
     ]
     assert short[1] < 1e-9 < short[0]
@@ -226,9 +239,11 @@ def test_recursions_agree_with_all_paths(kind, seed):
 
 def test_the_filter_forgets_at_the_rate_of_the_chain():
     """Without information in the observations, filters from two states differ by λᵗ, the second eigenvalue."""
-    given = read(np.full(30, np.nan).tolist() + [0, 1])
+    given = read([*np.full(30, np.nan).tolist(), 0, 1])
     emission = emissions.Categorical((0, 1), 1.0)
-    params = Parameters(np.full(2, 0.5), np.array([[0.9, 0.1], [0.2, 0.8]]), {"probabilities": np.full((2, 2), 0.5)})
+    params = Parameters(
+        np.full(2, 0.5), np.array([[0.9, 0.1], [0.2, 0.8]]), {"probabilities": np.full((2, 2), 0.5)}
+    )
     out = np.empty((1, 30))
     kernels().forget(
         emission.kernel(params.emission, emission.encode(given)), params.chain(), np.array([[0, 30]]), out

@@ -215,7 +215,7 @@ def smooth(
     `left` says whether the series begins before `low`. `out` (N, K) gets the probabilities unless it is empty;
     `moves` is empty if no counts are wanted.
     """
-    initial, transitions, columns, free = chain
+    initial, transitions, _, free = chain
     num = transitions.shape[0]
     kind, codes, rows = data[0], data[1], data[2]
     d, longest = rows.shape[1], 0

@@ -151,7 +151,9 @@ class Sums(NamedTuple):
     stats: Array
 
 
-def expected(prior: Prior, params: Parameters, data: Encoded, windows: Array, num_threads: int | None) -> Sums:
+def expected(
+    prior: Prior, params: Parameters, data: Encoded, windows: Array, num_threads: int | None
+) -> Sums:
     """Expected counts of some windows."""
     num, width = prior.num_states, prior.emission.stats_width(data)
     count = len(windows)
@@ -236,7 +238,9 @@ class BufferedChain:
         """Prior shapes of the gamma variables, in the order of `_counts`."""
         shapes = {"initial": self.prior.concentration, "transitions": self.prior.transitions}
         emission = self.prior.emission
-        return shapes | ({"probabilities": emission.concentration} if isinstance(emission, Categorical) else {})
+        return shapes | (
+            {"probabilities": emission.concentration} if isinstance(emission, Categorical) else {}
+        )
 
     def _counts(self, sums: Sums) -> dict[str, Array]:
         found = {"initial": sums.firsts, "transitions": sums.moves}

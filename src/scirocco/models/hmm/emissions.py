@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from scirocco import _checks
-from scirocco.data.values import missing
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidValueError
+from scirocco.models.hmm.observations import counts, labels, real, some
 from scirocco.models.hmm.series import Array, Given
 
-KINDS = ("categorical", "gaussian", "poisson")
 _TABLE, _NORMAL, _POISSON = 0, 1, 2  # as in the kernels
 _LARGEST_TABLE = 4096  # counts below are looked up
-_MOST_COUNT = 2**53
 Params = dict[str, Array]
 
 
@@ -92,17 +88,17 @@ class Categorical:
 
     def encode(self, given: Given) -> Encoded:
         """Convert labels to the numbers of their categories."""
-        labels, absent = _labels(given.values)
+        names, absent = labels(given.values)
         known = {category: number for number, category in enumerate(self.categories)}
-        distinct, inverse = np.unique(labels[~absent], return_inverse=True)
+        distinct, inverse = np.unique(names[~absent], return_inverse=True)
         numbers = [known.get(label, -1) for label in distinct.tolist()]
         if -1 in numbers:
             unknown = distinct[numbers.index(-1)]
             raise InvalidValueError(
                 f"the category {unknown.item()!r} does not occur in the fit, whose categories are "
-                f"{_some(self.categories)}. Pass all of them as `categories` to HMM(...)."
+                f"{some(self.categories)}. Pass all of them as `categories` to HMM(...)."
             )
-        codes = np.full(len(labels), -1, np.int32)
+        codes = np.full(len(names), -1, np.int32)
         codes[~absent] = np.array(numbers, np.int32)[inverse.reshape(-1)] if numbers else -1
         return _codes(codes)
 
@@ -115,13 +111,15 @@ class Categorical:
         return {"probabilities": dirichlet(rng, self.concentration + stats)}
 
     def log_density(self, params: Params, stats: Array, coded: bool) -> float:
-        """Of all observations given their states, up to a constant."""
+        """The log density of all observations given their states, up to a constant."""
         return float((stats * np.log(np.maximum(params["probabilities"], 1e-300))).sum())
 
     def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
         """Initial parameters: the frequencies of the categories, perturbed."""
         share = np.bincount(data.codes[data.codes >= 0], minlength=self.width) + 0.5
-        return {"probabilities": dirichlet(rng, 0.5 + self.width * 2.0 * np.tile(share / share.sum(), (num, 1)))}
+        return {
+            "probabilities": dirichlet(rng, 0.5 + self.width * 2.0 * np.tile(share / share.sum(), (num, 1)))
+        }
 
     def inside(self, draw: Params) -> Params:
         """From the units of the user to those of the kernels."""
@@ -177,12 +175,14 @@ class Gaussian:
 
     def encode(self, given: Given) -> Encoded:
         """Check real numbers, and convert them to the units of the kernels."""
-        return _rows((_real(given, self.width) - self.centre) / self.scale)
+        return _rows((real(given, self.width) - self.centre) / self.scale)
 
     def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
         """Arguments of the kernels."""
         roots = np.linalg.cholesky(np.linalg.inv(params["covariances"]))
-        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.width * math.log(2 * math.pi)
+        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.width * math.log(
+            2 * math.pi
+        )
         num = len(logs)
         values = np.concatenate([logs[:, None], params["means"], roots.reshape(num, -1)], axis=1)
         return _NORMAL, data.codes, data.rows, np.empty((1, 1)), np.empty(1), np.ascontiguousarray(values)
@@ -211,12 +211,19 @@ class Gaussian:
         return {"means": centre + shift, "covariances": side @ side.transpose(0, 2, 1)}
 
     def log_density(self, params: Params, stats: Array, coded: bool) -> float:
-        """Of all observations given their states, up to a constant."""
+        """The log density of all observations given their states, up to a constant."""
         count, total, square, means = *self._sums(stats), params["means"]
         cross = total[:, :, None] * means[:, None, :]
-        scatter = square - cross - cross.transpose(0, 2, 1) + count[:, None, None] * means[:, :, None] * means[:, None]
+        scatter = (
+            square
+            - cross
+            - cross.transpose(0, 2, 1)
+            + count[:, None, None] * means[:, :, None] * means[:, None]
+        )
         logs = np.linalg.slogdet(params["covariances"])[1]
-        return float(-0.5 * (count @ logs + np.trace(np.linalg.solve(params["covariances"], scatter), 0, 1, 2).sum()))
+        return float(
+            -0.5 * (count @ logs + np.trace(np.linalg.solve(params["covariances"], scatter), 0, 1, 2).sum())
+        )
 
     def _sums(self, stats: Array) -> tuple[Array, Array, Array]:
         """Number, sum and sum of products of the rows of each state."""
@@ -294,10 +301,10 @@ class Poisson:
 
     def encode(self, given: Given) -> Encoded:
         """Check counts; small ones are looked up in a table."""
-        counts = _counts(_real(given, self.width))
-        if self.width == 1 and np.nanmax(counts, initial=0) < _LARGEST_TABLE:
-            return _codes(np.where(np.isnan(counts[:, 0]), -1, counts[:, 0]))
-        return _rows(counts)
+        found = counts(real(given, self.width))
+        if self.width == 1 and np.nanmax(found, initial=0) < _LARGEST_TABLE:
+            return _codes(np.where(np.isnan(found[:, 0]), -1, found[:, 0]))
+        return _rows(found)
 
     def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
         """Arguments of the kernels."""
@@ -321,7 +328,7 @@ class Poisson:
         return stats.sum(axis=1), (stats @ np.arange(stats.shape[1]))[:, None]
 
     def log_density(self, params: Params, stats: Array, coded: bool) -> float:
-        """Of all observations given their states, up to a constant."""
+        """The log density of all observations given their states, up to a constant."""
         count, total = self.summed(stats, coded)
         return float((total * np.log(params["rates"]) - count[:, None] * params["rates"]).sum())
 
@@ -362,191 +369,6 @@ class Poisson:
 
 
 Emission = Categorical | Gaussian | Poisson
-_CLASSES: dict[str, type[Emission]] = {each.kind: each for each in (Categorical, Gaussian, Poisson)}
-
-
-# -- from the arguments of the model, and to records ---------------------------------------------------------------
-
-
-def resolve(kind: str, given: Given, num: int, prior: Mapping[str, Any] | None, categories: Any) -> Emission:
-    """The emission distribution for some series: a prior that depends on their scale, unless one is given."""
-    _checks.choice(kind, "emissions", KINDS)
-    if categories is not None and kind != "categorical":
-        raise InvalidValueError(f'`categories` requires emissions="categorical", got {kind!r}.')
-    allowed = {
-        "categorical": ("concentration",),
-        "gaussian": ("mean", "strength", "degrees", "scale"),
-        "poisson": ("shape", "rate"),
-    }[kind]
-    known = dict(prior or {})
-    for name in known:
-        if name not in allowed:
-            raise InvalidValueError(
-                f"the prior of {kind} emissions has no {name!r}. It has {', '.join(allowed)}."
-            )
-    if kind == "categorical":
-        return _categorical(given, known, categories)
-    values = _real(given, None)
-    return _gaussian(values, num, known) if kind == "gaussian" else _poisson(_counts(values), known)
-
-
-def _categorical(given: Given, known: dict[str, Any], categories: Any) -> Categorical:
-    labels, absent = _labels(given.values)
-    if categories is None:
-        names = np.unique(labels[~absent]).tolist()
-    else:
-        names = list(dict.fromkeys(np.asarray(categories).tolist()))
-        if len(names) < len(np.asarray(categories)):
-            raise InvalidValueError("`categories` contains a category twice.")
-    if not names:
-        raise InvalidValueError("all observations are missing.")
-    return Categorical(tuple(names), _positive_number(known.get("concentration", 1.0), "concentration"))
-
-
-def _gaussian(values: Array, num: int, known: dict[str, Any]) -> Gaussian:
-    d = values.shape[1]
-    seen = values[~np.isnan(values[:, 0])]
-    if not len(seen):
-        raise InvalidValueError("all observations are missing.")
-    centre, scale = seen.mean(axis=0), seen.std(axis=0)
-    flat = np.flatnonzero(~(scale > 1e-12 * (1.0 + np.abs(centre))))
-    if flat.size and set(known) < {"mean", "strength", "degrees", "scale"}:
-        raise InvalidValueError(
-            f"column {flat[0]} of the series is constant ({centre[flat[0]]:g}), so the scale of the prior cannot be "
-            "taken from it. Drop the column, or pass prior={'mean': ..., 'strength': ..., 'degrees': ..., 'scale': "
-            "...}."
-        )
-    scale = np.where(scale > 0, scale, 1.0)
-    mean = np.broadcast_to(np.asarray(known.get("mean", centre), np.float64), d)
-    degrees = _positive_number(known.get("degrees", d + 2.0), "degrees")
-    if degrees <= d - 1:
-        raise InvalidValueError(f"the prior's `degrees` must be above {d - 1}, got {degrees:g}.")
-    wide = known.get("scale", scale / num ** (1 / d))
-    wide = np.broadcast_to(np.asarray(wide, np.float64), d)
-    if not (np.isfinite(wide).all() and (wide > 0).all()):
-        raise InvalidValueError(f"the prior's `scale` must be finite and > 0, got {known['scale']!r}.")
-    strength = _positive_number(known.get("strength", 0.01), "strength")
-    middle = (mean - centre) / scale
-    return Gaussian(
-        _plain(centre), _plain(scale), _plain(middle), strength, degrees, _plain((wide / scale) ** 2)
-    )
-
-
-def _poisson(values: Array, known: dict[str, Any]) -> Poisson:
-    seen = values[~np.isnan(values[:, 0])]
-    if not len(seen):
-        raise InvalidValueError("all observations are missing.")
-    shape = _positive_number(known.get("shape", 1.0), "shape")
-    rate = np.asarray(known.get("rate", shape / np.maximum(seen.mean(axis=0), 1.0 / len(seen))), np.float64)
-    if not (np.isfinite(rate).all() and (rate > 0).all()):
-        raise InvalidValueError(f"the prior's `rate` must be finite and > 0, got {known['rate']!r}.")
-    return Poisson(shape, _plain(np.broadcast_to(rate, values.shape[1])))
-
-
-def as_json(emission: Emission) -> dict[str, Any]:
-    """JSON representation for records."""
-    return {"kind": emission.kind, **{k: _listed(v) for k, v in dataclasses.asdict(emission).items()}}
-
-
-def from_json(written: Mapping[str, Any]) -> Emission:
-    """Read what `as_json` wrote."""
-    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in written.items() if name != "kind"}
-    return _CLASSES[written["kind"]](**fields)
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _plain(values: Array) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
-
-
-def _positive_number(value: Any, name: str) -> float:
-    _checks.positive(value, f"the prior's {name}")
-    return float(value)
-
-
-# -- checks of observations ------------------------------------------------------------------------------------------
-
-
-def _labels(values: Array) -> tuple[Array, Array]:
-    """Labels, and which of them are missing (None or NaN)."""
-    if values.ndim != 1:
-        raise InvalidValueError(
-            f"categorical emissions need series of one label per time, got {values.shape[1]} columns. Join the columns "
-            "to one label, or fit one model per column."
-        )
-    if values.dtype.kind == "f":
-        absent = np.isnan(values)
-        if not np.array_equal(values[~absent], np.floor(values[~absent])) or np.isinf(values).any():
-            raise InvalidValueError(
-                'categories must be labels or whole numbers. For real numbers use emissions="gaussian".'
-            )
-        return np.where(absent, 0, values).astype(np.int64), absent
-    if values.dtype.kind == "O":
-        absent = np.array([missing(value) for value in values])
-        seen = values[~absent]
-        kinds = {type(value) for value in seen}
-        if all(isinstance(value, (int, np.integer)) for value in seen):
-            return np.where(absent, 0, values).astype(np.int64), absent
-        if kinds and not all(issubclass(kind, str) for kind in kinds):
-            raise InvalidTypeError(
-                f"categories must be all strings or all integers, got {_some(sorted(k.__name__ for k in kinds))}."
-            )
-        return np.where(absent, "", values).astype(str), absent
-    return values, np.zeros(len(values), bool)
-
-
-def _real(given: Given, width: int | None) -> Array:
-    """Numbers (N, d); a row is complete or missing."""
-    values = given.values
-    if values.dtype.kind in "US" or values.dtype.kind == "O":
-        try:
-            values = np.array([[np.nan if missing(v) else float(v) for v in np.atleast_1d(row)] for row in values])
-        except (TypeError, ValueError):
-            raise InvalidTypeError(
-                'the series contain labels, not numbers. For labels use emissions="categorical".'
-            ) from None
-    values = np.asarray(values, np.float64)
-    values = values[:, None] if values.ndim == 1 else values
-    if width is not None and values.shape[1] != width:
-        raise InvalidValueError(f"the model was fitted to {width} columns, got {values.shape[1]}.")
-    absent = np.isnan(values)
-    some = np.flatnonzero(absent.any(axis=1) & ~absent.all(axis=1))
-    if some.size:
-        raise InvalidValueError(
-            f"{some.size:,} observations have a value in some columns only, the first at {_where(given, some[0])}. An "
-            "observation may be missing (NaN) in all columns: impute the values, or set the whole row to NaN."
-        )
-    bad = np.flatnonzero(np.isinf(values).any(axis=1))
-    if bad.size:
-        raise InvalidValueError(
-            f"{bad.size:,} observations are infinite, the first at {_where(given, bad[0])}. Use NaN for missing values."
-        )
-    return values
-
-
-def _counts(values: Array) -> Array:
-    seen = values[~np.isnan(values[:, 0])]
-    bad = seen[(seen < 0) | (seen != np.floor(seen)) | (seen > _MOST_COUNT)]
-    if bad.size:
-        raise InvalidValueError(
-            f"counts must be whole numbers >= 0, got {bad[0]:g}. For other numbers use emissions=\"gaussian\"."
-        )
-    return values
-
-
-def _where(given: Given, place: int) -> str:
-    if given.rows is not None:
-        return f"row {given.rows[place]}"
-    number = int(np.searchsorted(given.bounds, place, side="right")) - 1
-    time = f"time {place - given.bounds[number]}"
-    return f"{time} of series {number}" if given.is_list else time
-
-
-def _some(things: Any) -> str:
-    return ", ".join(str(thing) for thing in things[:8]) + (", ..." if len(things) > 8 else "")
 
 
 # -- random numbers ----------------------------------------------------------------------------------------------------

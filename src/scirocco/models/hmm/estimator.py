@@ -17,7 +17,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import fits
 from scirocco.models.fits.conventions import StepSize
 from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.hmm import emissions
+from scirocco.models.hmm import priors
 from scirocco.models.hmm.emissions import Emission, Encoded
 from scirocco.models.hmm.gibbs import PIECE, GibbsChain, Prior, num_batches
 from scirocco.models.hmm.results import Results
@@ -154,7 +154,7 @@ class HMM(fits.Conventions, Results):
         series
             One series (time,) or (time, columns), a list of series of any lengths, or a data frame whose columns are
             the observations. NaN (None for labels) is a missing observation, which is integrated out; a row with NaN in
-            some columns only is refused.
+            some columns only raises an error.
         y
             Ignored.
         by
@@ -169,11 +169,7 @@ class HMM(fits.Conventions, Results):
         given = read(series, by)
         prior = self._prior(given)
         data = prior.emission.encode(given)
-        seen = int(np.count_nonzero(~data.is_missing))
-        if seen < prior.num_states:
-            raise InvalidValueError(
-                f"{prior.num_states} states need at least as many observations, got {seen}. Use fewer states."
-            )
+        _check_enough(int(np.count_nonzero(~data.is_missing)), prior.num_states)
         chosen = self._method(prior, data, given)
         length = fits.check_length(
             num_steps,
@@ -187,7 +183,13 @@ class HMM(fits.Conventions, Results):
         fit = self._fit(prior, data, given, chosen, length)
         extra = self._extra(prior.emission, given.names, chosen)
         run = fits.run_fit(
-            fit, store=store, resume=resume, overwrite=overwrite, callbacks=callbacks, progress=progress, extra=extra
+            fit,
+            store=store,
+            resume=resume,
+            overwrite=overwrite,
+            callbacks=callbacks,
+            progress=progress,
+            extra=extra,
         )
         if run.status == "interrupted" and not run.num_draws:
             raise KeyboardInterrupt
@@ -231,7 +233,7 @@ class HMM(fits.Conventions, Results):
         extra = loaded.extra
         model = cls(**{name: decode(value, name) for name, value in extra["params"].items()})
         names = None if extra["names"] is None else tuple(extra["names"])
-        model._settle(load(path), emissions.from_json(extra["emission"]), names)
+        model._settle(load(path), priors.from_json(extra["emission"]), names)
         model._take_buffer(extra["buffer"])
         return model
 
@@ -241,7 +243,7 @@ class HMM(fits.Conventions, Results):
         params = {name: _written(value, name) for name, value in self.get_params().items()}
         return {
             "params": params,
-            "emission": emissions.as_json(emission),
+            "emission": priors.as_json(emission),
             "names": None if names is None else list(names),
             "buffer": None if chosen.measured is None else list(chosen.measured),
         }
@@ -258,13 +260,14 @@ class HMM(fits.Conventions, Results):
             raise InvalidValueError(f"`num_states` must be at most {_MOST_STATES}, got {num}.")
         if callable(self.emissions):
             raise InvalidTypeError(
-                "emissions of your own are not supported yet: use one of " + ", ".join(emissions.KINDS) + "."
+                "emissions of your own are not supported yet: use one of " + ", ".join(priors.KINDS) + "."
             )
         if self.prior is not None and not isinstance(self.prior, Mapping):
             raise InvalidTypeError(f"`prior` must be a dict, got {type(self.prior).__name__}.")
         _checks.positive(self.concentration, "concentration")
         _checks.positive(self.sticky, "sticky", allow_zero=True)
-        emission = emissions.resolve(self.emissions, given, num, self.prior, self.categories)
+        _check_enough(len(given.values), num)
+        emission = priors.resolve(self.emissions, given, num, self.prior, self.categories)
         return Prior(num, float(self.concentration), float(self.sticky), emission)
 
     def _draws_wanted(self) -> tuple[int, float, int | None]:
@@ -316,7 +319,15 @@ class HMM(fits.Conventions, Results):
         from scirocco.models.hmm import buffered
 
         settings = buffered.settings(
-            self.sampler, prior, data, given.bounds, size, self.step_size, self.buffer, self.num_starts, self.seed
+            self.sampler,
+            prior,
+            data,
+            given.bounds,
+            size,
+            self.step_size,
+            self.buffer,
+            self.num_starts,
+            self.seed,
         )
 
         def make(number: int) -> buffered.BufferedChain:
@@ -330,18 +341,22 @@ class HMM(fits.Conventions, Results):
         num_samples, num_burnin, thin = self._draws_wanted()
         num_chains = _checks.positive_int(self.num_chains, "num_chains")
         arrays = {"bounds": given.bounds, "codes": data.codes, "rows": data.rows}
-        known = {name: getattr(self, name) for name in ("concentration", "sticky", "batch_size", "num_starts")}
+        known = {
+            name: getattr(self, name) for name in ("concentration", "sticky", "batch_size", "num_starts")
+        }
         return fits.Fit(
             KIND,
             {
                 "sampler": self.sampler,
                 "num_states": prior.num_states,
-                "emission": emissions.as_json(prior.emission),
+                "emission": priors.as_json(prior.emission),
                 **known,
                 "step_size": None if self.step_size is None else repr(self.step_size),
                 "buffer": None if chosen.measured is None else chosen.measured[0],
             },
-            lambda: "-".join(ArraySource({name: part}).fingerprint() for name, part in arrays.items() if len(part)),
+            lambda: "-".join(
+                ArraySource({name: part}).fingerprint() for name, part in arrays.items() if len(part)
+            ),
             data.num_rows,
             _spec(prior, given, ("log_joint", "passes") if self.sampler == "gibbs" else ("passes",)),
             lambda: [chosen.make(number) for number in range(num_chains)],
@@ -375,6 +390,13 @@ def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> fits.Spec:
     if given.num_series == 1:
         draws["last"] = jax.ShapeDtypeStruct((), np.int64)
     return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in stats})
+
+
+def _check_enough(observations: int, num: int) -> None:
+    if observations < num:
+        raise InvalidValueError(
+            f"{num} states need at least as many observations, got {observations}. Use fewer states."
+        )
 
 
 def _written(value: Any, name: str) -> Any:

@@ -183,7 +183,9 @@ class GibbsChain:
         self.prior, self.piece, self.num_starts, self.number = prior, piece, num_starts, 0
         self.states = States(prior, data, bounds, num_threads)
         self.batches = num_batches(bounds, batch_size, piece)
-        self._whole = self.batches == 1 and int(np.diff(bounds).max()) <= piece  # then all passes are the same
+        self._whole = (
+            self.batches == 1 and int(np.diff(bounds).max()) <= piece
+        )  # then all passes are the same
         self._pass: tuple[int, Layout, list[Array]] | None = None
         self.params: Parameters | None = None
 
@@ -261,12 +263,15 @@ def start(prior: Prior, data: Encoded, bounds: Array, num_starts: int, seed: int
     for number in range(max(1, num_starts)):
         moves = dirichlet(rng, 1.0 + 8.0 * np.eye(prior.num_states))
         params = Parameters(
-            np.full(prior.num_states, 1 / prior.num_states), moves, prior.emission.first(rng, part, prior.num_states)
+            np.full(prior.num_states, 1 / prior.num_states),
+            moves,
+            prior.emission.first(rng, part, prior.num_states),
         )
         states = States(prior, part, parts, 1)
-        logs = -np.inf
         for sweep in range(_START_SWEEPS if num_starts else 0):
-            states.step(params, whole, everything, (seed, (number * 64 + sweep) * _STREAMS + StatePurpose.START))
+            states.step(
+                params, whole, everything, (seed, (number * 64 + sweep) * _STREAMS + StatePurpose.START)
+            )
             params = states.draw(rng)
         logs, _ = log_likelihoods(prior.emission, params, part, parts, 1)
         if found is None or logs.sum() > best:

@@ -54,9 +54,7 @@ class Results:
         if names is None:
             return {}
         axes = {"probabilities": (1,), "means": (1,), "rates": (1,), "covariances": (1, 2)}
-        return {
-            f"{key}_dim_{axis}": names for key in self._emission.shapes(1) for axis in axes[key]
-        }
+        return {f"{key}_dim_{axis}": names for key in self._emission.shapes(1) for axis in axes[key]}
 
     def _check_fitted(self) -> None:
         if "run_" not in self.__dict__:
@@ -317,7 +315,9 @@ class Results:
 
     def _params(self, flat: dict[str, Array], number: int) -> Parameters:
         emission = {name: flat[name][number] for name in self._emission.shapes(1)}
-        return Parameters(flat["initial"][number], flat["transitions"][number], self._emission.inside(emission))
+        return Parameters(
+            flat["initial"][number], flat["transitions"][number], self._emission.inside(emission)
+        )
 
 
 def in_one_order(raw: dict[str, Array], emission: Emission) -> dict[str, Array]:

@@ -24,7 +24,7 @@ class Given(NamedTuple):
     bounds: Array
     """(series + 1,): series s is bounds[s] to bounds[s + 1]."""
     rows: Array | None
-    """For a table with ids: the row of each observation."""
+    """The row of each observation, for a table with ids."""
     is_list: bool
     names: tuple[str, ...] | None
     """Names of the columns of a table."""

@@ -46,8 +46,8 @@ def _states(model: HMM) -> Section:
     names = [name for name in table.columns if not name.endswith(("_low", "_high"))]
     rows = [[f"state {k}", *(_cell(row, name) for name in names)] for k, row in table.iterrows()]
     words = (
-        f"Posterior means, and the central {_INTERVAL:.0%} in brackets. Share: of time, in the long run. Dwell: expected "
-        "steps of a visit."
+        f"Posterior means, and the central {_INTERVAL:.0%} in brackets. Share: of time, in the long run. "
+        "Dwell: expected steps of a visit."
     )
     found = sortable("states", ["state", *names], rows, "States", texts=range(len(names) + 1))
     return Section("states", "States", join([paragraph(words), found]))
