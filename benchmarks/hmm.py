@@ -198,7 +198,8 @@ def samplers(size: int) -> None:
             deviations.append(stay.std())
         print(
             f"  {sampler:8} {spent:6.1f} CPU s  held-out log likelihood {np.mean(scores):.5f} "
-            f"(seeds {np.min(scores):.5f} to {np.max(scores):.5f})  A[0, 0] {np.mean(means):.4f} ± {np.mean(deviations):.4f}",
+            f"(seeds {np.min(scores):.5f} to {np.max(scores):.5f})  "
+            f"A[0, 0] {np.mean(means):.4f} ± {np.mean(deviations):.4f}",
             flush=True,
         )
 
