@@ -63,9 +63,16 @@ def _fill(data: Data, begin: int, end: int, out: np.ndarray) -> float:
                 w[k] = 1.0
         else:
             high = -math.inf
-            for k in range(num):
-                w[k] = _log_density(kind, rows[t], values[k])
-                high = max(high, w[k])
+            if kind == NORMAL and rows.shape[1] == 1:
+                x = rows[t, 0]
+                for k in range(num):
+                    side = values[k, 2] * (x - values[k, 1])
+                    w[k] = values[k, 0] - 0.5 * side * side
+                    high = max(high, w[k])
+            else:
+                for k in range(num):
+                    w[k] = _log_density(kind, rows[t], values[k])
+                    high = max(high, w[k])
             for k in range(num):
                 w[k] = math.exp(w[k] - high)
             logs += high

@@ -24,12 +24,12 @@ from scirocco.models.hmm.results import Results
 from scirocco.models.hmm.series import Given, SeriesLike, read
 from scirocco.models.view import View
 from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback
+from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.result import Run
 
 KIND = fits.Kind("HMM", "a hidden Markov model", "hmm")
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
-_MOST_STATES = 127
+_MOST_STATES, _MOST_STARTS = 127, 1_000
 _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 500, 100_000_000
 _ADVICE = (
     "Chains that found different states never mix: raise `num_starts`, use fewer states, or a longer fit "
@@ -187,7 +187,7 @@ class HMM(fits.Conventions, Results):
             store=store,
             resume=resume,
             overwrite=overwrite,
-            callbacks=callbacks,
+            callbacks=as_callbacks(callbacks),
             progress=progress,
             extra=extra,
         )
@@ -279,6 +279,8 @@ class HMM(fits.Conventions, Results):
         _checks.choice(self.sampler, "sampler", SAMPLERS)
         seed = _checks.positive_int(self.seed, "seed", minimum=0)
         starts = _checks.positive_int(self.num_starts, "num_starts")
+        if starts > _MOST_STARTS:
+            raise InvalidValueError(f"`num_starts` must be at most {_MOST_STARTS:,}, got {starts:,}.")
         size = None if self.batch_size is None else _checks.positive_int(self.batch_size, "batch_size")
         chains = _checks.positive_int(self.num_chains, "num_chains")
         threads = self.num_threads
