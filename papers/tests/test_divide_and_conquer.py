@@ -200,8 +200,8 @@ def test_tuning_takes_the_least(bent):
 
     found = methods.tune("KDEMC", bent, plan, 7, at)
     assert found.setting == (0.2,) and [setting for setting, _ in found.tried] == methods.GRIDS["KDEMC"]
-    few = methods.tune("KDEMC", bent, plan._replace(every_setting=2), 7, at)
-    assert [setting for setting, _ in few.tried] == [(0.05,), (0.2,), (0.8,)]
+    few = methods.tune("KDEMC", bent, plan._replace(short=True), 7, at)
+    assert [setting for setting, _ in few.tried] == [(0.2,), (0.4,), (0.8,)]
     normal = problems.gaussian(0, 2)
     assert methods.grid("Weierstrass", normal, plan) == [(0.1,), (0.3,), (0.6,), (0.9,)]
     assert methods.grid("SGLD", normal, plan) == methods.GRIDS["SGLD"]

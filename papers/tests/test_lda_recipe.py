@@ -20,7 +20,7 @@ ENDS = {"SGLD": 2440, "SGHMC": 2430, "SGRLD": 1610, "SGRHMC": 1600}
 def numbers():
     curves = {
         name: [
-            {"documents": [10_000], "seconds": [8.0], "averaged": [end + run], "now": [end + 200]}
+            {"documents": [0, 10_000], "seconds": [1.0, 9.0], "averaged": [end + run], "now": [end + 200]}
             for run in range(3)
         ]
         for name, end in ENDS.items()
@@ -55,8 +55,9 @@ def test_the_others_can_fail(numbers):
 
 
 def test_per_hundred():
-    curves = [{"documents": [50, 500], "seconds": [1.0, seconds]} for seconds in (5.0, 15.0)]
-    assert lda_recipe.per_hundred(curves) == 2.0
+    """Without what comes before the first mark."""
+    curves = [{"documents": [50, 500], "seconds": [1.0, seconds]} for seconds in (5.5, 10.0)]
+    assert lda_recipe.per_hundred(curves) == [1.0, 2.0]
 
 
 def test_models():

@@ -1,5 +1,7 @@
 """Compiled programs are kept on disk, so that the next process does not compile them again; some are compiled ahead.
 
+What the compiler has freed is given back to the operating system.
+
 JAX does so when it is told where; if you have told it (JAX_COMPILATION_CACHE_DIR), nothing is changed here. Otherwise
 the programs are in SCIROCCO_CACHE, or in the user's cache folder; SCIROCCO_CACHE=off turns it off. Programs are
 specific to the processor, so each kind has its own folder.
@@ -8,6 +10,7 @@ specific to the processor, so each kind has its own folder.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import os
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.monitoring
 import jaxlib
 
 _LARGEST = 1 << 28
@@ -27,6 +31,8 @@ _LARGEST = 1 << 28
 _DAY = 86_400
 _WORTH_KEEPING = 0.0
 """Seconds of compiling."""
+_COMPILED, _WORTH_FREEING = "/jax/core/compile/backend_compile_duration", 0.1
+"""JAX's event, and the seconds of compiling after which memory is given back."""
 
 
 def keep() -> str | None:
@@ -58,7 +64,7 @@ def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
 
     Several programs are then compiled at once: a set-up needs a dozen, one after the other.
     """
-    cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores == 1:
         return
     pool = ThreadPoolExecutor(cores, thread_name_prefix="compile")
@@ -133,4 +139,25 @@ def _processor() -> str:
     return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
+def _memory_trimmer() -> Callable[[int], int] | None:
+    """What returns free memory to the operating system, where the C library keeps it."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # other systems
+        return ctypes.CDLL(None).malloc_trim
+    return None
+
+
+_trim_memory = _memory_trimmer()
+
+
+def _after_compiling(event: str, duration: float, **_: Any) -> None:
+    """Return memory that is free after a program was compiled.
+
+    The compiler takes about 100 MB for a program, in several threads, for each of which glibc keeps what was freed: a
+    set-up of a dozen programs would leave the process with half a GB that it does not use.
+    """
+    if event == _COMPILED and duration > _WORTH_FREEING and _trim_memory is not None:
+        _trim_memory(0)
+
+
+jax.monitoring.register_event_duration_secs_listener(_after_compiling)
 keep()

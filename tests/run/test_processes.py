@@ -3,10 +3,12 @@
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import pytest
 
 import scirocco as sc
+from scirocco import _programs
 from scirocco.model import base
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
@@ -25,6 +27,15 @@ def sampled(number):
         progress=False,
     )
     return model
+
+
+def test_memory_of_the_compiler_is_returned(monkeypatch):
+    """The listener hears JAX's own event; its name is no promise of JAX."""
+    asked = []
+    monkeypatch.setattr(_programs, "_trim_memory", asked.append)
+    monkeypatch.setattr(_programs, "_WORTH_FREEING", 0.0)
+    jax.block_until_ready(jax.jit(lambda x: jnp.sin(x) + 3.125)(jnp.ones(7)))
+    assert asked and set(asked) == {0}
 
 
 @pytest.mark.skipif(not base._LIMIT.exists(), reason="this system does not limit memory maps")

@@ -312,6 +312,20 @@ def test_a_notebook_shows_the_first_parameters(run):
     assert "<table" not in dataclasses.replace(run, draws=None)._repr_html_()
 
 
+def test_a_notebook_shows_a_summary_as_it_is_printed(run):
+    """Without the zeros with which pandas fills columns; the note below; long ones cut."""
+    frame = run.summary()
+    frame.iloc[0, 0] = 1.5
+    frame.attrs["note"] = "Right within <a bit>."
+    shown = frame._repr_html_()
+    assert "<td>1.5</td>" in shown and f"<td>{frame['ess_bulk'].iloc[0]:.0f}</td>" in shown
+    assert "Right within &lt;a bit&gt;." in shown and "&lt;a" not in run.summary()._repr_html_()
+    many = dataclasses.replace(
+        run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 90))}
+    ).summary()
+    assert "&lt;b&gt;[89]" in many._repr_html_() and "&lt;b&gt;[45]" not in many._repr_html_()
+
+
 def test_a_notebook_shows_a_certificate():
     good = Certificate(0.0411, 0.021)._repr_html_()
     for piece in (

@@ -44,6 +44,7 @@ class Request(NamedTuple):
     resume: bool = False
     overwrite: bool = False
     as_json: bool = False
+    continue_from: Path | None = None
 
     def say(self, words: str) -> None:
         """Print a message; to stderr if stdout is JSON."""
@@ -97,6 +98,8 @@ def _model(request: Request) -> LDA:
 
 
 def _corpus(request: Request) -> Corpus:
+    from scirocco.models import LDA
+    from scirocco.models.lda.continuing import with_new_words
     from scirocco.models.lda.corpus import as_corpus
     from scirocco.models.lda.embedded import embedded_corpus
     from scirocco.models.lda.texts import open_corpus
@@ -107,9 +110,13 @@ def _corpus(request: Request) -> Corpus:
         request.say("Reading the docstrings of the installed packages ...")
         return as_corpus(*embedded_corpus())
     words = request.words
-    return open_corpus(
+    corpus = open_corpus(
         request.corpus, words.vocabulary, min_documents=words.min_documents, max_share=words.max_share
     ).corpus
+    if request.continue_from is None:
+        return corpus
+    former = LDA.load(request.continue_from)
+    return with_new_words(corpus, None, former.vocabulary_, former.n_features_in_)
 
 
 def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
@@ -150,6 +157,7 @@ def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, f
                 fitted,
                 **request.length._asdict(),
                 validation=held,
+                continue_from=request.continue_from,
                 store=folder,
                 resume=request.resume,
                 overwrite=request.overwrite,

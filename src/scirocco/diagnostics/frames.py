@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import textwrap
 from collections.abc import Mapping
@@ -67,9 +68,18 @@ def _frame_class() -> Any:
             "__doc__": "A pandas data frame, printed within 80 columns.",
             "__module__": __name__,
             "__repr__": show,
+            "_repr_html_": _html,
         }
         globals()["SummaryFrame"] = type("SummaryFrame", (pandas.DataFrame,), members)
     return globals()["SummaryFrame"]
+
+
+def _html(frame: Any) -> Html:
+    """For notebooks: the digits of the printed table, and the note below it."""
+    digits = {name: functools.partial(_number, column=str(name)) for name in frame.columns}
+    table = frame.to_html(formatters=digits, max_rows=_MOST_ROWS, border=0, notebook=True)
+    note = frame.attrs.get("note", "")
+    return join([Html(table), *([tag("p", note)] if note else [])])
 
 
 def __getattr__(name: str) -> Any:

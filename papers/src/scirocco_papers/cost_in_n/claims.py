@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco_papers.base import Claim
+from scirocco_papers.base import Claim, in_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METHODS = ("sgld", "sgld_cv")
+STEP = math.log(2) / 2
+"""Of the grid of batch sizes, in logarithms. The moments of 600 chains decide which of two neighbours reaches the
+accuracy, so a cost is known to about a step."""
 
 
 def slope(table: list[dict[str, Any]], values: list[float]) -> float:
@@ -29,6 +32,14 @@ def judge(table: list[dict[str, Any]], accuracy: float) -> list[Claim]:
         pairs = zip(costs[method], table, strict=True)
         return ", ".join(f"{cost:,.0f} at N = {row['num_rows']:,}" for cost, row in pairs)
 
+    def room(method: str, low: float, high: float) -> tuple[float, float]:
+        """How far the exponent is inside these limits, and its standard error."""
+        if not all(map(math.isfinite, costs[method])):
+            return -math.inf, 1.0
+        sizes = np.log([row["num_rows"] for row in table])
+        found = slope(table, costs[method])
+        return min(found - low, high - found), STEP / float(np.linalg.norm(sizes - sizes.mean()))
+
     def grows(method: str, low: float, high: float) -> bool:
         return all(map(math.isfinite, costs[method])) and low <= slope(table, costs[method]) <= high
 
@@ -39,12 +50,20 @@ def judge(table: list[dict[str, Any]], accuracy: float) -> list[Claim]:
             f"rows for an error of {accuracy}: {shown('sgld_cv')}",
             "at every N at most 4 times that of the smallest N, and no trend of more than N^0.2",
             max(costs["sgld_cv"]) <= 4 * costs["sgld_cv"][0] and grows("sgld_cv", -1.0, 0.2),
+            margin=in_errors(
+                room("sgld_cv", -1.0, 0.2),
+                (
+                    math.log(4) - float(np.ptp(np.log([costs["sgld_cv"][0], max(costs["sgld_cv"])]))),
+                    2**0.5 * STEP,
+                ),
+            ),
         ),
         Claim(
             "There are empirical results that suggest a linear computational cost for SGLD.",
             f"rows for an error of {accuracy}: {shown('sgld')}",
             "grows like N^0.7 to N^1.3",
             grows("sgld", 0.7, 1.3),
+            margin=in_errors(room("sgld", 0.7, 1.3)),
         ),
         Claim(
             "The variance of the simple estimator will be O(N²), that of SGLD-CV O(N): an O(N) reduction in variance.",

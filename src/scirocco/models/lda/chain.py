@@ -14,6 +14,7 @@ from scirocco.models.fits.chains import TopicPurpose
 from scirocco.models.lda.array_chain import ArrayChain
 from scirocco.models.lda.blocks import BlockPasses, Blocks
 from scirocco.models.lda.collapsed_chain import CollapsedChain
+from scirocco.models.lda.continuing import Reached, Start
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import (
     Batches,
@@ -74,6 +75,13 @@ class TopicChain:
         assert isinstance(self.engine, StochasticChain) and isinstance(self.batches, CorpusBatches)
         self.batches = CorpusBatches(corpus, self.seed, epoch=self.batches.epoch + 1)
         self.batches.total, self.batches.once = total, True
+
+    def continue_from(self, state: Arrays) -> None:
+        """Take the topics and the number of steps of another chain without memory; `take_over` gives documents."""
+        self.engine.restore(state)
+        self.step = int(state["steps"][0])
+        if isinstance(self.batches, CorpusBatches) and len(state["supply"]) == len(self.batches.state()):
+            self.batches.epoch = int(state["supply"][0])
 
     def advance(self, num_steps: int) -> None:
         """Run `num_steps` steps."""
@@ -186,29 +194,51 @@ class Task(NamedTuple):
     """The value passed by the user."""
     counting: Counting | None = None
     """Makes the local steps, see `stochastic_chain.Here`; does not affect the draws."""
+    start: Start | None = None
+    """Where the chains start, if they continue from an earlier fit."""
 
     def with_growth(self, growth: Growth) -> Task:
         """A copy with other stages."""
         return self._replace(settings=dataclasses.replace(self.settings, growth=growth))
 
 
-def fit(task: Task, **how: Any) -> Run:
-    """Run the chains; `how` are the arguments of `run_fit`."""
+def fit(task: Task, **how: Any) -> tuple[Run, Reached]:
+    """Run the chains; `how` are the arguments of `run_fit`. The run, and where the chains ended."""
     begun = task
-    if task.length.num_steps is not None:  # at most half of a run of given length is growth
+    if task.start is not None:
+        begun = task.with_growth(task.start.growth)
+    elif task.length.num_steps is not None:  # at most half of a run of given length is growth
         growth, batch_size = task.settings.growth, task.settings.batch_size
         begun = task.with_growth(shortened_growth(growth, task.length.num_steps / 2, batch_size))
+    made: list[TopicChain] = []
 
     def as_stored(was: dict[str, Any]) -> fits.Fit:
-        return _fit(task.with_growth(tuple((size, passes) for size, passes in was["growth"])))
+        return _fit(task.with_growth(tuple((size, passes) for size, passes in was["growth"])), made)
 
-    return fits.run_fit(dataclasses.replace(_fit(begun), as_stored=as_stored), **how)
+    asked = _fit(begun, made)
+    run = fits.run_fit(dataclasses.replace(asked, as_stored=as_stored), **how)
+    if how.get("store") is not None:
+        return run, Reached(run.configuration, None, os.path.abspath(how["store"]))
+    return run, Reached(run.configuration, fits.HostChains(made, asked.spec).save())
 
 
-def _fit(task: Task) -> fits.Fit:
+def reached_online(chains: list[TopicChain], num_documents: int, seed: int) -> Reached:
+    """Where the chains of `partial_fit` are, after `num_documents` documents."""
+    spec = fits.Spec({}, {})
+    run = {"num_chains": len(chains), "num_rows": num_documents, "seed": seed}
+    configuration = chains[0].settings.as_json() | run | {"num_words": chains[0].vocabulary_size}
+    return Reached(configuration, fits.HostChains(chains, spec).save())
+
+
+def _fit(task: Task, made: list[TopicChain]) -> fits.Fit:
+    """The fit of a task; `made` becomes the list of its chains."""
     settings, corpus = task.settings, task.corpus
     steps_of_a_pass = -(-corpus.num_documents // settings.batch_size)
-    growing_steps = growth_steps(settings.growth, settings.batch_size)
+    growing_steps = growth_steps(settings.growth, settings.batch_size) if task.start is None else 0
+
+    def make_chains() -> list[TopicChain]:
+        made[:] = _chains(task)
+        return made
 
     def end_growth(chains: Sequence[TopicChain]) -> int:
         """Switch all chains to all documents."""
@@ -223,11 +253,12 @@ def _fit(task: Task) -> fits.Fit:
             **settings.as_json(),
             "growth_asked": encode(task.growth_asked),
             "num_words": int(corpus.vocabulary_size),
+            **({} if task.start is None else {"continued": task.start.name}),
         },
         corpus.fingerprint,
         corpus.num_documents,
         fits.Spec.of({"topics": (settings.num_topics, corpus.vocabulary_size)}, stat_shapes(settings)),
-        lambda: _chains(task),
+        make_chains,
         task.num_chains,
         task.num_samples,
         task.seed,
@@ -252,6 +283,9 @@ def _chains(task: Task) -> list[TopicChain]:
         TopicChain(corpus, task.settings, task.seed, chain, task.counting, blocks)
         for chain, corpus in enumerate(corpora)
     ]
+    if task.start is not None:
+        for number, chain in enumerate(chains):
+            task.start.place(chain, number, corpora[number])
     if blocks is not None and task.length.max_seconds is not None:
         chains[0].engine.compile()
     return chains
@@ -270,10 +304,18 @@ def save(
     extra: dict[str, Any],
     path: str | os.PathLike[str],
     overwrite: bool,
+    reached: Reached | None = None,
 ) -> None:
-    """Save draws from memory as a store for `load` and `sc.load`."""
+    """Save draws from memory as a store for `load` and `sc.load`; with `reached`, the model can continue later."""
     configuration = settings.as_json() | {"num_words": draws.shape[-1]}
-    fits.save(KIND, {"topics": draws}, stats, configuration, extra, path, overwrite)
+    arrays = None
+    if reached is not None:
+        was, arrays = reached.configuration, reached.state()
+        configuration |= {name: was[name] for name in _OF_A_FIT if name in was}
+    fits.save(KIND, {"topics": draws}, stats, configuration, extra, path, overwrite, arrays)
+
+
+_OF_A_FIT = ("growth", "spare_topics", "device", "data", "seed", "num_rows")
 
 
 class Loaded(NamedTuple):
@@ -284,12 +326,14 @@ class Loaded(NamedTuple):
     stats: dict[str, Any]
     extra: dict[str, Any]
     configuration: dict[str, Any]
+    reached: Reached
 
 
 def load(path: str | os.PathLike[str]) -> Loaded:
     """Load a stored fit."""
     loaded = fits.load(KIND, path)
-    return Loaded(loaded.draws["topics"], *loaded[1:])
+    reached = Reached(loaded.configuration, None, os.path.abspath(path))
+    return Loaded(loaded.draws["topics"], *loaded[1:], reached)
 
 
 def host_if_stored(store: str | os.PathLike[str] | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from scirocco import _checks
 from scirocco.models import fits
 from scirocco.models.fits.conventions import StepSize, new_names
 from scirocco.models.lda import chain as chains
-from scirocco.models.lda import prediction, sharded
+from scirocco.models.lda import continuing, prediction, sharded
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus, Documents, as_corpus
 from scirocco.models.lda.readers import Vocabulary
@@ -117,7 +117,9 @@ class LDA(fits.Conventions, Results):
     """
 
     _online: list[TopicChain] | None = None
-    """Chains of `partial_fit`."""
+    """Chains of `partial_fit` without memory."""
+    _reached: continuing.Reached | None = None
+    """Where the chains ended."""
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
 
     @fits.renamed_arguments(_renamed)
@@ -172,6 +174,7 @@ class LDA(fits.Conventions, Results):
         num_epochs: float | None = None,
         max_seconds: float | None = None,
         validation: Documents | None = None,
+        continue_from: LDA | str | os.PathLike[str] | None = None,
         store: str | os.PathLike[str] | None = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -198,6 +201,11 @@ class LDA(fits.Conventions, Results):
             given, otherwise 20 passes.
         validation
             Documents to score while the chains run: their perplexity is shown and kept in `run_.scores`.
+        continue_from
+            A fitted model, or the folder of one: the chains start from its topics. `X` has all
+            documents of the new posterior, so documents can be added, changed or left out (forgotten); new words are
+            added to the vocabulary unless `vocabulary` is given. With the same documents, settings and seed, the chains
+            continue bit for bit, as one long run; use `num_burnin=0` then.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         client
@@ -213,10 +221,12 @@ class LDA(fits.Conventions, Results):
             made instead: the chain is that of step size ℓh with one estimate per step. Reusing counts adds no further
             error, but the longer step does: the excess stationary variance of θ, Var(â) tanh(ℓh/2), grows with ℓ.
         """
-        corpus = X if isinstance(X, DocumentStream) else as_corpus(X, vocabulary)
+        former = continue_from if isinstance(continue_from, LDA | None) else LDA.load(continue_from)
+        corpus = self._documents(X, vocabulary, former)
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
         if resume and self.device == "auto":
             remote |= chains.host_if_stored(store)
+        remote |= {} if former is None else {"growth": None}
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
         wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
         length = chains.check_length(
@@ -230,12 +240,13 @@ class LDA(fits.Conventions, Results):
             length,
             *wanted,
             self.growth,
+            start=None if former is None else former._start(corpus, settings, self.num_chains, self.seed),
         )
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
             log.info("LDA: %s", settings.words)
-            self.run_ = chains.fit(
+            self.run_, reached = chains.fit(
                 task._replace(counting=counting),
                 store=store,
                 resume=resume,
@@ -245,9 +256,10 @@ class LDA(fits.Conventions, Results):
                 extra=self._extra(corpus.vocabulary),
             )
         assert self.run_ is not None
-        self.__dict__.pop("_online", None)
         self._keep(self.run_.draws, self.run_.stats)
         self._settle(corpus.vocabulary, corpus.vocabulary_size, settings)
+        self._reached = reached
+        self.__dict__.pop("_online", None)
         return self
 
     def partial_fit(
@@ -258,31 +270,85 @@ class LDA(fits.Conventions, Results):
         vocabulary: Vocabulary = None,
         total_documents: int | None = None,
     ) -> LDA:
-        """Update the model with more documents, without memory; `total_documents` is the size of their corpus.
+        """Update the model with more documents.
 
-        Documents are used once, in batches of at most `batch_size`. After each call the current topics are added to the
-        last `num_samples` draws. `fit` starts a new model, and so does the first call after it.
+        After `fit` with memory, or `load` of such a model: each draw takes in the documents, at the cost of a few
+        sweeps over them, and new words are added to the vocabulary unless `vocabulary` is given. The topics of the
+        earlier documents are not drawn again, which matters if many documents are new: `fit(all_documents,
+        continue_from=model)` draws from the posterior given all of them.
+
+        Otherwise the chains have no memory: documents are used once, in batches of at most `batch_size`, as a part of a
+        corpus of `total_documents`, and after each call the current topics are added to the last `num_samples` draws.
+        A model that was fitted or loaded continues where it stopped.
         """
+        if self._reached is not None and self._reached.remembers:
+            return self._take_in(X, vocabulary)
         known = self._known() if "n_features_in_" in vars(self) else vocabulary
         corpus = as_corpus(X, known)
         if self._online is None:
-            settings = self._settings(Size(_MANY, corpus.vocabulary_size), memory="none")
-            self._online = [TopicChain(corpus, settings, self.seed, c) for c in range(self.num_chains)]
-            self._latest: list[list[np.ndarray]] = [[] for _ in self._online]
-            self._seen = 0
-        chains = self._online
+            self._begin_online(corpus)
+        online = self._online
+        assert online is not None
         self._seen += corpus.num_documents
         total = max(self._seen, total_documents or 0)
         kept = _checks.positive_int(self.num_samples, "num_samples")
-        for chain, latest in zip(chains, self._latest, strict=True):
+        for chain, latest in zip(online, self._latest, strict=True):
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
             latest.append(chain.draw())
             del latest[:-kept]
         self.run_ = None
         self._draws, self._stats = np.stack([np.stack(latest) for latest in self._latest]), {}
-        self._settle(corpus.vocabulary, corpus.vocabulary_size, chains[0].settings)
+        self._settle(corpus.vocabulary, corpus.vocabulary_size, online[0].settings)
+        self._reached = chains.reached_online(online, self._seen, self.seed)
         return self
+
+    def _begin_online(self, corpus: Corpus) -> None:
+        """Chains without memory: new ones, or where those of a fit ended."""
+        settings = self._settings(Size(_MANY, corpus.vocabulary_size), memory="none")
+        reached = self._reached
+        number = self.num_chains if reached is None else int(reached.configuration["num_chains"])
+        self._online = [TopicChain(corpus, settings, self.seed, c) for c in range(number)]
+        self._latest: list[list[np.ndarray]] = [[] for _ in self._online]
+        self._seen = 0
+        if reached is not None:
+            for chain, state in zip(self._online, reached.states(), strict=True):
+                chain.continue_from(state)
+            self._latest = [[np.asarray(draw) for draw in part] for part in self._draws]
+            self._seen = int(reached.configuration["num_rows"])
+
+    def _take_in(self, X: Documents, vocabulary: Vocabulary) -> LDA:
+        """Update each draw with the documents (`continuing.updated`)."""
+        assert self._reached is not None
+        corpus = self._documents(X, vocabulary, self)
+        assert isinstance(corpus, Corpus)
+        settings = self._fitted
+        self._draws, reached = continuing.take_in(
+            self._reached, self._draws, self._stats, corpus, settings, self.seed
+        )
+        self.run_ = None
+        self._settle(corpus.vocabulary, corpus.vocabulary_size, settings)
+        self._reached = reached
+        return self
+
+    def _documents(
+        self, X: Documents | DocumentStream, vocabulary: Vocabulary, former: LDA | None
+    ) -> Corpus | DocumentStream:
+        """The documents to fit; with the words of an earlier model first, if there is one."""
+        if isinstance(X, DocumentStream):
+            return X
+        if former is None:
+            return as_corpus(X, vocabulary)
+        former._check_fitted()
+        return continuing.with_new_words(X, vocabulary, former.vocabulary_, former.n_features_in_)
+
+    def _start(
+        self, corpus: Corpus | DocumentStream, settings: Settings, num_chains: int, seed: int
+    ) -> continuing.Start:
+        """Where chains that continue from this model start."""
+        self._check_fitted()
+        assert self._reached is not None
+        return continuing.start(self._reached, self._draws, self._stats, corpus, settings, num_chains, seed)
 
     def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
@@ -310,7 +376,8 @@ class LDA(fits.Conventions, Results):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the fitted model: draws as a Zarr group, settings and vocabulary; no pickles and no code."""
         self._check_fitted()
-        chains.save(self._draws, self._stats, self._fitted, self._extra(self.vocabulary_), path, overwrite)
+        extra = self._extra(self.vocabulary_)
+        chains.save(self._draws, self._stats, self._fitted, extra, path, overwrite, self._reached)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LDA:
@@ -326,6 +393,7 @@ class LDA(fits.Conventions, Results):
         remembers = loaded.configuration["memory"]
         changes = {"growth": None, "memory": remembers, "device": "cpu"}  # results need no accelerator
         model._settle(words, num_words, model._settings(size, **changes))
+        model._reached = loaded.reached
         return model
 
     def _extra(self, vocabulary: tuple[str, ...] | None) -> dict[str, Any]:

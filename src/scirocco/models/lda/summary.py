@@ -69,6 +69,9 @@ def _shares(stored: Stored, model: LDA) -> np.ndarray | None:
     state = (
         {} if Record.from_json(stored.record).configuration["sampler"] in _NATURAL else stored.read_state()
     )
+    if "sizes" in state:  # of the draws of a model that took in more documents
+        sizes = model._aligned(np.asarray(state["sizes"], np.float64)).mean(axis=1)
+        return np.mean(sizes / sizes.sum(axis=1, keepdims=True), axis=0)
     found = next((state[name] for name in _SIZES if name in state), None)
     topics = stored.arrays["posterior"]["topics"]
     if found is None or found.shape[:1] + found.shape[2:] != (topics.shape[0], topics.shape[2]):
