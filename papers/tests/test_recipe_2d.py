@@ -116,6 +116,11 @@ def test_each_claim_can_fail(changed, wrong):
     assert [k for k, claim in enumerate(judge(numbers(**changed))) if not claim.holds] == wrong
 
 
+@pytest.mark.parametrize("steps", [8_000, float("inf")])
+def test_a_quick_run_refutes_what_is_far_off(steps):
+    assert [claim.of_a_quick_run().failed for claim in judge(numbers(gSGRHMC=steps))] == [True, False, True]
+
+
 def test_a_setting_that_was_given_up_is_named():
     told = numbers()
     told["samplers"]["SGRLD"]["left_the_finite_numbers"] = ["ε = 7"]

@@ -447,6 +447,8 @@ def test_models_that_do_not_fit_are_refused_by_name(case):
 def test_other_bad_arguments():
     with pytest.raises(TypeError, match="must be a NumPyro model"):
         from_numpyro(3, data=XY)
+    with pytest.raises(TypeError, match=r"needs `data`, .* sc.from_numpyro\(model, data={'X': X, 'y': y}\)"):
+        from_numpyro(regression, DATA["X"], y=DATA["y"])
     with pytest.raises(
         ValueError, match=r"site `y` is a latent variable for each row .* put its values in `data`"
     ):

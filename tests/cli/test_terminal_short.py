@@ -54,7 +54,7 @@ MISTAKEN = ("sample", "reproduce", "topics fit")
 def screens(request, fitted, tmp_path_factory):
     """[exit status, screen] of each command and case that was chosen, run one after the other by one driver."""
     root = tmp_path_factory.mktemp("screens")
-    for name in ("run", "topics", "clusters"):  # copies: other tests use and change the originals
+    for name in ("run", "topics", "clusters", "states"):  # copies: other tests use and change the originals
         shutil.copytree(getattr(fitted, name), root / name)
     place = fitted._replace(root=root)
     for name in ("config", "rows", "table", "text"):

@@ -161,6 +161,7 @@ def topics_show(
     from scirocco.models.lda.summary import open_run, summarise
 
     opened = open_run(run)
+    interval = opened.level(interval)
     found = summarise(opened, words, interval)
     known = range(len(found))
     for number in topic or ():

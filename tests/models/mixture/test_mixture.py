@@ -10,7 +10,7 @@ from scipy import stats
 
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
-from scirocco.models.mixture.results import orders
+from scirocco.models.fits.mixing import orders
 from scirocco.models.mixture.start import Priors, rough_fit, step_sizes
 
 pytestmark = pytest.mark.compile

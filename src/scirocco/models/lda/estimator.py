@@ -52,12 +52,13 @@ class LDA(fits.Conventions, Results):
     beta
         Dirichlet concentration of words in topics.
     sampler
-        "scir" (default): with memory, a Gibbs sampler that draws the topics and processes documents in parallel
-        threads; without memory, the stochastic CIR process. "gibbs": collapsed Gibbs, one thread per chain, needs the
-        fewest passes. Without memory: "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural",
+        "auto" (default): "gibbs" with memory, "scir" without. "gibbs": collapsed Gibbs, one thread per chain, needs the
+        fewest passes and the least time per pass. "scir": with memory, a Gibbs sampler that draws the topics and
+        processes documents in parallel threads, for large corpora on many cores; without memory, the stochastic CIR
+        process. Without memory also: "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural",
         "sgld_cv" (expanded natural parametrisation).
     memory
-        "documents", "none", or "auto": documents with "scir" and "gibbs", none with the others and for streams.
+        "documents", "none", or "auto": documents with "gibbs" and "scir", none with the others and for streams.
     batch_size
         Number of documents in a batch.
     local
@@ -68,7 +69,8 @@ class LDA(fits.Conventions, Results):
         the stored topics, and none is discarded.
     growth, spare_topics
         With memory: initial stages (documents, passes) of a chain, such as [(1000, 60), (4000, 15)], "auto", or None;
-        and the number of additional topics in them (by default a fifth of `num_topics`, on an accelerator none).
+        small corpora have no stages with "auto", but the best of several short runs as their start. And the number of
+        additional topics in them (by default a fifth of `num_topics`, on an accelerator none).
     step_size
         h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the units of the sampler; not
         used with memory. By default SCIR's schedule; for the other samplers, a step size that depends on the corpus
@@ -81,7 +83,7 @@ class LDA(fits.Conventions, Results):
         With memory: draw α (one value per topic) and β as well, with Gamma(1, 1) priors; `alpha` and `beta` are the
         initial values.
     num_samples
-        Number of posterior draws per chain; a short run gives fewer.
+        Number of posterior draws per chain; a short run gives fewer. None: 100, of large models fewer (at least 20).
     num_burnin
         Length of the burn-in, whose draws are discarded: steps (int), or a fraction of the run (float below 1). It
         always includes the growth and one pass after it.
@@ -129,7 +131,7 @@ class LDA(fits.Conventions, Results):
         *,
         alpha: ArrayLike = 0.1,
         beta: float = 0.05,
-        sampler: str = "scir",
+        sampler: str = "auto",
         memory: str = "auto",
         batch_size: int = 500,
         local: str = "auto",
@@ -143,7 +145,7 @@ class LDA(fits.Conventions, Results):
         options: dict[str, Any] | None = None,
         learn_alpha: bool = False,
         learn_beta: bool = False,
-        num_samples: int = 20,
+        num_samples: int | None = None,
         num_burnin: float = 0.5,
         thin: int | None = None,
         num_chains: int = 1,
@@ -198,7 +200,8 @@ class LDA(fits.Conventions, Results):
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
             documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
-            given, otherwise 20 passes.
+            given. Otherwise with memory 20 to 400 passes, the more the smaller the corpus (200 on an accelerator), and
+            20 without memory.
         validation
             Documents to score while the chains run: their perplexity is shown and kept in `run_.scores`.
         continue_from
@@ -224,14 +227,12 @@ class LDA(fits.Conventions, Results):
         former = continue_from if isinstance(continue_from, LDA | None) else LDA.load(continue_from)
         corpus = self._documents(X, vocabulary, former)
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
-        if resume and self.device == "auto":
-            remote |= chains.host_if_stored(store)
+        if resume:
+            remote |= chains.as_stored(store, self.get_params())
         remote |= {} if former is None else {"growth": None}
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
-        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
-        length = chains.check_length(
-            num_steps, num_epochs, max_seconds, corpus.num_documents, settings, wanted
-        )
+        wanted = fits.check_draws(self._kept_draws(corpus.vocabulary_size), self.num_burnin, self.thin)
+        length = chains.check_length(num_steps, num_epochs, max_seconds, corpus, settings, wanted)
         task = chains.Task(
             corpus,
             settings,
@@ -245,7 +246,7 @@ class LDA(fits.Conventions, Results):
         watch = () if validation is None else (self._watcher(validation, corpus, settings),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
-            log.info("LDA: %s", settings.words)
+            log.info("LDA: %s", _chosen(settings, length, wanted[0], corpus.num_documents))
             self.run_, reached = chains.fit(
                 task._replace(counting=counting),
                 store=store,
@@ -261,6 +262,20 @@ class LDA(fits.Conventions, Results):
         self._reached = reached
         self.__dict__.pop("_online", None)
         return self
+
+    def _plan(
+        self,
+        X: Documents,
+        num_steps: int | None = None,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
+    ) -> str:
+        """One line that says what `fit` does for these documents: sampler, device, passes and draws."""
+        corpus = as_corpus(X)
+        settings, number = self._settings(_size(corpus)), self._kept_draws(corpus.vocabulary_size)
+        wanted = fits.check_draws(number, self.num_burnin, self.thin)
+        lasts = chains.check_length(num_steps, num_epochs, max_seconds, corpus, settings, wanted)
+        return _chosen(settings, lasts, number, corpus.num_documents)
 
     def partial_fit(
         self,
@@ -291,7 +306,7 @@ class LDA(fits.Conventions, Results):
         assert online is not None
         self._seen += corpus.num_documents
         total = max(self._seen, total_documents or 0)
-        kept = _checks.positive_int(self.num_samples, "num_samples")
+        kept = _checks.positive_int(self._kept_draws(corpus.vocabulary_size), "num_samples")
         for chain, latest in zip(online, self._latest, strict=True):
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
@@ -406,6 +421,11 @@ class LDA(fits.Conventions, Results):
         self._draws = np.empty((1, 0, 1, 1)) if draws is None else draws["topics"]
         self._stats = {name: np.asarray(value) for name, value in stats.items()}
 
+    def _kept_draws(self, num_words: int) -> int:
+        if self.num_samples is not None:
+            return self.num_samples
+        return chains.usual_draws(_checks.positive_int(self.num_topics, "num_topics", minimum=2), num_words)
+
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)
 
@@ -423,6 +443,14 @@ class LDA(fits.Conventions, Results):
             return {"perplexity": prediction.perplexity(seen, hidden, report.draws["topics"][0, -1:], how)}
 
         return watch
+
+
+def _chosen(settings: Settings, length: fits.Length, num_samples: int, num_documents: int) -> str:
+    """One line: the method, where it runs, and for how long."""
+    if length.num_steps is None:
+        return f"{settings.words[:-1]}; {length.max_seconds:g} s, at most {num_samples} draws per chain."
+    passes = length.num_steps * settings.batch_size / num_documents
+    return f"{settings.words[:-1]}; {passes:,.0f} passes, at most {num_samples} draws per chain."
 
 
 def _size(corpus: Corpus | DocumentStream) -> Size:
