@@ -12,11 +12,10 @@ PYTEST_DEBUG_TEMPROOT names another folder. Those of tests that passed are delet
 
 Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it.
 
-Some tests have many cases that take seconds each. With `@pytest.mark.rotates(3)` a third of the cases of a parametrised
-test is run, with another commit other ones; with `rotates(3, "name")` a third of all tests that have this name. Of the
-doctests it is half.
-SCIROCCO_TEST_PAIRS (0-99) picks them in place of the commit, and the pairs that tests/test_battery.py compiles.
-SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone is always run.
+Some tests have many slow cases. `@pytest.mark.rotates(3)` runs every third case of a parametrised test, and the commit
+decides which; `rotates(3, "name")` runs every third of all tests with this name. Of the doctests every second is run.
+SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that tests/test_battery.py compiles.
+SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone always runs.
 """
 
 import collections

@@ -124,9 +124,9 @@ def without_code(folder: pathlib.Path) -> list[str]:
 
 
 def waiting() -> list[str]:
-    """Return patterns of the pages that another commit runs: every second of the longest, if it has not changed.
+    """Return patterns of the pages that are left to another commit: every second of the longest that have not changed.
 
-    So it is with SCIROCCO_DOCS_RUN=some, which saves three minutes on two cores. SCIROCCO_TEST_ALL=1 runs all of them.
+    None unless SCIROCCO_DOCS_RUN=some, as in CI; SCIROCCO_TEST_ALL=1 runs all pages there, too.
     """
     if os.environ.get("SCIROCCO_DOCS_RUN") != "some" or os.environ.get("SCIROCCO_TEST_ALL"):
         return []
