@@ -2,9 +2,9 @@
 
 usage: python tools/device_laws.py [tests ...] [arguments for pytest, such as -n 8]
 
-The suite runs on CPUs; this runs tests/law, and the tests of loops and topics for accelerators, on the GPU or TPU that JAX
-finds: the draws there come from another loop (`loop.advance_by_draws`), and products of matrices are rounded. Tests of
-kernels that only exist for CPUs are left out. Most of the time is compiling: several workers share the device.
+The suite runs on CPUs; this runs tests/law, and the tests of loops and topics for accelerators, on the GPU or TPU that
+JAX finds: the draws there come from another loop (`loop.advance_by_draws`), and products of matrices are rounded. Tests
+of kernels that only exist for CPUs are left out. Most of the time is compiling: several workers share the device.
 """
 
 import os
