@@ -203,8 +203,9 @@ class Gaussian:
         bartlett = np.zeros((num, d, d))
         free = self.degrees + count[:, None] - np.arange(d)
         bartlett[:, np.arange(d), np.arange(d)] = np.sqrt(2.0 * rng.standard_gamma(0.5 * free))
-        below = np.tril_indices(d, -1)
-        bartlett[:, below[0], below[1]] = rng.standard_normal((num, len(below[0])))
+        if d > 1:
+            below = np.tril_indices(d, -1)
+            bartlett[:, below[0], below[1]] = rng.standard_normal((num, len(below[0])))
         # the precision is (root⁻ᵀ B)(root⁻ᵀ B)ᵀ, so the covariance is S Sᵀ with S = root B⁻ᵀ
         side = root @ np.linalg.inv(bartlett).transpose(0, 2, 1)
         shift = (side @ rng.standard_normal((num, d, 1)))[..., 0] / np.sqrt(kappa)[:, None]
@@ -228,8 +229,10 @@ class Gaussian:
     def _sums(self, stats: Array) -> tuple[Array, Array, Array]:
         """Number, sum and sum of products of the rows of each state."""
         d = self.width
-        lower = stats[:, 1 + d :].reshape(-1, d, d)
-        return stats[:, 0], stats[:, 1 : 1 + d], lower + np.tril(lower, -1).transpose(0, 2, 1)
+        square = stats[:, 1 + d :].reshape(-1, d, d)
+        if d > 1:
+            square = square + np.tril(square, -1).transpose(0, 2, 1)
+        return stats[:, 0], stats[:, 1 : 1 + d], square
 
     def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
         """Initial parameters: distant rows as means."""

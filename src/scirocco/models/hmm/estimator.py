@@ -30,7 +30,7 @@ from scirocco.run.result import Run
 KIND = fits.Kind("HMM", "a hidden Markov model", "hmm")
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
 _MOST_STATES, _MOST_STARTS = 127, 1_000
-_LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 500, 100_000_000
+_LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 2_000, 10_000_000
 _ADVICE = (
     "Chains that found different states never mix: raise `num_starts`, use fewer states, or a longer fit "
     "(num_epochs)."
@@ -162,7 +162,7 @@ class HMM(fits.Conventions, Results):
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. An epoch draws all states once. By
             default `num_samples` times `thin` steps after the burn-in if `thin` is given, otherwise 200 epochs, up to
-            500 for short series.
+            2,000 for short series.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """

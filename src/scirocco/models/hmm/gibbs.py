@@ -199,7 +199,8 @@ class GibbsChain:
                 self._pass = (number, *self._layout(number))
             _, found, batches = self._pass
             self.states.step(self.params, found, batches[place], self._words(StatePurpose.STATES))
-            self.params = self.states.draw(np.random.default_rng(list(self._words(StatePurpose.PARAMETERS))))
+            words = np.array(self._words(StatePurpose.PARAMETERS), np.uint64)
+            self.params = self.states.draw(np.random.Generator(np.random.Philox(key=words)))
             self.number += 1
 
     def _layout(self, number: int) -> tuple[Layout, list[Array]]:
