@@ -115,7 +115,7 @@ class HMM(fits.Conventions, Results):
         prior: Mapping[str, Any] | None = None,
         categories: Sequence[Any] | None = None,
         batch_size: int | None = None,
-        num_starts: int = 4,
+        num_starts: int = 16,
         step_size: StepSize = None,
         buffer: int | None = None,
         num_samples: int = 250,
