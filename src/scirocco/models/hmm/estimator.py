@@ -361,7 +361,7 @@ class HMM(fits.Conventions, Results):
             ),
             data.num_rows,
             _spec(prior, given, ("log_joint", "passes") if self.sampler == "gibbs" else ("passes",)),
-            lambda: [chosen.make(number) for number in range(num_chains)],
+            lambda: [_begun(chosen.make(number), length) for number in range(num_chains)],
             num_chains,
             num_samples,
             _checks.positive_int(self.seed, "seed", minimum=0),
@@ -392,6 +392,13 @@ def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> fits.Spec:
     if given.num_series == 1:
         draws["last"] = jax.ShapeDtypeStruct((), np.int64)
     return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in stats})
+
+
+def _begun(chain: Any, length: fits.Length) -> Any:
+    """The chain, started if there is a time limit: it is for sampling, not for compiling and short chains."""
+    if length.max_seconds is not None:
+        chain.advance(0)
+    return chain
 
 
 def _check_enough(observations: int, num: int) -> None:
