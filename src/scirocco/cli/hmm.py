@@ -198,4 +198,4 @@ def _show(path: Path, interval: float, as_json: bool) -> None:
 def _cell(row: Any, name: str) -> str:
     if f"{name}_low" not in row:
         return str(row[name])
-    return f"{row[name]:.3g} ({row[f'{name}_low']:.3g}–{row[f'{name}_high']:.3g})"
+    return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"

@@ -56,7 +56,7 @@ def _states(model: HMM) -> Section:
 def _cell(row: Any, name: str) -> str:
     if f"{name}_low" not in row:
         return str(row[name])
-    return f"{number(row[name], 3)} ({number(row[f'{name}_low'], 3)}–{number(row[f'{name}_high'], 3)})"
+    return f"{number(row[name], 3)} ({number(row[f'{name}_low'], 3)} to {number(row[f'{name}_high'], 3)})"
 
 
 def _transitions(model: HMM) -> Section:
