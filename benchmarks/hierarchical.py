@@ -297,6 +297,7 @@ def accuracy(num_groups: int = 300, rows_each: int = 10, num_samples: int = 4_00
         ess, rhat = measured(draws)
         show(f"{family}: reference, NumPyro NUTS: {cpu:.0f} CPU s, least ESS {ess:.0f}, R-hat {rhat:.3f}")
         reference = moments(draws)
+        show("    " + ", ".join(f"{name} {mean:+.4f} ± {sd:.4f}" for name, (mean, sd) in reference.items()))
         for word, (method, package, families) in METHODS.items():
             if family not in families:
                 continue

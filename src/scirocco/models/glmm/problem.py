@@ -32,7 +32,7 @@ from scirocco.models.inputs.tables import float_type
 from scirocco.types import Params
 
 _MOST_LEVELS, _MOST_ROWS = 100, 300_000
-"""Levels of all factors but the one that is integrated out; with more, or with fewer rows, effects are drawn in blocks."""
+"""Levels of all factors but the one that is integrated out, at most; rows, at least. Else all are drawn in blocks."""
 _MANY_ROWS, _FEW_LEVELS = 1_000, 300
 """Rows per level from which on a factor of at most so many levels is not integrated out."""
 INFORMED = 50
