@@ -199,7 +199,8 @@ def draw_together(
     def prior(delta: Array) -> Array:
         """The log density of coefficients and effects, in differences."""
         of_all = zip(moves(delta), [*tight, (effects[number], above)], strict=True)
-        return -sum(jnp.sum(part * (matrix @ (here + 0.5 * part))) for part, (here, matrix) in of_all)
+        each = [jnp.sum(part * (matrix @ (here + 0.5 * part))) for part, (here, matrix) in of_all]
+        return -jnp.sum(jnp.stack(each))
 
     def rows_at(eta: Array) -> tuple[Array, Array]:
         """Log likelihoods, and their derivatives in η."""
