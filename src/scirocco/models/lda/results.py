@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.diagnostics.intervals import central, effective_draws, tails_of
@@ -189,6 +190,55 @@ class Results:
             return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
         tails_of(interval)
         return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), interval)
+
+    def representative_documents(
+        self,
+        X: Documents,
+        num: int = 3,
+        *,
+        least_tokens: int = 10,
+        column: str | None = None,
+        encoding: str = "utf-8",
+    ) -> list[list[tuple[int, float]]]:
+        """For each topic the `num` documents with the largest shares of it: (number of the document, share).
+
+        Documents with fewer than `least_tokens` known tokens are left out, unless all have fewer.
+        """
+        self._check_fitted()
+        _checks.positive_int(num, "num")
+        corpus = self._read(X, column, encoding)
+        shares = prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
+        lengths = document_lengths(corpus)
+        long = np.flatnonzero(lengths >= min(least_tokens, lengths.max()))
+        return [
+            [(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)]
+            for column in shares.T
+        ]
+
+    def shares_by(
+        self,
+        X: Documents,
+        groups: ArrayLike,
+        *,
+        interval: float = 0.9,
+        column: str | None = None,
+        encoding: str = "utf-8",
+    ) -> Any:
+        """Mean shares of the topics in the documents of each group (a source, a year, ...), with central intervals.
+
+        `groups` has one value per document. The intervals are about these documents, and include the uncertainty of
+        their topics. The result has `groups`, `num_documents`, `mean`, `low` and `high`, and `to_frame()`.
+        """
+        from scirocco.models.lda import describing
+
+        self._check_fitted()
+        tails_of(interval)
+        corpus = self._read(X, column, encoding, may_be_empty=True)
+        return describing.shares_by(corpus, groups, self._some_draws(), self._fold_in(), interval)
+
+    def labels(self, num: int = 3) -> list[str]:
+        """A short name for each topic: its `num` most probable words."""
+        return [", ".join(map(str, words)) for words in self.top_words(num)]
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of `transform`: "topic0", "topic1", ..."""
