@@ -141,7 +141,7 @@ def _drawn(
     Random numbers depend on the key and the number of a group, not on the other groups.
     """
     integrated, of = model.integrated, Groups.of(bins)
-    size = len(integrated.start.numbers)
+    size, rows = len(integrated.start.numbers), of.first_rows()
 
     def noise(draw: Array, number: Array) -> tuple[Array, Array]:
         """Candidates (M, q) of a Student distribution, and numbers by which one of them is chosen."""
@@ -163,6 +163,8 @@ def _drawn(
         local = jax.vmap(integrated.start.tree, 1)(b)
         if function is not None:
             local = jax.vmap(partial(function, params))(local)
+        elif model.local_derived is not None:
+            local = local | jax.vmap(partial(model.local_derived, params))(local, rows)
         return mode, local
 
     first = jax.tree.map(lambda leaf: leaf[0], globals_)

@@ -13,7 +13,7 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.base import products_of
+from scirocco.estimators.precision import products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of
 from scirocco.samplers import Gradient, Sampler
@@ -80,6 +80,10 @@ class Scheme(abc.ABC):
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
         """Step number `number`: the sampler's state after it, the estimate for the next step, and the memory."""
+
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Whether a step is `sampler.step` followed by an estimate at the new position that needs only its batch."""
+        return False
 
 
 @jax.tree_util.register_static
@@ -173,6 +177,13 @@ class Together(Scheme):
         there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
         moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
         return moved, gradient, memory
+
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Without an acceptance test, a trajectory, and randomness of the estimate beyond its batch."""
+        sampler = parts.sampler
+        always = type(sampler).accept is Sampler.accept and not sampler.needs_trajectory
+        random = sampler.needs_curvature or model.takes_key or parts.estimator.needs_key
+        return always and not random
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:

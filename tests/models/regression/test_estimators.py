@@ -175,6 +175,7 @@ def _line(X, y):
     return LinearRegression(**QUICK).fit(X, y, progress=False)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "far", [2048, 2**31]
 )  # a year; seconds of a clock, which float32 rounds to 256 of them
@@ -314,6 +315,7 @@ def test_pipelines_clones_and_searches(rows, fitted):
     assert search.fit(*rows).best_score_ > 0.5
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [LogisticRegression, LinearRegression])
 def test_some_checks_of_scikit_learn(kind, quick_compiler):

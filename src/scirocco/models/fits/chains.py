@@ -54,6 +54,19 @@ class MixturePurpose(enum.IntEnum):
     REFRESH = 10
 
 
+class StatePurpose(enum.IntEnum):
+    """Purposes of random numbers in one step of a hidden Markov model: the lowest four bits of the second seed word."""
+
+    STATES = 1
+    PARAMETERS = 2
+    ORDER = 3
+    START = 4
+    WINDOWS = 5
+    REFRESH = 6
+    MOVES = 7
+    REFERENCE = 8
+
+
 _OF_ONE_CHAIN = re.compile(r"(.*)@(\d+)")
 
 
