@@ -40,6 +40,7 @@ CASES = {
     if (name, sampling) != ("SAGA", "blocks")  # which it refuses
 }
 CASES["Weighted"] = ("Weighted", None)
+CASES["ControlVariates-unequal"] = ("ControlVariates-unequal", None)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -51,6 +52,8 @@ def make(name, sampling):
     """An estimator, with what it remembers from an estimate made elsewhere."""
     if name == "Weighted":
         return sc.Weighted(BATCH, probabilities=PROBABILITIES)
+    if name == "ControlVariates-unequal":
+        return sc.ControlVariates(BATCH, centre=THERE, probabilities=PROBABILITIES)
     return ESTIMATORS[name](sampling)
 
 
