@@ -214,7 +214,8 @@ def _check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, i
             f"{name} requires a bound on the curvature of a row's log likelihood. Use sc.Model.linear(family, ...), "
             "which knows the bounds of common regressions, or pass curvature_bound=... to sc.Model. Some "
             "likelihoods have none, for example Poisson counts with a log link (their curvature e^η grows without "
-            "limit), or an unknown noise scale: sc.NUTS(), sc.HMC() and sc.MALA() need no bound, nor do samplers for minibatches."
+            "limit), or an unknown noise scale: sc.NUTS(), sc.HMC() and sc.MALA() need no bound, nor do samplers for "
+            "minibatches."
         )
     if max(sampler.expansion_order, estimator.order or 1) == 2 and model.third_bound is None:
         raise InvalidValueError(
