@@ -127,6 +127,11 @@ class Estimator(abc.ABC):
         return self
 
     @property
+    def is_open(self) -> bool:
+        """Whether `prepare` completes it (`Prepared.estimator`)."""
+        return False
+
+    @property
     def needs_key(self) -> bool:
         """Whether estimates are random beyond their batch."""
         return False

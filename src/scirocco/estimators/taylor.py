@@ -115,6 +115,11 @@ class Taylor(Estimator):
                 f"`probabilities` of Taylor must be an array with one number > 0 per row, got {self.probabilities!r}."
             )
 
+    @property
+    def is_open(self) -> bool:
+        """Whether probabilities or the order have to be found."""
+        return self.probabilities is None or self.order is None
+
     def batching(self, num_rows: int) -> Batching:
         """Rows with their probabilities."""
         if self.probabilities is None:  # until they are known

@@ -136,6 +136,11 @@ class ControlVariates(Estimator):
         return self.probabilities is None
 
     @property
+    def is_open(self) -> bool:
+        """Whether the probabilities have to be found."""
+        return isinstance(self.probabilities, str)
+
+    @property
     def can_spread(self) -> bool:  # type: ignore[override]
         """Only uniform rows."""
         return self.is_uniform
@@ -143,19 +148,19 @@ class ControlVariates(Estimator):
     @property
     def serves_blocks(self) -> bool:  # type: ignore[override]
         """Unless the probabilities have to be found, for all blocks together."""
-        return not isinstance(self.probabilities, str)
+        return not self.is_open
 
     def batching(self, num_rows: int) -> Batching:
         """Blocks, independent rows, or rows with the given probabilities."""
         if self.probabilities is None:
             return batching(self.batch_size, num_rows, self.sampling)
-        if isinstance(self.probabilities, str):  # until they are known
+        if self.is_open:  # until they are known
             return batching(self.batch_size, num_rows, "with_replacement")
         return WeightedRows.from_probabilities(self.probabilities, num_rows, self.batch_size)
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """Find the mode, the exact sum there, and the probabilities."""
-        if isinstance(self.probabilities, str) and not model.has_density and model.drive != "gradient":
+        if self.is_open and model.drive != "gradient":
             raise InvalidTypeError(
                 'probabilities="lipschitz" of ControlVariates requires the gradient of a log density: use a sc.Model, '
                 "or pass an array."
@@ -177,7 +182,7 @@ class ControlVariates(Estimator):
                 total = table.sum(model.summand, centre, key)
                 gradient, report = model.combine(centre, total), {**report, "passes": report["passes"] + 1.0}
         found = None
-        if isinstance(self.probabilities, str):
+        if self.is_open:
             sizes = bounds.row_sizes(model.bare, table, centre)
             found = dataclasses.replace(self, probabilities=bounds.shares(sizes).astype(np.float32))
             report = {**report, "passes": report["passes"] + 2.0}
