@@ -318,3 +318,40 @@ def test_lipschitz_probabilities_meet_the_bound_of_the_lemma(tmp_path):
     assert variance(exact) <= plain.sum() ** 2 * np.sum(change**2)
     uniform = variance(np.full(len(x), 1 / len(x)))
     assert max(variance(found), variance(measured)) < 0.3 * uniform
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_taylor_is_unbiased_and_within_its_bound(order):
+    """Every pair of rows of a logistic regression: gradients and values, their means, and the promise to samplers."""
+    model = sc.Model.linear("bernoulli", lambda beta: -0.5 * jnp.sum(beta**2))
+    rng = np.random.default_rng(3)
+    data = {
+        "x": jnp.asarray(rng.normal(size=(NUM_ROWS, 2)), jnp.float32),
+        "y": jnp.array([0.0, 1.0, 1.0, 0.0, 1.0]),
+    }
+    centre, here = jnp.array([0.2, -0.1]), jnp.array([1.5, 0.8])
+    bare = sc.Taylor(BATCH, order=order, centre=centre)
+    prepared = bare.prepare(model.valued, table(bare, data), centre, jax.random.key(0))
+    estimator, memory = prepared.estimator, prepared.memory
+    how = estimator.batching(NUM_ROWS)
+    plans, probabilities = outcomes(how, None)
+    plans = jnp.asarray([plan for _, plan in plans])
+
+    @jax.jit
+    @jax.vmap
+    def one(plan):
+        batch = how.take(data, plan)
+        context = Context(data, batch, jnp.array(1))
+        found = [estimator.estimate(model.valued.summand, here, memory, context, kind)[0] for kind in KINDS]
+        return [each.total for each in found], estimator.remainder(model.valued.summand, here, memory, batch)
+
+    totals, rest = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one(plans))
+    exact = full_sum(model.valued.summand, here, data, NUM_ROWS)
+    for total in totals:
+        np.testing.assert_allclose(probabilities @ total.gradient, exact.gradient, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(probabilities @ total.value, exact.value, rtol=1e-4)
+    u = np.asarray(memory.inverse, np.float64) @ (here - centre)
+    length = np.linalg.norm(rest.gradient @ np.asarray(memory.factor, np.float64), axis=1).max()
+    assert 0 < length <= memory.bound * np.linalg.norm(u) ** order
+    power = order + 1
+    assert 0 < np.abs(rest.value).max() <= memory.bound * np.linalg.norm(u) ** power / power

@@ -182,12 +182,14 @@ def test_what_exact_samplers_refuse(tmp_path):
     rough = sc.Model(LinearLikelihood("bernoulli"), prior, curvature_bound=MODEL.curvature_bound)
     laplace = sc.Model.linear("bernoulli", lambda beta: -jnp.sum(jnp.abs(beta)))
     zigzag = sc.ZigZag()
+    loose = sc.Model(plain.log_likelihood, prior, curvature_bound=lambda v, row: 1e3 * (row["x"] @ v))
     for model, data, sampler, estimator, words in (
         (plain, rows, zigzag, None, r"curvature_bound=\.\.\. .* sc\.NUTS\(\)"),
         (sc.Model.linear("poisson", prior), rows, zigzag, None, "Poisson counts with a log link"),
         (rough, rows, sc.SMH(), None, "third_bound"),
         (MODEL, rows, sc.SMH(), sc.Taylor(order=1), "second order"),
         (laplace, rows, zigzag, None, "normal or a flat prior"),
+        (loose, rows, zigzag, None, "rows for each draw"),
         (MODEL, rows, zigzag, sc.Minibatch(10), r"sc\.Taylor\(\) in place of Minibatch"),
         (MODEL, str(tmp_path / "rows"), zigzag, None, "in the memory"),
     ):

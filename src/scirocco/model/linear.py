@@ -14,7 +14,8 @@ student, of ν degrees of freedom and scale s
 softmax, η of several classes
     ℓ = η_y - log Σ_k e^(η_k). -∇²ℓ = diag(p) - pp', the covariance of a class indicator: for a vector a with a number
     for each class a'(diag(p) - pp')a = Var(a) ≤ (max a - min a)²/4 ≤ |a|²/2: c = 1/2. |∇³ℓ[a, b, e]| =
-    |E (a - Ea)(b - Eb)(e - Ee)| ≤ (max e - min e) √(Var(a) Var(b)) ≤ √2 |e| · |a| |b| / 2: t = 1/√2.
+    |E (a - Ea)(b - Eb)(e - Ee)| ≤ (max e - min e) √(Var(a) Var(b)) ≤ √2 |e| · |a| |b| / 2: t = 1/√2. All of
+    this holds for a - mean(a) in place of a: a number that is added to all η_k changes nothing.
 poisson, with a log link
     ℓ = yη - e^η: -ℓ'' = e^η has no bound.
 """
@@ -81,8 +82,9 @@ class LinearLikelihood:
         }.get(self.family)
 
     def bound(self, direction: Params, row: Datum) -> Array:
-        """√c η(v), where η may have a constant part."""
+        """√c η(v), where η may have a constant part; with "softmax" without its mean, which changes nothing."""
         known = self.derivatives()
         assert known is not None
         zero = jax.tree.map(jnp.zeros_like, direction)
-        return math.sqrt(known[0]) * jax.jvp(lambda at: self.predictor(at, row), (zero,), (direction,))[1]
+        eta = jax.jvp(lambda at: self.predictor(at, row), (zero,), (direction,))[1]
+        return math.sqrt(known[0]) * (eta - jnp.mean(eta) if self.family == "softmax" else eta)

@@ -45,6 +45,7 @@ from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
 _SWAPPED = "`data` and `params` are swapped: the order is model, data, params."
+_MOST_LOOKS = 10_000
 _ROUND_ENOUGH = 1.0
 """`scores.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
@@ -231,9 +232,16 @@ def _prior_slopes(model: Any, points: Params) -> PyTree:
     return jax.vmap(jax.grad(model.log_prior_density))(points)
 
 
-def _check_prior(model: Any, sampler: Sampler, memory: Any) -> None:
-    """Raise an error unless the log prior is quadratic, as far as its gradients at some points show."""
+def _check_cost_and_prior(model: Any, sampler: Sampler, memory: Any, order: int, num_rows: int) -> None:
+    """Raise an error if draws would cost more than passes, or unless gradients show that the log prior is quadratic."""
     flat, back = _tree.vector(memory.centre)
+    looks = float(memory.bound) * flat.size ** ((order + 1) / 2)
+    if looks > max(_MOST_LOOKS, num_rows):
+        raise InvalidValueError(
+            f"{type(sampler).__name__} would read about {looks:.1e} rows for each draw, because the bound on the "
+            "curvature of rows is large compared with the curvature of the log posterior. Use sc.NUTS() or a sampler "
+            "for minibatches; with a narrower prior in directions that the data do not determine, it would read fewer."
+        )
     lower = np.asarray(memory.factor, np.float64)
     directions = np.random.default_rng(0).standard_normal((4, flat.size))
     places = [flat + lower @ (far * each) for far in (0.0, 1.0, 3.0, 30.0) for each in directions]
@@ -396,7 +404,7 @@ def prepare_estimator(
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
     if parts.sampler.needs_expansion:
-        _check_prior(model, parts.sampler, prepared.memory)
+        _check_cost_and_prior(model, parts.sampler, prepared.memory, parts.estimator.order or 1, num_rows)
     return parts, prepared
 
 
