@@ -10,8 +10,13 @@ find them; JAX_COMPILATION_CACHE_DIR names another folder, and an empty one mean
 Files that tests write are in memory where there is room (/dev/shm), since stores wait for the disk at every commit;
 PYTEST_DEBUG_TEMPROOT names another folder. Those of tests that passed are deleted.
 
-Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it. SCIROCCO_TEST_PAIRS picks the
-pairs that tests/test_battery.py compiles; if it is not set they change with the commit.
+Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it.
+
+Some tests have many cases that take seconds each. With `@pytest.mark.rotates(3)` a third of the cases of a parametrised
+test is run, with another commit other ones; with `rotates(3, "name")` a third of all tests that have this name. Of the
+doctests it is half.
+SCIROCCO_TEST_PAIRS (0-99) picks them in place of the commit, and the pairs that tests/test_battery.py compiles.
+SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone is always run.
 """
 
 import collections
@@ -25,6 +30,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -64,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _pairs() -> int:
-    """What decides which pairs tests/test_battery.py compiles: SCIROCCO_TEST_PAIRS, or a number from the commit."""
+    """What decides which cases and pairs are tested: SCIROCCO_TEST_PAIRS, or a number from the commit."""
     if "SCIROCCO_TEST_PAIRS" in os.environ:
         return int(os.environ["SCIROCCO_TEST_PAIRS"])
     command = ["git", "-C", str(_HERE), "rev-parse", "HEAD"]
@@ -126,9 +132,12 @@ def pytest_make_collect_report(collector: pytest.Collector):
     return report
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave each test with the marker of its part alone, so that `-m` selects by it; files that hurry come first."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
+    """Leave each test with the marker of its part alone, so that `-m` selects by it; files that hurry come first.
+
+    Of the tests that `-m` and `-k` then select, those that rotate are left with some of their cases.
+    """
     quick = {item.path for item in items if _is_quick(item)}
     items.sort(key=lambda item: item.path not in quick)
     parts = [part_of(item) for item in items]
@@ -137,6 +146,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item, part in zip(items, parts, strict=True):
         item.add_marker(part)
         item.user_properties.append(("part", part))
+    yield
+    waiting = _waiting(items)
+    if waiting and not os.environ.get("SCIROCCO_TEST_ALL"):
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in waiting])
+        items[:] = [item for item in items if item.nodeid not in waiting]
+
+
+def _waiting(items: list[pytest.Item]) -> set[str]:
+    """The tests with the marker `rotates` that another commit runs; of each group at least one is run."""
+    groups = collections.defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            groups[2, "examples"].append(item.nodeid)
+        elif mark := item.get_closest_marker("rotates"):
+            every, *name = mark.args
+            groups[every, *(name or [item.nodeid.split("[")[0]])].append(item.nodeid)
+    waiting = set()
+    for (every, name), tests in groups.items():
+        every = min(every, len(tests))
+        turn = (int(os.environ["SCIROCCO_TEST_PAIRS"]) + zlib.crc32(name.encode())) % every
+        waiting.update(test for number, test in enumerate(tests) if number % every != turn)
+    return waiting
 
 
 def pytest_collection_finish() -> None:
@@ -321,7 +352,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if not _MAPS.exists():
         return
     ends = nextitem is None or nextitem.path != item.path
-    bytes_, maps = (_MANY_BYTES, _MANY_MAPS) if ends else (_MANY_BYTES * 3 // 2, 2 * _MANY_MAPS)
+    bytes_, maps = (_MANY_BYTES, _MANY_MAPS) if ends else (_MANY_BYTES * 5 // 4, 2 * _MANY_MAPS)
     if _resident() < bytes_ and (not ends or _count_maps() < maps):
         return
     _trim(0)  # what was freed stays with the process otherwise

@@ -163,6 +163,12 @@ def traced():
     return _collect("jaxpr_trace_duration")
 
 
+def chosen_cases(request, test, name):
+    """The values of a parameter with which a test of the same file is run in this session."""
+    own = (item for item in request.session.items if item.path == request.path)
+    return [item.callspec.params[name] for item in own if item.originalname == test.__name__]
+
+
 def chi_square_z(statistic, degrees):
     """A chi-square statistic as a standard normal one (Wilson & Hilferty 1931)."""
     third = 2.0 / (9.0 * degrees)

@@ -33,7 +33,7 @@ TIMES = re.compile(
 """What a block prints about time, which depends on the machine that builds the documentation."""
 # CPU seconds of the longest pages; all others have about ten
 SECONDS = {
-    "tour": 80,
+    "tour": 60,
     "trust": 40,
     "topics": 40,
     "simplex": 35,

@@ -71,6 +71,7 @@ def test_gradients_of_nuts_are_those_at_its_draws():
     np.testing.assert_allclose(run.gradients[0], exact, rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_nuts_is_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "_SECOND_CHUNK", 20)
 

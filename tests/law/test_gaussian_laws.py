@@ -52,6 +52,7 @@ def assert_law(draws, mean, variance):
     assert abs(laws.z_score(seconds, variance)) < 5
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampling", ["with_replacement", "without_replacement"])
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_sgld(seed, sampling, temperature):
@@ -74,6 +75,7 @@ def test_sgld_with_blocks_has_the_law_of_reshuffled_epochs(seed):
     assert_law(run.draws, mean, expected)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("eps", [0.002, EPS_LANGEVIN])
 def test_sgld_with_saga(seed, eps):
     """Rows must be drawn whatever the table remembers of them: those left of an epoch would be the stalest."""
@@ -212,6 +214,7 @@ def test_psgld_with_a_frozen_preconditioner(seed):
     assert_law(run.draws, mean, laws.sgld_variance(EPS_LANGEVIN, precision, noise))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", ["SGLD", "SGHMC"])
 def test_preconditioned_by_the_measured_curvature(seed, name):
     """With L = λ^(-1/2), measured before the run, u has curvature 1 and noise V/λ; θ has 1/λ times its variance."""
@@ -225,6 +228,7 @@ def test_preconditioned_by_the_measured_curvature(seed, name):
     assert_law(run.draws, mean, whitened / precision)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("kind", "thermostat"), [(sc.SGNHT, "scalar"), (sc.BADODAB, "elementwise")])
 def test_thermostats_absorb_gradient_noise(seed, kind, thermostat):
     """Here ε²λ/4 and ε²V/2, the errors of the discretisation, are below 0.6 %; to SGHMC the noise would add 30 %."""

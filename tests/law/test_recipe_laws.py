@@ -116,6 +116,7 @@ def root(theta):
 RIEMANNIAN = sc.SGRHMC(0.005, root)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(
     "options", [{}, {"temperature": 0.5}, {"resample_every": 200}], ids=["", "cold", "resampled"]
 )
@@ -145,6 +146,7 @@ def test_hamiltonian_dynamics_alone_hit_the_target(seed):
 # -- the noise of the estimate -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", ["SGLD", "SGHMC"])
 def test_taking_the_noise_out_brings_the_variance_home(name, seed):
     """N = 1,000 Gaussian rows, batches of 10 at a step where their noise would add half: corrected it is gone.

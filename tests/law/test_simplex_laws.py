@@ -31,6 +31,7 @@ def in_category(_, row):
     return row[None]
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_moments_are_those_of_the_theory(name, seed):
     """Mean and variance after 1, 5, 20 and 40 steps, over independent chains, |z| < 5."""
@@ -108,6 +109,7 @@ def share_posterior(words):
     return mean, np.sqrt(weight @ (share - mean) ** 2 / weight.sum())
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "sampler",
     [sc.SCIRCV(), sc.SCIRCV(refresh_every=4, refresh_size=160)],
@@ -153,6 +155,7 @@ def one_hot(omega, z):
     return jax.nn.one_hot(z, 5)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("sampler", [sc.SCIR(4.0), sc.SCIRCV(4.0)])
 def test_with_all_rows_the_law_is_dirichlet_for_any_step(sampler, seed):

@@ -153,6 +153,7 @@ def test_a_saved_model_predicts_the_same(fitted, tmp_path):
     assert "GLMM" in str(again.report(tmp_path / "report.html")) or (tmp_path / "report.html").exists()
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_a_stored_fit_is_opened_and_resumed(tmp_path):
     frame, _ = table(num_shops=12, rows_each=5)
     model = GLMM("y ~ x + (1 | shop)", num_samples=30, num_chains=1, num_prediction_draws=20)

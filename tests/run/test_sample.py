@@ -123,6 +123,7 @@ def test_a_divergence_names_the_chain_and_the_parameter():
 METHODS = [("SGHMC-resample", "SVRG"), ("PSGLD-correction", "SAGA")]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("sampler", "estimator"), METHODS, ids=map("+".join, METHODS))
 def test_threads_and_vmap_make_the_same_chains(sampler, estimator):
     threads, together = (

@@ -94,6 +94,7 @@ def draw(data, sampler, estimator, **options):
     )
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.usefixtures("small", "quick_compiler")
 @pytest.mark.parametrize(
     ("sampler", "estimator"),
@@ -113,6 +114,7 @@ def test_scattered_rows_give_the_chain_of_the_same_rows_in_memory(estimator, sam
     assert disk.configuration["num_rows"] == NUM_ROWS
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("small", "quick_compiler")
 @pytest.mark.parametrize(
     ("estimator", "shuffled"),

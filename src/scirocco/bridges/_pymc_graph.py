@@ -8,7 +8,7 @@ knows the length of a batch when it traces a function, so there is a copy for ea
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,6 +24,8 @@ from scirocco.transforms import Transform
 from scirocco.types import Array, Params, Rows
 
 PURPOSE = "sc.from_pymc"
+UNNAMED = "constant_"
+"""How the names of data without a name begin."""
 Variable = Any
 """A variable of a PyTensor graph."""
 _LENGTHS_FROM = {"Alloc": 1, "AllocEmpty": 0, "Reshape": 1, "SpecifyShape": 1, "BroadcastTo": 1}
@@ -42,6 +44,17 @@ class Leaf(NamedTuple):
     """The axis over the observations. The rows have it first."""
 
 
+class Grouping(NamedTuple):
+    """Variables with a value for every group of rows, or for every row."""
+
+    size: int
+    """The number of groups, ..."""
+    by: str | None
+    """... the name of the data with the number of each row's group; None if every row is a group."""
+    axes: dict[str, int]
+    """The axis of the groups in the value of each variable, by name."""
+
+
 class Terms(NamedTuple):
     """Parts of the log density, as graphs of the values of the free variables in the user's units."""
 
@@ -52,7 +65,10 @@ class Terms(NamedTuple):
 
 
 class Graph:
-    """The terms of a model, for batches of any length. It refers to no data: see `split`."""
+    """The terms of a model, for batches of any length. It refers to no data: see `split`.
+
+    With a grouping, it is the model of one group and of one of its rows: the axis of the groups has the length 1.
+    """
 
     def __init__(
         self,
@@ -61,26 +77,24 @@ class Graph:
         leaves: Sequence[Leaf],
         columns: Mapping[str, tuple[str, tuple[int, ...]]],
         num_rows: int,
+        grouping: Grouping | None = None,
     ):
         self.values, self.rows, self.leaves = dict(values), dict(rows), list(leaves)
-        self.columns, self.num_rows = dict(columns), num_rows
+        self.columns, self.num_rows, self.grouping = dict(columns), num_rows, grouping
         self._for_length: dict[int, Function] = {}
 
     def rowwise(self, params: Params, rows: Rows) -> dict[str, Array]:
         """Every term of each row, by name; axes other than the first are summed."""
+        found = self.raw(params, rows)
+        return {name: jnp.sum(value, axis=tuple(range(1, value.ndim))) for name, value in found.items()}
+
+    def raw(self, params: Params, rows: Rows) -> dict[str, Array]:
+        """Every term as it is."""
         length = jax.tree.leaves(rows)[0].shape[0]
         if length not in self._for_length:
             self._for_length[length] = self._function(length)
         found = self._for_length[length](*self.ordered(params), *(rows[name] for name in self.columns))
-        return {
-            name: jnp.sum(value, axis=tuple(range(1, value.ndim)))
-            for name, value in zip(self.rows, found, strict=True)
-        }
-
-    def whole(self, variables: Mapping[str, Variable]) -> Callable[[Params], dict[str, Array]]:
-        """Variables that depend on no row, as a function of the parameters."""
-        names, function = list(variables), Function(self.values.values(), variables.values())
-        return lambda params: dict(zip(names, function(*self.ordered(params)), strict=True))
+        return dict(zip(self.rows, found, strict=True))
 
     def ordered(self, params: Params) -> list[Array]:
         """The values of the free variables in the order of the inputs of the functions."""
@@ -89,12 +103,33 @@ class Graph:
     def _function(self, length: int) -> Function:
         tensor = require("pytensor.tensor", PURPOSE)
         inputs = {
-            name: tensor.tensor(name, dtype=dtype, shape=(length, *shape))
+            name: tensor.TensorType(dtype, shape=(length, *shape))(name)
             for name, (dtype, shape) in self.columns.items()
         }
-        placed = {leaf.variable: tensor.moveaxis(inputs[leaf.name], 0, leaf.axis) for leaf in self.leaves}
-        outputs = copy(list(self.rows.values()), placed, (self.num_rows, length))
-        return Function([*self.values.values(), *inputs.values()], outputs)
+        placed = {
+            leaf.variable: tensor.moveaxis(inputs[leaf.name], 0, leaf.axis)
+            for leaf in self.leaves
+            if leaf.name in inputs
+        }
+        lengths, values, index = {self.num_rows: length}, self.values, frozenset[Variable]()
+        if self.grouping is not None:
+            lengths[self.grouping.size] = 1
+            values = self.values | of_one_group(self.values, self.grouping)
+            placed |= {self.values[name]: values[name] for name in self.grouping.axes}
+            index = frozenset(leaf.variable for leaf in self.leaves if leaf.name == self.grouping.by)
+        outputs = copy(list(self.rows.values()), placed, lengths, index)
+        return Function([*values.values(), *inputs.values()], outputs)
+
+
+def of_one_group(values: Mapping[str, Variable], grouping: Grouping) -> dict[str, Variable]:
+    """The variables of the groups with one of them."""
+    tensor = require("pytensor.tensor", PURPOSE)
+    found = {}
+    for name, axis in grouping.axes.items():
+        shape = list(values[name].type.shape)
+        shape[axis] = 1
+        found[name] = tensor.TensorType(values[name].dtype, shape=tuple(shape))(name)
+    return found
 
 
 def split(
@@ -103,11 +138,49 @@ def split(
     """The terms of rows without their data, and the data, with the rows along the first axis."""
     folded = _fold(list(terms.values()))
     leaves, data = find_leaves(folded, num_rows)
+    return _emptied(values, dict(zip(terms, folded, strict=True)), leaves, data, num_rows, None), data
+
+
+def split_groups(
+    values: Mapping[str, Variable],
+    terms: Mapping[str, Variable],
+    num_rows: int,
+    grouping: Grouping,
+    index: np.ndarray | None,
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """The same for one group; data of groups become columns of their rows.
+
+    `index` has the numbers of the rows' groups, as they are used in the terms.
+    """
+    folded = _fold(list(terms.values()))
+    leaves, data = find_leaves(folded, num_rows)
+    codes = np.arange(num_rows) if index is None else index
+    if index is not None:
+        name = next(name for name, array in data.items() if _equal(array, index))
+        grouping = grouping._replace(by=name)
+        del data[name]
+    if grouping.size != num_rows:
+        more, arrays = find_leaves(folded, grouping.size)
+        names = {name: name if name not in data else f"{name}_of_group" for name in arrays}
+        leaves += [leaf._replace(name=names[leaf.name]) for leaf in more]
+        data |= {names[name]: array[codes] for name, array in arrays.items()}
+    terms = dict(zip(terms, folded, strict=True))
+    return _emptied(values, terms, leaves, data, num_rows, grouping), data
+
+
+def _emptied(
+    values: Mapping[str, Variable],
+    terms: Mapping[str, Variable],
+    leaves: Sequence[Leaf],
+    data: Mapping[str, np.ndarray],
+    num_rows: int,
+    grouping: Grouping | None,
+) -> Graph:
     empty = [leaf._replace(variable=leaf.variable.type()) for leaf in leaves]
     placed = {leaf.variable: place.variable for leaf, place in zip(leaves, empty, strict=True)}
-    rows = dict(zip(terms, copy(folded, placed), strict=True))
+    rows = dict(zip(terms, copy(list(terms.values()), placed), strict=True))
     columns = {name: (str(array.dtype), array.shape[1:]) for name, array in data.items()}
-    return Graph(values, rows, empty, columns, num_rows), data
+    return Graph(values, rows, empty, columns, num_rows, grouping)
 
 
 def all_rows(
@@ -118,6 +191,14 @@ def all_rows(
     inputs = {leaf.variable: leaf.variable.type() for leaf in leaves}
     function = Function([*values.values(), *inputs.values()], copy(list(terms.values()), inputs))
     return function, [np.moveaxis(arrays[leaf.name], 0, leaf.axis) for leaf in leaves]
+
+
+def whole(
+    values: Mapping[str, Variable], variables: Mapping[str, Variable]
+) -> Callable[[Params], dict[str, Array]]:
+    """Variables that depend on no row, as a function of the parameters."""
+    names, function = list(variables), Function(values.values(), variables.values())
+    return lambda params: dict(zip(names, function(*(params[name] for name in values)), strict=True))
 
 
 # -- PyTensor and JAX --------------------------------------------------------------------------------------------
@@ -162,10 +243,10 @@ def toposort(outputs: Sequence[Variable]) -> list[Any]:
     return list(require("pytensor.graph.traversal", PURPOSE).toposort(outputs))
 
 
-def inputs_of(outputs: Sequence[Variable]) -> set[Variable]:
-    """Constants, shared variables and free inputs of a graph."""
-    found = {each for node in toposort(outputs) for each in node.inputs if each.owner is None}
-    return found | {each for each in outputs if each.owner is None}
+def inputs_of(outputs: Sequence[Variable]) -> KeysView[Variable]:
+    """Constants, shared variables and free inputs of a graph, in its order."""
+    below = dict.fromkeys(each for node in toposort(outputs) for each in node.inputs if each.owner is None)
+    return (below | dict.fromkeys(each for each in outputs if each.owner is None)).keys()
 
 
 def data_of(variable: Variable) -> np.ndarray | None:
@@ -190,7 +271,7 @@ def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf],
         array = np.moveaxis(array, axis, 0)
         name = next((name for name, other in arrays.items() if _equal(array, other)), None)
         if name is None:
-            name = variable.name or f"constant_{len(arrays)}"
+            name = variable.name or f"{UNNAMED}{len(arrays)}"
             name = name if name not in arrays else f"{name}_{len(arrays)}"
             arrays[name] = array
         leaves.append(Leaf(variable, name, axis))
@@ -209,11 +290,14 @@ def _fold(outputs: Sequence[Variable]) -> list[Variable]:
     constant = require("pytensor.tensor", PURPOSE).constant
     memo: dict[Variable, Variable] = {}
     fixed = {each for each in inputs_of(outputs) if data_of(each) is not None}
-    for node in toposort(outputs):
+    nodes = toposort(outputs)
+    indices = {each for node in nodes if _is_indexing(node) for each in node.inputs[1:]}
+    for node in nodes:
         known = all(each in fixed or hasattr(each, "data") for each in node.inputs)
         if known:
             fixed.update(node.outputs)
-        if known and type(node.op).__name__ not in _ROWWISE and not _is_check(node):
+        rowwise = type(node.op).__name__ in _ROWWISE and not indices.intersection(node.outputs)
+        if known and not rowwise and not _is_check(node):
             for each in node.outputs:
                 value = evaluate(copy([each], memo)[0])
                 if np.all(np.isfinite(value)):  # a density may be 0; data may not be infinite
@@ -226,7 +310,7 @@ def indexed_by_rows(graph: Graph) -> dict[str, str]:
     names = {leaf.variable: leaf.name for leaf in graph.leaves}
     found = {}
     for node in toposort(list(graph.rows.values())):
-        if type(node.op).__name__.startswith("AdvancedSubtensor"):
+        if _is_indexing(node):
             index = [names[each] for each in inputs_of(node.inputs[1:]) if each in names]
             base = inputs_of(node.inputs[:1])
             found.update({name: index[0] for name, value in graph.values.items() if index and value in base})
@@ -239,6 +323,11 @@ def evaluate(variable: Variable) -> Any:
     return variable.eval(mode=mode)
 
 
+def _is_indexing(node: Any) -> bool:
+    """Whether entries are taken by arrays of numbers."""
+    return type(node.op).__name__.startswith("AdvancedSubtensor")
+
+
 def _is_check(node: Any) -> bool:
     return isinstance(node.op, require("pytensor.raise_op", PURPOSE).CheckAndRaise)
 
@@ -246,14 +335,15 @@ def _is_check(node: Any) -> bool:
 def copy(
     outputs: Sequence[Variable],
     placed: Mapping[Variable, Variable],
-    lengths: tuple[int, int] | None = None,
+    lengths: Mapping[int, int] | None = None,
+    index: frozenset[Variable] = frozenset(),
     *,
     inside: bool = False,
 ) -> list[Variable]:
-    """The graph with some variables replaced; with `lengths`, axes of the first length get the second.
+    """The graph with some variables replaced; with `lengths`, axes of one length get another.
 
-    The graph `inside` an operation is copied as a whole. Checks of the values of parameters are left out, as PyMC does
-    for JAX.
+    An `index` of groups is left out where it is used, because there is one group. The graph `inside` an operation is
+    copied as a whole. Checks of the values of parameters are left out, as PyMC does for JAX.
     """
     memo = dict(placed)
     for node in toposort(outputs):
@@ -262,9 +352,11 @@ def copy(
         inputs = [memo.get(each, each) for each in node.inputs]
         first = _LENGTHS_FROM.get(type(node.op).__name__)
         if lengths is not None and first is not None:
-            inputs[first:] = [_with_length(each, *lengths) for each in inputs[first:]]
+            inputs[first:] = [_with_length(each, lengths) for each in inputs[first:]]
         if _is_check(node):
             memo[node.outputs[0]] = inputs[0]
+        elif _is_indexing(node) and index.intersection(node.inputs[1:]):
+            memo[node.outputs[0]] = _of_the_group(node, inputs, index)
         elif lengths is not None and hasattr(node.op, "inner_outputs") and hasattr(node.op, "inline"):
             # an operation made of a graph, whose shapes are fixed
             inner = dict(zip(node.op.inner_inputs, inputs, strict=True))
@@ -277,14 +369,49 @@ def copy(
     return [memo.get(each, each) for each in outputs]
 
 
-def _with_length(variable: Variable, before: int, after: int) -> Variable:
-    """The graph of a length, or of a shape, with another number of rows."""
+def _of_the_group(node: Any, inputs: list[Variable], index: frozenset[Variable]) -> Variable:
+    """x[index] for one row of the only group: a slice if possible, because derivatives of an index are scatters."""
+    own = [old in index for old in node.inputs[1:]]
+    at = _indices(node, [slice(0, 1) if mine else new for mine, new in zip(own, inputs[1:], strict=True)])
+    others = [each for each in at if not isinstance(each, slice)]
+    whole = sum(isinstance(each, slice) for each in at) - sum(own)
+    if all(each.type.ndim == 0 for each in others) and not (others and whole):
+        return inputs[0][tuple(at)]
+    zero = require("pytensor.tensor", PURPOSE).constant(np.zeros(1, np.int64))
+    rest = [zero if mine else new for mine, new in zip(own, inputs[1:], strict=True)]
+    return node.op.make_node(inputs[0], *rest).outputs[0]
+
+
+def _indices(node: Any, given: list[Any]) -> list[Any]:
+    """The indices of the axes, which PyTensor writes in two ways."""
+    written = getattr(node.op, "idx_list", None)
+    if written is None:
+        return [_as_slice(each) for each in given]
+    return [
+        slice(*(None if part is None else given[part] for part in (each.start, each.stop, each.step)))
+        if isinstance(each, slice)
+        else given[each]
+        for each in written
+    ]
+
+
+def _as_slice(index: Any) -> Any:
+    """A slice that is made in the graph, as Python's."""
+    if isinstance(index, slice) or type(getattr(index.owner, "op", None)).__name__ != "MakeSlice":
+        return index
+    ends = [None if each.type.__class__.__name__ == "NoneTypeT" else each for each in index.owner.inputs]
+    return slice(*ends)
+
+
+def _with_length(variable: Variable, lengths: Mapping[int, int]) -> Variable:
+    """The graph of a length, or of a shape, with other numbers of rows and groups."""
     constant = require("pytensor.tensor", PURPOSE).constant
     placed = {}
     for each in inputs_of([variable]):
         value = data_of(each)
-        if value is not None and value.dtype.kind in "iu" and np.any(value == before):
-            placed[each] = constant(np.where(value == before, after, value).astype(value.dtype))
+        if value is not None and value.dtype.kind in "iu" and np.isin(value, list(lengths)).any():
+            new = np.array([lengths.get(int(number), int(number)) for number in value.ravel()])
+            placed[each] = constant(new.reshape(value.shape).astype(value.dtype))
     return copy([variable], placed)[0]
 
 
@@ -300,6 +427,8 @@ class PymcTransform(Transform):
     """To the user's units, back, and the log-Jacobian: functions of the value and of the variables in `depends_on`."""
     depends_on: tuple[str, ...] = ()
     others: tuple[Any, ...] = field(default=(), repr=False)
+    axis: int | None = None
+    """For the value of one group: the axis of the groups, which it does not have."""
 
     @property
     def domain(self) -> str:  # type: ignore[override]
@@ -317,15 +446,21 @@ class PymcTransform(Transform):
 
     def forward(self, u: Array) -> Array:
         """To the user's units (`backward` in PyMC)."""
-        return self.maps[0](u, *self.others)[0]
+        return self._mapped(0, u)
 
     def inverse(self, x: Array) -> Array:
         """To the real line."""
-        return self.maps[1](x, *self.others)[0]
+        return self._mapped(1, x)
 
     def log_det(self, u: Array) -> Array:
         """PyMC's log-Jacobian."""
+        u = u if self.axis is None else jnp.expand_dims(u, self.axis)
         return jnp.sum(self.maps[2](u, *self.others)[0])
+
+    def _mapped(self, way: int, x: Array) -> Array:
+        if self.axis is None:
+            return self.maps[way](x, *self.others)[0]
+        return jnp.squeeze(self.maps[way](jnp.expand_dims(x, self.axis), *self.others)[0], self.axis)
 
     def contains(self, x: Array) -> Array:
         """The way to the real line and back exists."""
@@ -333,8 +468,10 @@ class PymcTransform(Transform):
         return jnp.all(jnp.isfinite(u)) & jnp.allclose(self.forward(u), x, rtol=1e-3, atol=1e-3)
 
 
-def find_transform(model: Any, rv: Variable, values: Mapping[str, Variable]) -> PymcTransform | None:
-    """PyMC's transform of a free variable, None where it has none."""
+def find_transform(
+    model: Any, rv: Variable, values: Mapping[str, Variable], grouping: Grouping | None = None
+) -> PymcTransform | None:
+    """PyMC's transform of a free variable, or of the value of one group; None where it has none."""
     transform = model.rvs_to_transforms[rv]
     if transform is None:
         return None
@@ -345,8 +482,14 @@ def find_transform(model: Any, rv: Variable, values: Mapping[str, Variable]) -> 
         transform.log_jac_det(real, *rv.owner.inputs),
     ]
     graphs = copy(graphs, {other: values[other.name] for other in model.free_RVs})
+    axis = None
+    if grouping is not None:
+        axis, ends = grouping.axes[rv.name], (real, value)
+        one, also = (of_one_group({rv.name: end}, grouping)[rv.name] for end in ends)
+        graphs = copy(graphs, {real: one, value: also}, {grouping.size: 1})
+        real, value = one, also
     needed = inputs_of(graphs)
     others = tuple(name for name, other in values.items() if other in needed)
     inputs = [[start, *(values[name] for name in others)] for start in (real, value, real)]
     maps = tuple(Function(given, [graph]) for given, graph in zip(inputs, graphs, strict=True))
-    return PymcTransform(type(transform).__name__, maps, others)
+    return PymcTransform(type(transform).__name__, maps, others, axis=axis)

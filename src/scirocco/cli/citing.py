@@ -100,6 +100,7 @@ _TABLE = {
         "BPMF": ("Bayesian probabilistic matrix factorisation", "salakhutdinov2008 chen2014"),
         "BNN": ("a Bayesian neural network", "neal1996 chen2014"),
         "GLMM": ("a generalised linear mixed model", "scirocco"),
+        "HMM": ("a hidden Markov model", "scott2002 aicher2019 baker2018"),
         "GaussianMixture": ("a mixture of normal distributions", "scirocco"),
         "LinearRegression": ("Bayesian linear regression", "scirocco"),
         "LogisticRegression": ("Bayesian logistic regression", "baker2019"),

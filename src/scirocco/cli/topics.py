@@ -103,6 +103,14 @@ def topics_fit_command(
             "--held-out", help="Share of documents held out to compute perplexity (0.01; 0 for none)."
         ),
     ] = None,
+    continue_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--continue-from",
+            metavar="RUN",
+            help="Start from the topics of this run; CORPUS has all documents, earlier and new.",
+        ),
+    ] = None,
     resume: Annotated[bool, _common.RESUME] = False,
     overwrite: Annotated[bool, _common.OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
@@ -128,7 +136,7 @@ def topics_fit_command(
     topics_fit.run(
         topics_fit.Request(
             *(corpus, out, words, _common.Length(steps, epochs, seconds), preset, given, seed, held_out),
-            *(resume, overwrite, as_json),
+            *(resume, overwrite, as_json, continue_from),
         )
     )
 
@@ -153,6 +161,7 @@ def topics_show(
     from scirocco.models.lda.summary import open_run, summarise
 
     opened = open_run(run)
+    interval = opened.level(interval)
     found = summarise(opened, words, interval)
     known = range(len(found))
     for number in topic or ():

@@ -8,6 +8,7 @@ from scirocco.models import fits
 from scirocco.models.dp import DPMixture
 from scirocco.models.factorisation import BPMF
 from scirocco.models.glmm import GLMM
+from scirocco.models.hmm import HMM
 from scirocco.models.lda import LDA
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
@@ -26,6 +27,7 @@ __all__ = [
     "BNN",
     "BPMF",
     "GLMM",
+    "HMM",
     "LDA",
     "DPMixture",
     "GaussianMixture",
@@ -46,7 +48,7 @@ def __dir__() -> list[str]:
 KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(BNN, BPMF, GLMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
+        *(BNN, BPMF, GLMM, HMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
         *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StudentRegression),
     )
 }

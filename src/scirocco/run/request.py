@@ -17,7 +17,7 @@ from scirocco.data import Devices, fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator, Full
-from scirocco.estimators.base import full_products
+from scirocco.estimators.precision import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
@@ -267,11 +267,12 @@ def _driven(
         return run
     session.certificate = certificate_of(run, problem.table)
     session.commit()
-    bar.say(session.certificate.words)
     if session.certificate.troubles:
         _checks.warn(f"{session.certificate.words}.")
     elif not session.certificate.trustworthy and run.num_draws >= defaults.NUM_SAMPLES:
         _checks.warn(f"{session.certificate.words}: more draws (`num_samples`) would make them more certain.")
+    else:
+        bar.say(session.certificate.words)
     return dataclasses.replace(run, certificate=session.certificate)
 
 

@@ -13,7 +13,7 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.base import products_of
+from scirocco.estimators.precision import products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
 from scirocco.samplers import Expansion, Gradient, Sampler
@@ -80,6 +80,10 @@ class Scheme(abc.ABC):
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
         """Step number `number`: the sampler's state after it, the estimate for the next step, and the memory."""
+
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Whether a step is `sampler.step` followed by an estimate at the new position that needs only its batch."""
+        return False
 
 
 @jax.tree_util.register_static
@@ -190,6 +194,14 @@ class Together(Scheme):
 
         expansion = Expansion(**known, order=estimator.order or 1)
         return parts.sampler.follow(state.sampler, expansion, remainder, noise, state.number)
+
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Without an acceptance test, a trajectory, and randomness of the estimate beyond its batch."""
+        sampler = parts.sampler
+        always = type(sampler).accept is Sampler.accept and not sampler.needs_trajectory
+        always = always and not sampler.needs_expansion
+        random = sampler.needs_curvature or model.takes_key or parts.estimator.needs_key
+        return always and not random
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:

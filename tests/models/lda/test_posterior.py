@@ -44,6 +44,7 @@ def begin(seed, **options):
     return TopicChain(corpus, lda._settings(_size(corpus)), seed, 0)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", ["scir", "gibbs"])
 @pytest.mark.parametrize(("batch_size", "num_draws"), [(1, 6_000), (6, 3_000)])
 def test_chains_with_memory_are_exact_gibbs_samplers(sampler, batch_size, num_draws, exact, seed):
@@ -51,6 +52,7 @@ def test_chains_with_memory_are_exact_gibbs_samplers(sampler, batch_size, num_dr
     check(begin(seed, sampler=sampler, batch_size=batch_size, growth=None), exact, num_draws, num_draws // 60)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", ["scir", "gibbs"])
 def test_growth_leaves_the_posterior_as_it_is(sampler, exact, seed):
     """Chains that began with two documents and three topics; batches of four of the six documents."""

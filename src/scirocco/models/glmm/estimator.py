@@ -213,7 +213,7 @@ class GLMM(Results, fits.Conventions):
             {"sampler": crossed.METHOD, "formula": self.formula, "family": self.family},
             found.source.fingerprint,
             found.num_rows,
-            crossed.spec_of(found.start),
+            crossed.spec_of(layout, found.start),
             lambda: crossed.chains_of(layout, data, found.start, seed, num_chains),
             num_chains,
             wanted[0],

@@ -12,6 +12,7 @@ from scirocco._checks import is_number
 from scirocco.data import fingerprints
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.data.shuffle import shuffled_numbers
+from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import DocumentPurpose
 from scirocco.models.lda import local
@@ -66,7 +67,7 @@ def proportions(
 
 
 def interval_proportions(
-    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, tail: float
+    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and quantiles of η of all documents, each (documents, topics).
 
@@ -86,7 +87,7 @@ def interval_proportions(
             theta = rng.standard_gamma(counts + how.alpha)
             drawn.append((theta / theta.sum(axis=1, keepdims=True)).astype(np.float32))
         mean[rows] = np.mean(drawn, axis=0)
-        low[rows], high[rows] = np.quantile(drawn, [tail, 1 - tail], axis=0)
+        low[rows], high[rows] = central(np.stack(drawn), interval)
     return mean, low, high
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
+from scirocco.diagnostics.intervals import central, effective_draws, tails_of
+from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.lda import prediction
 from scirocco.models.lda.alignment import align, aligned_rhat, topic_distance
 from scirocco.models.lda.coherence import coherence as _coherence
@@ -19,6 +20,8 @@ from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import normalise
 
 _FOLD_DRAWS = 10
+_FEW_EFFECTIVE = 8
+_MORE_DRAWS = "Fit longer, with more draws (num_samples)"
 
 
 class TopWords(NamedTuple):
@@ -122,9 +125,8 @@ class Results:
         names: tuple[Any, ...] = self.vocabulary_ or tuple(range(self.n_features_in_))
         if interval is None:
             return [[names[w] for w in row] for row in order]
-        tail = _tail(interval)
         values = self._of_words(order) if drawn is None else drawn.draws
-        low, high = np.quantile(values.reshape(-1, *order.shape), [tail, 1 - tail], axis=0)
+        low, high = self._ends(values, interval)
         means = np.take_along_axis(self.components_, order, axis=1)
         return [
             [(names[w], float(m), float(a), float(b)) for w, m, a, b in zip(*rows, strict=True)]
@@ -169,7 +171,8 @@ class Results:
         corpus = as_corpus(X, self._known(), may_be_empty=True)
         if interval is None:
             return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
-        return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), _tail(interval))
+        tails_of(interval)
+        return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), interval)
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of `transform`: "topic0", "topic1", ..."""
@@ -205,6 +208,16 @@ class Results:
         return to_pyldavis(self.components_, self.transform(X), document_lengths(corpus), names, frequency)
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _ends(self, values: np.ndarray, interval: float) -> tuple[np.ndarray, np.ndarray]:
+        """Central intervals of values (chain, draw, ...), wider if the draws depend on each other."""
+        worth = effective_draws(values)
+        if worth < _FEW_EFFECTIVE < values.shape[0] * values.shape[1]:
+            _checks.warn(
+                f"the draws of this {type(self).__name__} are worth only {worth:.0f} independent ones: the intervals "
+                "are unreliable. Fit it longer (num_epochs)."
+            )
+        return central(values, interval, axis=(0, 1), effective=worth, advice=_MORE_DRAWS)
 
     @property
     def _num_draws(self) -> int:
@@ -254,9 +267,3 @@ def fold_in(alpha: np.ndarray, num_threads: int | None, seed: int) -> prediction
 def all_rows(corpus: Corpus) -> Any:
     """All documents of a corpus."""
     return corpus.take_csr(np.arange(corpus.num_documents))
-
-
-def _tail(interval: float) -> float:
-    if not _checks.is_number(interval) or not 0 < float(interval) < 1:
-        raise InvalidTypeError(f"`interval` must be a number between 0 and 1 such as 0.9, got {interval!r}.")
-    return (1.0 - float(interval)) / 2.0

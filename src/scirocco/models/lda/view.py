@@ -84,7 +84,7 @@ def _sections(model: LDA, run: Run, drawn: TopWords, documents: Any) -> list[Sec
         Section("map", "Map of topics", _topic_map(model, listed[:_MOST_TOPICS])),
         _prevalences(listed, prevalence),
         _perplexity(run),
-        _certainty(listed),
+        _certainty(listed, opened.level(_INTERVAL)),
     ]
 
 
@@ -151,7 +151,7 @@ def _perplexity(run: Run) -> Section:
     return Section("perplexity", "Perplexity", chart)
 
 
-def _certainty(listed: list[Topic]) -> Section:
+def _certainty(listed: list[Topic], level: float) -> Section:
     every = [(word, topic.number) for topic in listed for word in topic.words if word.weight > 0]
     every.sort(key=lambda pair: _width_of(pair[0]))
     number_of = min(_EXTREMES, len(every) // 2)
@@ -164,7 +164,9 @@ def _certainty(listed: list[Topic]) -> Section:
         ]
         return join([tag("h3", label), sortable(name, columns, rows, label)])
 
-    words = f"The words of the browser, by the width of the central {_INTERVAL:.0%} interval relative to the weight."
+    words = (
+        f"The words of the browser, by the width of the central {level:.0%} interval relative to the weight."
+    )
     parts = [
         table("certain", "Most certain words", every[:number_of]),
         table("uncertain", "Most uncertain words", every[::-1][:number_of]),
