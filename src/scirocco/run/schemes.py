@@ -198,10 +198,9 @@ class Together(Scheme):
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
         """Without an acceptance test, a trajectory, and randomness of the estimate beyond its batch."""
         sampler = parts.sampler
-        always = type(sampler).accept is Sampler.accept and not sampler.needs_trajectory
-        always = always and not sampler.needs_expansion
+        plain = not (sampler.proposes or sampler.needs_trajectory or sampler.needs_expansion)
         random = sampler.needs_curvature or model.takes_key or parts.estimator.needs_key
-        return always and not random
+        return plain and not random
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:
