@@ -80,6 +80,11 @@ SAMPLERS = (
     | {
         "LeafScaledSGLD": sc.LeafScaledSGLD(1e-3),
         "NUTS": sc.NUTS(0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
+        "HMC": sc.HMC(0.02, length=0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
+        "MALA": sc.MALA(0.02, factor=0.1 * np.tri(5, dtype=np.float32)),
+        "ZigZag": sc.ZigZag(),
+        "BouncyParticle": sc.BouncyParticle(),
+        "SMH": sc.SMH(0.5),
         "Blocks": sc.Blocks({"bias": sc.SGLD(1e-3), "weights": sc.BAOAB(5e-3, friction=60.0)}),
     }
 )
@@ -91,10 +96,18 @@ OF_COUNTS = ESTIMATORS | {
     "Stratified": sc.Stratified(counting.BATCH, counting.categories()),
 }
 REFUSED = {
-    "NUTS": (set(ESTIMATORS) - {"Full"}, InvalidValueError, "requires exact gradients"),
-    "Blocks": ({"SVRG", "SAGA", "Stratified"}, InvalidTypeError, "sc.Blocks does not support"),
+    **{
+        name: (set(ESTIMATORS) - {"Full"}, InvalidValueError, "requires exact gradients")
+        for name in ("NUTS", "HMC", "MALA")
+    },
+    **{
+        name: (set(ESTIMATORS) - {"Taylor"}, InvalidValueError, r"use estimator=sc\.Taylor\(\)")
+        for name in ("ZigZag", "BouncyParticle", "SMH")
+    },
+    **{name: ({"Taylor"}, InvalidTypeError, "requires a sc.Model") for name in ("SCIR", "SimplexSGRLD")},
+    "Blocks": ({"SVRG", "SAGA", "Stratified", "Taylor"}, InvalidTypeError, "sc.Blocks does not support"),
     "SCIRCV": (
-        {"Weighted", "ControlVariates", "SVRG", "SAGA"},
+        {"Weighted", "ControlVariates", "SVRG", "SAGA", "Taylor"},
         InvalidValueError,
         "SCIRCV has its own control variate",
     ),

@@ -57,6 +57,8 @@ class Prepared(NamedTuple):
     gradient: PyTree | None = None
     """The result of `combine` for the exact sum at `position` (the gradient of the log posterior), if the set-up has
     computed it."""
+    estimator: Any = None
+    """The estimator with what it has found filled in, if that changes how it draws its rows."""
 
 
 class Estimator(abc.ABC):
@@ -87,6 +89,8 @@ class Estimator(abc.ABC):
     those of the batch."""
     keeps_one_sum: ClassVar[bool] = False
     """Whether its memory is one sum over all rows, which does not change during the run."""
+    expands: ClassVar[bool] = False
+    """Whether its memory is an expansion with a bound for its remainders (`sc.Taylor`)."""
     learns: ClassVar[bool] = False
     """Whether its memory changes during the run, and its noise with it."""
     only_for_setup: ClassVar[tuple[str, ...]] = ()
@@ -95,6 +99,8 @@ class Estimator(abc.ABC):
     """How rows are drawn, as set by the user: "auto" leaves it to the source of streamed data."""
     precision: str | None = None
     """Of the factors of matrix products in an estimate, as set by the user; None: as in `full_products`."""
+    order: int | None = None
+    """The order of its expansion (`expands`); None: chosen in the set-up."""
     batch_size: int | None = None
     """Rows per estimate; None: all of them, or as in the wrapped estimator."""
 
@@ -114,6 +120,11 @@ class Estimator(abc.ABC):
     def resolved(self, num_rows: int) -> Estimator:
         """The estimator with fields filled in that depend on the total number of rows; itself by default."""
         return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `prepare` completes it (`Prepared.estimator`)."""
+        return False
 
     @property
     def needs_key(self) -> bool:
@@ -154,6 +165,10 @@ class Estimator(abc.ABC):
         self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """The estimate at `position` and the memory for the next one."""
+
+    def remainder(self, summand: Summand, position: Params, memory: PyTree, batch: Batch) -> PyTree:
+        """What its expansion leaves out, estimated from a batch (`expands`)."""
+        raise NotImplementedError(f"{type(self).__name__} has no expansion")
 
     def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:  # noqa: B027
         """Raise an error if the memory would not suffice; by default nothing is checked."""

@@ -71,10 +71,10 @@ class ThreadedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self.capacity = buffer_capacity(start.position, keeping.gradients, 1)
+        self.capacity = buffer_capacity(start.position, keeping.gradients_in_loop, 1)
         # a superbatch yields at most one draw per batch: a larger buffer would only hold zeros
         room = min(self.capacity, problem.table.steps_in_segment)
-        self._static = (model, keeping.gradients, room)
+        self._static = (model, keeping.gradients_in_loop, room)
         self._parts, self._keeping = problem.parts, keeping
         self._streams: list[StreamedParts] = []
         self.first_density: Any = jnp.zeros(())
@@ -150,7 +150,7 @@ class ThreadedChains(DeviceChains):
 
     def _keep(self, chain: int, chunk: loop.Chunk, count: int) -> HostChunk:
         reducing = self._keeping.reducing
-        self.reducing[chain] = reducing.update(self.reducing[chain], chunk.draws, count)
+        self.reducing[chain] = reducing.update(self.reducing[chain], chunk.draws, chunk.gradients, count)
         host = self._keeping.to_host(chunk, count, self.made[chain], axis=0)
         self.made[chain] += count
         return host
@@ -253,11 +253,11 @@ class VectorizedChains(DeviceChains):
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
         self._pace = loop.pace_of(problem.parts, start.position, plan.thin, num_chains, plan.group_size)
-        capacity = buffer_capacity(start.position, keeping.gradients, num_chains)
+        capacity = buffer_capacity(start.position, keeping.gradients_in_loop, num_chains)
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together
         self.steps_together = together * plan.thin if loop.in_lockstep() else 1
-        self._static = (model, keeping.gradients, self.capacity, plan.group_size)
+        self._static = (model, keeping.gradients_in_loop, self.capacity, plan.group_size)
         self._parts, self._keeping, self._num_chains = problem.parts, keeping, num_chains
         one = keeping.reducing.init(model.constrain(start.position))
         self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
@@ -301,7 +301,9 @@ class VectorizedChains(DeviceChains):
         start = self._number  # of the states: reading it from the device would wait for the steps made ahead
         self.states, chunk, copied = self._advanced(start, num_steps, thin)
         count = good_draws(chunk, num_steps // thin, start, thin)
-        self.reducing = self._keeping.reducing.update(self.reducing, chunk.draws, count, vectorized=True)
+        self.reducing = self._keeping.reducing.update(
+            self.reducing, chunk.draws, chunk.gradients, count, vectorized=True
+        )
         host = self._keeping.to_host(chunk, count, self.made, 1, copied)
         self._number += num_steps
         self.made += count
