@@ -161,7 +161,7 @@ def _show(path: Path, interval: float, as_json: bool) -> None:
     fits.need_draws(stored, "hmm", "initial")
     model: HMM = HMM.load(path)
     chains, draws = model.draws_["initial"].shape[:2]
-    interval = widest(chains * draws, interval)  # of a short run; the table says which
+    interval = widest(chains * draws, interval)  # of a short run, or of one that is still going
     table, moves = model.summary(interval), model.transitions(interval)
     status = str(stored.progress["status"])
     if as_json:

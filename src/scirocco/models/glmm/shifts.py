@@ -184,13 +184,13 @@ def draw_together(
     above = precision(layout.root(theta, number))
 
     def moves(delta: Array) -> list[Array]:
-        """Of coefficients, effects of small factors, and the effects that follow."""
+        """Changes of coefficients, of effects of small factors, and of the effects that follow."""
         parts = jnp.split(delta, ends[:-1])
         shaped = [part.reshape(of.shape) for part, (of, _) in zip(parts, tight, strict=True)]
         return [*shaped, -together.follows @ delta]
 
     def change(delta: Array) -> Array:
-        """Of η."""
+        """How much the linear predictor changes."""
         first, *rest = moves(delta)
         numbered = zip([*layout.small, number], rest, strict=True)
         parts = [contribution(data, layout.factors[k], part) for k, part in numbered]
