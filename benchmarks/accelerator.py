@@ -1,7 +1,7 @@
 """The compiled loop on an accelerator, beside plain JAX and BlackJAX on the same machine.
 
 usage: python benchmarks/accelerator.py [chains] [networks] [diffusions] [setup] [profile]
-       [--seconds 2] [--chains 1 64 512 4096] [--of chains networks]
+       [--seconds 2] [--chains 1 64 512 4096] [--sizes small large] [--network-chains 1 8] [--of chains networks]
 
 chains: SGLD, logistic regression with N = 10^6 rows, d = 50, batches of 500 rows, every tenth state kept: BlackJAX's
 SGLD in a scan under vmap. networks: SGLD of two classifiers with batches of 500: the same arithmetic in a plain scan.
@@ -253,7 +253,7 @@ def networks(arguments):
     )
     print(f"{'network':>18} {'chains':>6} {'products':>9} {'scirocco':>9} {'scan':>8} {'ratio':>6}")
     for size in sizes:
-        for count in (1, 8):
+        for count in arguments.network_chains:
             params, log_likelihoods, prior = network(size)
             model = sc.Model(log_likelihoods, prior, vectorized=True)
             rival = steps_per_second(
@@ -434,6 +434,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement")
     parser.add_argument("--chains", type=int, nargs="+", default=[1, 64] if ON_CPU else [1, 64, 512, 4096])
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["small"] if ON_CPU else list(SIZES))
+    parser.add_argument("--network-chains", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--of", nargs="+", default=["chains", "networks"], help="what is profiled")
     arguments = parser.parse_args()
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
