@@ -6,7 +6,7 @@ usage: python benchmarks/accelerator.py [chains] [networks] [diffusions] [setup]
 chains: SGLD, logistic regression with N = 10^6 rows, d = 50, batches of 500 rows, every tenth state kept: BlackJAX's
 SGLD in a scan under vmap. networks: SGLD of two classifiers with batches of 500: the same arithmetic in a plain scan.
 diffusions: exact CIR transitions by whole arrays. setup: seconds from the call to the first step, in two processes.
-profile: the kernels of a step, here and in the plain loops.
+profile: the kernels of a step, here and in the plain loops, in a process without graphs, in which they cannot be seen.
 
 Below each row of the first two tables is its floor: the bytes that a step must move and its floating-point operations,
 the time they take at the rates that this device reaches in a copy and in a large product, and the share of the time of
@@ -17,6 +17,7 @@ are smaller).
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -303,7 +304,6 @@ print("FOUND", json.dumps({{"call": time.perf_counter() - begin, "setup": run.ti
 
 def setup(arguments):
     """Seconds of the whole call and of its set-up, in a first and in a second process with the same cache."""
-    import os
     import tempfile
 
     rows = 50_000 if ON_CPU else 581_012
@@ -384,6 +384,11 @@ def profile(arguments):
     """Kernels of a step, here and in the plain loops."""
     if ON_CPU:
         print("\nno profile of a CPU")
+        return
+    flags, off = os.environ.get("XLA_FLAGS", ""), "--xla_gpu_enable_command_buffer="
+    if off not in flags:
+        command = [sys.executable, __file__, "profile", "--sizes", *arguments.sizes, "--of", *arguments.of]
+        subprocess.run(command, env=os.environ | {"XLA_FLAGS": f"{flags} {off}"}, check=False)
         return
     x, y = logistic_data(1_000_000, 50)
     model = sc.Model(log_likelihood, log_prior)
