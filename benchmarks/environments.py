@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RIVALS_ENVIRONMENT = ROOT / ".venv-rivals"
 BLACKJAX = "blackjax==1.7.1"
 TOPICS_ENVIRONMENT = ROOT / ".venv-rivals-topics"
+SERIES_ENVIRONMENT = ROOT / ".venv-rivals-series"
+SERIES_RIVALS = ("hmmlearn==0.3.3",)
 TOPIC_RIVALS = ("gensim==4.4.0", "scikit-learn==1.9.1", "tomotopy==0.14.0")
 
 
@@ -52,6 +54,11 @@ def rivals_python() -> str:
 def topics_python() -> str:
     """The interpreter of the rivals in topic models."""
     return _made(TOPICS_ENVIRONMENT, list(TOPIC_RIVALS))
+
+
+def series_python() -> str:
+    """The interpreter of the rivals in hidden Markov models."""
+    return _made(SERIES_ENVIRONMENT, list(SERIES_RIVALS))
 
 
 def _made(folder: Path, packages: list[str]) -> str:

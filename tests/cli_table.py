@@ -36,16 +36,18 @@ COMMANDS = {
         "{clusters} {table} --out {root}/labels.csv",
         f"{{clusters}} {NOWHERE} --out {{root}}/no.csv",
     ),
+    "hmm fit": ("{table} --out {root}/h --epochs 20 --chains 1 --threads 1", f"{NOWHERE} --out {{root}}/i"),
+    "hmm show": ("{states}", NOWHERE),
 }
-FITTED = ("topics show", "topics transform", "topics compare", "cluster show", "cluster predict")
-NUMBA = (*FITTED, "topics fit", "cluster fit")
+FITTED = ("topics show", "topics transform", "topics compare", "cluster show", "cluster predict", "hmm show")
+NUMBA = (*FITTED, "topics fit", "cluster fit", "hmm fit")
 # 60 draws are too few, and `diagnose` says so
 GOOD_STATUS = dict.fromkeys(COMMANDS, 0) | {"diagnose": 1}
 
 
 def words_of(command, text, place):
     """The words of a command line."""
-    names = ("root", "config", "table", "text", "run", "topics", "clusters", "folder")
+    names = ("root", "config", "table", "text", "run", "topics", "clusters", "states", "folder")
     return [*command.split(), *text.format(**{name: getattr(place, name) for name in names}).split()]
 
 

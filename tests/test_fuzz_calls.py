@@ -152,6 +152,10 @@ FITS = {
     "LogisticRegression": ({"num_samples": 5, "num_chains": 1}, {"X": X, "y": LABELS}),
     "GaussianMixture": ({"num_samples": 5, "num_burnin": 5, "num_chains": 1}, {"X": X}),
     "LDA": ({"num_topics": 2, "num_samples": 2, "num_threads": 1}, {"X": COUNTS, "num_steps": 4}),
+    "HMM": (
+        {"num_samples": 2, "num_chains": 1, "num_starts": 1, "num_threads": 1},
+        {"series": Y, "num_steps": 4},
+    ),
     "DPMixture": ({"num_samples": 2, "num_threads": 1}, {"X": COUNTS, "num_steps": 4}),
     "BPMF": (
         {"num_factors": 2, "num_samples": 2},
@@ -162,7 +166,7 @@ FITS = {
         {"X": X, "y": LABELS, "num_steps": 4},
     ),
 }
-TABLES = ("X", "y", "users", "items", "ratings", "validation", "X_test", "y_test")
+TABLES = ("X", "y", "series", "users", "items", "ratings", "validation", "X_test", "y_test")
 LONG = ("num_epochs", "max_seconds", "num_steps", "num_samples", "num_burnin", "thin")
 
 

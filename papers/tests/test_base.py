@@ -7,7 +7,18 @@ import pytest
 
 import scirocco_papers
 from scirocco import errors
-from scirocco_papers.base import Claim, Experiment, Outcome, Settings, reproduce, to_json
+from scirocco_papers.base import (
+    CONFIRMED,
+    REFUTED,
+    Claim,
+    Experiment,
+    Outcome,
+    Settings,
+    error_of,
+    in_errors,
+    reproduce,
+    to_json,
+)
 from scirocco_papers.series import print_reproduction
 
 SEEN = []
@@ -57,6 +68,46 @@ def test_quick_runs_have_names_of_their_own(tmp_path):
 @pytest.mark.parametrize(("claims", "ok"), [([GOOD], True), ([GOOD, BAD], False), ([EXCUSED, GOOD], True)])
 def test_only_claims_that_count_decide(claims, ok, tmp_path):
     assert reproduce(fake(claims), Settings(out_dir=tmp_path)).ok is ok
+
+
+def near(holds, margin, because=""):
+    return Claim("pigs are pink", f"{margin} errors from it", "pink", holds, because, margin=margin)
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict", "ok"),
+    [
+        (near(True, CONFIRMED), "yes", True),
+        (near(True, CONFIRMED - 0.1), "not decided", True),
+        (near(False, 4.0), "not decided", True),  # a rule for every run, broken by one, and a clear mean
+        (near(False, REFUTED + 0.1), "not decided", True),
+        (near(False, REFUTED), "NO", False),
+        (near(False, np.nan), "not decided", True),
+        (near(True, np.nan), "not decided", True),
+        (near(False, -9.0, "asleep"), "no (not counted)", True),
+        (BAD, "NO", False),
+    ],
+)
+def test_a_quick_run_decides_what_its_errors_allow(claim, verdict, ok, tmp_path):
+    """A full run decides by the rule alone."""
+    done = reproduce(fake([claim]), Settings(quick=True, out_dir=tmp_path))
+    record = json.loads(done.record.read_text("utf-8"))["claims"][0]
+    assert (done.outcome.claims[0].verdict, done.ok) == (verdict, ok)
+    assert record.get("decided", True) is (verdict != "not decided")
+    full = reproduce(fake([claim]), Settings(out_dir=tmp_path))
+    assert full.ok is (claim.holds or bool(claim.because))
+    assert "margin" not in json.loads(full.record.read_text("utf-8"))["claims"][0]
+
+
+def test_margins():
+    assert in_errors((3.0, 1.0), (-1.0, 2.0)) == -0.5
+    assert in_errors((3.0, 1.0), (2.0, 0.0)) == 3.0 and in_errors((-2.0, 0.0)) == -np.inf
+    assert in_errors((3.0, np.nan)) == in_errors((np.nan, 1.0)) == in_errors((0.0, 0.0)) == 0.0
+    draws = np.random.default_rng(0).normal(size=(20_000, 9))
+    for of, found in (("mean", draws.mean(axis=1)), ("median", np.median(draws, axis=1))):
+        errors = np.mean([error_of(row, of) ** 2 for row in draws]) ** 0.5
+        assert errors == pytest.approx(found.std(), rel=0.05), of
+    assert np.isnan(error_of([1.0]))
 
 
 def test_verdicts():

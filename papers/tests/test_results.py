@@ -50,7 +50,8 @@ def test_the_record_of_all_in_small_is_complete():
     assert summary["command"] == "scirocco reproduce all --quick"
     assert list(summary["experiments"]) == list(scirocco_papers.ALL) and not summary["skipped"]
     assert summary["seconds"]["wall"] > 0 and summary["machine"]["cores"] >= 1
-    assert all(found["hold"] == found["counted"] for found in summary["experiments"].values())
+    for found in summary["experiments"].values():
+        assert found["hold"] + found.get("undecided", 0) == found["counted"]
 
 
 OWN_DATA = ("gaussian-scaling", "gaussian-mixture", "cost-in-n", "recipe-1d", "recipe-2d")

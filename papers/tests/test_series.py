@@ -13,6 +13,7 @@ from scirocco_papers.series import Series
 
 GOOD = Claim("water is wet", "97 % wet", "above 90 %", True)
 BAD = Claim("pigs fly", "0 of 12 flew", "all fly", False)
+NEAR = Claim("pigs are pink", "pale", "pink", False, margin=-1.0)
 EXCUSED = Claim("pigs swim", "3 of 12 swam", "all swim", False, "they were asleep")
 
 
@@ -46,21 +47,30 @@ def say(tmp_path, monkeypatch, capsys):
 
 
 def test_all_sums_up(say, tmp_path):
-    status, out, _ = say("all", "--quick", among=[fake("sea", GOOD, GOOD, EXCUSED), fake("sty", GOOD, BAD)])
+    experiments = [fake("sea", GOOD, GOOD, EXCUSED), fake("sty", GOOD, BAD), fake("pen", GOOD, NEAR)]
+    status, out, _ = say("all", "--quick", among=experiments)
     table = out[out.index("All experiments") :]
     assert status == 1, "a claim that counts does not hold"
-    assert re.search(r"sea +yes +2 of 2 +1 ", table) and re.search(r"sty +NO +1 of 2 +0 ", table)
+    for row in (r"sea +yes +2 of 2 +0 +1 ", r"sty +NO +1 of 2 +0 +0 ", r"pen +yes +1 of 2 +1 +0 "):
+        assert re.search(row, table), row
+    assert "not decided: -1.0 standard errors from the limit" in " ".join(out.split())
     assert re.search(r"total +\d+", table)
     record = json.loads((tmp_path / "all-quick.json").read_text("utf-8"))
     assert record["command"] == "scirocco reproduce all --quick"
     assert record["experiments"]["sty"] | {"seconds": 0} == {
         "hold": 1,
+        "undecided": 0,
         "counted": 2,
         "not_counted": 0,
         "seconds": 0,
     }
     assert record["seconds"]["wall"] > sum(one["seconds"] for one in record["experiments"].values())
     assert record["versions"]["scirocco"] and record["machine"]["cores"]
+
+
+def test_what_is_not_decided_is_no_failure(say):
+    assert say("all", "--quick", among=[fake("pen", GOOD, NEAR)])[0] == 0
+    assert say("all", among=[fake("pen", GOOD, NEAR)])[0] == 1, "a full run decides"
 
 
 def test_what_is_not_here_is_skipped_and_said(say, tmp_path):

@@ -1,5 +1,7 @@
 """Compiled programs are kept on disk, so that the next process does not compile them again; some are compiled ahead.
 
+What the compiler has freed is given back to the operating system.
+
 JAX does so when it is told where; if you have told it (JAX_COMPILATION_CACHE_DIR), nothing is changed here. Otherwise
 the programs are in SCIROCCO_CACHE, or in the user's cache folder; SCIROCCO_CACHE=off turns it off. Programs are
 specific to the processor, so each kind has its own folder.
@@ -8,6 +10,7 @@ specific to the processor, so each kind has its own folder.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import os
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.monitoring
 import jaxlib
 
 _LARGEST = 1 << 28
@@ -27,6 +31,8 @@ _LARGEST = 1 << 28
 _DAY = 86_400
 _WORTH_KEEPING = 0.0
 """Seconds of compiling."""
+_COMPILED, _WORTH_FREEING = "/jax/core/compile/backend_compile_duration", 0.1
+"""JAX's event, and the seconds of compiling after which memory is given back."""
 
 
 def keep() -> str | None:
@@ -58,7 +64,7 @@ def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
 
     Several programs are then compiled at once: a set-up needs a dozen, one after the other.
     """
-    cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores == 1:
         return
     pool = ThreadPoolExecutor(cores, thread_name_prefix="compile")
@@ -70,18 +76,19 @@ def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
         pool.shutdown(wait=False)
 
 
-class SetupProgram:
-    """`jax.jit` for functions that run a few times before a run, and only there: it cannot be nested in another.
+class Program:
+    """`jax.jit` with options for the compiler of GPUs; it cannot be nested in another."""
 
-    A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
-    """
-
-    def __init__(self, function: Callable[..., Any], static_argnums: tuple[int, ...]):
-        self._function, self._static = function, static_argnums
+    def __init__(
+        self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]
+    ):
+        self._function, self._static, self._options = function, static_argnums, options
 
     @functools.cached_property
     def _jitted(self) -> Any:
-        options = {"xla_gpu_autotune_level": 0} if jax.default_backend() == "gpu" else None
+        options = None
+        if jax.default_backend() == "gpu":
+            options = _accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
         return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -97,9 +104,41 @@ class SetupProgram:
         self._jitted.clear_cache()
 
 
-def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], SetupProgram]:
-    """A decorator that makes a `SetupProgram`."""
-    return lambda function: SetupProgram(function, static_argnums)
+def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that run a few times before a run.
+
+    A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
+    """
+    return lambda function: Program(function, static_argnums, {"xla_gpu_autotune_level": 0})
+
+
+def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that consist of loops.
+
+    By default the host drives a loop on a GPU: it starts each kernel, and the call returns when the last one has
+    started. Recorded as one graph, the loop runs by itself, and kernels that do not depend on each other at the same
+    time.
+    """
+    return lambda function: Program(function, static_argnums, _AS_GRAPH)
+
+
+_AS_GRAPH = {
+    "xla_gpu_enable_command_buffer": (
+        "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
+    ),
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+}
+
+
+@functools.cache
+def _accepted(options: tuple[tuple[str, Any], ...], flags: str) -> dict[str, Any]:
+    """The options, without those that are among the user's flags; none if this version of JAX has others."""
+    wanted = {name: value for name, value in options if name not in flags}
+    try:
+        jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
+    except RuntimeError:
+        return {}
+    return wanted
 
 
 def _trim(folder: Path) -> None:
@@ -133,4 +172,25 @@ def _processor() -> str:
     return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
+def _memory_trimmer() -> Callable[[int], int] | None:
+    """What returns free memory to the operating system, where the C library keeps it."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # other systems
+        return ctypes.CDLL(None).malloc_trim
+    return None
+
+
+_trim_memory = _memory_trimmer()
+
+
+def _after_compiling(event: str, duration_secs: float, **_: str | int) -> None:
+    """Return memory that is free after a program was compiled.
+
+    The compiler takes about 100 MB for a program, in several threads, for each of which glibc keeps what was freed: a
+    set-up of a dozen programs would leave the process with half a GB that it does not use.
+    """
+    if event == _COMPILED and duration_secs > _WORTH_FREEING and _trim_memory is not None:
+        _trim_memory(0)
+
+
+jax.monitoring.register_event_duration_secs_listener(_after_compiling)
 keep()

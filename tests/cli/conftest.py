@@ -27,6 +27,7 @@ class Place(NamedTuple):
             "run": "run",
             "topics": "topics",
             "clusters": "clusters",
+            "states": "states",
             "damaged": "damaged",
         }
         return self.root / known[name]
@@ -75,12 +76,13 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def fitted(place):
-    """The place with a topic model and a mixture, fitted by their commands."""
+    """The place with a topic model, a mixture and a hidden Markov model, fitted by their commands."""
     pytest.importorskip("numba", reason="topic models and mixtures need numba (the extra `compiled`)")
     short = ("--epochs", "10", "--threads", "1")
     fit = ("topics", "fit", place.text, "--topics", "2", "--min-documents", "1", "--held-out", "0")
     assert call(*fit, "--batch-size", "20", *short, "--out", place.topics)[0] == 0
     assert call("cluster", "fit", place.table, *short, "--out", place.clusters)[0] == 0
+    assert call("hmm", "fit", place.table, *short, "--chains", "1", "--out", place.states)[0] == 0
     return place
 
 

@@ -66,6 +66,20 @@ def test_nothing_is_shown_that_was_not_asked_for(screen):
     assert screen.getvalue() == ""
 
 
+@pytest.mark.parametrize("with_rich", [True, False])
+def test_without_a_terminal_what_was_chosen_is_said_once(with_rich, monkeypatch, capsys):
+    """In the log of a batch job: no bar, and a loop over data sets does not repeat itself."""
+    progress._print_once.cache_clear()
+    if not with_rich:
+        monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: None)
+    for enabled, line in ((False, "hidden"), (True, "BAOAB"), (True, "BAOAB"), (True, ""), (True, "NUTS")):
+        bar = progress.Bar(10, enabled)
+        bar.say(line)
+        bar.update(4, "sampling", 1.0, None)
+        bar.close()
+    assert capsys.readouterr() == ("", "BAOAB\nNUTS\n")
+
+
 class Notebook:
     """What IPython.display would show: the last content of each place."""
 

@@ -124,11 +124,12 @@ class Series:
 
 
 def counts(done: Reproduction) -> dict[str, float]:
-    """Claims that count, those of them that hold, those that do not count; and the seconds."""
+    """Claims that count, those of them that hold and that are not decided, those that do not count; the seconds."""
     claims = done.outcome.claims
     counted = [claim for claim in claims if not claim.because]
     return {
-        "hold": sum(claim.holds for claim in counted),
+        "hold": sum(claim.holds and not claim.undecided for claim in counted),
+        "undecided": sum(claim.undecided for claim in counted),
         "counted": len(counted),
         "not_counted": len(claims) - len(counted),
         "seconds": done.seconds,
@@ -140,6 +141,8 @@ def print_reproduction(done: Reproduction) -> None:
     rows = []
     for claim in done.outcome.claims:
         why = f"\nnot counted: {claim.because}" if claim.because else ""
+        if claim.undecided:
+            why = f"\nnot decided: {claim.margin:.1f} standard errors from the limit of the rule"
         rows.append([f"«{claim.paper}»", f"{claim.here}\n(rule: {claim.rule}){why}", claim.verdict])
     title = f"{done.experiment.title} ({done.experiment.figure})"
     print_table(title, ["the paper's claim", "here", "holds"], rows, lines=True)
@@ -167,15 +170,16 @@ def print_series(done: Sequence[Reproduction], skipped: Sequence[Skipped], secon
                 f"{one.experiment.name}  ",
                 "yes" if one.ok else "NO",
                 f"{n['hold']} of {n['counted']}",
+                str(n["undecided"]),
                 str(n["not_counted"]),
                 f"{one.seconds:.0f}",
             ]
         )
-    rows += [[one.experiment.name, "FAILED" if one.failed else "skipped", "", "", ""] for one in skipped]
-    rows.append(["total", "", "", "", f"{seconds:.0f}"])
+    rows += [[one.experiment.name, "FAILED" if one.failed else "skipped", "", "", "", ""] for one in skipped]
+    rows.append(["total", "", "", "", "", f"{seconds:.0f}"])
     # narrow columns stand close together: spaces keep them apart
-    columns = ["experiment", "as claimed", "  claims that hold", "  not counted", "  seconds"]
-    print_table("All experiments", columns, rows, right=(2, 3, 4))
+    columns = ["experiment", "as claimed", "  hold", "  not decided", "  not counted", "  seconds"]
+    print_table("All experiments", columns, rows, right=(2, 3, 4, 5))
 
 
 def _first_sentence(text: str) -> str:

@@ -19,6 +19,7 @@ from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
 from scirocco.cli.clusters import cluster_app
 from scirocco.cli.data import data_app
+from scirocco.cli.hmm import hmm_app
 from scirocco.cli.inspect import diagnose, report, runs, verify, watch
 from scirocco.cli.papers import demo, reproduce
 from scirocco.cli.running import resume, sample_config
@@ -60,6 +61,7 @@ app.command()(diagnose)
 app.command()(report)
 app.add_typer(topics_app, name="topics")
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(hmm_app, name="hmm")
 app.add_typer(data_app, name="data")
 app.command()(reproduce)
 app.command()(bench)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import textwrap
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from scirocco.diagnostics.columns import Columns, Leaf
 from scirocco.diagnostics.measures import summarise
 from scirocco.drawing.markup import Html, join, shorten, tag
 
-_WIDTH, _LEAST_NAME = 80, 12
+_WIDTH, _LEAST_NAME, _ROOM_FOR_NAMES = 80, 12, 24
 _MOST_ROWS, _ENDS = 60, 5
 _MOST_IN_HTML = 12
 _LEFT_OUT_FIRST = ("mcse_mean", "ess_tail")
@@ -67,9 +68,18 @@ def _frame_class() -> Any:
             "__doc__": "A pandas data frame, printed within 80 columns.",
             "__module__": __name__,
             "__repr__": show,
+            "_repr_html_": _html,
         }
         globals()["SummaryFrame"] = type("SummaryFrame", (pandas.DataFrame,), members)
     return globals()["SummaryFrame"]
+
+
+def _html(frame: Any) -> Html:
+    """For notebooks: the digits of the printed table, and the note below it."""
+    digits = {name: functools.partial(_number, column=str(name)) for name in frame.columns}
+    table = frame.to_html(formatters=digits, max_rows=_MOST_ROWS, border=0, notebook=True)
+    note = frame.attrs.get("note", "")
+    return join([Html(table), *([tag("p", note)] if note else [])])
 
 
 def __getattr__(name: str) -> Any:
@@ -92,8 +102,8 @@ def _lines(frame: Any) -> list[str]:
     ]
     widths = [max(map(len, column)) for column in columns]
     kept, longest = list(range(len(columns))), max(map(len, names))
-    for name, least in zip(_LEFT_OUT_FIRST, (2 * _LEAST_NAME, _LEAST_NAME), strict=True):
-        if min(longest, least) + sum(widths[k] + 2 for k in kept) > _WIDTH:
+    for name in _LEFT_OUT_FIRST:
+        if min(longest, _ROOM_FOR_NAMES) + sum(widths[k] + 2 for k in kept) > _WIDTH:
             kept = [k for k in kept if frame.columns[k] != name]
     room = max(_LEAST_NAME, _WIDTH - sum(widths[k] + 2 for k in kept))
     names = [shorten(name, room) for name in names]

@@ -313,9 +313,11 @@ class Integrated:
             length = jnp.where(gains, 1.0, _SHORTER * length).astype(b.dtype)
             return number + 1, b, seen, length, done | (seen[2] < _CLOSE) | (length < _SHORTEST)
 
-        first = look(start)
-        done = ~of.present | (first[2] < _CLOSE)
-        begin = (jnp.zeros((), jnp.int32), start, first, jnp.ones(len(of.present), start.dtype), done)
+        # nothing was seen before the first step, which has no length: `look` is then in the program once
+        size, one_each = len(start), jnp.ones(start.shape[1:], start.dtype)
+        root = [[one_each for _ in range(i + 1)] for i in range(size)]
+        seen = (-jnp.inf * one_each, jnp.zeros_like(start), jnp.inf * one_each, root)
+        begin = (jnp.zeros((), jnp.int32), start, seen, one_each, ~of.present)
         _, b, found, _, _ = jax.lax.while_loop(proceed, one, begin)
         return b, found[3]
 

@@ -8,7 +8,9 @@ from scirocco.models import fits
 from scirocco.models.dp import DPMixture
 from scirocco.models.factorisation import BPMF
 from scirocco.models.glmm import GLMM
+from scirocco.models.hmm import HMM
 from scirocco.models.lda import LDA
+from scirocco.models.lda.describing import choose_topics
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
 from scirocco.models.regression import (
@@ -26,6 +28,7 @@ __all__ = [
     "BNN",
     "BPMF",
     "GLMM",
+    "HMM",
     "LDA",
     "DPMixture",
     "GaussianMixture",
@@ -35,6 +38,7 @@ __all__ = [
     "PoissonRegression",
     "SoftmaxRegression",
     "StudentRegression",
+    "choose_topics",
     "load",
 ]
 
@@ -46,7 +50,7 @@ def __dir__() -> list[str]:
 KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(BNN, BPMF, GLMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
+        *(BNN, BPMF, GLMM, HMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
         *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StudentRegression),
     )
 }

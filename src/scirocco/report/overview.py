@@ -38,7 +38,7 @@ def what_was_run(run: Run) -> Section:
     versions = known.get("versions", {})
     rows.append(("Versions", ", ".join(f"{name} {value}" for name, value in versions.items()) or "not known"))
     more = {
-        name: value
+        name: _unwrapped(value) if name == "sampler" else value
         for name, value in known.items()
         if name not in (*_TITLES, "versions", "num_samples", "num_chains")
     }
@@ -46,6 +46,15 @@ def what_was_run(run: Run) -> Section:
     if run.preparation:
         parts.append(_details("What the set-up found", run.preparation))
     return Section("what", "What was run", join(parts))
+
+
+def _unwrapped(sampler: Any) -> Any:
+    """A sampler inside an internal one, with the settings of both."""
+    if not isinstance(sampler, dict) or "inner" not in sampler or sampler["name"] == "Preconditioned":
+        return sampler
+    return sampler["inner"] | {
+        name: value for name, value in sampler.items() if name not in ("name", "inner")
+    }
 
 
 def _method(run: Run) -> str:

@@ -10,6 +10,7 @@ from scirocco import models
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.view import Reportable, View, need_draws, own_run
 from scirocco.run import Run, load
+from scirocco.run.records import sampler_name
 
 
 def view_of(what: object, **options: Any) -> View:
@@ -39,7 +40,4 @@ def method_of(run: Run) -> str:
     sampler = run.configuration.get("sampler")
     if not isinstance(sampler, dict):
         return re.sub(r"^(scir|sg\w+)", lambda found: found[0].upper(), str(sampler)).replace("_", " ")
-    inner = sampler.get("inner")
-    if not isinstance(inner, dict):
-        return str(sampler["name"])
-    return f"preconditioned {inner['name']}" if sampler["name"] == "Preconditioned" else str(inner["name"])
+    return sampler_name(sampler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 import time
@@ -95,7 +96,7 @@ def in_notebook() -> bool:
 
 
 class Bar:
-    """A rich progress bar on stderr, or a line in a notebook; shows nothing without a terminal or without rich.
+    """A rich progress bar on stderr, or a line in a notebook; without a terminal or without rich, only what it `say`s.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ class Bar:
 
     def __init__(self, total: int, enabled: bool, seconds: float | None = None):
         self._progress: Any = None
-        self._seconds, self._began = seconds, time.perf_counter()
+        self._enabled, self._seconds, self._began = enabled, seconds, time.perf_counter()
         if not enabled:
             return
         if in_notebook():
@@ -157,10 +158,12 @@ class Bar:
             self._progress.update(self._task, total=total)
 
     def say(self, line: str) -> None:
-        """Print a line above the bar."""
-        if self._progress is None or not line:
+        """Print a line above the bar; without a bar, the same line only once in a process."""
+        if not (self._enabled and line):
             return
-        if isinstance(self._progress, Cell):
+        if self._progress is None:
+            _print_once(line)
+        elif isinstance(self._progress, Cell):
             self._progress.say(line)
         else:
             self._progress.console.print(line, markup=False, highlight=False)
@@ -169,6 +172,12 @@ class Bar:
         """Leave the last line on the screen."""
         if self._progress is not None:
             self._progress.stop()
+
+
+@functools.cache
+def _print_once(line: str) -> None:
+    """In the log of a batch job, say, which may make a thousand such runs."""
+    print(line, file=sys.stderr, flush=True)
 
 
 class SharedBar:

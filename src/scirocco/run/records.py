@@ -188,12 +188,21 @@ def method_of(configuration: Mapping[str, Any]) -> str:
     sampler = configuration["sampler"]
     if kind_of(configuration) == OWN_LOOP:
         return f"{configuration['model']} by {sampler}"
-    return f"{sampler['name']} with {configuration['estimator']['name']}"
+    return f"{sampler_name(sampler)} with {configuration['estimator']['name']}"
+
+
+def sampler_name(sampler: Mapping[str, Any]) -> str:
+    """The name of a described sampler for readers; a model's own additions to the user's sampler have none."""
+    inner = sampler.get("inner")
+    if not isinstance(inner, Mapping):
+        return str(sampler["name"])
+    return ("preconditioned " if sampler["name"] == "Preconditioned" else "") + sampler_name(inner)
 
 
 def make(problem: Problem, ready: Ready, request: Request, configuration: dict[str, Any]) -> Record:
     """The record of a run to be stored; the request has sampler and estimator as the user gave them."""
-    plan, estimator, position = request.plan, request.estimator, ready.start.position
+    plan, position = request.plan, ready.start.position
+    estimator = ready.estimator if request.estimator.is_open else request.estimator
     params = jax.eval_shape(problem.model.constrain, position)
     rows = probe_rows(problem.source)
     traced = plan.keeping.reducing.traced.items()

@@ -119,7 +119,7 @@ def sample(
     callbacks
         Functions called with a `Report` after every chunk; they may return a score or stop the run.
     progress
-        Show a progress bar if there is a terminal.
+        Show a progress bar if there is a terminal, and one line on stderr that says what was chosen for you.
     batches
         "own" (default): every chain draws its own batches, so the chains are independent. "grouped": groups of chains
         share theirs, so that on accelerators gradients of models that are linear in their rows become products of

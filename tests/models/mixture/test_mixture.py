@@ -10,7 +10,7 @@ from scipy import stats
 
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
-from scirocco.models.mixture.results import orders
+from scirocco.models.fits.mixing import orders
 from scirocco.models.mixture.start import Priors, rough_fit, step_sizes
 
 pytestmark = pytest.mark.compile
@@ -41,6 +41,7 @@ def _predictive(rows, prior_scale):
     )
 
 
+@pytest.mark.rotates(2, "mixtures")
 def test_the_predictive_density_is_that_of_the_posterior(seed):
     rows = _rows(seed, 25)
     mixture = GaussianMixture(
@@ -110,6 +111,7 @@ def fitted(quick_compiler):
     return mixture.fit(X, progress=False), X, label
 
 
+@pytest.mark.rotates(2, "mixtures")
 def test_many_rows_by_batches(fitted):
     mixture, X, label = fitted
     assert mixture.run_.configuration["estimator"]["name"] == "ControlVariates"

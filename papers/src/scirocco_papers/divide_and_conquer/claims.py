@@ -35,7 +35,7 @@ STEADY = (
 )
 """Beginnings of the sentences that a quick run decides as a full one does, with room to spare: chosen with the numbers
 of the full run and of two quick seeds known; a third agreed."""
-_SHORT = "a quick run has three runs, fewer iterations and every second setting; its order of the methods is chance's"
+_SHORT = "a quick run has three runs, fewer iterations and settings; its order of the methods is chance's"
 
 
 def judge(numbers: Found, quick: bool = False) -> list[Claim]:

@@ -54,8 +54,8 @@ from scirocco_papers.divide_and_conquer.shards import subposterior_draws
 
 PLANE = Plan(num_runs=10, num_iterations=100_000, num_draws=2_000, num_trials=3)
 SPACE = Plan(num_runs=10, num_iterations=20_000, num_draws=2_000, num_trials=1)
-QUICK_PLANE = Plan(num_runs=3, num_iterations=60_000, num_draws=1_000, num_trials=1, every_setting=2)
-QUICK_SPACE = Plan(num_runs=3, num_iterations=5_000, num_draws=1_000, num_trials=1, every_setting=2)
+QUICK_PLANE = Plan(num_runs=3, num_iterations=60_000, num_draws=1_000, num_trials=1, short=True)
+QUICK_SPACE = Plan(num_runs=3, num_iterations=5_000, num_draws=1_000, num_trials=1, short=True)
 DIMENSIONS, QUICK_DIMENSIONS = (5, 10, 20, 50, 100, 200), (20, 50)
 REFERENCE, QUICK_REFERENCE = 5_000, 1_500
 SEPARATED = 1.0

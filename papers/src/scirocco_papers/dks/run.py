@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco_papers import dirichlet_posteriors as dp
-from scirocco_papers.base import Claim, Outcome, Settings
+from scirocco_papers.base import Claim, Outcome, Settings, error_of, in_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,6 +85,12 @@ def _medians(numbers: dict[str, Any], posterior: str, method: str) -> np.ndarray
     return np.array([each["median"] for each in numbers["posteriors"][posterior]["samplers"][method]])
 
 
+def _errors(numbers: dict[str, Any], posterior: str, method: str) -> np.ndarray:
+    """Standard errors of these medians over the seeds."""
+    found = numbers["posteriors"][posterior]["samplers"][method]
+    return np.array([error_of(each["best"], "median") for each in found])
+
+
 def _series(numbers: dict[str, Any], values: np.ndarray, form: str = ".3f") -> str:
     pairs = zip(numbers["proportions"], values, strict=True)
     return ", ".join(f"{value:{form}} ({share:g})" for share, value in pairs)
@@ -102,39 +108,57 @@ def _much_better(numbers: dict[str, Any]) -> Claim:
 
 def _converging(numbers: dict[str, Any]) -> Claim:
     scir, floor = _medians(numbers, "sparse", "SCIR"), numbers["posteriors"]["sparse"]["exact"]["median"]
+    errors = _errors(numbers, "sparse", "SCIR")
+    floor_error = error_of(numbers["posteriors"]["sparse"]["exact"]["distances"], "median")
     return Claim(
         "[sparse] … and converging towards the exact sampler at larger minibatch sizes",
         f"SCIR {scir[0]:.3f} at the smallest, {scir[-1]:.3f} at the largest; exact draws {floor:.3f}",
         f"less at the largest proportion than at the smallest, and at most {NEAR_EXACT:g} times the exact draws'",
         bool(scir[-1] < scir[0] and scir[-1] <= NEAR_EXACT * floor),
+        margin=in_errors(
+            (scir[0] - scir[-1], np.hypot(errors[0], errors[-1])),
+            (NEAR_EXACT * floor - scir[-1], np.hypot(errors[-1], NEAR_EXACT * floor_error)),
+        ),
     )
 
 
 def _similar(numbers: dict[str, Any]) -> Claim:
-    ratios = _medians(numbers, "dense", "SCIR") / _medians(numbers, "dense", "SGRLD")
+    names = ("SCIR", "SGRLD")
+    medians = {name: _medians(numbers, "dense", name) for name in names}
+    ratios = medians["SCIR"] / medians["SGRLD"]
+    errors = np.hypot(*(_errors(numbers, "dense", name) / medians[name] for name in names))
+    logs = np.log(ratios)
     return Claim(
         "[dense] as we move to the dense setting the samplers have similar properties",
         f"median d_KS of SCIR over SGRLD's: {_series(numbers, ratios, '.2f')}",
         f"between {SIMILAR[0]:g} and {SIMILAR[1]:g} at every proportion",
         bool(np.all((ratios >= SIMILAR[0]) & (ratios <= SIMILAR[1]))),
+        margin=in_errors(
+            *zip(np.minimum(logs - np.log(SIMILAR[0]), np.log(SIMILAR[1]) - logs), errors, strict=True)
+        ),
     )
 
 
 def _control_is_best(posterior: str, numbers: dict[str, Any]) -> Claim:
     own = _medians(numbers, posterior, "SCIR-CV (ii)")
     best = np.minimum(_medians(numbers, posterior, "SCIR"), _medians(numbers, posterior, "SGRLD"))
+    errors = [_errors(numbers, posterior, name) for name in ("SCIR", "SCIR-CV (ii)")]
     return Claim(
         f"[not in the paper, {posterior}: SCIR-CV (ii) is nearer to the posterior than both]",
         f"its median d_KS {_series(numbers, own)}; of the better of the two {_series(numbers, best)}",
         "less at every proportion",
         bool(np.all(own < best)),
         ours=True,
+        margin=in_errors(*zip(best - own, np.hypot(*errors), strict=True)),
     )
 
 
 def _level(numbers: dict[str, Any]) -> Claim:
     at = numbers["proportions"].index(BAR_AT)
     values = {method: float(_medians(numbers, "dense", method)[at]) for method in _SHOWN}
+    errors = {method: float(_errors(numbers, "dense", method)[at]) for method in _SHOWN}
+    room = {method: min(values[method] - LEVEL[0], LEVEL[1] - values[method]) for method in _SHOWN}
+    room["SCIR-CV (ii)"] = HIGHEST - values["SCIR-CV (ii)"]
     level = all(LEVEL[0] <= values[method] <= LEVEL[1] for method in ("SCIR", "SGRLD"))
     return Claim(
         f"[dense, minibatch {BAR_AT:g} of the data: SCIR and SGRLD level, SCIR-CV (ii) near exact draws]",
@@ -143,6 +167,7 @@ def _level(numbers: dict[str, Any]) -> Claim:
         f"SCIR and SGRLD between {LEVEL[0]:g} and {LEVEL[1]:g}, SCIR-CV (ii) at most {HIGHEST:g}",
         bool(level and values["SCIR-CV (ii)"] <= HIGHEST),
         ours=True,
+        margin=in_errors(*((room[method], errors[method]) for method in _SHOWN)),
     )
 
 

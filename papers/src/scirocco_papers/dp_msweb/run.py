@@ -27,7 +27,7 @@ from scirocco_papers.dp_msweb.claims import DEFAULT, KEPT, judge, notes
 from scirocco_papers.dp_msweb.figure import draw
 
 NUM_SEEDS, NUM_STEPS, NUM_MARKS = 5, 1_000, 50
-QUICK = {"steps": 300, "sweeps": 40, "marks": 10, "seeds": 2}
+QUICK = {"steps": 300, "sweeps": 40, "marks": 10, "seeds": 4}
 
 
 class Job(NamedTuple):

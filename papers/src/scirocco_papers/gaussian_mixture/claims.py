@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from scirocco_papers.base import Claim
+from scirocco_papers.base import Claim, in_errors
 
 EXPLORES = 0.25
 """Share of the less visited component at which a sampler explores both: half way between never, 0, and evenly, ½."""
@@ -36,12 +37,13 @@ def _of_sgld(of: Numbers) -> list[Claim]:
             f"{of[best]['share']:.2f} ± {of[best]['share_error']:.2f}",
             f"share ≥ {EXPLORES} and not below the highest by more than two standard errors",
             _explores(sgld) and sgld["share"] >= of[best]["share"] - 2 * error,
+            margin=in_errors(_room(sgld), (sgld["share"] - of[best]["share"] + 2 * error, error)),
         ),
         Claim(
             "though it over-estimates posterior uncertainty",
             f"spread {sgld['spread']:.2f} times that of NUTS (chains from {min(sgld['spreads']):.2f} to "
             f"{max(sgld['spreads']):.2f})",
-            "above 1 in every chain",
+            "above 1 in every chain",  # by ten times their sd over the chains
             bool(min(sgld["spreads"]) > 1),
         ),
     ]
@@ -49,7 +51,13 @@ def _of_sgld(of: Numbers) -> list[Claim]:
 
 def _of_sghmc(here: Numbers, in_r: Numbers) -> list[Claim]:
     return [
-        Claim("sghmc also explores both components", _share(here), f"share ≥ {EXPLORES}", _explores(here)),
+        Claim(
+            "sghmc also explores both components",
+            _share(here),
+            f"share ≥ {EXPLORES}",
+            _explores(here),
+            margin=in_errors(_room(here)),
+        ),
         Claim(
             "but somewhat unevenly",
             f"{_share(here)}; as the R package runs it {in_r['share']:.2f} (chains from {min(in_r['shares']):.2f} to "
@@ -73,6 +81,7 @@ def _of_control_variates(numbers: Numbers) -> list[Claim]:
             "; ".join(f"{name} {_share(of[name])}" for name in names),
             f"share < {EXPLORES} for all three",
             not any(_explores(of[name]) for name in names),
+            margin=in_errors(*((-gap, error) for gap, error in (_room(of[name]) for name in names))),
         ),
         Claim(
             "sgldcv explores the space the best [of the control variate methods]",
@@ -91,8 +100,16 @@ def _of_control_variates(numbers: Numbers) -> list[Claim]:
             "times that of NUTS",
             "above 1",
             facts["spread_of_component"] > 1,
+            margin=in_errors(
+                (math.log(facts["spread_of_component"]), facts.get("spread_of_component_error", math.nan))
+            ),
         ),
     ]
+
+
+def _room(facts: Numbers) -> tuple[float, float]:
+    """How far the share is above the one of a sampler that explores, and its standard error over the chains."""
+    return facts["share"] - EXPLORES, facts["share_error"]
 
 
 def _collapse(sentence: str, facts: Numbers) -> Claim:

@@ -12,9 +12,12 @@ spread
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from scirocco_papers.base import error_of
 
 Pair = dict[str, np.ndarray]
 """θ₁ and θ₂ under the names of the model's parameters; (2,), (draw, 2) or (chain, draw, 2)."""
@@ -43,11 +46,12 @@ class Yardstick(NamedTuple):
         spreads = _spread(theta) / _spread(reference)
         return {
             "share": float(shares.mean()),
-            "share_error": float(shares.std(ddof=1) / np.sqrt(len(shares))),
+            "share_error": error_of(shares),
             "shares": shares,
             "spread": float(spreads.mean()),
             "spreads": spreads,
             "spread_of_component": float(self._component_spread(theta) / self._component_spread(reference)),
+            "spread_of_component_error": self._component_error(theta),
             "spread_of_sum": float(np.mean(_spread(_sum(draws))) / _spread(_sum(self.reference))),
             "spread_of_difference": float(
                 np.mean(_spread(self._turned(draws))) / _spread(self._turned(self.reference))
@@ -67,6 +71,12 @@ class Yardstick(NamedTuple):
         theta = theta.reshape(-1, 2)
         first, second = (np.linalg.norm(theta - centre, axis=1) for centre in self.mode.values())
         return _spread(theta[first < second])
+
+    def _component_error(self, theta: np.ndarray) -> float:
+        """Relative standard error of that ratio: over the chains, and over ten stretches of the reference."""
+        stretches = np.array_split(self.reference["theta1"], 10)
+        parts = ([np.log(self._component_spread(e)) for e in each] for each in (theta, stretches))
+        return math.hypot(*map(error_of, parts))
 
     def _turned(self, pair: Pair) -> np.ndarray:
         difference = pair["theta1"] - pair["theta2"]

@@ -34,7 +34,7 @@ from scirocco.run import sample
 from scirocco.run.progress import Clock
 from scirocco.samplers import SGLD
 from scirocco.types import Array
-from scirocco_papers.base import Claim, Outcome, Settings
+from scirocco_papers.base import Claim, Outcome, Settings, error_of, in_errors
 from scirocco_papers.nuts import Nuts
 from scirocco_papers.r_stream import RStream
 
@@ -54,7 +54,8 @@ PAPER_H = {
 }
 QUICK_SIZES = (1_000, 10_000, 100_000)
 NUM_RUNS = 40
-NUM_NUTS_RUNS, NUM_NUTS_RUNS_QUICK = 5, 3
+NUM_NUTS_RUNS, NUM_NUTS_RUNS_QUICK = 5, 8
+"""More in a quick run: the divergence of one run varies by as much as itself, and the largest N is smaller."""
 ANEW = "seconds_compiled_anew"
 EXACT_SAMPLE = 1.0 / NUM_DRAWS
 """Expected divergence of M independent draws from the posterior: 1/2M from their mean and 1/2M from their variance."""
@@ -160,9 +161,11 @@ def _describe(kl: list[float], compiled: dict[str, float], seconds: list[dict[st
     middle = {kind: float(np.median([s[kind] for s in seconds])) for kind in ("wall", "cpu")}
     return {
         "kl": float(np.mean(kl)),
+        "kl_error": error_of(kl),
         "kl_quartiles": np.quantile(kl, [0.25, 0.75]),
         ANEW: compiled,
         "seconds": middle,
+        "log_seconds_error": error_of(np.log([s["cpu"] for s in seconds]), "median"),
     }
 
 
@@ -191,6 +194,14 @@ def _judge_times(rows: list[dict[str, Any]]) -> list[Claim]:
             f"NUTS {times('nuts')}",
             "without compiling, × √10 or more over the last tenfold growth of N",
             growth("nuts", last // 10) >= 10**0.5,
+            margin=in_errors(
+                (
+                    np.log(growth("nuts", last // 10) / 10**0.5),
+                    np.hypot(
+                        *(by_size[n]["nuts"].get("log_seconds_error", np.nan) for n in (last // 10, last))
+                    ),
+                )
+            ),
         ),
         Claim(
             "while the run time of the sgmcmc algorithm increases more slowly.",
@@ -210,6 +221,12 @@ def _judge_times(rows: list[dict[str, Any]]) -> list[Claim]:
 def _judge_divergences(rows: list[dict[str, Any]]) -> list[Claim]:
     sizes = [rows[0]["num_rows"], rows[-1]["num_rows"]]
     ours, nuts = ([row[method]["kl"] for row in (rows[0], rows[-1])] for method in ("sgld_cv", "nuts"))
+    # relative errors of the four; for the first claim the distance from the limit is many of them
+    errors = [
+        row[method].get("kl_error", np.nan) / row[method]["kl"]
+        for row in (rows[0], rows[-1])
+        for method in ("sgld_cv", "nuts")
+    ]
     return [
         Claim(
             "The KL divergence of the sgmcmc algorithm is poor compared with Stan for a small number of observations.",
@@ -224,6 +241,7 @@ def _judge_divergences(rows: list[dict[str, Any]]) -> list[Claim]:
             f"{sizes[1]:,}",
             "the ratio of the two falls to less than half",
             ours[1] / nuts[1] < 0.5 * ours[0] / nuts[0],
+            margin=in_errors((np.log(0.5 * ours[0] / nuts[0] * nuts[1] / ours[1]), np.linalg.norm(errors))),
         ),
     ]
 

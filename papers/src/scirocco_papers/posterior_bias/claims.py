@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
-from scirocco_papers.base import Claim
+from scirocco_papers.base import Claim, in_errors
 
 NEAR, SMALL_BIAS = 0.05, 0.1
 """An sd ratio so near 1 is right; a bias of the mean below a tenth of a standard deviation is none."""
@@ -21,7 +22,12 @@ def judge(numbers: dict[str, Any]) -> list[Claim]:
     tables = numbers["tables"]
     small = tables[min(tables)]
     round_ones = [name for name in small if name.endswith("round")]
-    claims = [_right(small, round_ones), _means(small, round_ones), _stuck(small, round_ones)]
+    independent = numbers["truth"][min(tables)].get("independent", math.nan)
+    claims = [
+        _right(small, round_ones, independent),
+        _means(small, round_ones, independent),
+        _stuck(small, round_ones),
+    ]
     if len(tables) > 1:
         claims += _large(tables[max(tables)], max(tables))
     return [dataclasses.replace(claim, ours=True) for claim in claims]
@@ -31,20 +37,22 @@ def _range(values: list[float]) -> str:
     return f"{min(values):.3f} to {max(values):.3f}"
 
 
-def _right(small: dict[str, Any], names: list[str]) -> Claim:
-    found = [
-        small[n][way]["sd_ratio"] for n in names for way in small[n] if way in ("Full", "ControlVariates")
-    ]
+def _right(small: dict[str, Any], names: list[str], independent: float) -> Claim:
+    cells = [small[n][way] for n in names for way in small[n] if way in ("Full", "ControlVariates")]
+    found = [cell["sd_ratio"] for cell in cells]
     plain = [small[n]["Minibatch"]["sd_ratio"] for n in names]
     return Claim(
         "In round coordinates, with automatic steps, exact gradients and control variates give the right spread.",
         f"sd over true sd, mean over the coefficients: {_range(found)}; with plain minibatches {_range(plain)}",
         f"every sampler within {NEAR:.0%} with Full and ControlVariates",
         all(abs(ratio - 1) <= NEAR for ratio in found),
+        margin=in_errors(
+            *((NEAR - abs(cell["sd_ratio"] - 1), cell["sd_error"] / independent**0.5) for cell in cells)
+        ),
     )
 
 
-def _means(small: dict[str, Any], names: list[str]) -> Claim:
+def _means(small: dict[str, Any], names: list[str], independent: float) -> Claim:
     cells = {f"{n} with {way}": small[n][way] for n in names for way in small[n] if way in REDUCED}
     allowed = {each: max(SMALL_BIAS, TWICE * found["monte_carlo"]) for each, found in cells.items()}
     worst = max(cells, key=lambda each: cells[each]["mean_bias"] / allowed[each])
@@ -54,6 +62,12 @@ def _means(small: dict[str, Any], names: list[str]) -> Claim:
         f"worst {worst}, of which {cells[worst]['monte_carlo']:.3f} is the number of draws",
         f"at most {SMALL_BIAS}, or twice what the number of draws explains, for {', '.join(REDUCED)}",
         cells[worst]["mean_bias"] <= allowed[worst],
+        margin=in_errors(
+            *(
+                (allowed[each] - found["mean_bias"], found["monte_carlo"] / (2 * independent) ** 0.5)
+                for each, found in cells.items()
+            )
+        ),
     )
 
 

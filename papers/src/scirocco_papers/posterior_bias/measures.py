@@ -62,6 +62,13 @@ class Subset(NamedTuple):
     """The least over the coefficients' squares."""
 
     @property
+    def independent(self) -> float:
+        """How many independent coefficients vary as much in a mean over all, p²/Σ_ij R_ij² with R the correlations."""
+        covariance = np.asarray(self.factor @ self.factor.T, np.float64)
+        sd = np.sqrt(np.diag(covariance))
+        return float(len(sd) ** 2 / np.sum((covariance / np.outer(sd, sd)) ** 2))
+
+    @property
     def condition(self) -> float:
         """Largest over smallest curvature."""
         return float(np.linalg.cond(np.asarray(self.factor, np.float64)) ** 2)

@@ -24,7 +24,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.samplers import SGRHMC, Gradient, Recipe, verify_recipe
 from scirocco.types import Key
-from scirocco_papers.base import Claim, Outcome, Settings
+from scirocco_papers.base import Claim, Outcome, Settings, in_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,6 +76,13 @@ class Law(NamedTuple):
 def counts_in(edges: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """How many draws are in each cell."""
     return np.bincount(np.searchsorted(edges, draws.ravel()), minlength=len(edges) + 1)
+
+
+def jackknifed(edges: np.ndarray, draws: np.ndarray, num_groups: int = 20) -> float:
+    """The standard error of the divergence of draws (kept, chain), by leaving out groups of chains."""
+    counts = np.array([counts_in(edges, each) for each in np.array_split(draws, num_groups, axis=1)])
+    without = kl_of_cells(counts.sum(axis=0) - counts)
+    return float(np.sqrt((num_groups - 1) * np.var(without)))
 
 
 def kl_of_cells(weights: np.ndarray) -> Any:
@@ -180,9 +187,11 @@ def run(settings: Settings) -> Outcome:
         for number, name in enumerate(NAMES):
             recipe = sampler(name, inverse_root(target), steps[name])
             own = jax.random.fold_in(key, len(NAMES) * place + number)
-            counts = counts_in(edges, run_chains(recipe, TARGETS[target], steps[name], num_chains, own))
+            draws = run_chains(recipe, TARGETS[target], steps[name], num_chains, own)
+            counts = counts_in(edges, draws)
             shares[target][name] = counts / counts.sum() * NUM_CELLS
-            facts["samplers"][name] = {"kl": float(kl_of_cells(counts))} | _verify(recipe, TARGETS[target])
+            found = {"kl": float(kl_of_cells(counts)), "kl_error": jackknifed(edges, draws)}
+            facts["samplers"][name] = found | _verify(recipe, TARGETS[target])
         numbers["targets"][target] = facts
     return Outcome(
         _judge(numbers), numbers, lambda figure: _draw(figure, numbers, shares, laws), _notes(numbers)
@@ -225,11 +234,13 @@ def _misses(target: str, facts: dict[str, Any]) -> Claim:
         facts["naive_limit"],
         facts["floor"]["mean"],
     )
+    error = facts["samplers"]["naive gSGRHMC"].get("kl_error", np.nan)
     return Claim(
         f"the naïve implementation does not converge to the target distribution ({target})",
         f"KL {found:.5f}; the law exp(-U)/G^(-1/2) that it must have: {limit:.5f}; exact draws {exact:.5f}",
         f"above {MISS:g} times the KL of as many exact draws, and less the latter within {NEAR:.0%} of its own law's",
         bool(found > MISS * exact and abs(found - exact - limit) < NEAR * limit),
+        margin=in_errors((found - MISS * exact, error), (NEAR * limit - abs(found - exact - limit), error)),
     )
 
 
@@ -247,6 +258,12 @@ def _hits(name: str, targets: dict[str, Any]) -> Claim:
         "; ".join(shown),
         f"at most {HIT:g} times the KL of as many exact draws: what the step adds is below the Monte Carlo error",
         all(found[target] <= HIT * exact[target]["mean"] for target in targets),
+        margin=in_errors(
+            *(
+                (HIT * exact[t]["mean"] - found[t], facts["samplers"][name].get("kl_error", np.nan))
+                for t, facts in targets.items()
+            )
+        ),
     )
 
 

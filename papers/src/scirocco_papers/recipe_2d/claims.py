@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco_papers.base import Claim
+from scirocco_papers.base import Claim, in_errors
 
 LEVEL = 0.05
 """The divergence at which settings are chosen and claims checked: that of 1,000 independent draws, (100 - 1)/2,000."""
@@ -27,6 +27,7 @@ def judge(numbers: Numbers) -> list[Claim]:
             f"steps to KL {LEVEL:g}: {_steps(of, 'gSGRHMC', 'SGLD')}",
             rule,
             faster(of, "gSGRHMC", "SGLD"),
+            margin=in_errors(_beyond(of, "gSGRHMC", "SGLD")),
         ),
         Claim(
             "our gSGRHMC most rapidly explores the space relative to SGHMC",
@@ -42,14 +43,22 @@ def judge(numbers: Numbers) -> list[Claim]:
             f"{_steps(of, 'SGHMC', 'SGLD')}",
             f"{rule}: gSGRHMC than SGRLD, and SGHMC than SGLD",
             faster(of, "gSGRHMC", "SGRLD") and faster(of, "SGHMC", "SGLD"),
+            margin=in_errors(_beyond(of, "gSGRHMC", "SGRLD"), _beyond(of, "SGHMC", "SGLD")),
         ),
     ]
 
 
 def faster(of: Numbers, name: str, than: str) -> bool:
     """Whether one sampler is faster than another by more than two standard errors."""
-    error = np.hypot(of[name]["standard_errors"][LEVEL], of[than]["standard_errors"][LEVEL])
-    return bool(of[name]["steps_to"][LEVEL] < of[than]["steps_to"][LEVEL] - 2 * error)
+    return _beyond(of, name, than)[0] > 0
+
+
+def _beyond(of: Numbers, name: str, than: str) -> tuple[float, float]:
+    """By how many steps, more than two standard errors, it is faster; and that error."""
+    error = float(np.hypot(of[name]["standard_errors"][LEVEL], of[than]["standard_errors"][LEVEL]))
+    if not np.isfinite(of[name]["steps_to"][LEVEL]):  # it never gets there
+        return -np.inf, 1.0
+    return float(of[than]["steps_to"][LEVEL] - of[name]["steps_to"][LEVEL]) - 2 * error, error
 
 
 def _steps(of: Numbers, *names: str, level: float = LEVEL) -> str:

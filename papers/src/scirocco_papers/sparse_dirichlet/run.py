@@ -18,7 +18,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.simplex import theory
 from scirocco_papers import dirichlet_posteriors as dp
-from scirocco_papers.base import Claim, Outcome, Settings
+from scirocco_papers.base import Claim, Outcome, Settings, error_of, in_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,8 @@ def run(settings: Settings) -> Outcome:
         "samplers": sweeps,
         "exact": {"distances": floor, "median": float(np.median(floor))},
         "below_median": {name: below_median(draws) for name, draws in {"exact": exact, **shown}.items()},
-        "spread": spread(seed, 4_000 if settings.quick else 40_000),
+        "below_median_error": error_of([below_median(chain) for chain in shown["SCIR"]]),
+        "spread": spread(seed, 16_000 if settings.quick else 40_000),
         "unseen": unseen(common["SCIR"], common["SCIR-CV (ii)"]),
     }
     boxes = {"exact": exact[0], **{method: draws[0] for method, draws in common.items()}}
@@ -155,6 +156,9 @@ def _readily(numbers: dict[str, Any]) -> Claim:
         f"(h = {numbers['samplers']['SCIR']['step']:g}), of SGRLD's in {numbers['below_median']['SGRLD']:.3f}",
         f"{READILY[0]:g} to {READILY[1]:g} times as often as under the posterior",
         bool(READILY[0] < share < READILY[1]),
+        margin=in_errors(
+            (min(share - READILY[0], READILY[1] - share), 2 * numbers.get("below_median_error", np.nan))
+        ),
     )
 
 
@@ -173,6 +177,7 @@ def _distance(name: str, numbers: dict[str, Any]) -> Claim:
         rule,
         bool(low <= value <= high),
         ours=True,
+        margin=in_errors((min(value - low, high - value), error_of(each, "median"))),
     )
 
 
@@ -199,6 +204,9 @@ def _controlled(numbers: dict[str, Any]) -> Claim:
         f"standard deviations over the exact ones at h = {COMMON_STEP:g}: {_ratios(numbers, 'SCIR-CV (ii)')}",
         f"at most {NEARLY_EXACT:g} for each of the three",
         all(ratio <= NEARLY_EXACT for ratio in ratios),
+        margin=in_errors(
+            *zip([NEARLY_EXACT - r for r in ratios], numbers["spread"]["SCIR-CV (ii)"]["errors"], strict=True)
+        ),
     )
 
 

@@ -40,20 +40,27 @@ from scirocco_papers.tuning.measures import Measured, Yardstick, estimator, quie
 QUICK_NAMES = ("linear", "hierarchical", "tiny")
 NUM_SAMPLES = 10_000
 NUM_POINTS, QUICK_POINTS = 12, 5
+NUM_AGAIN = 5
+"""Runs with other seeds at the step of `auto` and at the best of the grid, for the standard errors of a quick run. The
+runs of the grid cannot serve: the best of them is the luckiest, too."""
 LOWEST, HIGHEST = 1 / 25, 12.0
 """Ends of a grid, in units of the first guess."""
 
 
 def run(settings: Settings) -> Outcome:
     """Every posterior in turn."""
-    names, points = (QUICK_NAMES, QUICK_POINTS) if settings.quick else (NAMES, NUM_POINTS)
-    rows = [one_posterior(small_posterior(name), points, settings.seed or 0) for name in names]
+    names, points, again = (
+        (QUICK_NAMES, QUICK_POINTS, NUM_AGAIN) if settings.quick else (NAMES, NUM_POINTS, 0)
+    )
+    rows = [
+        one_posterior(small_posterior(name), points, settings.seed or 0, num_again=again) for name in names
+    ]
     numbers = {"num_samples": NUM_SAMPLES, "posteriors": rows}
     return Outcome(judge(rows), numbers, lambda figure: draw(figure, rows), notes(rows))
 
 
 def one_posterior(
-    posterior: SmallPosterior, num_points: int, seed: int, num_samples: int = NUM_SAMPLES
+    posterior: SmallPosterior, num_points: int, seed: int, num_samples: int = NUM_SAMPLES, num_again: int = 0
 ) -> dict[str, Any]:
     """All methods on one posterior, as plain numbers."""
     known = truth(posterior)
@@ -67,6 +74,15 @@ def one_posterior(
     search = clock.read()
     plain = _tune(posterior, "curvature", None, seed)
     guess = first_guess(plain)
+    grid = _grid(yardstick, tuning.sampler, first_guess(tuning), num_points, num_samples, seed)
+    again = {
+        name: [
+            yardstick.measure(with_step(tuning.sampler, step), num_samples, seed + 1_000 * k)[0]._asdict()
+            for k in range(1, num_again + 1)
+        ]
+        for name, step in (("auto", auto.step_size), ("grid", grid["step_size"]))
+        if not math.isnan(step)
+    }
     return {
         "name": posterior.name,
         "num_params": _tree.size(posterior.start),
@@ -80,10 +96,10 @@ def one_posterior(
             "preconditioned": isinstance(tuning.sampler, Preconditioned),
             "same_choice": bool(report) and tuning.best.settings == report["tuning"]["chosen"],
         },
-        "grid": _grid(yardstick, tuning.sampler, first_guess(tuning), num_points, num_samples, seed),
+        "grid": grid,
         "plain": _grid(yardstick, plain.sampler, guess, num_points, num_samples, seed),
         "guess": _described(yardstick.measure(SGLD(guess), num_samples, seed)[0]),
-    }
+    } | ({"again": again} if num_again else {})
 
 
 def _tune(posterior: SmallPosterior, method: str, preconditioner: str | None, seed: int) -> Tuning:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from scirocco_papers.base import Claim
+from scirocco_papers.base import Claim, in_errors
 
 KINDS = ("all rows", "control variates", "plain minibatches")
 HALVED, VANISHED = 2.0, 1.05
@@ -45,6 +46,8 @@ def _judge_scaling(scaling: dict[int, dict[str, dict[str, Any]]], quick: bool) -
     shown = {name: ", ".join(f"{each:.3g}" for each in found) + at for name, found in reductions.items()}
     exact, control, plain = (reductions[name] for name in KINDS)
     moved = max(each["moved"] for found in scaling.values() for each in found.values())
+    # a ratio of two variances from n draws each is known to 2/√n of itself, if the draws are independent
+    error = 2 / min(each.get("num_draws", math.nan) for each in scaling[sizes[0]].values()) ** 0.5
     short = "a quick run has too few draws to tell 1.1 from 1" if quick else ""
     return [
         Claim(
@@ -60,6 +63,10 @@ def _judge_scaling(scaling: dict[int, dict[str, dict[str, Any]]], quick: bool) -
             f"divided by {shown[KINDS[1]]}",
             "at the largest N no less than 0.7 times that at the smallest, and above 2",
             control[-1] >= 0.7 * control[0] and control[-1] > HALVED,
+            margin=in_errors(
+                (math.log(control[-1] / control[0] / 0.7), 2**0.5 * error),
+                (math.log(control[-1] / HALVED), error),
+            ),
         ),
         Claim(
             "the better the gradient estimate, the better this control variate performs",

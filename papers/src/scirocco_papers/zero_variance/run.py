@@ -159,13 +159,14 @@ def _describe(found: ZeroVariance) -> dict[str, Any]:
         "quartiles": np.quantile(found.reduction, [0.25, 0.75]),
         "moved": float(np.sqrt(np.mean(moved**2))),
         "ridge": found.ridge,
+        "num_draws": found.num_draws,
     }
 
 
 def run(settings: Settings) -> Outcome:
     """A quick run has a tenth of the rows at most, two seeds and fewer draws."""
     seed, quick = settings.seed or 0, settings.quick
-    num_seeds, num_draws, scaled_draws = (2, 300, 240) if quick else (NUM_SEEDS, NUM_DRAWS, SCALED_DRAWS)
+    num_seeds, num_draws, scaled_draws = (2, 300, 480) if quick else (NUM_SEEDS, NUM_DRAWS, SCALED_DRAWS)
     shares = [share for share in PAPER_H if share <= (0.1 if quick else 1.0)]
     train, test = split(datasets.covertype(settings.data_dir), seed)
     test, often = first(test, 0.1 if quick else 1.0), common(train)

@@ -105,7 +105,7 @@ def _inner(sampler: Sampler) -> Any:
     inner = sampler.core
     if not inner.has_noise_ratio:
         raise InvalidValueError(
-            f"gradient noise cannot be compared with the noise of {type(inner).__name__}, which has no closed form."
+            "gradient noise cannot be compared with the noise of this sampler, which has no closed form."
         )
     return inner
 

@@ -115,7 +115,10 @@ class RatingModel(Model):
         return isinstance(other, RatingModel) and self.law == other.law
 
     def __repr__(self) -> str:
-        return f"RatingModel({self.law!r})"
+        law = self.law
+        of_tau = f"~ Gamma({law.noise_shape:g}, {law.noise_rate:g})"
+        tau = of_tau if law.rating_precision is None else f"= {law.rating_precision:g}"
+        return f"BPMF with precisions ~ Gamma({law.shape:g}, {law.rate:g}), precision of ratings {tau}"
 
     def __reduce__(self) -> tuple[type, tuple[Law]]:
         return RatingModel, (self.law,)

@@ -1,6 +1,6 @@
 """Common code of models with their own chains: length of a fit, chains, store, resuming and saving."""
 
-from scirocco.models.fits.chains import Chain, HostChains, Spec
+from scirocco.models.fits.chains import Chain, HostChains, Spec, states_of
 from scirocco.models.fits.conventions import Conventions, renamed_arguments
 from scirocco.models.fits.drive import Fit, run_fit
 from scirocco.models.fits.length import (
@@ -32,5 +32,6 @@ __all__ = [
     "renamed_arguments",
     "run_fit",
     "save",
+    "states_of",
     "to_arviz",
 ]

@@ -23,6 +23,7 @@ Arrays = dict[str, np.ndarray]
 class TopicPurpose(enum.IntEnum):
     """Purposes of random numbers in one step of a topic chain: the lowest three bits of the second seed word."""
 
+    CONTINUED = 0
     READ = 1
     UPDATE = 2
     LOCAL = 3
@@ -39,6 +40,7 @@ class DocumentPurpose(enum.IntEnum):
     FIRST = 0xF1
     ORDER = 0xD0C
     HELD_OUT = 0x4E1D
+    CONTINUED = 0xC0
 
 
 class MixturePurpose(enum.IntEnum):
@@ -50,6 +52,19 @@ class MixturePurpose(enum.IntEnum):
     DRAW = 8
     ROWS = 9
     REFRESH = 10
+
+
+class StatePurpose(enum.IntEnum):
+    """Purposes of random numbers in one step of a hidden Markov model: the lowest four bits of the second seed word."""
+
+    STATES = 1
+    PARAMETERS = 2
+    ORDER = 3
+    START = 4
+    WINDOWS = 5
+    REFRESH = 6
+    MOVES = 7
+    REFERENCE = 8
 
 
 _OF_ONE_CHAIN = re.compile(r"(.*)@(\d+)")
@@ -161,14 +176,7 @@ class HostChains(Chains):
 
     def restore(self, saved: Arrays) -> None:
         """Restore the chains from `saved`."""
-        states: list[Arrays] = [{} for _ in self.chains]
-        for name, value in saved.items():
-            if own := _OF_ONE_CHAIN.fullmatch(name):
-                states[int(own[2])][own[1]] = value
-            else:
-                for number, state in enumerate(states):
-                    state[name] = value[number]
-        for chain, state in zip(self.chains, states, strict=True):
+        for chain, state in zip(self.chains, states_of(saved, len(self.chains)), strict=True):
             chain.restore(state)
 
     def reduced(self) -> PyTree:
@@ -180,6 +188,18 @@ class HostChains(Chains):
         if self._pool is not None:
             self._pool.shutdown(wait=True)
             self._pool = None
+
+
+def states_of(saved: Arrays, num_chains: int) -> list[Arrays]:
+    """The state of each chain from `HostChains.save`."""
+    states: list[Arrays] = [{} for _ in range(num_chains)]
+    for name, value in saved.items():
+        if own := _OF_ONE_CHAIN.fullmatch(name):
+            states[int(own[2])][own[1]] = value
+        else:
+            for number, state in enumerate(states):
+                state[name] = value[number]
+    return states
 
 
 class Drawn(NamedTuple):

@@ -1,4 +1,4 @@
-"""Automatic warning if the chains of a fit have not converged."""
+"""Draws of several chains: states or components in one order, and a warning if the chains have not converged."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scirocco import _checks
 from scirocco.diagnostics import rhat
 
 _LEAST_DRAWS, _LIMIT = 20, 1.1
+_ROUNDS = 5
 _CHANCE = 12.0  # half-chains of n independent draws exceed R-hat² = 1 + 12 / n in one of 2,000 parameters
 
 
@@ -36,3 +37,23 @@ def warn_if_unmixed(draws: Mapping[str, Any], who: str, advice: str) -> None:
             f"the chains of this {who} have not converged: R-hat of `{name}` is {worst:.2f}, and the intervals are "
             f"unreliable. {advice}"
         )
+
+
+def orders(means: np.ndarray) -> np.ndarray:
+    """For each draw (draws, K, d) the order of its components that brings the means nearest to their common averages.
+
+    Assignments and averages in turn, from the components of the last draw, sorted along the first coordinate.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    reference = means[-1][np.argsort(means[-1][:, 0], kind="stable")]
+    found = np.zeros(means.shape[:2], int)
+    for _ in range(_ROUNDS):
+        before = found.copy()
+        for number, draw in enumerate(means):
+            cost = np.sum((reference[:, None] - draw[None]) ** 2, axis=-1)
+            found[number] = linear_sum_assignment(cost)[1]
+        if np.array_equal(before, found):
+            break
+        reference = np.take_along_axis(means, found[..., None], axis=1).mean(axis=0)
+    return found

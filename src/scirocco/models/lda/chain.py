@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,8 +15,11 @@ from scirocco.models.fits.chains import TopicPurpose
 from scirocco.models.lda.array_chain import ArrayChain
 from scirocco.models.lda.blocks import BlockPasses, Blocks
 from scirocco.models.lda.collapsed_chain import CollapsedChain
+from scirocco.models.lda.continuing import Reached, Start
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import (
+    START_GROWTH,
+    START_PASSES,
     Batches,
     CorpusBatches,
     Growth,
@@ -75,11 +79,41 @@ class TopicChain:
         self.batches = CorpusBatches(corpus, self.seed, epoch=self.batches.epoch + 1)
         self.batches.total, self.batches.once = total, True
 
+    def continue_from(self, state: Arrays) -> None:
+        """Take the topics and the number of steps of another chain without memory; `take_over` gives documents."""
+        self.engine.restore(state)
+        self.step = int(state["steps"][0])
+        if isinstance(self.batches, CorpusBatches) and len(state["supply"]) == len(self.batches.state()):
+            self.batches.epoch = int(state["supply"][0])
+
     def advance(self, num_steps: int) -> None:
         """Run `num_steps` steps."""
+        if num_steps and not self.step and self.settings.starts > 1:
+            self._choose_start()
         for _ in range(num_steps):
             self.engine.step(self.batches, self.step, self._words)
             self.step += 1
+
+    def _choose_start(self) -> None:
+        """Make several short runs on all documents, and start from the end of the most probable one."""
+        assert isinstance(self.batches, CorpusBatches)
+        corpus = self.batches.corpus
+        size, best, most = corpus.num_documents, None, -math.inf
+        short = dataclasses.replace(
+            self.settings,
+            starts=1,
+            growth=((size, START_GROWTH),),
+            batch_size=size,
+            sampler="gibbs",
+            learn_alpha=False,
+            learn_beta=False,
+        )
+        for number in range(self.settings.starts):
+            trial = TopicChain(corpus, short, self.seed, number)
+            trial.advance(START_PASSES)
+            if best is None or trial.engine.log_joint() > most:
+                best, most = trial.engine, trial.engine.log_joint()
+        self.engine.start_from(best)
 
     def _words(self, purpose: int) -> tuple[int, int]:
         """Seed words of this step, for one purpose."""
@@ -139,13 +173,27 @@ def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
 
 _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
+_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 20, 400
+"""Default length of other chains with memory, in token-samples; and the limits of their passes."""
+_DRAW_BYTES, _LEAST_DRAWS, _MOST_DRAWS = 1 << 28, 20, 100
+
+
+def usual_draws(num_topics: int, num_words: int) -> int:
+    """The default number of draws of a chain: 100, and fewer of large models, but at least 20.
+
+    Examples
+    --------
+    >>> usual_draws(50, 7_000), usual_draws(100, 20_000), usual_draws(1_000, 50_000)
+    (100, 33, 20)
+    """
+    return min(max(_DRAW_BYTES // (4 * num_topics * num_words), _LEAST_DRAWS), _MOST_DRAWS)
 
 
 def check_length(
     num_steps: int | None,
     num_epochs: float | None,
     max_seconds: float | None,
-    num_documents: int,
+    corpus: Corpus | DocumentStream,
     settings: Settings,
     wanted: tuple[int, float, int | None],
 ) -> fits.Length:
@@ -153,7 +201,7 @@ def check_length(
 
     `wanted` is `num_samples`, `num_burnin` and `thin`, which determine the length if it is not given.
     """
-    batch = settings.batch_size
+    batch, num_documents = settings.batch_size, corpus.num_documents
     first = growth_steps(settings.growth, batch)
     before = first + -(-num_documents // batch) if first else 0
     return fits.check_length(
@@ -164,10 +212,17 @@ def check_length(
         batch_size=batch,
         first_steps=first,
         planned_steps=fits.planned_steps(*wanted, before),
-        **(
-            {"default_epochs": _ARRAY_EPOCHS} if settings.by_arrays and settings.memory == "documents" else {}
-        ),
+        default_epochs=_usual_epochs(corpus, settings),
     )
+
+
+def _usual_epochs(corpus: Corpus | DocumentStream, settings: Settings) -> int:
+    """The default number of passes: small corpora need more of them, and can afford them."""
+    if settings.memory == "none" or isinstance(corpus, DocumentStream):
+        return _LEAST_EPOCHS
+    if settings.by_arrays:
+        return _ARRAY_EPOCHS
+    return min(max(round(_USUAL_TOKENS / max(corpus.num_tokens, 1)), _LEAST_EPOCHS), _MOST_EPOCHS)
 
 
 class Task(NamedTuple):
@@ -186,29 +241,51 @@ class Task(NamedTuple):
     """The value passed by the user."""
     counting: Counting | None = None
     """Makes the local steps, see `stochastic_chain.Here`; does not affect the draws."""
+    start: Start | None = None
+    """Where the chains start, if they continue from an earlier fit."""
 
     def with_growth(self, growth: Growth) -> Task:
         """A copy with other stages."""
         return self._replace(settings=dataclasses.replace(self.settings, growth=growth))
 
 
-def fit(task: Task, **how: Any) -> Run:
-    """Run the chains; `how` are the arguments of `run_fit`."""
+def fit(task: Task, **how: Any) -> tuple[Run, Reached]:
+    """Run the chains; `how` are the arguments of `run_fit`. The run, and where the chains ended."""
     begun = task
-    if task.length.num_steps is not None:  # at most half of a run of given length is growth
+    if task.start is not None:
+        begun = task.with_growth(task.start.growth)
+    elif task.length.num_steps is not None:  # at most half of a run of given length is growth
         growth, batch_size = task.settings.growth, task.settings.batch_size
         begun = task.with_growth(shortened_growth(growth, task.length.num_steps / 2, batch_size))
+    made: list[TopicChain] = []
 
     def as_stored(was: dict[str, Any]) -> fits.Fit:
-        return _fit(task.with_growth(tuple((size, passes) for size, passes in was["growth"])))
+        return _fit(task.with_growth(tuple((size, passes) for size, passes in was["growth"])), made)
 
-    return fits.run_fit(dataclasses.replace(_fit(begun), as_stored=as_stored), **how)
+    asked = _fit(begun, made)
+    run = fits.run_fit(dataclasses.replace(asked, as_stored=as_stored), **how)
+    if how.get("store") is not None:
+        return run, Reached(run.configuration, None, os.path.abspath(how["store"]))
+    return run, Reached(run.configuration, fits.HostChains(made, asked.spec).save())
 
 
-def _fit(task: Task) -> fits.Fit:
+def reached_online(chains: list[TopicChain], num_documents: int, seed: int) -> Reached:
+    """Where the chains of `partial_fit` are, after `num_documents` documents."""
+    spec = fits.Spec({}, {})
+    run = {"num_chains": len(chains), "num_rows": num_documents, "seed": seed}
+    configuration = chains[0].settings.as_json() | run | {"num_words": chains[0].vocabulary_size}
+    return Reached(configuration, fits.HostChains(chains, spec).save())
+
+
+def _fit(task: Task, made: list[TopicChain]) -> fits.Fit:
+    """The fit of a task; `made` becomes the list of its chains."""
     settings, corpus = task.settings, task.corpus
     steps_of_a_pass = -(-corpus.num_documents // settings.batch_size)
-    growing_steps = growth_steps(settings.growth, settings.batch_size)
+    growing_steps = growth_steps(settings.growth, settings.batch_size) if task.start is None else 0
+
+    def make_chains() -> list[TopicChain]:
+        made[:] = _chains(task)
+        return made
 
     def end_growth(chains: Sequence[TopicChain]) -> int:
         """Switch all chains to all documents."""
@@ -223,11 +300,12 @@ def _fit(task: Task) -> fits.Fit:
             **settings.as_json(),
             "growth_asked": encode(task.growth_asked),
             "num_words": int(corpus.vocabulary_size),
+            **({} if task.start is None else {"continued": task.start.name}),
         },
         corpus.fingerprint,
         corpus.num_documents,
         fits.Spec.of({"topics": (settings.num_topics, corpus.vocabulary_size)}, stat_shapes(settings)),
-        lambda: _chains(task),
+        make_chains,
         task.num_chains,
         task.num_samples,
         task.seed,
@@ -252,6 +330,9 @@ def _chains(task: Task) -> list[TopicChain]:
         TopicChain(corpus, task.settings, task.seed, chain, task.counting, blocks)
         for chain, corpus in enumerate(corpora)
     ]
+    if task.start is not None:
+        for number, chain in enumerate(chains):
+            task.start.place(chain, number, corpora[number])
     if blocks is not None and task.length.max_seconds is not None:
         chains[0].engine.compile()
     return chains
@@ -270,10 +351,18 @@ def save(
     extra: dict[str, Any],
     path: str | os.PathLike[str],
     overwrite: bool,
+    reached: Reached | None = None,
 ) -> None:
-    """Save draws from memory as a store for `load` and `sc.load`."""
+    """Save draws from memory as a store for `load` and `sc.load`; with `reached`, the model can continue later."""
     configuration = settings.as_json() | {"num_words": draws.shape[-1]}
-    fits.save(KIND, {"topics": draws}, stats, configuration, extra, path, overwrite)
+    arrays = None
+    if reached is not None:
+        was, arrays = reached.configuration, reached.state()
+        configuration |= {name: was[name] for name in _OF_A_FIT if name in was}
+    fits.save(KIND, {"topics": draws}, stats, configuration, extra, path, overwrite, arrays)
+
+
+_OF_A_FIT = ("growth", "spare_topics", "starts", "device", "data", "seed", "num_rows")
 
 
 class Loaded(NamedTuple):
@@ -284,17 +373,24 @@ class Loaded(NamedTuple):
     stats: dict[str, Any]
     extra: dict[str, Any]
     configuration: dict[str, Any]
+    reached: Reached
 
 
 def load(path: str | os.PathLike[str]) -> Loaded:
     """Load a stored fit."""
     loaded = fits.load(KIND, path)
-    return Loaded(loaded.draws["topics"], *loaded[1:])
+    reached = Reached(loaded.configuration, None, os.path.abspath(path))
+    return Loaded(loaded.draws["topics"], *loaded[1:], reached)
 
 
-def host_if_stored(store: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """The device of a stored fit that ran on the host: it is resumed there, even if there is an accelerator."""
+def as_stored(store: str | os.PathLike[str] | None, params: dict[str, Any]) -> dict[str, Any]:
+    """Choices that a resumed fit makes again: the sampler, and the host, even if there is an accelerator."""
     if store is None or not holds_run(store):
         return {}
     record, _ = records.read(open_stored(store))
-    return {"device": HOST} if record.configuration.get("device", HOST) == HOST else {}
+    found = {}
+    if params["device"] == "auto" and record.configuration.get("device", HOST) == HOST:
+        found["device"] = HOST
+    if params["sampler"] == "auto" and "sampler" in record.configuration:
+        found["sampler"] = record.configuration["sampler"]
+    return found

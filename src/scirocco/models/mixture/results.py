@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
-from scirocco.models.fits.intervals import tails_of
+from scirocco.models.fits.mixing import orders
 from scirocco.models.inputs import TableLike, Units, features
 from scirocco.models.mixture import density
 from scirocco.models.view import View, own_run, with_draws
@@ -20,7 +21,6 @@ from scirocco.run import Run
 from scirocco.types import Array, Params
 
 _DRAWS = 200
-_ROUNDS = 5
 _BLOCK = 4_096
 
 
@@ -90,11 +90,8 @@ class Results:
     def summary(self, interval: float = 0.9) -> Summary:
         """Posterior means and equal-tailed intervals of means, weights and standard deviations."""
         self._check_fitted()
-        tails = tails_of(interval)
-        low, high = (
-            {name: np.quantile(v, tail, axis=(0, 1)) for name, v in self.relabelled_.items()}
-            for tail in tails
-        )
+        ends = {name: central(v, interval, axis=(0, 1)) for name, v in self.relabelled_.items()}
+        low, high = ({name: both[n] for name, both in ends.items()} for n in (0, 1))
         return Summary({name: v.mean(axis=(0, 1)) for name, v in self.relabelled_.items()}, low, high)
 
     def predict_proba(self, X: TableLike) -> np.ndarray:
@@ -179,23 +176,3 @@ def _responsibilities(draws: Params, rows: Array) -> Array:
 def _likelihoods(draws: Params, rows: Array) -> Array:
     one = jax.vmap(density.log_likelihood, (None, 0))
     return jax.lax.map(lambda draw: one(draw, rows), draws)
-
-
-def orders(means: np.ndarray) -> np.ndarray:
-    """For each draw (draws, K, d) the order of its components that brings the means nearest to their common averages.
-
-    Assignments and averages in turn, from the components of the last draw, sorted along the first coordinate.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    reference = means[-1][np.argsort(means[-1][:, 0], kind="stable")]
-    found = np.zeros(means.shape[:2], int)
-    for _ in range(_ROUNDS):
-        before = found.copy()
-        for number, draw in enumerate(means):
-            cost = np.sum((reference[:, None] - draw[None]) ** 2, axis=-1)
-            found[number] = linear_sum_assignment(cost)[1]
-        if np.array_equal(before, found):
-            break
-        reference = np.take_along_axis(means, found[..., None], axis=1).mean(axis=0)
-    return found

@@ -1,0 +1,227 @@
+"""Hidden Markov models: held-out log likelihood by CPU seconds beside hmmlearn's EM, and coverage of intervals.
+
+    python benchmarks/hmm.py speed                    # 10⁶ observations, 5 states, one core: about five minutes
+    python benchmarks/hmm.py speed --emissions poisson
+    python benchmarks/hmm.py speed --size 100000      # a quick look
+    python benchmarks/hmm.py coverage                 # 90 % intervals over 200 simulated data sets
+    python benchmarks/hmm.py samplers                 # SCIR, SCIR-CV and SGRLD beside the exact sampler
+
+speed     CPU seconds until the held-out log likelihood per observation is within 10⁻⁴ of the best that EM reaches.
+          hmmlearn runs in an environment of its own, with implementation="scaling", its faster one; its k-means start
+          is counted, and so are our short chains. Scoring is not timed, nor is compiling, which is cached on disk.
+samplers  the same mark for the stochastic samplers, and the posterior mean and deviation of a transition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import environments
+import numpy as np
+
+import scirocco as sc
+from scirocco.models.hmm.gibbs import GibbsChain, Prior, log_likelihoods
+from scirocco.models.hmm.priors import resolve
+from scirocco.models.hmm.series import read
+
+NEAR = 1e-4
+GOAL = 5.0
+PASSES = 8
+STAY = np.array([0.98, 0.95, 0.9, 0.97, 0.93])
+
+
+def transitions() -> np.ndarray:
+    rest = (
+        np.array([[0, 4, 3, 2, 1], [1, 0, 4, 3, 2], [2, 1, 0, 4, 3], [3, 2, 1, 0, 4], [4, 3, 2, 1, 0]]) / 10
+    )
+    return np.diag(STAY) + (1 - STAY)[:, None] * rest
+
+
+def states(moves: np.ndarray, length: int, rng: np.random.Generator) -> np.ndarray:
+    edges, drawn, z = np.cumsum(moves, axis=1), rng.random(length), np.zeros(length, int)
+    for t in range(1, length):
+        z[t] = min(np.searchsorted(edges[z[t - 1]], drawn[t]), len(moves) - 1)
+    return z
+
+
+def simulated(kind: str, length: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    z = states(transitions(), length, rng)
+    if kind == "gaussian":
+        return np.array([0.0, 1.5, 3.0, 5.0, 8.0])[z] + np.array([1.0, 0.7, 1.2, 1.0, 2.0])[z] * rng.normal(
+            size=length
+        )
+    if kind == "poisson":
+        return rng.poisson(np.array([1.0, 3.0, 7.0, 13.0, 25.0])[z])
+    shares = np.random.default_rng(1).dirichlet(np.full(12, 0.3), 5)
+    return np.minimum((rng.random(length)[:, None] > np.cumsum(shares, axis=1)[z]).sum(axis=1), 11)
+
+
+def ours(kind: str, x: np.ndarray, held: np.ndarray, passes: int, seed: int) -> list[list[float]]:
+    """[CPU seconds, held-out log likelihood per observation] of the current state of one chain, one thread."""
+    given, after = read(x), read(held)
+    begin = time.process_time()
+    emission = resolve(kind, given, 5, None, None)
+    data = emission.encode(given)
+    chain = GibbsChain(
+        Prior(5, 1.0, 0.0, emission),
+        data,
+        given.bounds,
+        batch_size=65_536,
+        num_starts=16,
+        seed=seed,
+        chain=0,
+        num_threads=1,
+    )
+    spent, marks = time.process_time() - begin, []
+    coded = emission.encode(after)
+    constant = emission.constant(coded).sum()
+    for _ in range(passes * chain.batches):
+        begin = time.process_time()
+        chain.advance(1)
+        spent += time.process_time() - begin
+        assert chain.params is not None
+        logs, _ = log_likelihoods(emission, chain.params, coded, after.bounds, 1)
+        marks.append([spent, float(logs.sum() + constant) / len(held)])
+    return marks
+
+
+def reached(marks: list[list[float]], target: float) -> float:
+    """Seconds until the target; infinity: never."""
+    return next((seconds for seconds, score in marks if score >= target), np.inf)
+
+
+def speed(kind: str, size: int, seeds: int) -> None:
+    x, held = simulated(kind, size, 0), simulated(kind, min(size, 100_000), 1)
+    ours(kind, x[:5000], held[:500], 1, 0)  # compiles
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "series.npz"
+        np.savez(path, x=x, held=held, num_states=5)
+        script = Path(__file__).parent / "rivals" / "hmm_hmmlearn.py"
+        theirs, own = [], []
+        for seed in range(seeds):
+            said = subprocess.run(
+                [environments.series_python(), str(script), str(path), kind, "60", str(seed)],
+                capture_output=True,
+                text=True,
+                check=True,
+                env=environments.child_variables(False, None),
+            )
+            theirs.append(json.loads(said.stdout))
+            own.append(ours(kind, x, held, PASSES, seed))
+    print(f"{kind} emissions, {size:,} observations, 5 states, one core")
+    for seed in range(seeds):
+        best = max(score for _, score in theirs[seed])
+        top = max(score for _, score in own[seed])
+        target = best - NEAR
+        them, us = reached(theirs[seed], target), reached(own[seed], target)
+        a_pass = (own[seed][-1][0] - own[seed][0][0]) / (len(own[seed]) - 1) * len(own[seed]) / PASSES
+        each = theirs[seed][-1][0] / len(theirs[seed])
+        print(
+            f"  seed {seed}: EM {best:.5f} after {len(theirs[seed])} iterations ({each:.2f} CPU s each), "
+            f"ours {top:.5f} ({a_pass:.2f} CPU s a pass)"
+        )
+        verdict = "met" if them / us >= GOAL else "NOT met"
+        print(
+            f"    to {target:.5f}: EM {them:.1f} CPU s, ours {us:.2f} CPU s: {them / us:.1f} x "
+            f"(bar >= {GOAL:g}: {verdict})"
+        )
+        for seconds in (1.0, 2.0, 4.0):
+            at = [
+                max([score for spent, score in marks if spent <= seconds], default=np.nan)
+                for marks in (theirs[seed], own[seed])
+            ]
+            print(f"    after {seconds:g} CPU s: EM {at[0]:.5f}, ours {at[1]:.5f}")
+
+
+def coverage(repeats: int) -> None:
+    """Shares of 90 % intervals that contain the truth, over data sets drawn with parameters from a fixed truth."""
+    moves = np.array([[0.9, 0.08, 0.02], [0.1, 0.85, 0.05], [0.05, 0.15, 0.8]])
+    truths = {"gaussian": [-2.0, 0.0, 2.5], "poisson": [1.0, 5.0, 14.0]}
+    for kind, truth in truths.items():
+        inside: dict[str, list[Any]] = {"transitions": [], "means": [], "dwell": []}
+        for number in range(repeats):
+            rng = np.random.default_rng([7, number])
+            z = states(moves, 800, rng)
+            x = (
+                rng.poisson(np.array(truth)[z])
+                if kind == "poisson"
+                else np.array(truth)[z] + rng.normal(size=800)
+            )
+            model = sc.models.HMM(
+                3, emissions=kind, num_chains=1, num_samples=400, seed=number, num_threads=1
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(x, num_epochs=500, progress=False)
+            found = model.transitions(0.9)
+            inside["transitions"].append((found.low <= moves) & (moves <= found.high))
+            name = "rates" if kind == "poisson" else "means"
+            low, high = np.quantile(model.draws_[name][..., 0], [0.05, 0.95], axis=(0, 1))
+            inside["means"].append((low <= truth) & (truth <= high))
+            dwell, right = model.dwell_times(0.9), 1 / (1 - np.diag(moves))
+            inside["dwell"].append((dwell.low <= right) & (right <= dwell.high))
+        for name, found in inside.items():
+            share = np.mean(found)
+            met = "met" if 0.85 <= share <= 0.95 else "NOT met"
+            print(
+                f"  {kind:10} {name:12} {share:.3f} of {np.size(found)} 90 % intervals (bar 0.85-0.95: {met})",
+                flush=True,
+            )
+
+
+def samplers(size: int) -> None:
+    """Categories: all samplers for the same CPU time."""
+    x, held = simulated("categorical", size, 0), simulated("categorical", 50_000, 1)
+    for sampler in ("gibbs", "scir", "scir_cv", "sgrld"):
+        scores, means, deviations = [], [], []
+        for seed in range(5):
+            begin = time.process_time()
+            model = sc.models.HMM(
+                5, emissions="categorical", sampler=sampler, num_chains=1, seed=seed, num_threads=1
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(x, num_epochs=20 if sampler == "gibbs" else 12, progress=False)
+            spent = time.process_time() - begin
+            scores.append(model.score(held))
+            stay = model.draws_["transitions"][..., 0, 0]
+            means.append(stay.mean())
+            deviations.append(stay.std())
+        print(
+            f"  {sampler:8} {spent:6.1f} CPU s  held-out log likelihood {np.mean(scores):.5f} "
+            f"(seeds {np.min(scores):.5f} to {np.max(scores):.5f})  "
+            f"A[0, 0] {np.mean(means):.4f} ± {np.mean(deviations):.4f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["speed", "coverage", "samplers"])
+    parser.add_argument("--emissions", default="gaussian", choices=["gaussian", "poisson", "categorical"])
+    parser.add_argument("--size", type=int, default=1_000_000)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=200)
+    given = parser.parse_args()
+    if given.what == "speed":
+        environments.pin_to_one_core()
+        speed(given.emissions, given.size, given.seeds)
+    elif given.what == "samplers":
+        samplers(given.size)
+    else:
+        coverage(given.repeats)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Commands for hidden Markov models: fit, show."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from scirocco.cli import _common
+from scirocco.cli._common import JSON, drawn_so_far, print_json, say, typer
+from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
+from scirocco.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from scirocco.models import HMM
+
+hmm_app = typer.Typer(
+    help="Hidden Markov models of one or more series.\n\nExample: scirocco hmm fit series.csv --states 3 --out run",
+)
+
+
+@hmm_app.command("fit")
+def hmm_fit(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A table with one row per time: CSV, Parquet, Arrow or .npy.",
+            metavar="DATA",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
+    ],
+    states: Annotated[int, typer.Option("--states", min=1, help="Number of states.")] = 2,
+    emissions: Annotated[
+        str, typer.Option("--emissions", help="gaussian, poisson (counts) or categorical (labels).")
+    ] = "gaussian",
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="NAMES", help="Columns of observations: x,y. All by default."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="NAME", help="The column with the id of the series of each row."),
+    ] = None,
+    sticky: Annotated[
+        float, typer.Option("--sticky", min=0, help="Prior pseudo-counts of staying in a state.")
+    ] = 0.0,
+    sampler: Annotated[
+        str | None, typer.Option("--sampler", metavar="NAME", help="gibbs (default), scir, scir_cv, sgrld.")
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option("--epochs", help="Length of the run in passes over the series.")
+    ] = None,
+    steps: Annotated[int | None, _common.STEPS] = None,
+    seconds: Annotated[float | None, _common.SECONDS] = None,
+    chains: Annotated[int, typer.Option("--chains", min=1, help="Independent chains.")] = 4,
+    draws: Annotated[int | None, _common.DRAWS] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=1, help="Observations per step.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the chains.")] = 0,
+    threads: Annotated[int | None, _common.THREADS] = None,
+    resume: Annotated[bool, _common.RESUME] = False,
+    overwrite: Annotated[bool, _common.OVERWRITE] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Fit a hidden Markov model and store its draws in the folder RUN as it runs.
+
+    Example: scirocco hmm fit visits.csv --emissions poisson --states 3 --by user --out visits-run
+    """
+    from scirocco.models import HMM
+
+    length = _common.Length(steps, epochs, seconds)
+    _common.check_fit(out, length, resume, overwrite)
+    options: dict[str, Any] = {
+        "sampler": sampler,
+        "num_samples": draws,
+        "batch_size": batch_size,
+        "num_threads": threads,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    model = HMM(states, emissions=emissions, sticky=sticky, num_chains=chains, seed=seed, **given)
+    series = _read(data, columns, by)
+    if not as_json:
+        say(f"{len(series):,} observations, {states} states, {emissions} emissions", flush=True)
+    try:
+        with ending_with_its_draws():
+            model.fit(series, by=by, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
+        interrupted = model.run_.status == "interrupted"
+    except KeyboardInterrupt:
+        if not _common.interrupted_early(out):
+            raise
+        interrupted = True
+    if interrupted:
+        say(_common.how_to_resume(out), file=sys.stderr if as_json else sys.stdout)
+        raise typer.Exit(INTERRUPTED)
+    _show(out, 0.9, as_json)
+
+
+@hmm_app.command("show")
+def hmm_show(
+    run: Annotated[Path, _common.RUN],
+    interval: Annotated[float, _common.INTERVAL] = 0.9,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Show the states of a run: shares, dwell times, emissions and transitions, with credible intervals.
+
+    You can use it while the run is being fitted.
+
+    Example: scirocco hmm show run --json
+    """
+    _show(run, interval, as_json)
+
+
+def _read(path: Path, columns: str | None, by: str | None) -> Any:
+    """A table as a pandas data frame, with the wanted columns only."""
+    import pandas as pd
+
+    from scirocco._extras import require
+
+    path = path.expanduser()
+    if not path.exists():
+        raise InvalidValueError(f"there is no file {path}.")
+    if path.suffix == ".npy":
+        array = np.load(path, allow_pickle=False)
+        table = pd.DataFrame(array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1))
+        table.columns = [f"x{k}" for k in range(table.shape[1])]
+    elif path.suffix == ".csv":
+        try:
+            table = pd.read_csv(path)
+        except (ValueError, UnicodeDecodeError) as error:
+            raise InvalidValueError(f"{path} cannot be read as CSV: {error}.") from error
+    elif path.suffix in (".parquet", ".arrow", ".feather"):
+        require("pyarrow", f"reading {path.suffix} files")
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_feather(path)
+    else:
+        raise InvalidValueError(f"{path} must be a .csv, .parquet, .arrow, .feather or .npy file.")
+    if columns is None:
+        return table
+    wanted = [name.strip() for name in columns.split(",") if name.strip()]
+    wanted += [by] if by is not None and by not in wanted else []
+    absent = [name for name in wanted if name not in table.columns]
+    if absent:
+        raise InvalidValueError(
+            f"{path} has no column {absent[0]!r}. It has {', '.join(map(str, table.columns))}."
+        )
+    return table[wanted]
+
+
+def _show(path: Path, interval: float, as_json: bool) -> None:
+    from scirocco._console import print_table
+    from scirocco.diagnostics.intervals import widest
+    from scirocco.models import HMM, fits
+    from scirocco.store import open_stored
+
+    stored = open_stored(path)
+    fits.need_draws(stored, "hmm", "initial")
+    model: HMM = HMM.load(path)
+    chains, draws = model.draws_["initial"].shape[:2]
+    interval = widest(chains * draws, interval)  # of a short run, or of one that is still going
+    table, moves = model.summary(interval), model.transitions(interval)
+    status = str(stored.progress["status"])
+    if as_json:
+        print_json(
+            {
+                "run": str(path),
+                "status": status,
+                "num_chains": chains,
+                "num_draws": draws,
+                "interval": interval,
+                "states": [
+                    {"state": int(k), **row}
+                    for k, row in zip(table.index, table.to_dict("records"), strict=True)
+                ],
+                "transitions": {name: np.asarray(part).tolist() for name, part in moves._asdict().items()},
+            }
+        )
+        return
+    names = [name for name in table.columns if not name.endswith(("_low", "_high"))]
+    rows = [[f" {k} ", *(_cell(row, name) for name in names)] for k, row in table.iterrows()]
+    title = f"{len(table)} states, {drawn_so_far(chains, draws, status)}; {100 * interval:g} % intervals"
+    print_table(title, ["state", *names], rows, right=(0,))
+    rows = [
+        [
+            f" {j} ",
+            *(
+                f"{moves.mean[j, k]:.3f} ({moves.low[j, k]:.3f}–{moves.high[j, k]:.3f})"
+                for k in range(len(table))
+            ),
+        ]
+        for j in range(len(table))
+    ]
+    print_table("transitions", ["from", *(f"to {k}" for k in range(len(table)))], rows, right=(0,))
+
+
+def _cell(row: Any, name: str) -> str:
+    if f"{name}_low" not in row:
+        return str(row[name])
+    return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"

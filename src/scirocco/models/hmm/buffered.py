@@ -1,0 +1,350 @@
+r"""Stochastic gradients from random subsequences with buffers, for series whose states are not stored.
+
+A step takes some windows of the series. The expected transitions and observations in each window, given the current
+parameters, follow from the observations in the window and in a buffer on either side (Aicher, Ma, Foti & Fox 2019): a
+hidden Markov chain forgets geometrically, so the error decreases geometrically with the length of the buffer. Scaled to
+the whole series they estimate the shapes of gamma distributions:
+
+.. math:: \hat a = a + \frac{G}{n} \sum_{\text{windows}} E[\text{counts} | \text{window and buffers}].
+
+Transitions, first states and categories are normalised gamma variables that move by SCIR, SCIR-CV or SGRLD. Poisson
+rates and precisions move by the same exact diffusion with estimated shape and rate, means by an Ornstein-Uhlenbeck
+process. The stationary distribution is the posterior up to the noise of the estimates, which vanishes with the step
+size and with the size of the batch, and up to the error of the buffers. (SCIR moves the sum of a row with its expected
+count, which depends on the shares: an effect of relative order 1/√N. SGRLD's sums do not depend on them.)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.diffusions import host
+from scirocco.diffusions.host._threads import run_blocks
+from scirocco.errors import InvalidValueError
+from scirocco.models.fits.chains import StatePurpose
+from scirocco.models.hmm.emissions import Categorical, Emission, Encoded, Gaussian, Params, Poisson
+from scirocco.models.hmm.gibbs import (
+    Parameters,
+    Prior,
+    kernels,
+    layout,
+    log_likelihoods,
+    start,
+    stationary,
+)
+from scirocco.models.hmm.series import Array
+from scirocco.samplers import schedules
+
+_WINDOW, _BATCH = 500, 10_000
+_STREAMS = 16
+_STEPS = {"scir": 0.02, "scir_cv": 0.05}
+_EULER = 0.1  # step of "sgrld" in units of the time in which its fastest variables move
+_TOLERANCE, _LONGEST, _PLACES = 1e-3, 1_000, 100
+_REFRESH_EVERY, _REFRESH = 10, 10
+"""Steps of "scir_cv" between two references, and how many times more windows these have."""
+
+
+class Settings(NamedTuple):
+    """Settings of the chains."""
+
+    sampler: str
+    step_size: schedules.Schedule
+    windows: int
+    """Groups of windows per step."""
+    batches: int
+    buffer: int
+    error: float
+    num_starts: int
+    words: str
+
+
+def settings(
+    sampler: str,
+    prior: Prior,
+    data: Encoded,
+    bounds: Array,
+    batch_size: int | None,
+    step_size: Any,
+    buffer: int | None,
+    num_starts: int,
+    seed: int,
+) -> Settings:
+    """Check the arguments, and measure the buffer if it is not given."""
+    if isinstance(prior.emission, Gaussian) and prior.emission.width > 1:
+        raise InvalidValueError(
+            f'sampler="{sampler}" supports normal emissions of one column, got {prior.emission.width}. Use '
+            'sampler="gibbs".'
+        )
+    if step_size is None:
+        counts = float(bounds[-1]) / prior.num_states / (prior.num_states * prior.concentration)
+        step_size = _STEPS.get(sampler, _EULER / (1.0 + counts))
+    made = schedules.normalise(step_size, "HMM")
+    steps = made if isinstance(made, schedules.Schedule) else schedules.constant(float(made))
+    groups = layout(bounds, _WINDOW, 0, gap=0).num_groups
+    size = _BATCH if batch_size is None else batch_size
+    windows = int(min(max(1, round(size / _WINDOW)), groups))
+    found = start(prior, data, bounds, num_starts, seed)
+    if buffer is None:
+        length = _forgotten(prior.emission, found, data, bounds, seed)
+    else:
+        length = _checks.positive_int(buffer, "buffer", minimum=0)
+    error = _error(prior, found, data, bounds, length, seed)
+    words = (
+        f"{sampler}: {windows} of {groups} groups of windows of {_WINDOW} observations per step, with buffers of "
+        f"{length} on either side (error of expected transitions per observation: {error:.1e})"
+    )
+    return Settings(sampler, steps, windows, max(1, groups // windows), length, error, num_starts, words)
+
+
+def _places(data: Encoded, bounds: Array, length: int, seed: int) -> Array:
+    """Some windows (low, high) of at most `length` observations."""
+    rng = np.random.default_rng([seed, StatePurpose.WINDOWS])
+    pieces = layout(bounds, length, int(rng.integers(length)), gap=0).pieces
+    return pieces[rng.permutation(len(pieces))[:_PLACES]]
+
+
+def _forgotten(emission: Emission, params: Parameters, data: Encoded, bounds: Array, seed: int) -> int:
+    """Steps after which filters that started in different states differ by at most the tolerance, on average."""
+    pieces = _places(data, bounds, _LONGEST, seed)
+    out = np.full((len(pieces), _LONGEST), np.nan)
+    kernels().forget(emission.kernel(params.emission, data), params.chain(), pieces[:, :2], out)
+    lengths = pieces[:, 1] - pieces[:, 0]
+    longest = int(lengths.max())
+    far = np.array([np.nanmean(out[:, t]) for t in range(longest)])
+    near = np.flatnonzero(far <= _TOLERANCE)
+    if near.size:
+        return int(near[0]) + 1
+    if longest == _LONGEST:
+        _checks.warn(
+            f"the states of this HMM remember more than {_LONGEST:,} observations: after so many, filters still differ "
+            f'by {far[-1]:.2g}. Use sampler="gibbs", or pass `buffer`.'
+        )
+    return longest
+
+
+def _error(prior: Prior, params: Parameters, data: Encoded, bounds: Array, buffer: int, seed: int) -> float:
+    """Largest error of an expected transition count per observation, compared with buffers four times as long."""
+    pieces = _places(data, bounds, _WINDOW, seed)
+    total = (pieces[:, 1] - pieces[:, 0]).sum()
+    near, far = (
+        expected(prior, params, data, _with_buffers(pieces, bounds, length), 1).moves.sum(axis=0)
+        for length in (buffer, 4 * buffer + 100)
+    )
+    return float(np.abs(near - far).max() / total)
+
+
+def _with_buffers(pieces: Array, bounds: Array, buffer: int) -> Array:
+    """Windows for the kernel, from pieces (begin, end, left, right)."""
+    number = np.searchsorted(bounds, pieces[:, 0], side="right") - 1
+    low = np.maximum(pieces[:, 0] - buffer, bounds[number])
+    high = np.minimum(pieces[:, 1] + buffer, bounds[number + 1])
+    return np.stack([pieces[:, 0], pieces[:, 1], low, high, low > bounds[number]], axis=1).astype(np.int64)
+
+
+class Sums(NamedTuple):
+    """Expected counts of windows, (window, ...)."""
+
+    firsts: Array
+    moves: Array
+    stats: Array
+
+
+def expected(
+    prior: Prior, params: Parameters, data: Encoded, windows: Array, num_threads: int | None
+) -> Sums:
+    """Expected counts of some windows."""
+    num, width = prior.num_states, prior.emission.stats_width(data)
+    count = len(windows)
+    sums = Sums(np.zeros((count, num)), np.zeros((count, num, num)), np.zeros((count, num, width)))
+    arguments, chain, run = prior.emission.kernel(params.emission, data), params.chain(), kernels().smooth
+    nothing = np.empty((0, 0))
+
+    def work(first: int, last: int) -> None:
+        run(arguments, chain, windows, *sums, nothing, first, last)
+
+    run_blocks(work, count, num_threads)
+    return sums
+
+
+class BufferedChain:
+    """One chain, see `fits.Chain`: a step moves all parameters by estimates from some windows."""
+
+    def __init__(
+        self,
+        prior: Prior,
+        data: Encoded,
+        bounds: Array,
+        known: Settings,
+        seed: int,
+        chain: int,
+        num_threads: int | None,
+    ):
+        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
+        self.prior, self.data, self.bounds, self.known = prior, data, bounds, known
+        self.num_threads, self.number = num_threads, 0
+        self.coded = len(data.codes) > 0
+        self.parts: dict[str, Array] | None = None
+        """Unnormalised initial distribution, transitions, and emissions."""
+        self.reference: dict[str, Array] = {}
+
+    # -- parameters ---------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> dict[str, Array]:
+        found = start(self.prior, self.data, self.bounds, self.known.num_starts, self.seed)
+        parts = {"initial": found.initial, "transitions": found.transitions, **found.emission}
+        # the sum of a row is a gamma variable of shape prior + counts, of SGRLD of shape prior
+        counts = 0.0 if self.known.sampler == "sgrld" else float(self.bounds[-1]) / self.prior.num_states
+        for name, prior in self._priors().items():
+            total = np.broadcast_to(prior, parts[name].shape).sum(axis=-1, keepdims=True)
+            parts[name] = parts[name] * (total + (0.0 if name == "initial" else counts))
+        return parts
+
+    def params(self) -> Parameters:
+        """The current parameters."""
+        assert self.parts is not None
+        emission: Params = {name: self.parts[name] for name in self.prior.emission.shapes(1)}
+        if "probabilities" in emission:
+            emission = {"probabilities": _shares(emission["probabilities"])}
+        return Parameters(_shares(self.parts["initial"]), _shares(self.parts["transitions"]), emission)
+
+    def advance(self, num_steps: int) -> None:
+        """Make steps."""
+        if self.parts is None:
+            self.parts = self._begin()
+        for _ in range(num_steps):
+            if self.known.sampler == "scir_cv" and self.number % _REFRESH_EVERY == 0:
+                sums = self._estimate(_REFRESH * self.known.windows, StatePurpose.REFRESH)
+                self.reference = self._shapes(sums)
+            self._move(self._estimate(self.known.windows, StatePurpose.WINDOWS))
+            self.number += 1
+
+    def _words(self, purpose: int) -> tuple[int, int]:
+        return self.seed, self.number * _STREAMS + purpose
+
+    def _estimate(self, number: int, purpose: StatePurpose) -> Sums:
+        """Unbiased estimates of the expected counts of all series, up to the error of the buffers."""
+        rng = np.random.default_rng(list(self._words(purpose)))
+        found = layout(self.bounds, _WINDOW, int(rng.integers(_WINDOW)), gap=0)
+        chosen = rng.permutation(found.num_groups)[:number]
+        rows = np.concatenate([np.arange(found.groups[g], found.groups[g + 1]) for g in chosen])
+        windows = _with_buffers(found.pieces[rows], self.bounds, self.known.buffer)
+        sums = expected(self.prior, self.params(), self.data, windows, self.num_threads)
+        scale = found.num_groups / len(chosen)
+        return Sums(*(scale * part.sum(axis=0) for part in sums))
+
+    def _priors(self) -> dict[str, Any]:
+        """Prior shapes of the gamma variables, in the order of `_counts`."""
+        shapes = {"initial": self.prior.concentration, "transitions": self.prior.transitions}
+        emission = self.prior.emission
+        return shapes | (
+            {"probabilities": emission.concentration} if isinstance(emission, Categorical) else {}
+        )
+
+    def _counts(self, sums: Sums) -> dict[str, Array]:
+        found = {"initial": sums.firsts, "transitions": sums.moves}
+        return found | ({"probabilities": sums.stats} if isinstance(self.prior.emission, Categorical) else {})
+
+    def _shapes(self, sums: Sums) -> dict[str, Array]:
+        counts = self._counts(sums)
+        return {name: prior + counts[name] for name, prior in self._priors().items()}
+
+    def _move(self, sums: Sums) -> None:
+        assert self.parts is not None
+        step = float(self.known.step_size(self.number))
+        seed = self._words(StatePurpose.MOVES)
+        counts = self._counts(sums)
+        for place, (name, shape) in enumerate(self._shapes(sums).items()):
+            words = seed[0], seed[1] * 4 + place
+            x = self.parts[name]
+            if self.known.sampler == "sgrld":
+                self.parts[name] = _euler(words, x, shape, counts[name].sum(axis=-1, keepdims=True), step)
+            else:
+                self.parts[name] = _exact(words, x, shape, self.reference.get(name), step)
+        emission, words = self.prior.emission, (seed[0], seed[1] * 4 + 3)
+        if isinstance(emission, Poisson):
+            count, total = emission.summed(sums.stats, self.coded)
+            rate = np.array(emission.rate) + count[:, None]
+            self.parts["rates"] = _cir(words, self.parts["rates"], emission.shape + total, rate, step)
+        elif isinstance(emission, Gaussian):
+            self._move_normal(emission, sums.stats, step, words)
+
+    def _move_normal(self, emission: Gaussian, stats: Array, step: float, words: tuple[int, int]) -> None:
+        """One column: the mean given the precision, then the precision given the mean."""
+        assert self.parts is not None
+        rng = np.random.default_rng(list(words))
+        count, total, square = stats[:, 0], stats[:, 1], stats[:, 2]
+        mean, precision = self.parts["means"][:, 0], 1.0 / self.parts["covariances"][:, 0, 0]
+        prior, kappa = emission.mean[0], emission.strength + count
+        centre = (emission.strength * prior + total) / kappa
+        stay = np.exp(-step)
+        noise = np.sqrt((1.0 - stay**2) / (kappa * precision)) * rng.standard_normal(len(mean))
+        mean = centre + (mean - centre) * stay + noise
+        scatter = square - 2.0 * mean * total + count * mean**2
+        rate = 0.5 * (emission.spread[0] + emission.strength * (mean - prior) ** 2 + np.maximum(scatter, 0.0))
+        shape = 0.5 * (emission.degrees + 1.0 + count)
+        precision = _cir((words[0], words[1] + 1), precision, shape, rate, step)
+        self.parts["means"] = mean[:, None]
+        self.parts["covariances"] = (1.0 / np.maximum(precision, 1e-300))[:, None, None]
+
+    # -- draws --------------------------------------------------------------------------------------------------------
+
+    def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters in the units of the user, the last state of a single series, and statistics."""
+        initial, moves, emission = params = self.params()
+        draws = {"initial": initial, "transitions": moves, **self.prior.emission.outside(emission)}
+        if len(self.bounds) == 2:
+            low = max(0, int(self.bounds[-1]) - 1 - self.known.buffer)
+            near = self.data.take(np.arange(low, int(self.bounds[-1])))
+            begun = params._replace(initial=stationary(moves)) if low else params
+            _, ends = log_likelihoods(self.prior.emission, begun, near, np.array([0, near.num_rows]), 1)
+            rng = np.random.default_rng(list(self._words(StatePurpose.REFERENCE)))
+            draws["last"] = np.array(rng.choice(self.prior.num_states, p=ends[0]), np.int64)
+        return draws, {"passes": self.number / self.known.batches}
+
+    def state(self) -> dict[str, Array]:
+        """Arrays from which `restore` resumes exactly."""
+        assert self.parts is not None
+        marked = {f"reference_{name}": part for name, part in self.reference.items()}
+        return {**self.parts, **marked, "steps": np.array([self.number], np.int64)}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Restore the chain from `state`."""
+        names = [name for name in state if name != "steps" and not name.startswith("reference_")]
+        self.parts = {name: np.array(state[name]) for name in names}
+        self.reference = {
+            name.removeprefix("reference_"): np.array(part)
+            for name, part in state.items()
+            if name.startswith("reference_")
+        }
+        self.number = int(state["steps"][0])
+
+
+def _shares(x: Array) -> Array:
+    found: Array = x / np.maximum(x.sum(axis=-1, keepdims=True), 1e-300)
+    return found
+
+
+def _exact(words: tuple[int, int], x: Array, shape: Array, reference: Array | None, step: float) -> Array:
+    """SCIR, or with a reference SCIR-CV: dx = (a - bx) dt + sqrt(2x) dW, b = (a - 1) / (reference - 1)."""
+    rate = np.ones_like(x)
+    if reference is not None:
+        inside = reference > 1.0
+        rate[inside] = np.maximum((shape[inside] - 1.0) / (reference[inside] - 1.0), -600.0 / step)
+    return host.cir(words, x, shape, step, rate, num_threads=1)
+
+
+def _euler(words: tuple[int, int], x: Array, shape: Array, counts: Array, step: float) -> Array:
+    """SGRLD: an Euler step of dx = (a - x - n x/Σx) dt + sqrt(2x) dW, reflected at 0; n counts do not change Σx."""
+    rng = np.random.default_rng(list(words))
+    drift = shape - x - counts * _shares(x)
+    found: Array = np.abs(x + step * drift + np.sqrt(2.0 * step * x) * rng.standard_normal(x.shape))
+    return np.maximum(found, 1e-300)
+
+
+def _cir(words: tuple[int, int], x: Array, shape: Array, rate: Array, step: float) -> Array:
+    """The diffusion with stationary distribution Gamma(shape, rate), over a time that is `step` in its own units."""
+    scaled = host.cir(words, x * rate, np.maximum(shape, 1e-3), step, num_threads=1)
+    return np.maximum(scaled / rate, 1e-300)

@@ -1,0 +1,117 @@
+"""Emission distributions from the arguments of the model, and to records."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from scirocco import _checks
+from scirocco.errors import InvalidValueError
+from scirocco.models.hmm.emissions import Categorical, Emission, Gaussian, Poisson
+from scirocco.models.hmm.observations import counts, labels, real
+from scirocco.models.hmm.series import Array, Given
+
+KINDS = ("categorical", "gaussian", "poisson")
+_CLASSES: dict[str, Any] = {each.kind: each for each in (Categorical, Gaussian, Poisson)}
+
+
+def resolve(kind: str, given: Given, num: int, prior: Mapping[str, Any] | None, categories: Any) -> Emission:
+    """The emission distribution for some series: a prior that depends on their scale, unless one is given."""
+    _checks.choice(kind, "emissions", KINDS)
+    if categories is not None and kind != "categorical":
+        raise InvalidValueError(f'`categories` requires emissions="categorical", got {kind!r}.')
+    allowed = {
+        "categorical": ("concentration",),
+        "gaussian": ("mean", "strength", "degrees", "scale"),
+        "poisson": ("shape", "rate"),
+    }[kind]
+    known = dict(prior or {})
+    for name in known:
+        if name not in allowed:
+            raise InvalidValueError(
+                f"the prior of {kind} emissions has no {name!r}. It has {', '.join(allowed)}."
+            )
+    if kind == "categorical":
+        return _categorical(given, known, categories)
+    values = real(given, None)
+    return _gaussian(values, num, known) if kind == "gaussian" else _poisson(counts(values), known)
+
+
+def _categorical(given: Given, known: dict[str, Any], categories: Any) -> Categorical:
+    found, absent = labels(given.values)
+    if categories is None:
+        names = np.unique(found[~absent]).tolist()
+    else:
+        names = list(dict.fromkeys(np.asarray(categories).tolist()))
+        if len(names) < len(np.asarray(categories)):
+            raise InvalidValueError("`categories` contains a category twice.")
+    if not names:
+        raise InvalidValueError("all observations are missing.")
+    return Categorical(tuple(names), _positive_number(known.get("concentration", 1.0), "concentration"))
+
+
+def _gaussian(values: Array, num: int, known: dict[str, Any]) -> Gaussian:
+    d = values.shape[1]
+    seen = values[~np.isnan(values[:, 0])]
+    if not len(seen):
+        raise InvalidValueError("all observations are missing.")
+    centre, scale = seen.mean(axis=0), seen.std(axis=0)
+    flat = np.flatnonzero(~(scale > 1e-12 * (1.0 + np.abs(centre))))
+    if flat.size and set(known) < {"mean", "strength", "degrees", "scale"}:
+        raise InvalidValueError(
+            f"column {flat[0]} of the series is constant ({centre[flat[0]]:g}), so the scale of the prior cannot be "
+            "taken from it. Drop the column, or pass prior={'mean': ..., 'strength': ..., 'degrees': ..., 'scale': "
+            "...}."
+        )
+    scale = np.where(scale > 0, scale, 1.0)
+    mean = np.broadcast_to(np.asarray(known.get("mean", centre), np.float64), d)
+    degrees = _positive_number(known.get("degrees", d + 2.0), "degrees")
+    if degrees <= d - 1:
+        raise InvalidValueError(f"the prior's `degrees` must be above {d - 1}, got {degrees:g}.")
+    wide = known.get("scale", scale / num ** (1 / d))
+    wide = np.broadcast_to(np.asarray(wide, np.float64), d)
+    if not (np.isfinite(wide).all() and (wide > 0).all()):
+        raise InvalidValueError(f"the prior's `scale` must be finite and > 0, got {known['scale']!r}.")
+    strength = _positive_number(known.get("strength", 0.01), "strength")
+    middle = (mean - centre) / scale
+    return Gaussian(
+        _plain(centre), _plain(scale), _plain(middle), strength, degrees, _plain((wide / scale) ** 2)
+    )
+
+
+def _poisson(values: Array, known: dict[str, Any]) -> Poisson:
+    seen = values[~np.isnan(values[:, 0])]
+    if not len(seen):
+        raise InvalidValueError("all observations are missing.")
+    shape = _positive_number(known.get("shape", 1.0), "shape")
+    rate = np.asarray(known.get("rate", shape / np.maximum(seen.mean(axis=0), 1.0 / len(seen))), np.float64)
+    if not (np.isfinite(rate).all() and (rate > 0).all()):
+        raise InvalidValueError(f"the prior's `rate` must be finite and > 0, got {known['rate']!r}.")
+    return Poisson(shape, _plain(np.broadcast_to(rate, values.shape[1])))
+
+
+def as_json(emission: Emission) -> dict[str, Any]:
+    """JSON representation for records."""
+    return {"kind": emission.kind, **{k: _listed(v) for k, v in dataclasses.asdict(emission).items()}}
+
+
+def from_json(written: Mapping[str, Any]) -> Emission:
+    """Read what `as_json` wrote."""
+    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in written.items() if name != "kind"}
+    return _CLASSES[written["kind"]](**fields)
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _plain(values: Array) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _positive_number(value: Any, name: str) -> float:
+    _checks.positive(value, f"the prior's {name}")
+    return float(value)

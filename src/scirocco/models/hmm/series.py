@@ -1,0 +1,143 @@
+"""Series as users have them: one array, a list of arrays of unequal lengths, or a table with the id of each series."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from scirocco.data.values import Frame, Sparse, as_numpy, missing
+from scirocco.data.values import Series as Column
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+SeriesLike = ArrayLike | Frame | list[Any] | tuple[Any, ...]
+"""One series (time,) or (time, columns), a list of them, or a data frame."""
+
+
+class Given(NamedTuple):
+    """All observations, one series after the other."""
+
+    values: Array
+    """(N,), or (N, columns)."""
+    bounds: Array
+    """(series + 1,): series s is bounds[s] to bounds[s + 1]."""
+    rows: Array | None
+    """The row of each observation, for a table with ids."""
+    is_list: bool
+    names: tuple[str, ...] | None
+    """Names of the columns of a table."""
+
+    @property
+    def num_series(self) -> int:
+        """Number of series."""
+        return len(self.bounds) - 1
+
+    def shaped(self, found: Array) -> Any:
+        """One value per observation, in the form of the input: an array, or a list of arrays."""
+        if self.rows is not None:
+            out = np.empty_like(found)
+            out[self.rows] = found
+            return out
+        return np.split(found, self.bounds[1:-1]) if self.is_list else found
+
+
+def read(series: SeriesLike, by: Any = None) -> Given:
+    """Read one or more series.
+
+    `by`: the name of the column with the id of the series of each row, or one id per row. The rows of a series are in
+    the order of time, but need not be next to each other.
+    """
+    if isinstance(series, Sparse):
+        raise InvalidTypeError("a series cannot be a sparse matrix: pass `matrix.toarray()`.")
+    if isinstance(series, Frame):
+        return _table(series, by)
+    if by is not None:
+        values = _one(series, "the series")
+        return _grouped(values, _ids(by, len(values)), None)
+    if isinstance(series, (list, tuple)) and any(_is_series(part) for part in series):
+        return _several(list(series))
+    values = _one(series, "the series")
+    return Given(values, np.array([0, len(values)]), None, False, None)
+
+
+def _is_series(part: object) -> bool:
+    return not isinstance(part, (str, bytes)) and (
+        isinstance(part, (list, tuple, Column, Frame)) or np.ndim(part) > 0  # type: ignore[arg-type]
+    )
+
+
+def _several(parts: list[Any]) -> Given:
+    arrays = [_one(part, f"series {number}") for number, part in enumerate(parts)]
+    widths = {array.shape[1:] for array in arrays}
+    if len(widths) > 1:
+        raise InvalidValueError(
+            f"all series must have the same columns, got the shapes {_some([a.shape for a in arrays])}."
+        )
+    kinds = {"number" if array.dtype.kind in "biuf" else "label" for array in arrays}
+    if len(kinds) > 1:
+        raise InvalidTypeError("some series contain numbers and others labels: pass one type.")
+    bounds = np.cumsum([0, *(len(array) for array in arrays)])
+    return Given(np.concatenate(arrays), bounds, None, True, None)
+
+
+def _one(values: Any, name: str) -> Array:
+    array = as_numpy(values, name)
+    if array.ndim not in (1, 2):
+        raise InvalidValueError(
+            f"{name} must have the shape (time,) or (time, columns), got {array.shape}. Pass several series as a list."
+        )
+    if not array.size:
+        raise InvalidValueError(f"{name} is empty: it has the shape {array.shape}.")
+    if array.dtype.kind not in "biufOUS":
+        raise InvalidTypeError(f"{name} must contain numbers or labels, got dtype {array.dtype}.")
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def _table(table: Frame, by: Any) -> Given:
+    names = list(table.columns)
+    ids = None
+    if isinstance(by, str) and by not in names:
+        raise InvalidValueError(f"`by`={by!r} is not a column of the table. It has {_some(names)}.")
+    if isinstance(by, str):
+        ids = _ids(table[by], len(table))
+        names.remove(by)
+    elif by is not None:
+        ids = _ids(by, len(table))
+    if not names:
+        raise InvalidValueError("the table has no column of observations.")
+    columns = [as_numpy(table[name], f"column {name!r}") for name in names]
+    values = _one(columns[0] if len(columns) == 1 else np.stack(columns, axis=1), "the table")
+    told = tuple(str(name) for name in names)
+    if ids is None:
+        return Given(values, np.array([0, len(values)]), None, False, told)
+    return _grouped(values, ids, told)
+
+
+def _ids(by: Any, length: int) -> Array:
+    ids = as_numpy(by, "`by`")
+    if ids.ndim != 1 or len(ids) != length:
+        raise InvalidValueError(
+            f"`by` must have one id per observation ({length:,}), got the shape {ids.shape}."
+        )
+    bad = [n for n, value in enumerate(ids) if missing(value)] if ids.dtype.kind in "fO" else []
+    if bad:
+        raise InvalidValueError(f"`by` is missing in {len(bad):,} rows, the first is row {bad[0]}.")
+    return ids
+
+
+def _grouped(values: Array, ids: Array, names: tuple[str, ...] | None) -> Given:
+    """Series in the order of their first rows."""
+    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    number = rank[inverse.reshape(-1)]
+    rows = np.argsort(number, kind="stable")
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(first)))])
+    return Given(values[rows], bounds, rows, False, names)
+
+
+def _some(things: list[Any]) -> str:
+    shown = ", ".join(str(thing) for thing in things[:5])
+    return shown + (", ..." if len(things) > 5 else "")

@@ -1,0 +1,251 @@
+"""Exact laws of hidden Markov models: enumerated state paths, and Geweke's joint-distribution test."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, multigammaln
+
+pytest.importorskip("numba", reason="hidden Markov models need numba (the extra `compiled`)")
+
+from scirocco.models.hmm import buffered, emissions, priors
+from scirocco.models.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, log_likelihoods
+from scirocco.models.hmm.series import read
+
+pytestmark = pytest.mark.law
+
+K, A, STICKY = 2, 0.7, 0.6
+SERIES: dict[str, Any] = {
+    # two series, 5 and 1 observations long; one observation is missing
+    "categorical": ([[0, 2, np.nan, 1, 1], [2]], {"concentration": 0.8}),
+    "poisson": ([[3, 0, np.nan, 7, 5], [1]], {"shape": 1.5, "rate": 0.4}),
+    "gaussian": (
+        [np.array([[0.3, 1.0], [-1.0, 0.2], [np.nan] * 2, [2.0, 1.5], [1.7, 2.5]]), np.array([[0.0, -1.0]])],
+        {"mean": 0.5, "strength": 0.6, "degrees": 4.0, "scale": 1.2},
+    ),
+}
+KINDS = tuple(SERIES)
+
+
+def problem(kind):
+    given = read(SERIES[kind][0])
+    emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
+    return Prior(K, A, STICKY, emission), emission.encode(given), given
+
+
+def dirichlet_marginal(shape, counts):
+    shape = np.broadcast_to(shape, counts.shape)
+    return (
+        gammaln(shape.sum())
+        - gammaln(shape.sum() + counts.sum())
+        + (gammaln(shape + counts) - gammaln(shape)).sum()
+    )
+
+
+def log_marginal(kind, rows):
+    """Of the observations of one state, parameters integrated out; in the units of the user."""
+    prior = SERIES[kind][1]
+    if kind == "categorical":
+        return dirichlet_marginal(prior["concentration"], np.bincount(rows.astype(int), minlength=3))
+    if kind == "poisson":
+        a, b, n, s = prior["shape"], prior["rate"], len(rows), rows.sum()
+        return a * np.log(b) - gammaln(a) + gammaln(a + s) - (a + s) * np.log(b + n) - gammaln(rows + 1).sum()
+    d, n = 2, len(rows)
+    m, kappa, nu = np.full(d, prior["mean"]), prior["strength"], prior["degrees"]
+    psi = prior["scale"] ** 2 * np.eye(d)
+    rows = rows.reshape(n, d)
+    kn = kappa + n
+    mn = (kappa * m + rows.sum(axis=0)) / kn
+    psin = psi + rows.T @ rows + kappa * np.outer(m, m) - kn * np.outer(mn, mn)
+    return (
+        -0.5 * n * d * np.log(np.pi)
+        + multigammaln((nu + n) / 2, d)
+        - multigammaln(nu / 2, d)
+        + nu / 2 * np.linalg.slogdet(psi)[1]
+        - (nu + n) / 2 * np.linalg.slogdet(psin)[1]
+        + d / 2 * np.log(kappa / kn)
+    )
+
+
+def enumerated(kind, prior, given):
+    """All paths, and their posterior probabilities with all parameters integrated out."""
+    values = given.values if given.values.ndim == 2 else given.values[:, None]
+    seen = ~np.isnan(values[:, 0])
+    paths = np.array(list(itertools.product(range(K), repeat=len(values))))
+    logs = []
+    for path in paths:
+        firsts = np.bincount(path[given.bounds[:-1]], minlength=K)
+        moves = np.zeros((K, K))
+        for t in range(1, len(path)):
+            if t not in given.bounds:
+                moves[path[t - 1], path[t]] += 1
+        total = dirichlet_marginal(A, firsts)
+        total += sum(dirichlet_marginal(prior.transitions[j], moves[j]) for j in range(K))
+        for k in range(K):
+            rows = values[seen & (path == k)]
+            total += log_marginal(kind, rows if rows.shape[1] == 2 else rows[:, 0]) if len(rows) else 0.0
+        logs.append(total)
+    shares = np.exp(np.array(logs) - max(logs))
+    return paths, shares / shares.sum()
+
+
+def z_scores(draws, expected):
+    """Of means of correlated draws (draw, quantity), by batch means."""
+    batches = draws[: len(draws) // 40 * 40].reshape(40, -1, draws.shape[1]).mean(axis=1)
+    return (batches.mean(axis=0) - expected) / (batches.std(axis=0, ddof=1) / np.sqrt(40))
+
+
+def features(paths):
+    """Equality of neighbours and of distant pairs, and the states themselves."""
+    pairs = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4), (1, 3), (4, 5)]
+    return np.concatenate([paths, np.stack([paths[:, i] == paths[:, j] for i, j in pairs], axis=1)], axis=1)
+
+
+@pytest.mark.parametrize("kind, piece", [("categorical", 2), ("poisson", 100), ("gaussian", 3)])
+def test_states_have_their_enumerated_posterior(kind, piece, seed):
+    """Also if series are cut: pieces given the states between them; batches of pieces."""
+    prior, data, given = problem(kind)
+    paths, shares = enumerated(kind, prior, given)
+    chain = GibbsChain(
+        prior, data, given.bounds, batch_size=3, num_starts=0, seed=seed, chain=0, num_threads=1, piece=piece
+    )
+    chain.advance(50)
+    steps = 3_000
+    drawn = np.empty((steps, len(given.values)), np.int8)
+    for step in range(steps):
+        chain.advance(1)
+        drawn[step] = chain.states.z
+    assert np.abs(z_scores(features(drawn), shares @ features(paths))).max() < 5
+
+
+def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
+    """Geweke (2004): observations given states and parameters, then a step of the chain, leave the prior unchanged."""
+    prior, data, given = problem("gaussian")
+    chain = GibbsChain(
+        prior, data, given.bounds, batch_size=3, num_starts=0, seed=seed, chain=1, num_threads=1, piece=2
+    )
+    rng = np.random.default_rng([seed, 77])
+    chain.advance(20)
+    states, found = chain.states, []
+    seen = ~np.isnan(data.rows[:, 0])
+    for _ in range(3_000):
+        params, z = chain.params, states.z.astype(int)
+        roots = np.linalg.cholesky(params.emission["covariances"])[z]
+        rows = params.emission["means"][z] + (roots @ rng.standard_normal((len(z), 2, 1)))[..., 0]
+        data.rows[seen] = rows[seen]
+        states.stats[:] = [
+            [
+                (own := seen & (z == k)).sum(),
+                *rows[own].sum(axis=0),
+                *np.tril(rows[own].T @ rows[own]).ravel(),
+            ]
+            for k in range(K)
+        ]
+        chain.advance(1)
+        moves, initial, emission = chain.params.transitions, chain.params.initial, chain.params.emission
+        precisions = np.linalg.inv(emission["covariances"])
+        found.append(
+            [
+                moves[0, 0],
+                moves[1, 1],
+                moves[0, 0] ** 2,
+                initial[0] ** 2,
+                *precisions[:, 0, 0],
+                *precisions[:, 0, 1],
+                *np.linalg.slogdet(precisions)[1],
+                *(
+                    (emission["means"] - prior.emission.mean)[:, None, :]
+                    @ precisions
+                    @ (emission["means"] - prior.emission.mean)[..., None]
+                )[:, 0, 0],
+            ]
+        )
+    stay = A + STICKY
+    total, spread = 2 * A + STICKY, np.array(prior.emission.spread)
+    nu, kappa = prior.emission.degrees, prior.emission.strength
+    from scipy.special import digamma
+
+    log_det = digamma(nu / 2) + digamma((nu - 1) / 2) + 2 * np.log(2) - np.log(spread).sum()
+    expected = [
+        stay / total,
+        stay / total,
+        stay * (stay + 1) / (total * (total + 1)),
+        A * (A + 1) / (2 * A * (2 * A + 1)),
+        *[nu / spread[0]] * 2,
+        *[0.0] * 2,
+        *[log_det] * 2,
+        *[2 / kappa] * 2,
+    ]
+    assert np.abs(z_scores(np.array(found), np.array(expected))).max() < 5
+
+
+def path_likelihoods(prior, params, data, given):
+    """All paths and log p(path, observations | parameters), from the kernels' own densities of single observations."""
+    alone = np.arange(len(given.values) + 1)
+    dense = np.empty((len(given.values), K))
+    for k in range(K):
+        one = params._replace(initial=np.eye(K)[k])
+        dense[:, k] = log_likelihoods(prior.emission, one, data, alone, 1)[0]
+    paths = np.array(list(itertools.product(range(K), repeat=len(given.values))))
+    logs = dense[np.arange(len(given.values)), paths].sum(axis=1)
+    for t in range(paths.shape[1]):
+        logs += (
+            np.log(params.initial[paths[:, t]])
+            if t in given.bounds
+            else np.log(params.transitions[paths[:, t - 1], paths[:, t]])
+        )
+    return paths, logs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recursions_agree_with_all_paths(kind, seed):
+    """Log likelihoods, smoothed probabilities and expected counts; windows with buffers as long as the series."""
+    prior, data, given = problem(kind)
+    rng = np.random.default_rng(seed)
+    params = Parameters(rng.dirichlet([1, 1]), rng.dirichlet([1, 1], 2), prior.emission.first(rng, data, K))
+    paths, logs = path_likelihoods(prior, params, data, given)
+    shares = np.exp(logs - np.logaddexp.reduce(logs))
+    found, _ = log_likelihoods(prior.emission, params, data, given.bounds, 1)
+    np.testing.assert_allclose(found.sum(), np.logaddexp.reduce(logs), rtol=1e-9)
+
+    pieces = np.array([[0, 2, 0, 1], [2, 5, 1, 0], [5, 6, 0, 0]])
+    sums = buffered.expected(prior, params, data, buffered._with_buffers(pieces, given.bounds, 9), 1)
+    moves = np.zeros((K, K))
+    for path, share in zip(paths, shares, strict=True):
+        for t in (1, 2, 3, 4):
+            moves[path[t - 1], path[t]] += share
+    np.testing.assert_allclose(sums.moves.sum(axis=0), moves, atol=1e-9)
+    firsts = [[shares @ (paths[:, t] == k) for k in range(K)] for t in (0, 5)]
+    np.testing.assert_allclose(sums.firsts.sum(axis=0), np.sum(firsts, axis=0), atol=1e-9)
+    seen = np.flatnonzero(~data.is_missing)
+    held = np.array([(shares @ (paths[:, seen] == k)).sum() for k in range(K)])
+    told = sums.stats.sum(axis=(0, 2)) if len(data.codes) else sums.stats.sum(axis=0)[:, 0]
+    np.testing.assert_allclose(told, held, atol=1e-9)
+
+    short = [
+        np.abs(
+            buffered.expected(
+                prior, params, data, buffered._with_buffers(pieces, given.bounds, b), 1
+            ).moves.sum(0)
+            - moves
+        ).max()
+        for b in (0, 9)
+    ]
+    assert short[1] < 1e-9 < short[0]
+
+
+def test_the_filter_forgets_at_the_rate_of_the_chain():
+    """Without information in the observations, filters from two states differ by λᵗ, the second eigenvalue."""
+    given = read([*np.full(30, np.nan).tolist(), 0, 1])
+    emission = emissions.Categorical((0, 1), 1.0)
+    params = Parameters(
+        np.full(2, 0.5), np.array([[0.9, 0.1], [0.2, 0.8]]), {"probabilities": np.full((2, 2), 0.5)}
+    )
+    out = np.empty((1, 30))
+    kernels().forget(
+        emission.kernel(params.emission, emission.encode(given)), params.chain(), np.array([[0, 30]]), out
+    )
+    np.testing.assert_allclose(out[0], 0.7 ** np.arange(1, 31), rtol=1e-9)
