@@ -12,11 +12,10 @@ PYTEST_DEBUG_TEMPROOT names another folder. Those of tests that passed are delet
 
 Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it.
 
-Some tests have many cases that take seconds each. With `@pytest.mark.rotates(3)` a third of the cases of a parametrised
-test is run, with another commit other ones; with `rotates(3, "name")` a third of all tests that have this name. Of the
-doctests it is half.
-SCIROCCO_TEST_PAIRS (0-99) picks them in place of the commit, and the pairs that tests/test_battery.py compiles.
-SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone is always run.
+Some tests have many slow cases. `@pytest.mark.rotates(3)` runs every third case of a parametrised test, and the commit
+decides which; `rotates(3, "name")` runs every third of all tests with this name. Of the doctests every second is run.
+SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that tests/test_battery.py compiles.
+SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone always runs.
 """
 
 import collections
@@ -26,7 +25,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -45,7 +43,7 @@ os.environ.setdefault("SCIROCCO_TRACEBACK", "full")  # errors with the frames in
 os.environ.setdefault("XDG_STATE_HOME", str(_HERE / "build" / "test-state"))
 sys.path.append(str(_HERE / "tools"))
 
-from page_blocks import quick_compiler  # noqa: E402
+from page_blocks import choice, quick_compiler  # noqa: E402
 
 os.environ.setdefault("XLA_FLAGS", quick_compiler())
 
@@ -65,20 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _bound_cache()
         if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
-        os.environ["SCIROCCO_TEST_PAIRS"] = str(_pairs())
+        os.environ["SCIROCCO_TEST_PAIRS"] = str(choice())
         config.pluginmanager.register(_Table(config), "scirocco-table")
-
-
-def _pairs() -> int:
-    """What decides which cases and pairs are tested: SCIROCCO_TEST_PAIRS, or a number from the commit."""
-    if "SCIROCCO_TEST_PAIRS" in os.environ:
-        return int(os.environ["SCIROCCO_TEST_PAIRS"])
-    command = ["git", "-C", str(_HERE), "rev-parse", "HEAD"]
-    try:
-        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return 0
-    return int(commit[:8], 16) % 100
 
 
 def _bound_cache() -> None:
@@ -174,6 +160,7 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays: later collections of garbage need not look at it, JAX causes many."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 # -- the table at the end -------------------------------------------------------------------------------------------

@@ -209,6 +209,7 @@ def speed() -> None:
 
 def mixing(num_rows: int = 20_000, families: tuple[str, ...] = ("normal", "bernoulli", "poisson")) -> None:
     """As the flights: planes that mostly belong to one carrier, airports that mostly have one distance."""
+    by_blocks()
     rng = np.random.default_rng(0)
     plane, dest, hour = (rng.integers(0, count, num_rows) for count in (600, 60, 19))
     own = rng.integers(0, 16, 600)[plane]

@@ -297,6 +297,7 @@ def accuracy(num_groups: int = 300, rows_each: int = 10, num_samples: int = 4_00
         ess, rhat = measured(draws)
         show(f"{family}: reference, NumPyro NUTS: {cpu:.0f} CPU s, least ESS {ess:.0f}, R-hat {rhat:.3f}")
         reference = moments(draws)
+        show("    " + ", ".join(f"{name} {mean:+.4f} ± {sd:.4f}" for name, (mean, sd) in reference.items()))
         for word, (method, package, families) in METHODS.items():
             if family not in families:
                 continue
@@ -389,9 +390,11 @@ def sbc(num_sets: int = 100, num_groups: int = 100, rows_each: int = 5) -> None:
         )
 
 
-def sbc_glmm(num_sets: int = 100, num_groups: int = 60, rows_each: int = 8, seconds: float = 1e9) -> None:
+def sbc_glmm(
+    num_sets: int = 100, num_groups: int = 60, rows_each: int = 8, seconds: float = 1e9, seed: int = 11
+) -> None:
     """The same through `sc.models.GLMM`: Poisson, correlated intercepts and slopes, all parameters from its priors."""
-    rng, begin = np.random.default_rng(11), time.perf_counter()
+    rng, begin = np.random.default_rng(seed), time.perf_counter()
     group = np.repeat(np.arange(num_groups), rows_each)
     x = rng.normal(size=len(group))
     x = (x - x.mean()) / x.std()

@@ -76,7 +76,7 @@ def ours(kind: str, x: np.ndarray, held: np.ndarray, passes: int, seed: int) -> 
         data,
         given.bounds,
         batch_size=65_536,
-        num_starts=4,
+        num_starts=16,
         seed=seed,
         chain=0,
         num_threads=1,

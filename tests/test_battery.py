@@ -561,6 +561,7 @@ def test_a_number_may_be_of_any_kind(number):
 # -- precision ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("sampler", "estimator"), [("SGLD", "SAGA"), ("SGHMC-auto", "ControlVariates")])
 def test_each_parameter_keeps_its_precision(sampler, estimator):
     """Half precision beside single. (Double: test_double.py.)"""

@@ -78,6 +78,28 @@ def test_fit_says_what_it_does(text, tmp_path, capsys):
     assert {frozenset(words) for words in model.top_words(4)} == {frozenset(FIRST), frozenset(SECOND)}
 
 
+def test_a_table_of_texts(tmp_path, capsys):
+    """From a CSV to topics, shares of new texts, and a run that continues."""
+    path, new = tmp_path / "texts.csv", tmp_path / "new.csv"
+    rows = ["The sun, moon and star of the sky", "A cow, a horse, the sheep and a goat"] * 30
+    path.write_text("id,body\n" + "".join(f'{k},"{text}"\n' for k, text in enumerate(rows)))
+    new.write_text('body\n"moon and star"\n"cow, sheep and comet"\n')
+    status, _, err = call(capsys, "fit", path, "--out", tmp_path / "run", *LENGTH)
+    assert status == 2 and "--column" in err and "'id', 'body'" in err
+    words = ("--column", "body", "--max-share", "1")
+    status, out, err = call(capsys, "fit", path, *words, "--out", tmp_path / "run", *LENGTH)
+    assert (status, err) == (0, "") and "english stop words, words in at least 2 documents" in out
+    status, out, err = call(
+        capsys, "transform", tmp_path / "run", new, "--column", "body", "--out", tmp_path / "shares.csv"
+    )
+    assert (status, err) == (0, "") and "1 of 5 tokens are not in the vocabulary" in out
+    first, second = (line.split(",")[1:] for line in (tmp_path / "shares.csv").read_text().split()[1:])
+    assert abs(float(first[0]) - float(second[0])) > 0.5
+    again = ("--continue-from", tmp_path / "run", "--out", tmp_path / "again")
+    status, out, err = call(capsys, "fit", path, *words, *again, *LENGTH)
+    assert (status, err) == (0, "") and LDA.load(tmp_path / "again").tokeniser_ is not None
+
+
 def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
     """Nothing is kept, and twenty topics are shown."""
     rng = np.random.default_rng(1)

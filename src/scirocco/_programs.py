@@ -86,7 +86,9 @@ class Program:
 
     @functools.cached_property
     def _jitted(self) -> Any:
-        options = _accepted(self._options) if jax.default_backend() == "gpu" else None
+        options = None
+        if jax.default_backend() == "gpu":
+            options = _accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
         return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -128,14 +130,15 @@ _AS_GRAPH = {
 }
 
 
-def _accepted(options: dict[str, Any]) -> dict[str, Any]:
-    """The options, without those that the user has set in XLA_FLAGS; none if this version of JAX has others."""
-    options = {name: value for name, value in options.items() if name not in os.environ.get("XLA_FLAGS", "")}
+@functools.cache
+def _accepted(options: tuple[tuple[str, Any], ...], flags: str) -> dict[str, Any]:
+    """The options, without those that are among the user's flags; none if this version of JAX has others."""
+    wanted = {name: value for name, value in options if name not in flags}
     try:
-        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+        jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
     except RuntimeError:
         return {}
-    return options
+    return wanted
 
 
 def _trim(folder: Path) -> None:

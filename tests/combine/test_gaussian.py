@@ -36,7 +36,6 @@ METHODS = {
 }
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.law
 @pytest.mark.parametrize("name", METHODS)
 def test_the_law_is_that_of_the_product(name, seed):

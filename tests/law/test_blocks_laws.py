@@ -63,7 +63,6 @@ def _stationary(eps, num_rows, gradient_variance):
     return linalg.solve_discrete_lyapunov(move, noise)
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize("estimator", ["full", "minibatch"])
 def test_langevin_and_gibbs_have_the_joint_law_of_their_recursion(seed, estimator):
     rows = np.random.default_rng([seed, 1]).normal(0.0, 2.0, 12)

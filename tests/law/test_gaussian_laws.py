@@ -214,7 +214,6 @@ def test_psgld_with_a_frozen_preconditioner(seed):
     assert_law(run.draws, mean, laws.sgld_variance(EPS_LANGEVIN, precision, noise))
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", ["SGLD", "SGHMC"])
 def test_preconditioned_by_the_measured_curvature(seed, name):
     """With L = λ^(-1/2), measured before the run, u has curvature 1 and noise V/λ; θ has 1/λ times its variance."""
@@ -228,7 +227,6 @@ def test_preconditioned_by_the_measured_curvature(seed, name):
     assert_law(run.draws, mean, whitened / precision)
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("kind", "thermostat"), [(sc.SGNHT, "scalar"), (sc.BADODAB, "elementwise")])
 def test_thermostats_absorb_gradient_noise(seed, kind, thermostat):
     """Here ε²λ/4 and ε²V/2, the errors of the discretisation, are below 0.6 %; to SGHMC the noise would add 30 %."""

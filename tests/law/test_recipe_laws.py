@@ -116,7 +116,6 @@ def root(theta):
 RIEMANNIAN = sc.SGRHMC(0.005, root)
 
 
-@pytest.mark.rotates(3)
 @pytest.mark.parametrize(
     "options", [{}, {"temperature": 0.5}, {"resample_every": 200}], ids=["", "cold", "resampled"]
 )

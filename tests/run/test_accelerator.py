@@ -12,7 +12,7 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco import _programs
+from scirocco import _programs, _tree
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
@@ -124,6 +124,19 @@ def test_windows_by_columns_are_the_same_windows(seed):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.unit
+@pytest.mark.parametrize("shapes", [((2, 3), (4,), (3, 5)), ((3,), (1,)), ((7,),)])
+def test_normals_made_one_by_one_are_the_same(seed, shapes, monkeypatch):
+    """In arrays before, after and on both sides of the middle, of an even and an odd number."""
+    tree = [jnp.zeros(shape) for shape in shapes]
+    expected = _tree.normal_like(jax.random.key(seed), tree)
+    monkeypatch.setattr(_tree, "_MANY_NORMALS", 1)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(_tree, "normal", None)
+    for a, b in zip(expected, _tree.normal_like(jax.random.key(seed), tree), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 PRECISIONS = [(sc.Full(), True), (sc.ControlVariates(8), True), (sc.SAGA(8), True), (sc.Minibatch(8), False)]
 
 
@@ -140,6 +153,7 @@ def test_products_are_rounded_only_where_noise_hides_it(estimator, full, monkeyp
         (equation,) = jax.make_jaxpr(product)(jnp.ones((2, 2))).eqns
         return equation.params["precision"]
 
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     assert precision() is None  # a CPU never rounds
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert precision() == ((jax.lax.Precision.HIGHEST,) * 2 if full else None)
@@ -308,12 +322,12 @@ def test_the_callers_settings_of_jax_apply(sent):
 
 
 @pytest.mark.unit
-def test_options_of_the_compiler_are_those_that_it_has_and_the_user_has_not_set(monkeypatch):
-    monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert _programs._accepted(_programs._AS_GRAPH) == _programs._AS_GRAPH
-    assert _programs._accepted(_programs._AS_GRAPH | {"xla_gpu_no_such_option": True}) == {}
-    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_command_buffer_scheduling_mode=LHS")
-    assert list(_programs._accepted(_programs._AS_GRAPH)) == ["xla_gpu_enable_command_buffer"]
+def test_options_of_the_compiler_are_those_that_it_has_and_the_user_has_not_set():
+    options = _programs._AS_GRAPH
+    assert _programs._accepted(tuple(options.items()), "") == options
+    assert _programs._accepted((*options.items(), ("xla_gpu_no_such_option", True)), "") == {}
+    flags = "--xla_gpu_command_buffer_scheduling_mode=LHS"
+    assert list(_programs._accepted(tuple(options.items()), flags)) == ["xla_gpu_enable_command_buffer"]
 
 
 # -- programs kept on disk ------------------------------------------------------------------------------------

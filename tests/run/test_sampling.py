@@ -54,6 +54,7 @@ def test_a_step_that_is_far_too_large_names_the_parameter_and_a_step_that_works(
     assert run(sampler=sc.SGLD(advised), num_samples=2_000).status == "complete"
 
 
+@pytest.mark.rotates(2, "plain calls")
 def test_defaults_alone_give_the_posterior():
     """No sampler, no estimator: both are chosen, and the mean of a Gaussian comes out."""
     with warnings.catch_warnings():

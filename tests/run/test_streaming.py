@@ -414,6 +414,7 @@ def test_a_source_that_fails_under_way_passes_its_error_on():
         draw(Shrinking(DATA), SAMPLERS["SGLD"], SAME["with"])
 
 
+@pytest.mark.rotates(2, "plain calls")
 @pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
 def test_the_plain_call_chooses_the_batch_size_of_a_stream(tmp_path):
     """As in memory; a stored run is resumed with the chosen size, and is that of an uninterrupted one."""

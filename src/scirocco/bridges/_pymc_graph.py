@@ -1,4 +1,4 @@
-"""The graph of a PyMC model as functions for JAX: terms of single rows, the rest, deterministic variables, transforms.
+"""The graph of a PyMC model as functions for JAX: terms of single rows, the rest, deterministic variables.
 
 PyMC keeps data as constants of its graphs. Those with one entry per observation along an axis are the rows. For a batch
 they are replaced by inputs of its length, in a copy of the graph in which the lengths of axes are replaced, too. JAX
@@ -8,28 +8,31 @@ knows the length of a batch when it traces a function, so there is a copy for ea
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.transforms import Transform
+from scirocco.bridges._pymc_walk import (
+    PURPOSE,
+    Variable,
+    copy,
+    data_of,
+    evaluate,
+    inputs_of,
+    is_check,
+    is_indexing,
+    toposort,
+)
 from scirocco.types import Array, Params, Rows
 
-PURPOSE = "sc.from_pymc"
 UNNAMED = "constant_"
 """How the names of data without a name begin."""
-Variable = Any
-"""A variable of a PyTensor graph."""
-_LENGTHS_FROM = {"Alloc": 1, "AllocEmpty": 0, "Reshape": 1, "SpecifyShape": 1, "BroadcastTo": 1}
-"""The operations whose inputs, from this one on, are lengths of axes."""
 _ROWWISE = ("Elemwise", "DimShuffle", "Alloc")
 """Operations on data that can be left to each batch; the others are evaluated once, on all rows."""
 
@@ -238,26 +241,6 @@ class Function:
             return linked.get_jaxified_graph(inputs=self.inputs, outputs=self.outputs)
 
 
-def toposort(outputs: Sequence[Variable]) -> list[Any]:
-    """The nodes of a graph, inputs first."""
-    return list(require("pytensor.graph.traversal", PURPOSE).toposort(outputs))
-
-
-def inputs_of(outputs: Sequence[Variable]) -> KeysView[Variable]:
-    """Constants, shared variables and free inputs of a graph, in its order."""
-    below = dict.fromkeys(each for node in toposort(outputs) for each in node.inputs if each.owner is None)
-    return (below | dict.fromkeys(each for each in outputs if each.owner is None)).keys()
-
-
-def data_of(variable: Variable) -> np.ndarray | None:
-    """The array in a constant or a shared variable, e.g. of `pm.Data`; None for others."""
-    value = (
-        variable.get_value(borrow=True) if hasattr(variable, "get_value") else getattr(variable, "data", None)
-    )
-    is_number = isinstance(value, (int, float, np.generic))
-    return np.asarray(value) if is_number or isinstance(value, np.ndarray) else None
-
-
 def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf], dict[str, np.ndarray]]:
     """The data of the rows in a graph, and their arrays by name, with the rows along the first axis."""
     leaves: list[Leaf] = []
@@ -291,13 +274,13 @@ def _fold(outputs: Sequence[Variable]) -> list[Variable]:
     memo: dict[Variable, Variable] = {}
     fixed = {each for each in inputs_of(outputs) if data_of(each) is not None}
     nodes = toposort(outputs)
-    indices = {each for node in nodes if _is_indexing(node) for each in node.inputs[1:]}
+    indices = {each for node in nodes if is_indexing(node) for each in node.inputs[1:]}
     for node in nodes:
         known = all(each in fixed or hasattr(each, "data") for each in node.inputs)
         if known:
             fixed.update(node.outputs)
         rowwise = type(node.op).__name__ in _ROWWISE and not indices.intersection(node.outputs)
-        if known and not rowwise and not _is_check(node):
+        if known and not rowwise and not is_check(node):
             for each in node.outputs:
                 value = evaluate(copy([each], memo)[0])
                 if np.all(np.isfinite(value)):  # a density may be 0; data may not be infinite
@@ -310,186 +293,8 @@ def indexed_by_rows(graph: Graph) -> dict[str, str]:
     names = {leaf.variable: leaf.name for leaf in graph.leaves}
     found = {}
     for node in toposort(list(graph.rows.values())):
-        if _is_indexing(node):
+        if is_indexing(node):
             index = [names[each] for each in inputs_of(node.inputs[1:]) if each in names]
             base = inputs_of(node.inputs[:1])
             found.update({name: index[0] for name, value in graph.values.items() if index and value in base})
     return found
-
-
-def evaluate(variable: Variable) -> Any:
-    """The value of a variable that depends on data alone, without a compiler."""
-    mode = require("pytensor.compile.mode", PURPOSE).Mode(linker="py", optimizer=None)
-    return variable.eval(mode=mode)
-
-
-def _is_indexing(node: Any) -> bool:
-    """Whether entries are taken by arrays of numbers."""
-    return type(node.op).__name__.startswith("AdvancedSubtensor")
-
-
-def _is_check(node: Any) -> bool:
-    return isinstance(node.op, require("pytensor.raise_op", PURPOSE).CheckAndRaise)
-
-
-def copy(
-    outputs: Sequence[Variable],
-    placed: Mapping[Variable, Variable],
-    lengths: Mapping[int, int] | None = None,
-    index: frozenset[Variable] = frozenset(),
-    *,
-    inside: bool = False,
-) -> list[Variable]:
-    """The graph with some variables replaced; with `lengths`, axes of one length get another.
-
-    An `index` of groups is left out where it is used, because there is one group. The graph `inside` an operation is
-    copied as a whole. Checks of the values of parameters are left out, as PyMC does for JAX.
-    """
-    memo = dict(placed)
-    for node in toposort(outputs):
-        if all(each in memo for each in node.outputs):
-            continue
-        inputs = [memo.get(each, each) for each in node.inputs]
-        first = _LENGTHS_FROM.get(type(node.op).__name__)
-        if lengths is not None and first is not None:
-            inputs[first:] = [_with_length(each, lengths) for each in inputs[first:]]
-        if _is_check(node):
-            memo[node.outputs[0]] = inputs[0]
-        elif _is_indexing(node) and index.intersection(node.inputs[1:]):
-            memo[node.outputs[0]] = _of_the_group(node, inputs, index)
-        elif lengths is not None and hasattr(node.op, "inner_outputs") and hasattr(node.op, "inline"):
-            # an operation made of a graph, whose shapes are fixed
-            inner = dict(zip(node.op.inner_inputs, inputs, strict=True))
-            copied = copy(node.op.inner_outputs, inner, lengths, inside=True)
-            memo.update(zip(node.outputs, copied, strict=True))
-        elif inside or any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            rebuilt = node.op.make_node(*inputs)
-            for old, new in zip(node.outputs, rebuilt.outputs, strict=True):
-                memo.setdefault(old, new)
-    return [memo.get(each, each) for each in outputs]
-
-
-def _of_the_group(node: Any, inputs: list[Variable], index: frozenset[Variable]) -> Variable:
-    """x[index] for one row of the only group: a slice if possible, because derivatives of an index are scatters."""
-    own = [old in index for old in node.inputs[1:]]
-    at = _indices(node, [slice(0, 1) if mine else new for mine, new in zip(own, inputs[1:], strict=True)])
-    others = [each for each in at if not isinstance(each, slice)]
-    whole = sum(isinstance(each, slice) for each in at) - sum(own)
-    if all(each.type.ndim == 0 for each in others) and not (others and whole):
-        return inputs[0][tuple(at)]
-    zero = require("pytensor.tensor", PURPOSE).constant(np.zeros(1, np.int64))
-    rest = [zero if mine else new for mine, new in zip(own, inputs[1:], strict=True)]
-    return node.op.make_node(inputs[0], *rest).outputs[0]
-
-
-def _indices(node: Any, given: list[Any]) -> list[Any]:
-    """The indices of the axes, which PyTensor writes in two ways."""
-    written = getattr(node.op, "idx_list", None)
-    if written is None:
-        return [_as_slice(each) for each in given]
-    return [
-        slice(*(None if part is None else given[part] for part in (each.start, each.stop, each.step)))
-        if isinstance(each, slice)
-        else given[each]
-        for each in written
-    ]
-
-
-def _as_slice(index: Any) -> Any:
-    """A slice that is made in the graph, as Python's."""
-    if isinstance(index, slice) or type(getattr(index.owner, "op", None)).__name__ != "MakeSlice":
-        return index
-    ends = [None if each.type.__class__.__name__ == "NoneTypeT" else each for each in index.owner.inputs]
-    return slice(*ends)
-
-
-def _with_length(variable: Variable, lengths: Mapping[int, int]) -> Variable:
-    """The graph of a length, or of a shape, with other numbers of rows and groups."""
-    constant = require("pytensor.tensor", PURPOSE).constant
-    placed = {}
-    for each in inputs_of([variable]):
-        value = data_of(each)
-        if value is not None and value.dtype.kind in "iu" and np.isin(value, list(lengths)).any():
-            new = np.array([lengths.get(int(number), int(number)) for number in value.ravel()])
-            placed[each] = constant(new.reshape(value.shape).astype(value.dtype))
-    return copy([variable], placed)[0]
-
-
-# -- transforms ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class PymcTransform(Transform):
-    """A transform of PyMC; it may depend on other variables, as the bounds of pm.Uniform("u", 0, top)."""
-
-    name: str
-    maps: tuple[Callable[..., Sequence[Array]], ...] = field(repr=False)
-    """To the user's units, back, and the log-Jacobian: functions of the value and of the variables in `depends_on`."""
-    depends_on: tuple[str, ...] = ()
-    others: tuple[Any, ...] = field(default=(), repr=False)
-    axis: int | None = None
-    """For the value of one group: the axis of the groups, which it does not have."""
-
-    @property
-    def domain(self) -> str:  # type: ignore[override]
-        """A description of the set, for messages."""
-        return f"the support of the variable; PyMC's transform is {self.name}"
-
-    @property
-    def functions(self) -> tuple[Callable[[Params], Any], ...]:
-        """The other variables."""
-        return tuple(map(itemgetter, self.depends_on))
-
-    def at(self, params: Params) -> Self:
-        """With these values of the other variables."""
-        return replace(self, others=tuple(params[name] for name in self.depends_on))
-
-    def forward(self, u: Array) -> Array:
-        """To the user's units (`backward` in PyMC)."""
-        return self._mapped(0, u)
-
-    def inverse(self, x: Array) -> Array:
-        """To the real line."""
-        return self._mapped(1, x)
-
-    def log_det(self, u: Array) -> Array:
-        """PyMC's log-Jacobian."""
-        u = u if self.axis is None else jnp.expand_dims(u, self.axis)
-        return jnp.sum(self.maps[2](u, *self.others)[0])
-
-    def _mapped(self, way: int, x: Array) -> Array:
-        if self.axis is None:
-            return self.maps[way](x, *self.others)[0]
-        return jnp.squeeze(self.maps[way](jnp.expand_dims(x, self.axis), *self.others)[0], self.axis)
-
-    def contains(self, x: Array) -> Array:
-        """The way to the real line and back exists."""
-        u = self.inverse(x)
-        return jnp.all(jnp.isfinite(u)) & jnp.allclose(self.forward(u), x, rtol=1e-3, atol=1e-3)
-
-
-def find_transform(
-    model: Any, rv: Variable, values: Mapping[str, Variable], grouping: Grouping | None = None
-) -> PymcTransform | None:
-    """PyMC's transform of a free variable, or of the value of one group; None where it has none."""
-    transform = model.rvs_to_transforms[rv]
-    if transform is None:
-        return None
-    real, value = model.rvs_to_values[rv].type(), values[rv.name].type()
-    graphs = [
-        transform.backward(real, *rv.owner.inputs),
-        transform.forward(value, *rv.owner.inputs),
-        transform.log_jac_det(real, *rv.owner.inputs),
-    ]
-    graphs = copy(graphs, {other: values[other.name] for other in model.free_RVs})
-    axis = None
-    if grouping is not None:
-        axis, ends = grouping.axes[rv.name], (real, value)
-        one, also = (of_one_group({rv.name: end}, grouping)[rv.name] for end in ends)
-        graphs = copy(graphs, {real: one, value: also}, {grouping.size: 1})
-        real, value = one, also
-    needed = inputs_of(graphs)
-    others = tuple(name for name, other in values.items() if other in needed)
-    inputs = [[start, *(values[name] for name in others)] for start in (real, value, real)]
-    maps = tuple(Function(given, [graph]) for given, graph in zip(inputs, graphs, strict=True))
-    return PymcTransform(type(transform).__name__, maps, others, axis=axis)

@@ -21,15 +21,14 @@ from scirocco.bridges._pymc_graph import (
     Graph,
     Grouping,
     Terms,
-    Variable,
     all_rows,
     find_leaves,
-    find_transform,
     indexed_by_rows,
-    inputs_of,
     split_groups,
     whole,
 )
+from scirocco.bridges._pymc_transforms import find_transform
+from scirocco.bridges._pymc_walk import Variable, inputs_of
 from scirocco.errors import InvalidValueError
 from scirocco.model import HierarchicalModel, Model
 from scirocco.types import Array, Params, Rows

@@ -18,22 +18,9 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.bridges import _pymc_locals as _locals
 from scirocco.bridges._common import ConvertedModel, close
-from scirocco.bridges._pymc_graph import (
-    PURPOSE,
-    Function,
-    Graph,
-    Terms,
-    Variable,
-    all_rows,
-    copy,
-    data_of,
-    evaluate,
-    find_leaves,
-    find_transform,
-    split,
-    toposort,
-    whole,
-)
+from scirocco.bridges._pymc_graph import Function, Graph, Terms, all_rows, find_leaves, split, whole
+from scirocco.bridges._pymc_transforms import find_transform
+from scirocco.bridges._pymc_walk import PURPOSE, Variable, copy, data_of, evaluate, toposort
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.types import Array, Params, Rows

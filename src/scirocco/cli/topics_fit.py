@@ -15,6 +15,7 @@ from scirocco.errors import InvalidValueError
 if TYPE_CHECKING:
     from scirocco.models.lda.corpus import Corpus
     from scirocco.models.lda.estimator import LDA
+    from scirocco.models.lda.tokeniser import Tokeniser
 
 _EMBEDDED, _EMBEDDED_HELD_OUT = {"num_topics": 20}, 0.02
 _MOST_SHOWN, _WORDS_SHOWN = 20, 6
@@ -24,8 +25,12 @@ class Words(NamedTuple):
     """Options for the vocabulary."""
 
     vocabulary: Path | None = None
-    min_documents: int = 5
+    min_documents: int | None = None
     max_share: float = 0.5
+    column: str | None = None
+    encoding: str = "utf-8"
+    language: str = "auto"
+    ngrams: int = 1
 
 
 class Request(NamedTuple):
@@ -99,13 +104,33 @@ def _corpus(request: Request) -> Corpus:
         request.say("Reading the docstrings of the installed packages ...")
         return as_corpus(*embedded_corpus())
     words = request.words
+    split = _tokeniser(words)
+    known: tuple[str, ...] = ()
+    former = None if request.continue_from is None else LDA.load(request.continue_from)
+    if former is not None and former.tokeniser_ is not None:
+        split, known = former.tokeniser_, former.vocabulary_ or ()
     corpus = open_corpus(
-        request.corpus, words.vocabulary, min_documents=words.min_documents, max_share=words.max_share
+        request.corpus,
+        words.vocabulary,
+        column=words.column,
+        encoding=words.encoding,
+        tokeniser=split,
+        known=known,
     ).corpus
-    if request.continue_from is None:
+    if former is None:
         return corpus
-    former = LDA.load(request.continue_from)
     return with_new_words(corpus, None, former.vocabulary_, former.n_features_in_)
+
+
+def _tokeniser(words: Words) -> Tokeniser:
+    from scirocco.models.lda import Tokeniser
+
+    return Tokeniser(
+        language=None if words.language == "none" else words.language,
+        min_documents=words.min_documents,
+        max_share=words.max_share,
+        ngrams=words.ngrams,
+    )
 
 
 def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:

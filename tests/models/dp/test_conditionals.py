@@ -59,7 +59,6 @@ def test_stick_of_a_tiny_concentration_keeps_its_logarithm(seed: int) -> None:
     assert furthest(found, [1.0]) < 5.5
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("method", "step"), [(GIBBS, 1.0), (SCIR, 0.4), (SCIR_CV, 0.4)])
 def test_components_of_counts(method: int, step: float, seed: int) -> None:
     """Gamma numbers of shape a + S_w."""

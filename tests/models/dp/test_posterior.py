@@ -56,7 +56,6 @@ BOTH = ("collapsed", "gibbs", "kept counts", "kept counts, short steps")
 """Moves of which each family has its own; the others are the same for all."""
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     ("name", "base"), [(name, "multinomial") for name in SAMPLERS] + [(name, "gaussian") for name in BOTH]
 )

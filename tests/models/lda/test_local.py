@@ -123,6 +123,7 @@ def test_many_sweeps_are_all_counted(seed, kernel):
     assert np.allclose(found.document_topics.sum(1), np.diff(batch.indptr), rtol=1e-4)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", [np.int32, np.uint16])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_chain_that_remembers(seed, kernel, kind):

@@ -44,7 +44,6 @@ def begin(seed, **options):
     return TopicChain(corpus, lda._settings(_size(corpus)), seed, 0)
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", ["scir", "gibbs"])
 @pytest.mark.parametrize(("batch_size", "num_draws"), [(1, 6_000), (6, 3_000)])
 def test_chains_with_memory_are_exact_gibbs_samplers(sampler, batch_size, num_draws, exact, seed):

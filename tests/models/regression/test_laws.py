@@ -82,7 +82,6 @@ def test_minibatches_of_logistic_regression_against_quadrature(seed):
     assert_moments(flat(model._draws["coef"]), *grid_moments(log_density, axes))
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize("prior", ["laplace", "horseshoe"])
 def test_one_coefficient_of_few_rows_against_quadrature(prior, seed):
     X, y = logistic_rows(seed, 25, np.array([0.4]))

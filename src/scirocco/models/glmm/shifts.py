@@ -178,50 +178,56 @@ def draw_together(
     responses this is a draw given b + C s. Returns coefficients, effects, η and whether they moved.
     """
     noise_key, length_key, accept_key = jax.random.split(key, 3)
-    values = of_rows(layout, data, theta, eta)
     tight = [(coef[None, :], jnp.eye(1, dtype=coef.dtype) / density.SCALE**2)]
     tight += [(effects[k], precision(layout.root(theta, k))) for k in layout.small]
     ends = np.cumsum([part.size for part, _ in tight])
     above = precision(layout.root(theta, number))
 
     def moves(delta: Array) -> list[Array]:
-        """Of coefficients, effects of small factors, and the effects that follow."""
+        """Changes of coefficients, of effects of small factors, and of the effects that follow."""
         parts = jnp.split(delta, ends[:-1])
         shaped = [part.reshape(of.shape) for part, (of, _) in zip(parts, tight, strict=True)]
         return [*shaped, -together.follows @ delta]
 
-    def eta_at(delta: Array) -> Array:
+    def change(delta: Array) -> Array:
+        """How much the linear predictor changes."""
         first, *rest = moves(delta)
         numbered = zip([*layout.small, number], rest, strict=True)
         parts = [contribution(data, layout.factors[k], part) for k, part in numbered]
-        return sum(parts, start=eta + first[0] @ data["x"])
+        return sum(parts, start=first[0] @ data["x"])
 
-    def gained(delta: Array) -> Array:
-        """The log density, in differences."""
-        total = jnp.sum(of_rows(layout, data, theta, eta_at(delta)) - values)
-        of_all = [*tight, (effects[number], above)]
-        for part, (here, matrix) in zip(moves(delta), of_all, strict=True):
-            total -= jnp.sum(part * (matrix @ (here + 0.5 * part)))
-        return total
+    def prior(delta: Array) -> Array:
+        """The log density of coefficients and effects, in differences."""
+        of_all = zip(moves(delta), [*tight, (effects[number], above)], strict=True)
+        each = [jnp.sum(part * (matrix @ (here + 0.5 * part))) for part, (here, matrix) in of_all]
+        return -jnp.sum(jnp.stack(each))
+
+    def rows_at(eta: Array) -> tuple[Array, Array]:
+        """Log likelihoods, and their derivatives in η."""
+        return jax.jvp(lambda x: of_rows(layout, data, theta, x), (eta,), (jnp.ones_like(eta),))
 
     units = theta["noise"] ** 2 if "noise" in theta else 1.0
-    prior = [jnp.kron(matrix, jnp.eye(part.shape[1], dtype=coef.dtype)) for part, matrix in tight]
+    wide = [jnp.kron(matrix, jnp.eye(part.shape[1], dtype=coef.dtype)) for part, matrix in tight]
     matrix = together.rows / units + jnp.einsum("ab,abst->st", above, together.squares)
-    root = jnp.linalg.cholesky(matrix + jax.scipy.linalg.block_diag(*prior))
-
+    root = jnp.linalg.cholesky(matrix + jax.scipy.linalg.block_diag(*wide))
     inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root), dtype=root.dtype), lower=True)
     length = jnp.where(jax.random.bernoulli(length_key, SHARE), SHORT, 1.0).astype(coef.dtype)
     share = 1.0 - jnp.sqrt(1.0 - length**2)
     noise = jax.random.normal(noise_key, (len(root),), coef.dtype)
     origin = jnp.zeros_like(noise)
-    delta = inverse.T @ (share * (inverse @ jax.grad(gained)(origin)) + length * noise)
-    gain, slope = jax.value_and_grad(gained)(delta)
-    noise_back = (root.T @ -delta - share * (inverse @ slope)) / length
-    gain += 0.5 * jnp.sum(noise**2 - noise_back**2)
+    _, back = jax.vjp(change, origin)  # linear: the same everywhere
+    values, slopes_here = rows_at(eta)
+    newton = inverse @ (back(slopes_here)[0] + jax.grad(prior)(origin))
+    delta = inverse.T @ (share * newton + length * noise)
+    there = eta + change(delta)
+    values_there, slopes_there = rows_at(there)
+    newton = inverse @ (back(slopes_there)[0] + jax.grad(prior)(delta))
+    noise_back = (root.T @ -delta - share * newton) / length
+    gain = jnp.sum(values_there - values) + prior(delta) + 0.5 * jnp.sum(noise**2 - noise_back**2)
     chance = jnp.where(jnp.isfinite(gain), jnp.exp(jnp.minimum(gain, 0.0)), 0.0)
-    delta = jnp.where(jax.random.uniform(accept_key, (), coef.dtype) < chance, delta, origin)
-    first, *rest = moves(delta)
+    accepted = jax.random.uniform(accept_key, (), coef.dtype) < chance
+    first, *rest = moves(jnp.where(accepted, delta, origin))
     new = list(effects)
     for k, part in zip([*layout.small, number], rest, strict=True):
         new[k] = effects[k] + part
-    return coef + first[0], new, eta_at(delta), chance
+    return coef + first[0], new, jnp.where(accepted, there, eta), chance

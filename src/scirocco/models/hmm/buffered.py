@@ -10,7 +10,8 @@ the whole series they estimate the shapes of gamma distributions:
 Transitions, first states and categories are normalised gamma variables that move by SCIR, SCIR-CV or SGRLD. Poisson
 rates and precisions move by the same exact diffusion with estimated shape and rate, means by an Ornstein-Uhlenbeck
 process. The stationary distribution is the posterior up to the noise of the estimates, which vanishes with the step
-size and with the size of the batch, and up to the error of the buffers.
+size and with the size of the batch, and up to the error of the buffers. (SCIR moves the sum of a row with its expected
+count, which depends on the shares: an effect of relative order 1/√N. SGRLD's sums do not depend on them.)
 """
 
 from __future__ import annotations

@@ -115,11 +115,11 @@ class Categorical:
         return float((stats * np.log(np.maximum(params["probabilities"], 1e-300))).sum())
 
     def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
-        """Initial parameters: the frequencies of the categories, perturbed."""
-        share = np.bincount(data.codes[data.codes >= 0], minlength=self.width) + 0.5
-        return {
-            "probabilities": dirichlet(rng, 0.5 + self.width * 2.0 * np.tile(share / share.sum(), (num, 1)))
-        }
+        """Initial parameters: frequencies in distant stretches of the series, and everywhere."""
+        seen = np.eye(self.width)[data.codes[data.codes >= 0]]
+        share = _distant(rng, np.sqrt(_stretches(rng, seen, 8)), num) ** 2
+        share = 0.5 * share / share.sum(axis=1, keepdims=True) + 0.5 * seen.mean(axis=0)
+        return {"probabilities": dirichlet(rng, 0.5 + 4.0 * self.width * share)}
 
     def inside(self, draw: Params) -> Params:
         """From the units of the user to those of the kernels."""
@@ -203,8 +203,9 @@ class Gaussian:
         bartlett = np.zeros((num, d, d))
         free = self.degrees + count[:, None] - np.arange(d)
         bartlett[:, np.arange(d), np.arange(d)] = np.sqrt(2.0 * rng.standard_gamma(0.5 * free))
-        below = np.tril_indices(d, -1)
-        bartlett[:, below[0], below[1]] = rng.standard_normal((num, len(below[0])))
+        if d > 1:
+            below = np.tril_indices(d, -1)
+            bartlett[:, below[0], below[1]] = rng.standard_normal((num, len(below[0])))
         # the precision is (root⁻ᵀ B)(root⁻ᵀ B)ᵀ, so the covariance is S Sᵀ with S = root B⁻ᵀ
         side = root @ np.linalg.inv(bartlett).transpose(0, 2, 1)
         shift = (side @ rng.standard_normal((num, d, 1)))[..., 0] / np.sqrt(kappa)[:, None]
@@ -228,13 +229,15 @@ class Gaussian:
     def _sums(self, stats: Array) -> tuple[Array, Array, Array]:
         """Number, sum and sum of products of the rows of each state."""
         d = self.width
-        lower = stats[:, 1 + d :].reshape(-1, d, d)
-        return stats[:, 0], stats[:, 1 : 1 + d], lower + np.tril(lower, -1).transpose(0, 2, 1)
+        square = stats[:, 1 + d :].reshape(-1, d, d)
+        if d > 1:
+            square = square + np.tril(square, -1).transpose(0, 2, 1)
+        return stats[:, 0], stats[:, 1 : 1 + d], square
 
     def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
-        """Initial parameters: distant rows as means."""
+        """Initial parameters: means of distant rows, or of stretches of them."""
         rows = data.rows[~data.is_missing]
-        means = _distant(rng, rows, num)
+        means = _distant(rng, _stretches(rng, rows), num)
         cover = np.tile(np.diag(np.maximum(rows.var(axis=0), 1e-8)) / num ** (2 / self.width), (num, 1, 1))
         return {"means": means, "covariances": cover}
 
@@ -333,9 +336,9 @@ class Poisson:
         return float((total * np.log(params["rates"]) - count[:, None] * params["rates"]).sum())
 
     def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
-        """Initial parameters: distant counts as rates."""
+        """Initial parameters: means of distant counts, or of stretches of them."""
         counts = data.codes[:, None].astype(np.float64) if len(data.codes) else data.rows
-        roots = _distant(rng, np.sqrt(counts[~data.is_missing] + 0.25), num)
+        roots = _distant(rng, np.sqrt(_stretches(rng, counts[~data.is_missing]) + 0.25), num)
         return {"rates": roots**2 * rng.uniform(0.8, 1.25, roots.shape) + 1e-3}
 
     def inside(self, draw: Params) -> Params:
@@ -381,6 +384,13 @@ def dirichlet(rng: np.random.Generator, shape: Array) -> Array:
     lost = ~(gammas.sum(axis=-1) > 0)  # all shapes are tiny: the limit is one category
     if lost.any():
         found[lost] = np.eye(shape.shape[-1])[rng.integers(shape.shape[-1], size=int(lost.sum()))]
+    return found
+
+
+def _stretches(rng: np.random.Generator, rows: Array, least: int = 1) -> Array:
+    """Means of stretches of the series, of a random length: states that last are further apart in them."""
+    length = min(least * int(4 ** rng.integers(3)), max(1, len(rows) // 20))
+    found: Array = rows[: len(rows) // length * length].reshape(-1, length, rows.shape[1]).mean(axis=1)
     return found
 
 

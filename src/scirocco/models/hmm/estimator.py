@@ -30,7 +30,7 @@ from scirocco.run.result import Run
 KIND = fits.Kind("HMM", "a hidden Markov model", "hmm")
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
 _MOST_STATES, _MOST_STARTS = 127, 1_000
-_LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 500, 100_000_000
+_LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 2_000, 10_000_000
 _ADVICE = (
     "Chains that found different states never mix: raise `num_starts`, use fewer states, or a longer fit "
     "(num_epochs)."
@@ -115,7 +115,7 @@ class HMM(fits.Conventions, Results):
         prior: Mapping[str, Any] | None = None,
         categories: Sequence[Any] | None = None,
         batch_size: int | None = None,
-        num_starts: int = 4,
+        num_starts: int = 16,
         step_size: StepSize = None,
         buffer: int | None = None,
         num_samples: int = 250,
@@ -162,7 +162,7 @@ class HMM(fits.Conventions, Results):
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. An epoch draws all states once. By
             default `num_samples` times `thin` steps after the burn-in if `thin` is given, otherwise 200 epochs, up to
-            500 for short series.
+            2,000 for short series.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """
@@ -361,7 +361,7 @@ class HMM(fits.Conventions, Results):
             ),
             data.num_rows,
             _spec(prior, given, ("log_joint", "passes") if self.sampler == "gibbs" else ("passes",)),
-            lambda: [chosen.make(number) for number in range(num_chains)],
+            lambda: [_begun(chosen.make(number), length) for number in range(num_chains)],
             num_chains,
             num_samples,
             _checks.positive_int(self.seed, "seed", minimum=0),
@@ -392,6 +392,13 @@ def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> fits.Spec:
     if given.num_series == 1:
         draws["last"] = jax.ShapeDtypeStruct((), np.int64)
     return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in stats})
+
+
+def _begun(chain: Any, length: fits.Length) -> Any:
+    """The chain, started if there is a time limit: it is for sampling, not for compiling and short chains."""
+    if length.max_seconds is not None:
+        chain.advance(0)
+    return chain
 
 
 def _check_enough(observations: int, num: int) -> None:

@@ -27,7 +27,7 @@ from scirocco.models.hmm.series import Array
 PIECE = 8192
 """Observations in a piece: its densities and filters fit in a fast cache."""
 _STREAMS = 16  # purposes of random numbers in a step
-_START_ROWS, _START_PIECE, _START_SWEEPS = 20_000, 1_000, 40
+_START_ROWS, _START_PIECE, _START_SWEEPS = 10_000, 1_000, (12, 30)
 _LEAST = 1e-100  # of a transition probability: the filter divides by sums of them
 
 
@@ -199,7 +199,8 @@ class GibbsChain:
                 self._pass = (number, *self._layout(number))
             _, found, batches = self._pass
             self.states.step(self.params, found, batches[place], self._words(StatePurpose.STATES))
-            self.params = self.states.draw(np.random.default_rng(list(self._words(StatePurpose.PARAMETERS))))
+            words = np.array(self._words(StatePurpose.PARAMETERS), np.uint64)
+            self.params = self.states.draw(np.random.Generator(np.random.Philox(key=words)))
             self.number += 1
 
     def _layout(self, number: int) -> tuple[Layout, list[Array]]:
@@ -254,34 +255,35 @@ def num_batches(bounds: Array, batch_size: int, piece: int = PIECE) -> int:
 
 
 def start(prior: Prior, data: Encoded, bounds: Array, num_starts: int, seed: int) -> Parameters:
-    """Parameters to start from: the best of several short chains on a part of the observations."""
+    """Parameters to start from: the best of several short chains on a part of the observations.
+
+    All chains make some sweeps, and the better quarter of them some more.
+    """
     rng = np.random.default_rng([seed, StatePurpose.START])
     part, parts = _some(rng, data, bounds)
-    best, found = -np.inf, None
     whole = layout(parts, max(1, part.num_rows), 0)
-    everything = np.arange(whole.num_groups)
-    for number in range(max(1, num_starts)):
-        moves = dirichlet(rng, 1.0 + 8.0 * np.eye(prior.num_states))
-        params = Parameters(
-            np.full(prior.num_states, 1 / prior.num_states),
-            moves,
-            prior.emission.first(rng, part, prior.num_states),
-        )
-        states = States(prior, part, parts, 1)
-        for sweep in range(_START_SWEEPS if num_starts else 0):
-            states.step(
-                params, whole, everything, (seed, (number * 64 + sweep) * _STREAMS + StatePurpose.START)
-            )
-            params = states.draw(rng)
-        logs, _ = log_likelihoods(prior.emission, params, part, parts, 1)
-        if found is None or logs.sum() > best:
-            best, found = logs.sum(), params
-    assert found is not None
-    return found
+    everything, num = np.arange(whole.num_groups), prior.num_states
+    racing = list[tuple[States, Parameters]]()
+    for _ in range(max(1, num_starts)):
+        moves = dirichlet(rng, 1.0 + 8.0 * np.eye(num))
+        emission = prior.emission.first(rng, part, num)
+        racing.append((States(prior, part, parts, 1), Parameters(np.full(num, 1 / num), moves, emission)))
+    sweep = 0
+    for sweeps in _START_SWEEPS if num_starts else ():
+        moved = list[tuple[float, States, Parameters]]()
+        for states, params in racing:
+            for _ in range(sweeps):
+                states.step(params, whole, everything, (seed, sweep * _STREAMS + StatePurpose.START))
+                params, sweep = states.draw(rng), sweep + 1
+            logs, _ends = log_likelihoods(prior.emission, params, part, parts, 1)
+            moved.append((float(logs.sum()), states, params))
+        moved.sort(key=lambda one: -one[0])
+        racing = [(states, params) for _, states, params in moved[: -(-len(moved) // 4)]]
+    return racing[0][1]
 
 
 def _some(rng: np.random.Generator, data: Encoded, bounds: Array) -> tuple[Encoded, Array]:
-    """Random pieces of the series, at most 20,000 observations."""
+    """Random pieces of the series, at most 10,000 observations."""
     if data.num_rows <= _START_ROWS:
         return data, bounds
     found = layout(bounds, _START_PIECE, int(rng.integers(_START_PIECE)), gap=0).pieces

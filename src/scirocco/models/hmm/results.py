@@ -151,7 +151,7 @@ class Results:
         width = self._emission.width
         named = self._columns if self._columns is not None and len(self._columns) == width else range(width)
         for place, name in enumerate(named):
-            suffix = "" if width == 1 else f"[{name}]"
+            suffix = "" if width == 1 else f"({name})"
             if "rates" in self.draws_:
                 found[f"rate{suffix}"] = self.draws_["rates"][..., place]
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,8 @@ from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
+from scirocco.models.lda.texts import is_text, open_corpus
+from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.view import View
 from scirocco.run.encoding import decode, encode
 from scirocco.run.progress import Callback, Report, as_callbacks
@@ -91,6 +93,9 @@ class LDA(fits.Conventions, Results):
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
         Number of independent chains; the same seed gives the same draws for any `num_threads`.
+    tokeniser
+        How texts become words: a `Tokeniser`, a function from a text to a list of words, or the language of the stop
+        words; by default `Tokeniser()`. Not used for counts and lists of words.
     device
         "auto": an accelerator if JAX has one, otherwise the compiled kernels of the CPU. "cpu", "gpu"; "jax": the array
         programs on JAX's default device, whatever it is. On an accelerator "scir" and "gibbs" with memory are one exact
@@ -152,6 +157,7 @@ class LDA(fits.Conventions, Results):
         seed: int = 0,
         num_threads: int | None = None,
         device: str = "auto",
+        tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
     ):
         self.num_topics, self.alpha, self.beta = num_topics, alpha, beta
         self.sampler, self.memory, self.batch_size, self.local = sampler, memory, batch_size, local
@@ -160,6 +166,7 @@ class LDA(fits.Conventions, Results):
         self.options, self.learn_alpha, self.learn_beta = options, learn_alpha, learn_beta
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
+        self.tokeniser = tokeniser
 
     @classmethod
     def preset(cls, name: str, num_topics: int = 100, **changes: Any) -> LDA:
@@ -172,6 +179,8 @@ class LDA(fits.Conventions, Results):
         y: object = None,
         *,
         vocabulary: Vocabulary = None,
+        column: str | None = None,
+        encoding: str = "utf-8",
         num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
@@ -191,12 +200,16 @@ class LDA(fits.Conventions, Results):
         Parameters
         ----------
         X
-            Word counts in any format of `scirocco.models.lda.as_corpus`; or a `DocumentStream`, whose documents are
-            read when needed and not stored.
+            Texts: a list or column of strings, a data frame or the path of a table (CSV, TSV, JSON lines, Parquet) with
+            `column`, a text file with a document per line, or a folder of `.txt` files. Or word counts in any format of
+            `scirocco.models.lda.as_corpus`. Or a `DocumentStream`, whose documents are read when needed and not stored.
         y
             Ignored.
         vocabulary
-            The words in the order of their ids.
+            The words in the order of their ids. By default the names of the columns of a data frame of counts; the
+            words of texts are learned.
+        column, encoding
+            The column of a table that has the texts, and the encoding of files.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
             documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
@@ -225,7 +238,8 @@ class LDA(fits.Conventions, Results):
             error, but the longer step does: the excess stationary variance of θ, Var(â) tanh(ℓh/2), grows with ℓ.
         """
         former = continue_from if isinstance(continue_from, LDA | None) else LDA.load(continue_from)
-        corpus = self._documents(X, vocabulary, former)
+        corpus = self._documents(X, vocabulary, former, column, encoding)
+        tokeniser = corpus.tokeniser
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
         if resume:
             remote |= chains.as_stored(store, self.get_params())
@@ -243,7 +257,7 @@ class LDA(fits.Conventions, Results):
             self.growth,
             start=None if former is None else former._start(corpus, settings, self.num_chains, self.seed),
         )
-        watch = () if validation is None else (self._watcher(validation, corpus, settings),)
+        watch = () if validation is None else (self._watcher(validation, corpus, settings, tokeniser),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
             log.info("LDA: %s", _chosen(settings, length, wanted[0], corpus.num_documents))
@@ -254,12 +268,12 @@ class LDA(fits.Conventions, Results):
                 overwrite=overwrite,
                 callbacks=(*as_callbacks(callbacks), *watch),
                 progress=progress,
-                extra=self._extra(corpus.vocabulary),
+                extra=self._extra(corpus.vocabulary, tokeniser),
             )
         assert self.run_ is not None
         self._keep(self.run_.draws, self.run_.stats)
         self._settle(corpus.vocabulary, corpus.vocabulary_size, settings)
-        self._reached = reached
+        self._reached, self.tokeniser_ = reached, tokeniser
         self.__dict__.pop("_online", None)
         return self
 
@@ -283,6 +297,8 @@ class LDA(fits.Conventions, Results):
         y: object = None,
         *,
         vocabulary: Vocabulary = None,
+        column: str | None = None,
+        encoding: str = "utf-8",
         total_documents: int | None = None,
     ) -> LDA:
         """Update the model with more documents.
@@ -297,9 +313,18 @@ class LDA(fits.Conventions, Results):
         A model that was fitted or loaded continues where it stopped.
         """
         if self._reached is not None and self._reached.remembers:
-            return self._take_in(X, vocabulary)
-        known = self._known() if "n_features_in_" in vars(self) else vocabulary
-        corpus = as_corpus(X, known)
+            return self._take_in(X, vocabulary, column, encoding)
+        fitted = "n_features_in_" in vars(self)
+        opened = open_corpus(
+            X,
+            self._known() if fitted else vocabulary,
+            column=column,
+            encoding=encoding,
+            tokeniser=self._split_by() if fitted else self.tokeniser,
+        )
+        corpus = opened.corpus
+        if not fitted:
+            self.tokeniser_ = corpus.tokeniser
         if self._online is None:
             self._begin_online(corpus)
         online = self._online
@@ -332,10 +357,10 @@ class LDA(fits.Conventions, Results):
             self._latest = [[np.asarray(draw) for draw in part] for part in self._draws]
             self._seen = int(reached.configuration["num_rows"])
 
-    def _take_in(self, X: Documents, vocabulary: Vocabulary) -> LDA:
+    def _take_in(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> LDA:
         """Update each draw with the documents (`continuing.updated`)."""
         assert self._reached is not None
-        corpus = self._documents(X, vocabulary, self)
+        corpus = self._documents(X, vocabulary, self, column, encoding)
         assert isinstance(corpus, Corpus)
         settings = self._fitted
         self._draws, reached = continuing.take_in(
@@ -347,14 +372,30 @@ class LDA(fits.Conventions, Results):
         return self
 
     def _documents(
-        self, X: Documents | DocumentStream, vocabulary: Vocabulary, former: LDA | None
+        self,
+        X: Documents | DocumentStream,
+        vocabulary: Vocabulary,
+        former: LDA | None,
+        column: str | None,
+        encoding: str,
     ) -> Corpus | DocumentStream:
         """The documents to fit; with the words of an earlier model first, if there is one."""
         if isinstance(X, DocumentStream):
             return X
-        if former is None:
-            return as_corpus(X, vocabulary)
-        former._check_fitted()
+        if former is not None:
+            former._check_fitted()
+        if former is None or is_text(X, column, encoding):
+            corpus = open_corpus(
+                X,
+                vocabulary,
+                column=column,
+                encoding=encoding,
+                tokeniser=self.tokeniser if former is None else former._split_by(),
+                known=() if former is None else former.vocabulary_ or (),
+            ).corpus
+            if former is None:
+                return corpus
+            X, vocabulary = corpus, None
         return continuing.with_new_words(X, vocabulary, former.vocabulary_, former.n_features_in_)
 
     def _start(
@@ -367,7 +408,8 @@ class LDA(fits.Conventions, Results):
 
     def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
-        shares: np.ndarray = self.fit(X, y, **options).transform(X)
+        where = {name: options[name] for name in ("column", "encoding") if name in options}
+        shares: np.ndarray = self.fit(X, y, **options).transform(X, **where)
         return shares
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
@@ -391,7 +433,7 @@ class LDA(fits.Conventions, Results):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the fitted model: draws as a Zarr group, settings and vocabulary; no pickles and no code."""
         self._check_fitted()
-        extra = self._extra(self.vocabulary_)
+        extra = self._extra(self.vocabulary_, self.tokeniser_)
         chains.save(self._draws, self._stats, self._fitted, extra, path, overwrite, self._reached)
 
     @classmethod
@@ -409,11 +451,16 @@ class LDA(fits.Conventions, Results):
         changes = {"growth": None, "memory": remembers, "device": "cpu"}  # results need no accelerator
         model._settle(words, num_words, model._settings(size, **changes))
         model._reached = loaded.reached
+        if loaded.extra.get("tokeniser") is not None:
+            model.tokeniser_ = Tokeniser.from_json(loaded.extra["tokeniser"])
         return model
 
-    def _extra(self, vocabulary: tuple[str, ...] | None) -> dict[str, Any]:
-        params = {name: encode(value) for name, value in self.get_params().items()}
-        return {"vocabulary": list(vocabulary) if vocabulary else None, "params": params}
+    def _extra(
+        self, vocabulary: tuple[str, ...] | None, tokeniser: Tokeniser | None = None
+    ) -> dict[str, Any]:
+        params = {name: encode(v) for name, v in self.get_params().items() if name != "tokeniser"}
+        split = None if tokeniser is None else tokeniser.as_json()
+        return {"vocabulary": list(vocabulary) if vocabulary else None, "params": params, "tokeniser": split}
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -430,10 +477,14 @@ class LDA(fits.Conventions, Results):
         return resolve(self.get_params() | changes, size)
 
     def _watcher(
-        self, validation: Documents, corpus: Corpus | DocumentStream, settings: Settings
+        self,
+        validation: Documents,
+        corpus: Corpus | DocumentStream,
+        settings: Settings,
+        tokeniser: Tokeniser | None,
     ) -> Callback:
         known = corpus.vocabulary or corpus.vocabulary_size
-        seen, hidden = prediction.split(all_rows(as_corpus(validation, known)))
+        seen, hidden = prediction.split(all_rows(open_corpus(validation, known, tokeniser=tokeniser).corpus))
         prediction.check_hidden(hidden)
         how = fold_in(settings.alpha, settings.num_threads, self.seed)
 

@@ -90,6 +90,14 @@ class FamilyRegression(Regression):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
+    def _check_settings(self) -> None:
+        if self.prior == "horseshoe":
+            raise InvalidValueError(
+                f"{type(self).__name__} has the priors 'normal' and 'laplace': a horseshoe needs a sampler of its own, "
+                "which LinearRegression and LogisticRegression have. For few large coefficients use prior='laplace'."
+            )
+        super()._check_settings()
+
     def _composed(self, found: Given) -> Composed:
         columns, family = found.columns, FAMILIES[self._family]
         y = targets(columns.y, num_rows=found.num_rows, who=type(self).__name__, name=columns.response)
