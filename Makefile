@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 VENV_MINIMAL ?= .venv-minimal
+VENV_PYMC ?= .venv-pymc
+PYMC ?= pymc   # e.g. PYMC='pymc<6'
 # One more than there are cores, at most 4: tests wait for disks and for the processes they start.
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) < 3 ? 3 : 4 )))
 PYTEST_ARGS ?=
@@ -11,6 +13,7 @@ PYTEST_ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 STAMP_MINIMAL := $(VENV_MINIMAL)/.installed
+STAMP_PYMC := $(VENV_PYMC)/.installed
 PIP_FLAGS := --quiet --disable-pip-version-check --no-compile --prefer-binary
 PAGES = README.md benchmarks/README.md   # those in docs/ are run when the documentation is built
 DOCS_FLAGS ?= -E   # everything anew; DOCS_FLAGS= builds only pages that have changed
@@ -21,11 +24,11 @@ HTML := build/docs/html
 unexport PYTHONDONTWRITEBYTECODE
 
 # The checks run on the CPU unless told otherwise: several workers cannot share one accelerator.
-quick test pages docs minimal: export JAX_PLATFORMS ?= cpu
+quick test pages docs minimal pymc: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test docs pages dist versions lint format types contracts minimal bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
+.PHONY: help demo quick test docs pages dist versions lint format types contracts minimal pymc bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -79,6 +82,9 @@ minimal: $(STAMP_MINIMAL)  ## the package with nothing but jax and numpy beside 
 	$(VENV_MINIMAL)/bin/pip install $(PIP_FLAGS) --no-deps --force-reinstall .
 	$(VENV_MINIMAL)/bin/python -I tests/minimal/check_minimal.py
 
+pymc: $(STAMP_PYMC)  ## sc.from_pymc against PyMC and bambi, in .venv-pymc (a gigabyte), and the code of docs/from_pymc.md
+	PYTHONPATH=src $(VENV_PYMC)/bin/python -m pytest -q tests/bridges/test_pymc.py $(PYTEST_ARGS)
+
 bench: $(STAMP)  ## speed, side by side with the rivals
 	$(BIN)/python benchmarks/run.py
 
@@ -102,7 +108,7 @@ benchcluster: $(STAMP)  ## several workers, several devices: throughput, message
 	$(BIN)/python benchmarks/devices.py --devices 1 2 --processes
 
 clean:  ## remove the environments, caches and outputs
-	rm -rf $(VENV) $(VENV_MINIMAL) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV_MINIMAL) $(VENV_PYMC) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find src papers tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV): $(STAMP)
@@ -113,6 +119,13 @@ $(STAMP): pyproject.toml papers/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("scirocco needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install $(PIP_FLAGS) -e '.[dev]' -e ./papers
+	@touch $@
+
+$(VENV_PYMC): $(STAMP_PYMC)
+
+$(STAMP_PYMC): pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV_PYMC)
+	$(VENV_PYMC)/bin/pip install $(PIP_FLAGS) -e '.[pymc,plot,numpyro,formula]' '$(PYMC)' bambi numpyro hypothesis pytest pytest-xdist
 	@touch $@
 
 $(STAMP_MINIMAL): pyproject.toml

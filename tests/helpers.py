@@ -28,7 +28,11 @@ def log_prior(params):
     return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
 
 
-MODEL = sc.Model(log_likelihood, log_prior)
+def curvature_bound(direction, datum):
+    return jnp.sum(datum["x"] * direction["weights"]) + direction["bias"]
+
+
+MODEL = sc.Model(log_likelihood, log_prior, curvature_bound=curvature_bound, third_bound=0.0)
 
 
 def counted_model():
@@ -43,7 +47,7 @@ def counted_model():
         calls["log_prior"] += 1
         return log_prior(params)
 
-    return sc.Model(likelihood, prior), calls
+    return sc.Model(likelihood, prior, curvature_bound=curvature_bound, third_bound=0.0), calls
 
 
 def make_data(seed=0, num_rows=NUM_ROWS, dtype=np.float32):
@@ -82,6 +86,7 @@ ESTIMATORS = {
     "ControlVariates": sc.ControlVariates(BATCH, num_optimizer_steps=50),
     "SVRG": sc.SVRG(BATCH, refresh_every=4),
     "SAGA": sc.SAGA(BATCH),
+    "Taylor": sc.Taylor(BATCH, probabilities=np.linspace(1.0, 2.0, NUM_ROWS), order=2),
 }
 
 
@@ -156,6 +161,12 @@ def compiled():
 def traced():
     """Collects the programs that are traced inside the block: what is not traced anew is not compiled anew."""
     return _collect("jaxpr_trace_duration")
+
+
+def chosen_cases(request, test, name):
+    """The values of a parameter with which a test of the same file is run in this session."""
+    own = (item for item in request.session.items if item.path == request.path)
+    return [item.callspec.params[name] for item in own if item.originalname == test.__name__]
 
 
 def chi_square_z(statistic, degrees):

@@ -935,6 +935,8 @@ RUNS = [
             ("n_chains", "num_chains"),
             ("random_seed", "seed"),
             ("batch_size", "estimator=sc.Minibatch(batch_size=...)"),
+            ("cores", "chain_method"),
+            ("target_accept", "sampler=sc.NUTS(target_acceptance=...)"),
         )
     ),
     row("an unknown word", sample(zebra=1), InvalidTypeError, "no argument `zebra`", "model, data, params"),

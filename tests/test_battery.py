@@ -11,10 +11,10 @@ form half-way makes the same steps bit for bit; by JAX's own bookkeeping no key 
 must be refused. What this does not cover: the loop as one compiled program, `sc.sample`, several chains, numbers that
 are left open.
 
-The dear one compiles what the user runs, for a **covering set** of pairs: each sampler once, each estimator at least
-once. Which estimator meets which sampler changes with the commit, or with SCIROCCO_TEST_PAIRS; the first lines of a
-test run say how to repeat it. `Kernel.step`, which compiles once more, is checked for every second class of samplers.
-SCIROCCO_TEST_ALL=1 takes all pairs, and all classes.
+The dear one compiles what the user runs, for a **covering set** of pairs: each class of samplers once, each estimator
+at least once. Which variant of a class it is and which estimator it meets changes with the commit, or with
+SCIROCCO_TEST_PAIRS; the first lines of a test run say how to repeat it. `Kernel.step`, which compiles once more, is
+checked for every second class. SCIROCCO_TEST_ALL=1 takes all pairs, and all classes.
 """
 
 from __future__ import annotations
@@ -80,6 +80,11 @@ SAMPLERS = (
     | {
         "LeafScaledSGLD": sc.LeafScaledSGLD(1e-3),
         "NUTS": sc.NUTS(0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
+        "HMC": sc.HMC(0.02, length=0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
+        "MALA": sc.MALA(0.02, factor=0.1 * np.tri(5, dtype=np.float32)),
+        "ZigZag": sc.ZigZag(),
+        "BouncyParticle": sc.BouncyParticle(),
+        "SMH": sc.SMH(0.5),
         "Blocks": sc.Blocks({"bias": sc.SGLD(1e-3), "weights": sc.BAOAB(5e-3, friction=60.0)}),
     }
 )
@@ -91,10 +96,18 @@ OF_COUNTS = ESTIMATORS | {
     "Stratified": sc.Stratified(counting.BATCH, counting.categories()),
 }
 REFUSED = {
-    "NUTS": (set(ESTIMATORS) - {"Full"}, InvalidValueError, "requires exact gradients"),
-    "Blocks": ({"SVRG", "SAGA", "Stratified"}, InvalidTypeError, "sc.Blocks does not support"),
+    **{
+        name: (set(ESTIMATORS) - {"Full"}, InvalidValueError, "requires exact gradients")
+        for name in ("NUTS", "HMC", "MALA")
+    },
+    **{
+        name: (set(ESTIMATORS) - {"Taylor"}, InvalidValueError, r"use estimator=sc\.Taylor\(\)")
+        for name in ("ZigZag", "BouncyParticle", "SMH")
+    },
+    **{name: ({"Taylor"}, InvalidTypeError, "requires a sc.Model") for name in ("SCIR", "SimplexSGRLD")},
+    "Blocks": ({"SVRG", "SAGA", "Stratified", "Taylor"}, InvalidTypeError, "sc.Blocks does not support"),
     "SCIRCV": (
-        {"Weighted", "ControlVariates", "SVRG", "SAGA"},
+        {"Weighted", "ControlVariates", "SVRG", "SAGA", "Taylor"},
         InvalidValueError,
         "SCIRCV has its own control variate",
     ),
@@ -154,22 +167,20 @@ CHOICE = int(os.environ["SCIROCCO_TEST_PAIRS"])  # conftest.py makes it from the
 ALL_PAIRS = once(itertools.product(CLOSED, ESTIMATORS), CHOICE, 1)
 ALL_PAIRS += once(itertools.product(ON_SIMPLEX, OF_COUNTS), CHOICE, 1)
 CHEAP = covering(CLOSED, CHOICE) + [(name, "Minibatch-blocks") for name in ON_SIMPLEX]
-DEAR = covering(list(SAMPLERS), CHOICE)
+CLASSES = [name for name, _ in once([(name, "") for name in SAMPLERS], CHOICE, 0)]
+"""One sampler of each class."""
+DEAR = covering(CLASSES, CHOICE)
+IN_KERNEL = DEAR[CHOICE % 2 :: 2]
 if os.environ.get("SCIROCCO_TEST_ALL"):
     ALL_PAIRS = list(itertools.product(CLOSED, ESTIMATORS)) + list(itertools.product(ON_SIMPLEX, OF_COUNTS))
     DEAR = [
         (s, e) for s, e in itertools.product(SAMPLERS, ESTIMATORS) if e not in REFUSED.get(s, (set(),))[0]
     ]
-IN_KERNEL = [
-    pair for pair in DEAR if pair[0] in {name for name, _ in once([(s, "") for s in SAMPLERS], CHOICE, 0)}
-]
-"""One of each class."""
-if not os.environ.get("SCIROCCO_TEST_ALL"):
-    IN_KERNEL = IN_KERNEL[CHOICE % 2 :: 2]
+    IN_KERNEL = [pair for pair in DEAR if pair[0] in CLASSES]
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize("names", [list(SAMPLERS), CLOSED], ids=["all", "closed"])
+@pytest.mark.parametrize("names", [CLASSES, CLOSED], ids=["classes", "closed"])
 @pytest.mark.parametrize("seed", range(20))
 def test_the_covering_set_covers(names, seed):
     pairs = covering(names, seed)
@@ -550,6 +561,7 @@ def test_a_number_may_be_of_any_kind(number):
 # -- precision ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("sampler", "estimator"), [("SGLD", "SAGA"), ("SGHMC-auto", "ControlVariates")])
 def test_each_parameter_keeps_its_precision(sampler, estimator):
     """Half precision beside single. (Double: test_double.py.)"""

@@ -13,7 +13,6 @@ from scipy import sparse
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco import cli
-from scirocco.cli.topics_fit import usual_epochs
 from scirocco.cli.topics_tables import _bar
 from scirocco.models import LDA
 from scirocco.models.lda import embedded
@@ -71,11 +70,34 @@ def test_fit_says_what_it_does(text, tmp_path, capsys):
     status, out, err = call(capsys, "fit", text, "--out", tmp_path / "run", "--held-out", "0.1", *LENGTH)
     assert status == 0 and not err
     assert "54 documents, 8 words, 1,080 tokens; 6 more are held out" in out
-    assert "2 topics, 1 chain with 20 draws" in out and "R-hat" not in out
+    assert "2 topics, 1 chain with 54 draws" in out and "R-hat" not in out
+    assert 'sampler "gibbs", the best of 8 starts, compiled kernels (CPU)' in out
     assert "perplexity of the 6 documents held out: " in out
     assert f"scirocco topics show {tmp_path / 'run'}" in out
     model = LDA.load(tmp_path / "run")
     assert {frozenset(words) for words in model.top_words(4)} == {frozenset(FIRST), frozenset(SECOND)}
+
+
+def test_a_table_of_texts(tmp_path, capsys):
+    """From a CSV to topics, shares of new texts, and a run that continues."""
+    path, new = tmp_path / "texts.csv", tmp_path / "new.csv"
+    rows = ["The sun, moon and star of the sky", "A cow, a horse, the sheep and a goat"] * 30
+    path.write_text("id,body\n" + "".join(f'{k},"{text}"\n' for k, text in enumerate(rows)))
+    new.write_text('body\n"moon and star"\n"cow, sheep and comet"\n')
+    status, _, err = call(capsys, "fit", path, "--out", tmp_path / "run", *LENGTH)
+    assert status == 2 and "--column" in err and "'id', 'body'" in err
+    words = ("--column", "body", "--max-share", "1")
+    status, out, err = call(capsys, "fit", path, *words, "--out", tmp_path / "run", *LENGTH)
+    assert (status, err) == (0, "") and "english stop words, words in at least 2 documents" in out
+    status, out, err = call(
+        capsys, "transform", tmp_path / "run", new, "--column", "body", "--out", tmp_path / "shares.csv"
+    )
+    assert (status, err) == (0, "") and "1 of 5 tokens are not in the vocabulary" in out
+    first, second = (line.split(",")[1:] for line in (tmp_path / "shares.csv").read_text().split()[1:])
+    assert abs(float(first[0]) - float(second[0])) > 0.5
+    again = ("--continue-from", tmp_path / "run", "--out", tmp_path / "again")
+    status, out, err = call(capsys, "fit", path, *words, *again, *LENGTH)
+    assert (status, err) == (0, "") and LDA.load(tmp_path / "again").tokeniser_ is not None
 
 
 def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
@@ -84,7 +106,7 @@ def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
     words = tuple(f"w{i}" for i in range(50))
     counts = sparse.csr_array(rng.poisson(0.5, (100, 50)).astype(np.int32))
     monkeypatch.setattr(embedded, "embedded_corpus", lambda: (counts, words))
-    monkeypatch.setattr("scirocco.cli.topics_fit._USUAL_TOKENS", 0)
+    monkeypatch.setattr("scirocco.models.lda.chain._USUAL_TOKENS", 0)
     status, out, _ = call(capsys, "fit")
     assert status == 0
     assert "98 documents, 50 words" in out and "20 topics, 1 chain" in out and "Nothing was kept" in out
@@ -97,10 +119,6 @@ def test_without_numba_nothing_is_read(monkeypatch, capsys):
         status, out, err = call(capsys, *words)
         assert (status, out) == (2, "")
         assert "fitting a topic model needs the package `numba`" in err and "Reading" not in err
-
-
-def test_usual_length():
-    assert [usual_epochs(n) for n in (10, 500_000, 10**7, 10**9)] == [200, 100, 20, 20]
 
 
 def test_files_of_other_forms(tmp_path, capsys):
@@ -172,7 +190,7 @@ def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
         (["TEXT", "--out", "run", "--topics", "1"], "--topics"),
         (["TEXT", "--out", "run", "--alpha", "-1"], "`alpha` must be finite and > 0, got -1.0."),
         (["TEXT", "--out", "run", "--beta", "0"], "`beta` must be finite and > 0"),
-        (["TEXT", "--out", "run", "--sampler", "foo"], "`sampler` must be one of 'scir'"),
+        (["TEXT", "--out", "run", "--sampler", "foo"], "`sampler` must be one of 'auto'"),
         (["TEXT", "--out", "run", "--preset", "foo"], "`preset` must be one of 'patterson2013'"),
         (
             ["TEXT", "--out", "run", "--epochs", "1", "--steps", "3"],
@@ -226,7 +244,7 @@ def test_wrong_word_list_and_empty_documents(capsys, tmp_path):
 
 def test_show(run, capsys, monkeypatch):
     status, out, _ = call(capsys, "show", run, "--words", "3")
-    assert status == 0 and "2 topics, 2 chains with 20 draws" in out and "R-hat" in out
+    assert status == 0 and "2 topics, 2 chains with 54 draws" in out and "R-hat" in out
     assert any(word in out for word in FIRST) and any(word in out for word in SECOND)
     monkeypatch.setattr("scirocco.cli.topics_tables._AGREED", 0.0)
     assert "R-hat is above 0.0 in 2 of these 2 topics" in call(capsys, "show", run)[1]
@@ -260,7 +278,7 @@ def test_a_topic_model_is_listed_with_the_runs(run, capsys):
     with pytest.raises(SystemExit):
         cli.main(["runs", str(run)])
     out = capsys.readouterr().out
-    assert "LDA, scir" in out and "20 of 20" in out and "complete" in out
+    assert "LDA, gibbs" in out and "54 of 54" in out and "complete" in out
 
 
 # -- transform --------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ def test_autocorrelation_of_a_known_process(seed):
     np.testing.assert_allclose(figure.autocorrelation(chains, 6), 0.8 ** np.arange(6), atol=0.05)
 
 
+@pytest.mark.rotates(2, "demo")
 def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
     done = demo.run_demo(tmp_path / "out", seed, num_rows=20_000, num_samples=1_000, progress=False)
     table = done.table

@@ -15,7 +15,7 @@ import scirocco as sc
 from scirocco.data.groups import StreamedGroups, grouped
 from scirocco.run.local_draws import local_draws
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 THETA = {"mean": jnp.array(0.3), "scale": jnp.array(0.8), "noise": jnp.array(0.7)}
 
@@ -150,6 +150,7 @@ def test_the_mean_of_all_groups_has_its_exact_posterior(fitted):
     assert run.certificate.ok
 
 
+@pytest.mark.rotates(2, "groups")
 def test_a_certificate_says_that_the_quadrature_has_too_few_nodes():
     """Four rows of 0 or 1 and a large scale: the integrand is far from normal, and two nodes do not suffice."""
     rng = np.random.default_rng(0)
@@ -244,6 +245,7 @@ def test_a_folder_sorted_by_group_has_the_bins_of_the_same_rows_in_memory(tmp_pa
         sc.data.as_source(str(tmp_path / "mixed"), "g")
 
 
+@pytest.mark.rotates(2, "groups")
 def test_a_run_on_a_streamed_folder(fitted, tmp_path, monkeypatch):
     model, data, whole = fitted
     sc.data.write(tmp_path / "folder", {"y": data["y"], "g": data["g"]}, shuffle=False)

@@ -229,6 +229,15 @@ def test_a_file_with_a_slip(folder, old, new, error, message):
         jobs.read_job(path)
 
 
+def test_a_table_in_the_place_of_a_file(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("age,bought\n51,1\n")
+    with pytest.raises(
+        InvalidValueError, match=r"not TOML: .* scirocco data convert own.csv FOLDER.* --example"
+    ):
+        jobs.read_job(path)
+
+
 @pytest.mark.process
 def test_in_a_process_of_its_own(folder):
     """As typed; quiet where there is no terminal."""

@@ -44,6 +44,7 @@ def test_every_posterior_has_a_reference_and_there_are_enough() -> None:
     assert len(NAMES) >= 36
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_posterior_is_finite_at_its_start_and_a_reference_is_one_number_per_parameter(name: str) -> None:
     problem, reference = problems.POSTERIORS[name].build(), REFERENCES[name]
@@ -64,6 +65,7 @@ def _agree(found: Any, name: str, within: float) -> None:
     np.testing.assert_allclose(np.log(found.sd / sd), 0, atol=within)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     ("name", "points"),
     [
@@ -80,6 +82,7 @@ def test_closed_forms_agree_with_quadrature_of_the_model(truth: Any, name: str, 
     _agree(found, name, 1e-3)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", ["exponential_censored", "dose_response", "logistic_separated"])
 def test_quadrature_agrees_with_importance_sampling_of_the_model(truth: Any, name: str) -> None:
     pytest.importorskip("arviz")

@@ -47,6 +47,7 @@ def free(name, x):
     return x[..., *np.tril_indices(x.shape[-1], -1)] if name == "cholesky" else x
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("name", "shape"), PAIRS)
 def test_there_and_back(name, shape, seed):
     transform, u = MAPS[name], points(shape, seed)
@@ -57,6 +58,7 @@ def test_there_and_back(name, shape, seed):
     np.testing.assert_allclose(transform.inverse(x), u, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("name", "shape"), PAIRS)
 def test_log_det_is_that_of_the_jacobian(name, shape, seed):
     transform, u = MAPS[name], points(shape, seed)
@@ -350,6 +352,7 @@ def test_what_does_not_fit_is_refused():
         sc.BlockModel(sc.Model(lambda p, x: 0.0 * x, transforms=CHAINED))
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_a_run_with_shapes_that_change(tmp_path):
     """Draws in the user's shapes, gradients and step sizes on the real line; stored, resumed, summarised, diagnosed."""
     labels = np.repeat(np.arange(3), [30, 20, 14])

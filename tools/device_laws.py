@@ -2,9 +2,9 @@
 
 usage: python tools/device_laws.py [tests ...] [arguments for pytest, such as -n 8]
 
-The suite runs on CPUs; this runs tests/law, and the tests of the loop for accelerators, on the GPU or TPU that JAX
-finds: the draws there come from another loop (`loop.advance_by_draws`), and products of matrices are rounded. Tests of
-kernels that only exist for CPUs are left out. Most of the time is compiling: several workers share the device.
+The suite runs on CPUs; this runs tests/law, and the tests of loops and topics for accelerators, on the GPU or TPU that
+JAX finds: the draws there come from another loop (`loop.advance_by_draws`), and products of matrices are rounded. Tests
+of kernels that only exist for CPUs are left out. Most of the time is compiling: several workers share the device.
 """
 
 import os
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TESTS = ["tests/law", "tests/run/test_accelerator.py"]
+TESTS = ["tests/law", "tests/run/test_accelerator.py", "tests/models/lda/test_arrays.py"]
 ONLY_CPU = ["tests/law/test_host_kernels.py"]
 
 
@@ -35,7 +35,7 @@ def main() -> int:
     }
     given = sys.argv[1:]
     chosen = [] if any(argument.startswith("tests") for argument in given) else TESTS
-    left_out = [f"--ignore={test}" for test in ONLY_CPU]
+    left_out = ["-m", "not process", *(f"--ignore={test}" for test in ONLY_CPU)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *left_out, *given]
     return subprocess.run(command, cwd=ROOT, env=environment).returncode
 

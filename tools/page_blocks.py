@@ -77,6 +77,28 @@ def quick_compiler() -> str:
     return "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" if known else ""
 
 
+def choice() -> int:
+    """Return the number that picks cases and pages where some are run: SCIROCCO_TEST_PAIRS, or one from the commit."""
+    if "SCIROCCO_TEST_PAIRS" in os.environ:
+        return int(os.environ["SCIROCCO_TEST_PAIRS"])
+    commit = _git("rev-parse", "HEAD")
+    return int(commit[:8], 16) % 100 if commit else 0
+
+
+def changed_pages() -> set[str]:
+    """Return the names of the pages in docs/ that the last commit changed, or that have changed since."""
+    return {pathlib.Path(file).stem for file in _git("diff", "--name-only", "HEAD~1", "--", "docs").split()}
+
+
+def _git(*words: str) -> str:
+    """Return what a command of git prints; nothing where it fails."""
+    command = ["git", "-C", str(pathlib.Path(__file__).resolve().parents[1]), *words]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def environment() -> dict[str, str]:
     """Return the environment that blocks run in: this interpreter's commands first, a CPU, no colours."""
     root = pathlib.Path(__file__).resolve().parents[1]

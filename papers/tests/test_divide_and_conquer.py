@@ -106,6 +106,7 @@ def test_normal_posterior(seed, quick_compiler):
     assert shards.std(axis=2) == pytest.approx((20 * covariance[0, 0]) ** 0.5, rel=0.07)
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_nuts_of_the_shards(bent, seed, quick_compiler):
     """Given θ₂, a shard has w = θ₁ + θ₂² normal: its rows say N(x̄, 25/n), its share of the prior N(θ₂², 20)."""
     few = dataclasses.replace(bent, x=bent.x[:100])
@@ -318,6 +319,18 @@ def test_of_a_quick_run_only_the_steady_claims_count(numbers):
 
 
 @pytest.mark.parametrize(
+    ("consensus", "tried", "verdict"),
+    [(1.5, 0.5, "yes"), (0.4, 0.5, "not decided"), (0.1, 0.5, "NO"), (0.1, 2.5, "not decided")],
+)
+def test_a_quick_run_knows_the_luck_of_its_tuning(numbers, consensus, tried, verdict):
+    """A trial at the chosen setting that is far from its runs: all of them are chance."""
+    of = numbers["problems"]["mixture"]["methods"]
+    of["Consensus"] |= {"kl": [consensus] * 3, "setting": (), "tried": [((), 0.0)]}  # nothing to tune
+    of["SGHMC"]["tried"][0] = ((0.1,), tried)
+    assert judge(numbers, quick=True)[5].of_a_quick_run().verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("fails", "problem", "name", "change"),
     [
         ([0], "t", "KDEMC", {"kl": [0.6]}),
@@ -374,6 +387,7 @@ def record_of(tmp_path):
     return json.loads(done.record.read_text("utf-8"))
 
 
+@pytest.mark.rotates(3, "small runs")
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.RankWarning")  # the slope of one dimension
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """A few iterations of everything: the numbers mean nothing, but all claims are judged and all panels drawn."""
@@ -396,7 +410,7 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(methods, "TRAJECTORY", 1)
     small = dc.QUICK_PLANE._replace(num_runs=2, num_iterations=600, num_draws=60)
     one = {"SGLD": 0.1, "SGHMC": 0.1, methods.TODAY: 0.1, "KDEMC": 0.4, "Weierstrass": 0.5}
-    for grid in (methods.GRIDS, methods.FOR_NORMAL):
+    for grid in (methods.SHORT, methods.SHORT_FOR_NORMAL):
         for name in one.keys() & grid.keys():
             monkeypatch.setitem(grid, name, [(one[name],)])
     for name in ("QUICK_PLANE", "QUICK_SPACE"):

@@ -94,6 +94,13 @@ def test_each_claim_can_fail(numbers, posterior, method, place, value, fails):
         changed["posteriors"][posterior]["samplers"][method][2]["median"] = 0.042
     changed["posteriors"][posterior]["samplers"][method][place]["median"] = value
     assert [k for k, claim in enumerate(dks._judge(changed)) if claim.failed] == fails
+    assert [k for k, claim in enumerate(dks._judge(changed)) if claim.of_a_quick_run().failed] == fails
+
+
+def test_medians_that_vary_decide_nothing(numbers):
+    found = numbers["posteriors"]["sparse"]["samplers"]["SCIR-CV (ii)"][2]
+    found |= {"median": 0.042, "best": [0.03, 0.036, 0.042, 0.045, 0.05]}
+    assert dks._judge(numbers)[3].failed and dks._judge(numbers)[3].of_a_quick_run().undecided
 
 
 def test_small_run(tmp_path, monkeypatch, seed):

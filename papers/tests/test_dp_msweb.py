@@ -74,6 +74,13 @@ def test_each_claim_can_fail_by_one_seed(numbers, name, score, value, fails, pla
     assert all(k == 0 for k, claim in enumerate(judge(changed, quick=True)) if claim.failed)
 
 
+def test_a_quick_run_decides_by_the_means(numbers):
+    numbers["curves"]["SCIR"][0]["now"][-1] = 11.53
+    assert judge(numbers, quick=True)[0].of_a_quick_run().undecided
+    numbers["curves"]["SCIR"][1]["now"][-1] = numbers["curves"]["SCIR"][0]["now"][-1] = 11.9
+    assert judge(numbers, quick=True)[0].of_a_quick_run().failed
+
+
 def test_what_the_released_code_gives_is_seen(numbers):
     """Scores and clusters as that code has them: the paper's sentences hold, and are not counted."""
     for name, end in (("SCIR", 12.03), ("SGRLD", 12.06)):

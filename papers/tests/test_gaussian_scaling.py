@@ -51,7 +51,8 @@ def test_expected_divergence_is_that_of_the_autoregression(seed):
 
 def rows():
     def side(kl, seconds, anew):
-        return {"kl": kl, "seconds": {"cpu": seconds}, gs.ANEW: {"cpu": anew}}
+        found = {"kl": kl, "kl_error": 0.02 * kl, "log_seconds_error": 0.05}
+        return found | {"seconds": {"cpu": seconds}, gs.ANEW: {"cpu": anew}}
 
     return [
         {"num_rows": 1_000, "sgld_cv": side(0.1, 0.02, 2.0), "nuts": side(0.002, 0.1, 3.0)},
@@ -77,9 +78,12 @@ def test_claims_hold_for_the_papers_picture():
 def test_each_claim_can_fail(number, row, method, field, value):
     changed = copy.deepcopy(rows())
     changed[row][method][field] = value
-    assert not gs._judge(changed)[number].holds
+    assert not gs._judge(changed)[number].holds and gs._judge(changed)[number].of_a_quick_run().failed
+    changed[2]["nuts"]["kl_error"] = 0.1
+    assert gs._judge(changed)[4].of_a_quick_run().undecided
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """Two sizes, a few draws; programs of other tests are not forgotten."""
     monkeypatch.setattr(jax, "clear_caches", lambda: None)

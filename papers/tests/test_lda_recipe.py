@@ -54,6 +54,19 @@ def test_the_others_can_fail(numbers):
     assert not claims[1].holds and not claims[1].failed and claims[2].failed
 
 
+def test_a_quick_run_decides_by_the_means(numbers):
+    """One run on the wrong side is chance, all runs are not."""
+    numbers["curves"]["SGRHMC"][1]["averaged"][-1] = 2435
+    assert lda_recipe.judge(numbers)[0].of_a_quick_run().undecided
+    for curve in numbers["curves"]["SGRHMC"]:
+        curve["averaged"][-1] += 1_000
+    numbers["seconds_per_100"]["SGHMC"] = 0.13
+    refuted = [claim.of_a_quick_run().failed for claim in lda_recipe.judge(numbers)]
+    assert not refuted[0], "means that one run moves are not known"
+    numbers["curves"]["SGRHMC"][1]["averaged"][-1] -= 835
+    assert [claim.of_a_quick_run().failed for claim in lda_recipe.judge(numbers)] == [True, False, True]
+
+
 def test_per_hundred():
     """Without what comes before the first mark."""
     curves = [{"documents": [50, 500], "seconds": [1.0, seconds]} for seconds in (5.5, 10.0)]
@@ -73,6 +86,7 @@ def test_models():
     assert all(lda_recipe.KNOWN[name] in grid for name, grid in lda_recipe.GRID.items())
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_small_runs(tmp_path, monkeypatch):
     """The quick form, and the grid of the full one with two tries."""
     folder = data_folder("wikipedia")

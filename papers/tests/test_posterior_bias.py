@@ -40,7 +40,7 @@ def numbers():
     def table(names, ways):
         return {name: {way: cell(name, way) for way in ways} for name in names}
 
-    truth = {"num_columns": 34, "condition": 6e3, "least_ess": 5_000.0}
+    truth = {"num_columns": 34, "independent": 12.0, "condition": 6e3, "least_ess": 5_000.0}
     return {
         "truth": {5_800: truth, 58_000: truth},
         "tables": {
@@ -81,6 +81,13 @@ def test_each_claim_can_fail(numbers, fails, size, name, way, field, value):
     changed = copy.deepcopy(numbers)
     changed["tables"][size][name][way][field] = value
     assert [k for k, claim in enumerate(judge(changed)) if claim.failed] == fails
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.03, "yes"), (1.06, "not decided"), (1.1, "NO")])
+def test_a_quick_run_knows_an_sd_ratio_by_its_coefficients(numbers, ratio, verdict):
+    numbers["tables"][5_800]["SGLD, round"]["Full"]["sd_ratio"] = ratio
+    assert judge(numbers)[0].of_a_quick_run().verdict == verdict
+    assert judge(numbers)[1].of_a_quick_run().verdict == "yes"
 
 
 def test_few_draws_excuse_an_error_of_the_mean(numbers):
@@ -148,6 +155,7 @@ def test_no_data(tmp_path):
         experiment.run(Settings(data_dir=tmp_path))
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_quick_run(tmp_path):
     done = reproduce(
         ALL["posterior-bias"], Settings(quick=True, data_dir=data_folder("covertype"), out_dir=tmp_path)

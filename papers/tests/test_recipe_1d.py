@@ -76,8 +76,17 @@ def test_all_chains_differ_and_keep_their_shape(seed, quick_compiler):
 
 
 def numbers():
-    of = {name: {"kl": 1.2e-4, "verified": True, "residual": 1e-7, "said": "right"} for name in r1.NAMES}
-    of["naive gSGRHMC"] = {"kl": 7.1e-3, "verified": False, "residual": 0.1, "said": "Γ is missing"}
+    of: dict = {
+        name: {"kl": 1.2e-4, "kl_error": 1e-6, "verified": True, "residual": 1e-7, "said": "right"}
+        for name in r1.NAMES
+    }
+    of["naive gSGRHMC"] = {
+        "kl": 7.1e-3,
+        "kl_error": 1e-4,
+        "verified": False,
+        "residual": 0.1,
+        "said": "Γ is missing",
+    }
     facts = {"floor": {"mean": 1e-4, "sd": 1e-5}, "naive_limit": 7e-3, "samplers": of}
     return {"targets": {name: copy.deepcopy(facts) for name in r1.TARGETS}}
 
@@ -104,8 +113,20 @@ def test_each_claim_can_fail(target, sampler, changes, fails):
     changed["targets"][target]["samplers"][sampler] |= changes
     expected = list(r1.TARGETS).index(target) if fails == "miss" else fails
     assert [k for k, claim in enumerate(r1._judge(changed)) if claim.failed] == [expected]
+    assert r1._judge(changed)[expected].of_a_quick_run().failed
 
 
+def test_groups_of_chains_give_the_error_of_a_divergence(seed):
+    """Of chains whose kept draws are the same: as many draws as there are chains."""
+    rng, law = np.random.default_rng([seed, 9]), r1.naive_law("one peak")
+    edges = r1.Law.of(r1.TARGETS["one peak"]).edges(r1.NUM_CELLS)
+    sets = [np.tile(law.quantiles(rng.random(5_000)), (2, 1)) for _ in range(60)]
+    found = [r1.kl_of_cells(r1.counts_in(edges, draws)) for draws in sets]
+    errors = [r1.jackknifed(edges, draws) for draws in sets]
+    assert np.mean(errors) == pytest.approx(np.std(found, ddof=1), rel=0.5)
+
+
+@pytest.mark.rotates(3, "small runs")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """A few chains with long steps: the divergences mean nothing, but what does not depend on them is judged."""
     monkeypatch.setattr(r1, "QUICK", (200, 0.05, 0.1))

@@ -46,6 +46,7 @@ def test_marks_and_steps():
     assert r2.steps_to(0.1, at, np.array([1.0, 0.05, np.inf])) < 300
 
 
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("name", r2.NAMES)
 def test_all_of_the_grid_are_right_recipes(name, quick_compiler):
     """The residual of a recipe knows no step; it is looked at once for each exponent of the metric."""
@@ -115,12 +116,18 @@ def test_each_claim_can_fail(changed, wrong):
     assert [k for k, claim in enumerate(judge(numbers(**changed))) if not claim.holds] == wrong
 
 
+@pytest.mark.parametrize("steps", [8_000, float("inf")])
+def test_a_quick_run_refutes_what_is_far_off(steps):
+    assert [claim.of_a_quick_run().failed for claim in judge(numbers(gSGRHMC=steps))] == [True, False, True]
+
+
 def test_a_setting_that_was_given_up_is_named():
     told = numbers()
     told["samplers"]["SGRLD"]["left_the_finite_numbers"] = ["ε = 7"]
     assert "SGRLD ε = 7" in notes(told)[-1]
 
 
+@pytest.mark.rotates(3, "small runs")
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """One program for each sampler, a few chains, too few steps for the level that is judged (∞ - ∞)."""

@@ -105,6 +105,7 @@ def two_points(posterior, seed):
     return here, jax.tree.map(lambda u: u + (1e-6 + 0.01 * abs(u)) * rng.normal(size=u.shape), here)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", sp.NAMES)
 def test_densities_are_scipys(name, seed):
     posterior = sp.small_posterior(name)
@@ -163,6 +164,7 @@ def test_intercept_and_slopes_in_raw_units_are_badly_scaled_and_correlated():
     assert np.linalg.cond(hessian) > 1e11
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_nuts_agrees_with_the_conjugate_posterior(quick_compiler):
     """σ² ~ inverse gamma, μ | σ normal: moments in closed form."""
     posterior = sp.small_posterior("tiny")

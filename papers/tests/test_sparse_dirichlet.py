@@ -90,6 +90,7 @@ def numbers():
         },
         "exact": {"median": 0.027, "distances": [0.027] * 5},
         "below_median": {"exact": 0.5, "SCIR": 0.52, "SGRLD": 0.02},
+        "below_median_error": 0.003,
         "spread": {
             "num_draws": 1000,
             "SCIR": ratios(5.0, 1.0),
@@ -120,7 +121,7 @@ def test_claims_hold_for_the_known_numbers(numbers):
         (("samplers", "SGRLD", "median"), 0.5, 4),
         (("exact", "median"), 0.04, 5),
         (("spread", "SCIR", "ratios"), [5.0, 3.0, 5.0], 6),
-        (("spread", "SCIR-CV (ii)", "ratios"), [1.0, 1.2, 1.26], 7),
+        (("spread", "SCIR-CV (ii)", "ratios"), [1.0, 1.2, 1.27], 7),
         (("unseen", "share_gap"), 0.01, 8),
     ],
 )
@@ -131,8 +132,10 @@ def test_each_claim_can_fail(numbers, path, value, fails):
         place = place[name]
     place[path[-1]] = value
     assert [k for k, claim in enumerate(sd._judge(changed)) if claim.failed] == [fails]
+    assert sd._judge(changed)[fails].of_a_quick_run().failed
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_small_run(tmp_path, monkeypatch, seed, quick_compiler):
     """One step size for each, chains of their usual length. Bounds are six standard deviations wide or more."""
     steps = {"SCIR": (0.1,), "SCIR-CV (ii)": (0.5,), "SGRLD": (0.01,)}
@@ -144,7 +147,7 @@ def test_small_run(tmp_path, monkeypatch, seed, quick_compiler):
     medians = [record["samplers"][name]["median"] for name in steps]
     assert 0.06 < medians[0] < 0.125 and 0.02 < medians[1] < 0.055 and 0.28 < medians[2] < 0.44
     assert 1.0 < max(record["spread"]["SCIR-CV (ii)"]["ratios"]) < 1.3
-    assert record["spread"]["num_draws"] == 20_000
+    assert record["spread"]["num_draws"] == 80_000
     assert record["unseen"]["leading_gap"] > 0.01, "control acts where there are data"
     assert [record["samplers"][name]["step"] for name in steps] == [0.1, 0.5, 0.01]
     helpers.assert_drawn(done.picture)

@@ -73,6 +73,19 @@ def test_each_claim_can_fail(rows, number, change):
     assert not judge(changed)[number].holds
 
 
+@pytest.mark.parametrize(
+    ("auto", "verdict"), [([0.04, 0.042], "yes"), ([0.04, 0.06], "not decided"), ([0.08, 0.082], "NO")]
+)
+def test_a_quick_run_compares_runs_made_again(rows, auto, verdict):
+    def again(*ksds):
+        return [found(0.05, 1.1, ksd) for ksd in ksds]
+
+    for each in rows[:3]:
+        each["auto"]["ksd"] = 0.06  # one run, and the best of the grid is the luckiest
+        each["again"] = {"auto": again(*auto, np.mean(auto)), "grid": again(0.039, 0.041, 0.04)}
+    assert judge(rows[:3])[2].of_a_quick_run().verdict == verdict
+
+
 def test_coordinates_need_not_be_changed_where_plain_steps_do(rows):
     for each in rows[:5]:
         each["plain"] |= {"mean_error": 0.1, "sd_ratio": 1.1}

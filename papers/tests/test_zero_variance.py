@@ -19,7 +19,12 @@ EXACT, CONTROL, PLAIN = KINDS
 
 def found(*reductions):
     return {
-        name: {"reduction": reduction, "quartiles": [reduction / 2, 2 * reduction], "moved": 0.9}
+        name: {
+            "reduction": reduction,
+            "quartiles": [reduction / 2, 2 * reduction],
+            "moved": 0.9,
+            "num_draws": 480,
+        }
         for name, reduction in zip(KINDS, reductions, strict=True)
     }
 
@@ -61,6 +66,7 @@ def test_each_claim_can_fail(numbers, fails, part, size, key, field, value):
     changed = copy.deepcopy(numbers)
     changed[part][size][key][field] = value
     assert [k for k, claim in enumerate(judge(changed, quick=False)) if claim.failed] == fails
+    assert judge(changed, quick=True)[3].of_a_quick_run().failed is (fails == [3, 4])
 
 
 @pytest.fixture
@@ -115,6 +121,7 @@ def test_scores(patches):
     np.testing.assert_allclose(zv.scores(draws, test), [-np.log(2), expected], rtol=1e-5)
 
 
+@pytest.mark.rotates(3, "small runs")
 def test_small_run(patches, tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(datasets, "covertype", lambda folder: patches)
     monkeypatch.setattr(zv, "mode", lambda rows: zv.laplace(rows)[0])  # compiles less

@@ -48,6 +48,7 @@ _ELSEWHERE = {
     "seed": ("random_seed", "random_state", "rng", "rng_key", "key"),
     "thin": ("thinning", "num_thin", "n_thin"),
     "progress": ("progressbar", "progress_bar", "verbose"),
+    "chain_method": ("cores", "num_cores", "n_jobs", "parallel"),
     "params": ("init", "init_params", "initial_params", "initvals", "start", "x0", "theta"),
     "sampler": ("kernel", "step", "method"),
     "step_size": ("lr", "learning_rate", "eps", "epsilon", "h"),
@@ -57,6 +58,7 @@ _ELSEWHERE = {
     "num_components": ("n_components", "n_clusters", "k", "K"),
     "num_factors": ("n_components", "n_factors", "rank", "latent_dim"),
     "sampler=sc.SGLD(step_size=...)": ("step_size", "learning_rate", "lr"),
+    "sampler=sc.NUTS(target_acceptance=...)": ("target_accept", "target_accept_prob", "adapt_delta"),
     "estimator=sc.Minibatch(batch_size=...)": ("batch_size", "minibatch_size"),
 }
 """Our arguments, or what to write, and the names that other libraries have for them."""

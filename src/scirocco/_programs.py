@@ -76,18 +76,19 @@ def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
         pool.shutdown(wait=False)
 
 
-class SetupProgram:
-    """`jax.jit` for functions that run a few times before a run, and only there: it cannot be nested in another.
+class Program:
+    """`jax.jit` with options for the compiler of GPUs; it cannot be nested in another."""
 
-    A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
-    """
-
-    def __init__(self, function: Callable[..., Any], static_argnums: tuple[int, ...]):
-        self._function, self._static = function, static_argnums
+    def __init__(
+        self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]
+    ):
+        self._function, self._static, self._options = function, static_argnums, options
 
     @functools.cached_property
     def _jitted(self) -> Any:
-        options = {"xla_gpu_autotune_level": 0} if jax.default_backend() == "gpu" else None
+        options = None
+        if jax.default_backend() == "gpu":
+            options = _accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
         return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -103,9 +104,41 @@ class SetupProgram:
         self._jitted.clear_cache()
 
 
-def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], SetupProgram]:
-    """A decorator that makes a `SetupProgram`."""
-    return lambda function: SetupProgram(function, static_argnums)
+def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that run a few times before a run.
+
+    A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
+    """
+    return lambda function: Program(function, static_argnums, {"xla_gpu_autotune_level": 0})
+
+
+def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that consist of loops.
+
+    By default the host drives a loop on a GPU: it starts each kernel, and the call returns when the last one has
+    started. Recorded as one graph, the loop runs by itself, and kernels that do not depend on each other at the same
+    time.
+    """
+    return lambda function: Program(function, static_argnums, _AS_GRAPH)
+
+
+_AS_GRAPH = {
+    "xla_gpu_enable_command_buffer": (
+        "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
+    ),
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+}
+
+
+@functools.cache
+def _accepted(options: tuple[tuple[str, Any], ...], flags: str) -> dict[str, Any]:
+    """The options, without those that are among the user's flags; none if this version of JAX has others."""
+    wanted = {name: value for name, value in options if name not in flags}
+    try:
+        jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
+    except RuntimeError:
+        return {}
+    return wanted
 
 
 def _trim(folder: Path) -> None:
@@ -149,13 +182,13 @@ def _memory_trimmer() -> Callable[[int], int] | None:
 _trim_memory = _memory_trimmer()
 
 
-def _after_compiling(event: str, duration: float, **_: Any) -> None:
+def _after_compiling(event: str, duration_secs: float, **_: str | int) -> None:
     """Return memory that is free after a program was compiled.
 
     The compiler takes about 100 MB for a program, in several threads, for each of which glibc keeps what was freed: a
     set-up of a dozen programs would leave the process with half a GB that it does not use.
     """
-    if event == _COMPILED and duration > _WORTH_FREEING and _trim_memory is not None:
+    if event == _COMPILED and duration_secs > _WORTH_FREEING and _trim_memory is not None:
         _trim_memory(0)
 
 

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks
-from scirocco._random import normal
+from scirocco._random import normal, normals_between
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, ArrayLike, Key, PyTree
 
 T = TypeVar("T")
+_MANY_NORMALS = 1 << 19
 
 
 def on_host(tree: PyTree) -> PyTree:
@@ -143,13 +144,20 @@ def vector(tree: PyTree) -> tuple[np.ndarray, Callable[[np.ndarray], PyTree]]:
 
 
 def normal_like(key: Key, tree: PyTree) -> PyTree:
-    """Independent standard normals in the shape of `tree`, all leaves from one call to the generator."""
+    """Independent standard normals in the shape of `tree`, all leaves from one call to the generator.
+
+    The numbers of large networks are made one by one on an accelerator; they are the same.
+    """
     leaves, treedef = jax.tree.flatten(tree)
-    flat = normal(key, size(tree), jnp.result_type(*leaves))
+    total, dtype = size(tree), jnp.result_type(*leaves)
+    threefry = str(jax.random.key_impl(key)).startswith("threefry")
+    singly = total >= _MANY_NORMALS and dtype == jnp.float32 and threefry and jax.default_backend() != "cpu"
+    flat = None if singly else normal(key, total, dtype)
     out, start = [], 0
     for leaf in leaves:
         stop = start + math.prod(leaf.shape)
-        out.append(flat[start:stop].reshape(leaf.shape).astype(leaf.dtype))
+        part = normals_between(key, start, stop, total) if flat is None else flat[start:stop]
+        out.append(part.reshape(leaf.shape).astype(leaf.dtype))
         start = stop
     return jax.tree.unflatten(treedef, out)
 

@@ -1,7 +1,8 @@
 """Summaries of chains that are too large to keep: reducers see every draw and keep a small state.
 
 A reducer is a frozen pytree dataclass with `init(params)`, `update(state, params)` and `result(state)`; its state is
-part of the chain's, so it is stored and resumed with it. Your own class with these three methods works as well.
+part of the chain's, so it is stored and resumed with it. Your own class with these three methods works as well; with
+`needs_gradients = True` its `update(state, params, gradient)` also receives the gradient at the draw, on the real line.
 `Trace` is different: it keeps one value per draw, like the "test functions" of R's sgmcmc.
 
     run = sc.sample(..., keep_draws=100, reducers={
@@ -16,11 +17,12 @@ part of the chain's, so it is stored and resumed with it. Your own class with th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError
@@ -34,6 +36,9 @@ __all__ = [
     "Reducer",
     "Reducing",
     "Trace",
+    "ZeroVariance",
+    "ZeroVarianceResult",
+    "ZeroVarianceState",
 ]
 
 
@@ -158,6 +163,112 @@ class Predictive:
         return Moments(lambda params: self.predict(params, self.inputs))
 
 
+class ZeroVarianceState(NamedTuple):
+    """Running means and co-moments of a function g and of the gradient s."""
+
+    count: Array  # type: ignore[assignment]
+    mean: PyTree
+    slope: Array
+    """The mean of s, (d,)."""
+    squares: PyTree
+    """Sums of squared deviations of g."""
+    cross: PyTree
+    """Sums of products of deviations of s and g, leaves (d, ...)."""
+    own: Array
+    """Sums of products of deviations of s, (d, d)."""
+
+
+class ZeroVarianceResult(NamedTuple):
+    """The mean of g over the draws of a chain, without and with control variates."""
+
+    count: Array  # type: ignore[assignment]
+    plain: PyTree
+    value: PyTree
+    """The mean of g + aᵀs."""
+    reduction: PyTree
+    """The variance of g over that of g + aᵀs."""
+
+
+@pytree_dataclass
+class ZeroVariance:
+    r"""Zero-variance estimates of posterior expectations without keeping draws (thesis, section 3.6).
+
+    The mean of g + aᵀs, where s = ∇ log posterior has mean 0 and a = -Var(s)⁻¹ Cov(s, g): that of
+    `sc.analysis.zero_variance` of degree 1, from running means and co-moments (Welford's recursion), (d + q) d numbers
+    for d parameters and q values. On a Gaussian posterior with exact gradients, means of linear functions have no Monte
+    Carlo error. Each chain has its own estimate: their spread is the standard error.
+
+    Parameters
+    ----------
+    function
+        g(params), any pytree of numbers; by default the parameters themselves.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = 3.0 + jax.random.normal(jax.random.key(0), (100,))
+    >>> run = sc.sample(sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2), x, jnp.array(0.0), sampler=sc.SGLD(1e-3),
+    ...                 estimator=sc.Full(), num_samples=500, keep_draws=False, progress=False,
+    ...                 reducers={"mu": sc.reducers.ZeroVariance()})
+    >>> bool(abs(run.reduced["mu"].value[0] - x.mean()) < 1e-3)
+    True
+    """
+
+    function: Callable[[Params], PyTree] | None = static(default=None)
+
+    needs_gradients: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_function(self.function, "ZeroVariance", optional=True)
+
+    def init(self, params: Params) -> ZeroVarianceState:
+        """Zeros."""
+        count, mean, squares = Moments(self.function).init(params)
+        size = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
+        cross = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), mean)
+        slope = jnp.zeros(size, jnp.result_type(*jax.tree.leaves(params)))
+        return ZeroVarianceState(count, mean, slope, squares, cross, jnp.zeros((size, size), slope.dtype))
+
+    def update(self, state: ZeroVarianceState, params: Params, gradient: PyTree) -> ZeroVarianceState:
+        """One step of Welford's recursion, for both."""
+        count, mean, squares = Moments(self.function).update(
+            MomentState(state.count, state.mean, state.squares), params
+        )
+        new = ravel_pytree(gradient)[0].astype(state.slope.dtype)
+        if new.shape != state.slope.shape:
+            raise InvalidTypeError(
+                "ZeroVariance requires as many numbers on the real line as there are parameters: this model's "
+                "transforms change their number. Use keep_gradients=True and sc.analysis.zero_variance."
+            )
+        before = new - state.slope
+        slope = state.slope + before / count.astype(new.dtype)
+        value = Moments(self.function).value(params)
+        cross = jax.tree.map(
+            lambda c, v, m: c + before.reshape(-1, *[1] * v.ndim) * (v - m)[None], state.cross, value, mean
+        )
+        own = state.own + jnp.outer(before, new - slope)
+        return ZeroVarianceState(count, mean, slope, squares, cross, own)
+
+    def result(self, state: ZeroVarianceState) -> ZeroVarianceResult:
+        """Both means, and the reduction of the variance (NaN before the second draw)."""
+        scale = jnp.sqrt(jnp.maximum(jnp.diagonal(state.own), jnp.finfo(state.own.dtype).tiny))
+        eye = jnp.eye(len(scale), dtype=scale.dtype)
+        correlations = state.own / jnp.outer(scale, scale) + 4 * jnp.finfo(scale.dtype).eps * eye
+
+        def of_leaf(mean: Array, squares: Array, cross: Array) -> tuple[Array, Array]:
+            flat = cross.reshape(len(scale), -1) / scale[:, None].astype(cross.dtype)
+            weights = -jnp.linalg.solve(correlations.astype(cross.dtype), flat)
+            value = mean + (weights.T @ (state.slope / scale)).reshape(mean.shape)
+            left = jnp.maximum(squares + jnp.sum(weights * flat, axis=0).reshape(mean.shape), 0.0)
+            return value, squares / left
+
+        leaves = zip(*map(jax.tree.leaves, (state.mean, state.squares, state.cross)), strict=True)
+        found = [of_leaf(*each) for each in leaves]
+        treedef = jax.tree.structure(state.mean)
+        value, reduction = (jax.tree.unflatten(treedef, part) for part in zip(*found, strict=True))
+        return ZeroVarianceResult(state.count, state.mean, value, reduction)
+
+
 @pytree_dataclass
 class Trace:
     """A function of the parameters at every draw, kept like draws, (chain, draw, ...), in `run.traces`.
@@ -196,11 +307,16 @@ class Reducing:
         self.traced = {name: r.function for name, r in reducers.items() if isinstance(r, Trace)}
         self.reducers = {name: r for name, r in reducers.items() if not isinstance(r, Trace)}
         self._update = jax.jit(_update)
-        self._update_all = jax.jit(jax.vmap(_update, in_axes=(None, 0, 0, None)))
+        self._update_all = jax.jit(jax.vmap(_update, in_axes=(None, 0, 0, 0, None)))
         self._trace = jax.jit(self._traces, static_argnums=1)
 
     def __bool__(self) -> bool:
         return bool(self.traced or self.reducers)
+
+    @property
+    def needs_gradients(self) -> bool:
+        """Whether a reducer uses the gradients at the draws, too."""
+        return any(_uses_gradients(reducer) for reducer in self.reducers.values())
 
     @property
     def names(self) -> list[str]:
@@ -211,12 +327,16 @@ class Reducing:
         """States before the first draw of one chain."""
         return {name: reducer.init(params) for name, reducer in self.reducers.items()}
 
-    def update(self, states: PyTree, draws: PyTree, count: int, vectorized: bool = False) -> PyTree:
+    def update(
+        self, states: PyTree, draws: PyTree, gradients: PyTree, count: int, vectorized: bool = False
+    ) -> PyTree:
         """Add the first `count` draws of a chunk, one after the other (of all chains at once if `vectorized`)."""
         if not self.reducers:
             return states
         update = self._update_all if vectorized else self._update
-        return update(self.reducers, states, draws, np.int32(count))
+        return update(
+            self.reducers, states, draws, gradients if self.needs_gradients else None, np.int32(count)
+        )
 
     def trace(self, draws: PyTree, axis: int) -> dict[str, PyTree]:
         """The traced functions at every draw of a chunk; `axis` is the axis of the draws."""
@@ -235,11 +355,18 @@ def _mapped(function: Callable[..., PyTree], axis: int) -> Callable[..., PyTree]
     return jax.vmap(over_draws) if axis else over_draws
 
 
+def _uses_gradients(reducer: Any) -> bool:
+    return getattr(reducer, "needs_gradients", False)
+
+
 def _update(
-    reducers: dict[str, Reducer], states: dict[str, PyTree], draws: PyTree, count: Array
+    reducers: dict[str, Any], states: dict[str, PyTree], draws: PyTree, gradients: PyTree, count: Array
 ) -> dict[str, PyTree]:
     def one(number: Array, states: dict[str, PyTree]) -> dict[str, PyTree]:
-        params = jax.tree.map(lambda leaf: leaf[number], draws)
-        return {name: reducer.update(states[name], params) for name, reducer in reducers.items()}
+        params, gradient = jax.tree.map(lambda leaf: leaf[number], (draws, gradients))
+        return {
+            name: reducer.update(states[name], params, *([gradient] if _uses_gradients(reducer) else []))
+            for name, reducer in reducers.items()
+        }
 
     return jax.lax.fori_loop(0, count, one, states)

@@ -66,6 +66,15 @@ def test_bands_hold_with_their_probability():
 def test_a_correct_posterior_has_uniform_ranks(seed, monkeypatch):
     monkeypatch.setattr(calibrating, "sample", exact_sample)
     found = sbc(MODEL, simulator(1.0), num_replications=100, seed=1000 * seed)
+    by_itself = sbc(
+        lambda data, seed: exact_sample(MODEL, data, None, seed=seed).draws,
+        simulator(1.0),
+        num_replications=100,
+        num_ranks=found.num_ranks,
+        seed=1000 * seed,
+    )
+    assert by_itself.names == ("params",)
+    np.testing.assert_array_equal(by_itself.ranks[:, 0], found.ranks[:, 0])
     assert found.names == ("params", "log_likelihood")
     assert found.ranks.shape == (100, 2) and 0 <= found.ranks.min() and found.ranks.max() <= found.num_ranks
     assert np.all(found.p_values > 1e-4), found
@@ -135,6 +144,10 @@ def test_replications_share_their_programs():
 def test_what_is_refused():
     with pytest.raises(InvalidTypeError, match="`model` must be"):
         sbc(log_density, simulator(1.0))
+    with pytest.raises(InvalidTypeError, match="`model` must be"):
+        sbc(sc.models.PoissonRegression, simulator(1.0))
+    with pytest.raises(InvalidValueError, match="`num_samples`, `start` would not be used"):
+        sbc(log_density, simulator(1.0), start=0.0, num_samples=10)
     with pytest.raises(InvalidTypeError, match="function of a key"):
         sbc(MODEL, 3)
     with pytest.raises(InvalidTypeError, match="pair \\(params, data\\)"):

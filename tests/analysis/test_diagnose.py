@@ -116,6 +116,7 @@ def test_the_plants_are_all_that_can_be_found():
     assert set(PLANTED) == set(NAMES) - {"several modes"}, "those are in law/test_exact_laws.py"
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_named_and_nothing_else(fault, seed):
     found = diagnose(PLANTED[fault](seed))
@@ -125,6 +126,7 @@ def test_a_planted_fault_is_named_and_nothing_else(fault, seed):
     assert found.findings[0].advice
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("sampler", [sc.SGLD(), sc.SGHMC(), sc.Preconditioned(sc.SGLD())])
 def test_all_well(sampler, seed):
     found = diagnose(run_of(sampler, seed=seed))
@@ -132,6 +134,7 @@ def test_all_well(sampler, seed):
     assert abs(found.measures["stein_inflation"]) < 0.06 + 5 * found.measures["stein_inflation_error"]
 
 
+@pytest.mark.rotates(2, "diagnoses")
 def test_a_step_too_large_for_a_direction_that_matters_to_no_parameter_is_no_fault(seed):
     """Columns with one common part: the stiffest direction, inflated by a third, has 2 % of a parameter's variance."""
     rng = np.random.default_rng([seed, 12])
@@ -142,6 +145,7 @@ def test_a_step_too_large_for_a_direction_that_matters_to_no_parameter_is_no_fau
     assert found.measures["step_inflation"] > 0.25 and found.ok
 
 
+@pytest.mark.rotates(2, "diagnoses")
 def test_parameters_that_do_not_move_are_named():
     """Nothing moves; or one of two."""
     found = diagnose(run_of(sc.SGLD(1e-30)))
@@ -153,6 +157,7 @@ def test_parameters_that_do_not_move_are_named():
     assert "v does not move" in diagnose(half).verdict
 
 
+@pytest.mark.rotates(2, "diagnoses")
 def test_estimators_that_move_on_are_judged_by_where_they_are(seed):
     """Their memory of before the first step would be far off, and its noise with it."""
     start = jnp.array([0.5, -0.5, 0.0])
@@ -160,6 +165,7 @@ def test_estimators_that_move_on_are_judged_by_where_they_are(seed):
     assert diagnose(run).ok
 
 
+@pytest.mark.rotates(2, "diagnoses")
 def test_a_direction_without_curvature_is_told(seed):
     """Only the sum of two parameters matters, and the prior is flat."""
     x = np.random.default_rng(seed).standard_normal(500).astype(np.float32)

@@ -39,6 +39,7 @@ def kolmogorov():
     return functools.partial(np.interp, xp=grid, fp=cdf), mean, np.sqrt(mass @ (middle - mean) ** 2)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.law
 @LAWS
 def test_exact_draws_have_the_law_of_kolmogorov(concentration, seed):

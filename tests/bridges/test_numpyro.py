@@ -110,6 +110,7 @@ FIT = {
 }
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.filterwarnings("ignore:subsample_size does not match")
 @pytest.mark.parametrize("case", FIT)
 def test_density_is_numpyros_on_the_real_line(case):
@@ -147,6 +148,7 @@ def shaped(X, y):
         numpyro.sample("y", dist.Normal(X @ factor @ share, 1.0), obs=y)
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 def test_simplexes_and_cholesky_factors():
     """In the user's units the prior is NumPyro's; on the real line it has the Jacobian of our transforms."""
     model, _, params = from_numpyro(shaped, data=XY)
@@ -241,6 +243,7 @@ def test_latent_sites_of_chosen_rows_are_drawn_in_their_own_units(seed):
     assert sorted(derived) == ["variance"]  # "first" is one of a row
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 def test_the_chain_is_that_of_the_hand_written_model():
     def log_likelihood(params, row):
         z = (row["y"] - row["X"] @ params["beta"]) / params["sigma"]
@@ -444,6 +447,8 @@ def test_models_that_do_not_fit_are_refused_by_name(case):
 def test_other_bad_arguments():
     with pytest.raises(TypeError, match="must be a NumPyro model"):
         from_numpyro(3, data=XY)
+    with pytest.raises(TypeError, match=r"needs `data`, .* sc.from_numpyro\(model, data={'X': X, 'y': y}\)"):
+        from_numpyro(regression, DATA["X"], y=DATA["y"])
     with pytest.raises(
         ValueError, match=r"site `y` is a latent variable for each row .* put its values in `data`"
     ):

@@ -1,6 +1,7 @@
 """PyMC models become scirocco's: the same density, the same names and labels, or a clear refusal.
 
-PyMC is not among the development tools (a gigabyte). Where it is, `python benchmarks/pymc_models.py` does more.
+PyMC is not among the development tools (a gigabyte): `make pymc` runs these tests. `python benchmarks/pymc_models.py`
+compares posteriors, too.
 """
 
 import importlib.util
@@ -11,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import scirocco as sc
 from scirocco.bridges import from_pymc
+from scirocco.data.groups import grouped
 from scirocco.errors import MissingExtraError
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -39,9 +42,9 @@ if HAS_PYMC:
     sys.path.append(str(ROOT / "benchmarks"))
     import pymc_models
 
-    MODELS = list(pymc_models.MODELS)
+    MODELS, GROUPED = list(pymc_models.MODELS), list(pymc_models.GROUPED)
 else:
-    MODELS = ["models of benchmarks/pymc_models.py"]
+    MODELS = GROUPED = ["models of benchmarks/pymc_models.py"]
 
 RNG = np.random.default_rng(8)
 X, Y = RNG.normal(size=(N, 2)), RNG.normal(size=N)
@@ -150,12 +153,84 @@ def test_densities_of_zero_are_not_data():
     assert list(rows) == ["y"]
 
 
+# -- variables for rows and groups, which are integrated out -----------------------------------------------------------
+
+
+def integrated_out(problem, names, params):
+    """log ∫ exp(log density) over variables in which it is quadratic: its maximum and its curvature."""
+    model, rows, start = problem
+    shapes = {name: jnp.shape(start[name]) for name in names}
+
+    def density(flat):
+        values, begin = {}, 0
+        for name, shape in shapes.items():
+            size = int(np.prod(shape))
+            values[name], begin = flat[begin : begin + size].reshape(shape), begin + size
+        return model.log_density(params | values, rows)
+
+    zero = jnp.zeros(sum(int(np.prod(shape)) for shape in shapes.values()))
+    value, gradient = jax.value_and_grad(density)(zero)
+    curvature = -jax.hessian(density)(zero)
+    mode = jnp.linalg.solve(curvature, gradient)
+    volume = 0.5 * len(zero) * np.log(2 * np.pi) - 0.5 * jnp.linalg.slogdet(curvature)[1]
+    return value + 0.5 * gradient @ mode + volume
+
+
+def closed_form(name, made, params):
+    """The log posterior of the variables that are the same for all rows."""
+    if name == "eight_schools":
+        rows = from_pymc(made).data
+        error = rows["constant_1"] ** 2
+        prior = stats.norm(0, 5).logpdf(params["mu"]) + stats.halfcauchy(scale=5).logpdf(params["tau"])
+        return prior + stats.norm(params["mu"], np.sqrt(error + params["tau"] ** 2)).logpdf(rows["y"]).sum()
+    if name == "overdispersed":
+        rows = from_pymc(made).data
+        mean, alpha = np.exp(params["b"][0] + params["b"][1] * rows["constant_1"]), float(params["alpha"])
+        prior = stats.norm.logpdf(params["b"]).sum() + stats.expon(scale=2).logpdf(alpha)
+        return prior + stats.nbinom(alpha, alpha / (alpha + mean)).logpmf(rows["y"]).sum()
+    many = from_pymc(made, max_groups=10**6)
+    return integrated_out(many, sorted(set(many.params) - set(params)), params)
+
+
+@needs_pymc
+@pytest.mark.parametrize("name", GROUPED)
+def test_variables_of_groups_are_integrated_out(name, seed):
+    """In double precision: exact for normal effects, and a negative binomial is a Poisson with gamma effects."""
+    with jax.enable_x64(True):
+        made, _ = pymc_models.built(name)
+        model, rows, start = from_pymc(made, max_groups=1)
+        assert isinstance(model, sc.HierarchicalModel)
+        bins, rng = grouped(rows, model.groups).arrays, np.random.default_rng(seed)
+        position = model.unconstrain(start)
+        for _ in range(2):
+            shifted = {key: each + 0.3 * rng.normal(size=np.shape(each)) for key, each in position.items()}
+            params = model.constrain(shifted)
+            tolerance = 2e-4 if name == "overdispersed" else 1e-8
+            found = model.log_density(params, bins)
+            np.testing.assert_allclose(found, closed_form(name, made, params), rtol=tolerance)
+
+
+@needs_pymc
+def test_values_of_groups_after_a_run():
+    """Labels are those of the coords; deterministic variables of one group each are drawn, too."""
+    made, _ = pymc_models.built("radon")
+    problem = from_pymc(made, max_groups=10)
+    assert sorted(problem.params) == ["mean", "noise", "slope", "spread"]
+    run = sc.sample(
+        *problem, num_samples=40, num_chains=1, sampler=sc.SGLD(1e-4), estimator=sc.Full(), progress=False
+    )
+    found = run.locals(["county 7", "county 3"], num_draws=40, keep_draws=True)
+    assert sorted(found.draws) == ["effect", "offset"]  # not the difference from the mean of all counties
+    mean, spread = (np.asarray(run.draws[name])[0][:, None] for name in ("mean", "spread"))
+    np.testing.assert_allclose(found.draws["effect"], mean + spread * found.draws["offset"], rtol=1e-4)
+    assert "effect" not in run.derived()
+
+
 # -- models that do not ------------------------------------------------------------------------------------------
 
 
 def refused():
     missing = np.where(np.arange(N) < 3, np.nan, Y)
-    some = np.arange(N) % 2
     return {
         "time series": (
             lambda: whole(lambda m: pm.AR("y", rho=[m], sigma=1.0, constant=False, observed=Y)),
@@ -201,9 +276,47 @@ def refused():
             lambda: whole(lambda m: pm.Normal("y", m, observed=pm.Minibatch(Y, batch_size=10), total_size=N)),
             "`y` uses pm.Minibatch",
         ),
-        "local": (
-            lambda: whole(lambda m: pm.Normal("y", pm.Normal("z", m, 1.0, shape=N), observed=Y)),
-            "`z` has values for each of the 30 rows",
+        "coupled rows": (
+            lambda: whole(lambda m: pm.Normal("y", pt.cumsum(pm.Normal("z", m, 1.0, shape=N)), observed=Y)),
+            "`z` has values for each of the 30 rows.* the rows of `y` use values of other rows",
+        ),
+        "random walk": (
+            lambda: whole(
+                lambda m: pm.Normal(
+                    "y", pm.GaussianRandomWalk("z", m, init_dist=pm.Normal.dist(), steps=N - 1), observed=Y
+                )
+            ),
+            "`z` has values for each of the 30 rows.* not independent given the other variables",
+        ),
+        "sum to zero": (
+            lambda: whole(lambda m: pm.Normal("y", by_group(m, lambda z: z - z.mean()), observed=Y)),
+            "`z` has values for 10 groups .* the rows of `y` use values of other groups",
+        ),
+        "covariance of groups": (
+            lambda: whole(
+                lambda m: pm.Normal(
+                    "y", pm.MvNormal("z", m * np.ones(10), np.eye(10) + 0.5)[TENS], observed=Y
+                )
+            ),
+            "`z` has values for 10 groups .* not independent",
+        ),
+        "local bounds": (
+            lambda: whole(
+                lambda m: pm.Normal("y", pm.Uniform("z", 0.0, pt.exp(m), shape=10)[TENS], observed=Y)
+            ),
+            "`z` .* its bounds depend on `m`",
+        ),
+        "two factors": (
+            lambda: whole(
+                lambda m: pm.Normal("y", by_group(m) + pm.Normal("w", shape=6)[np.arange(N) % 6], observed=Y)
+            ),
+            r"more than max_groups=5 groups of rows: `w` for 6 .*, `z` for 10 .*sc\.models\.GLMM",
+        ),
+        "many numbers": (
+            lambda: whole(
+                lambda m: pm.Normal("y", pm.Normal("z", m, shape=(10, 5))[TENS].sum(axis=1), observed=Y)
+            ),
+            r"each group \(`z`\) have 5 numbers",
         ),
         "lengths": (
             lambda: whole(lambda m: [pm.Normal(f"y{n}", m, observed=np.zeros(n)) for n in (1_500, 2_000)]),
@@ -211,11 +324,14 @@ def refused():
         ),
         "nothing observed": (lambda: whole(lambda m: None), "no observed variable"),
         "nothing free": (nothing_free, "no free variable"),
-        "groups": (
-            lambda: regression(lambda beta: pm.Normal("o", pm.Normal("a", shape=2)[some], observed=Y)),
-            r"`a` has values for 2 groups of rows .*max_groups=1",
-        ),
     }
+
+
+TENS = np.arange(N) // 3
+
+
+def by_group(m, change=lambda z: z):
+    return change(pm.Normal("z", m, 1.0, shape=10))[TENS]
 
 
 def nothing_free():
@@ -230,7 +346,7 @@ def nothing_free():
 def test_models_that_do_not_fit_are_refused_by_name(case):
     build, message = refused()[case]
     with pytest.raises(ValueError, match=message) as caught:
-        from_pymc(build(), max_groups=1 if case == "groups" else 1_000)
+        from_pymc(build(), max_groups=5)
     assert isinstance(caught.value, sc.errors.SciroccoError)
 
 
@@ -267,4 +383,8 @@ def test_the_page_tells_the_truth(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "effect[4]" in said
     assert "('chain', 'draw', 'county') ['Aitkin' 'Anoka' 'Becker' 'Brown' 'Carver']" in said
-    assert abs(float(said.splitlines()[-1]) + 0.6) < 0.05, said
+    slope, *_ = (line for line in said.splitlines() if line.startswith("-0."))
+    assert abs(float(slope) + 0.6) < 0.05, said
+    assert "spread" in said and "shop 7 offset" in " ".join(said.split()), said
+    assert isinstance(names["run"].origin.model, sc.HierarchicalModel)
+    assert abs(names["run"].draws["spread"].mean() - 0.5) < 0.1

@@ -132,6 +132,7 @@ def interrupt(terminal):
     return terminal.output
 
 
+@pytest.mark.rotates(2, "demo")
 def test_demo(start):
     root, begin = start
     assert "scirocco: interrupted; nothing was saved." in interrupt(begin("demo"))
@@ -168,6 +169,7 @@ def test_sample_is_watched_keeps_its_draws_and_is_resumed(start):
     assert more.num_draws == kept + 5 and more.status == "complete"
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("command", ["topics fit", "cluster fit"])
 def test_fits_can_be_resumed(command, start):
     root, begin = start

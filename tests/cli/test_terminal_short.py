@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import helpers
 from cli_table import COMMANDS, GOOD_STATUS, NOWHERE, words_of, wrong_option
 
 pytestmark = pytest.mark.process
@@ -50,8 +51,8 @@ MISTAKEN = ("sample", "reproduce", "topics fit")
 
 
 @pytest.fixture(scope="module")
-def screens(fitted, tmp_path_factory):
-    """[exit status, screen] of each command and case, run one after the other by one driver."""
+def screens(request, fitted, tmp_path_factory):
+    """[exit status, screen] of each command and case that was chosen, run one after the other by one driver."""
     root = tmp_path_factory.mktemp("screens")
     for name in ("run", "topics", "clusters", "states"):  # copies: other tests use and change the originals
         shutil.copytree(getattr(fitted, name), root / name)
@@ -59,7 +60,16 @@ def screens(fitted, tmp_path_factory):
     for name in ("config", "rows", "table", "text"):
         shutil.copy(getattr(fitted, name), root)
     shutil.copytree(fitted.folder, root / "rows")
-    jobs = dict(_jobs(place))
+    tests = {
+        "good": test_good_input,
+        "missing": test_missing_file,
+        "wrong": test_wrong_option,
+        "pressed": test_ctrl_c,
+    }
+    chosen = {
+        (c, case) for case, test in tests.items() for c in helpers.chosen_cases(request, test, "command")
+    }
+    jobs = {name: job for name, job in _jobs(place) if name in chosen}
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     driver = subprocess.run(
         [sys.executable, str(DRIVER)],
@@ -88,6 +98,7 @@ def _jobs(place):
     yield ("bench", "pressed"), common | {"words": ["bench"], "seen": "measuring"}
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in LONG])
 def test_good_input(command, screens):
     status, screen = screens[command, "good"]
@@ -112,6 +123,7 @@ def test_wrong_option(command, screens):
     assert f"Did you mean `{wrong_option(command)[1]}`?" in screen
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("command", [*SLOW, "bench"])
 def test_ctrl_c(command, screens):
     status, screen = screens[command, "pressed"]

@@ -168,6 +168,7 @@ def test_what_cannot_travel_is_named(client, monkeypatch):
     _nothing_runs(client)
 
 
+@pytest.mark.rotates(2, "killed workers")
 def test_a_job_whose_worker_is_killed_is_begun_again(client, tmp_path):
     assert cluster.run_tasks(sharding.die_once, [str(tmp_path / "died")], client=client) == ["alive"]
     assert (tmp_path / "died").exists()

@@ -31,6 +31,7 @@ def peaks(rng, number, d, distance, stay=0.0, shards=10):
     return rng.normal(size=(shards, number, d)) + distance * side / np.sqrt(d)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.law
 @pytest.mark.parametrize(("d", "correlation"), [(1, 0.0), (2, 0.95), (10, 0.7), (40, 0.0)])
 def test_gaussian_subposteriors_are_not_warned_of(d, correlation, seed):

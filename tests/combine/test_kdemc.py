@@ -130,6 +130,7 @@ def error_of(draws, mean, variance):
     return 0.5 * (np.trace(c) - len(c) - np.linalg.slogdet(c)[1] + away)
 
 
+@pytest.mark.rotates(2, "subposteriors")
 def test_kernel_densities_fail_in_many_dimensions_and_weierstrass_does_not(seed):
     """Product of four Gaussians against its exact law; consensus measures what the finite samples cost."""
     errors = {}

@@ -38,6 +38,7 @@ def draw(**options):
     )
 
 
+@pytest.mark.rotates(2, "killed workers")
 def test_a_killed_worker_changes_nothing(tmp_path):
     """Of two workers one is killed right after a commit: its shard is resumed there, and all draws are the same."""
     whole = draw()

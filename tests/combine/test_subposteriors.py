@@ -51,6 +51,7 @@ def in_numpy(parts):
 # -- the law -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("num_shards", [1, 3, 7])
 @pytest.mark.parametrize(
     "model", [sharding.SCALED, sc.Model(sharding.scaled_likelihood, sharding.scaled_prior)]
@@ -198,6 +199,7 @@ def plain():
     return draw(sharding.rows(60))
 
 
+@pytest.mark.rotates(2, "subposteriors")
 def test_burn_in(tmp_path):
     """1,000 steps where the sampler is left out, none where it is given; runs that are resumed keep theirs."""
     x, options = sharding.rows(60, 0), {"num_samples": 5, "progress": False, "seed": 4}

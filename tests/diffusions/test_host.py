@@ -222,6 +222,27 @@ def test_numba_is_imported_when_it_is_needed():
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
 
 
+def test_processes_that_compile_at_the_same_time_do_not_mix_up_their_kernels(tmp_path):
+    """One process has listed its kernel and not written it, another has written one for other types in between."""
+    from scirocco.diffusions.host import _kernels, _random
+
+    kind = type(_kernels.gamma_blocks._cache._cache_file)
+    assert kind is _random.Files
+    one, other, reader = (kind(str(tmp_path), "kernel", 0) for _ in range(3))
+    found, listed, write = [], one._load_index(), one._save_data
+
+    def between(name, data):
+        found.append(reader.load("integers"))
+        write(name, data)
+        found.append(reader.load("integers"))
+
+    other.save("floats", "code for floats")
+    one._load_index, one._save_data = lambda: listed, between
+    one.save("integers", "code for integers")
+    assert set(found) <= {None, "code for integers"}
+    assert reader.load("integers") == "code for integers" and reader.load("floats") is None
+
+
 def test_kept_kernels_are_named_after_their_sources():
     """So that a change in any file of the folder makes numba compile anew, whatever the files' dates are."""
     host.gamma(0, np.ones(3))

@@ -40,6 +40,7 @@ CASES = {
     if (name, sampling) != ("SAGA", "blocks")  # which it refuses
 }
 CASES["Weighted"] = ("Weighted", None)
+CASES["ControlVariates-unequal"] = ("ControlVariates-unequal", None)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -51,6 +52,8 @@ def make(name, sampling):
     """An estimator, with what it remembers from an estimate made elsewhere."""
     if name == "Weighted":
         return sc.Weighted(BATCH, probabilities=PROBABILITIES)
+    if name == "ControlVariates-unequal":
+        return sc.ControlVariates(BATCH, centre=THERE, probabilities=PROBABILITIES)
     return ESTIMATORS[name](sampling)
 
 
@@ -110,6 +113,7 @@ def exact_sum(position):
     return np.concatenate([np.ravel(gradient[name] + position[name]) for name in ("bias", "weights")])
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", CASES)
 def test_the_average_over_all_batches_is_the_sum(case):
     found, probabilities = estimates(*CASES[case])
@@ -263,3 +267,92 @@ def test_the_full_sum_does_not_depend_on_chunks_or_on_rows_beyond_the_end(num_ro
     gradient = helpers.exact_gradient(HERE, rows)
     expected = {name: gradient[name] + HERE[name] for name in gradient}  # less the prior's part
     helpers.assert_close(total, expected, rtol=1e-5, atol=1e-5)
+
+
+# -- probabilities in proportion to Lipschitz constants --------------------------------------------------------------
+
+
+def heavy_rows(num_rows=200):
+    data = helpers.make_data(num_rows=num_rows)
+    data["x"][::50] *= 30.0
+    return data
+
+
+def squares(data):
+    """|(x, 1)|² in units of the standard deviations that the information gives, of the small regression."""
+    x = np.column_stack([np.ones(len(data["y"])), data["x"].reshape(len(data["y"]), -1)]).astype(np.float64)
+    there = {name: np.asarray(leaf, np.float64) for name, leaf in THERE.items()}
+    residual = data["y"] - np.sum(data["x"] * there["weights"], axis=(1, 2)) - there["bias"]
+    information = np.sum((residual[:, None] * x) ** 2, axis=0)
+    return np.sum(x**2 / information, axis=1), x
+
+
+def test_lipschitz_probabilities_meet_the_bound_of_the_lemma(tmp_path):
+    """Found from a stated bound and by measurement, in memory and from disk; E|ξ|² ≤ (Σ L_i)² |θ - θ̂|² / n."""
+    data, options = heavy_rows(), {"num_samples": 4, "progress": False}
+    sizes, x = squares(data)
+    estimator = sc.ControlVariates(BATCH, centre=THERE, probabilities="lipschitz")
+    sc.data.write(tmp_path / "rows", data)
+    run = sc.sample(MODEL, data, HERE, sampler=sc.SGLD(1e-6), estimator=estimator, **options)
+    found = np.asarray(run.origin.estimator.probabilities)
+    np.testing.assert_allclose(found, 0.9 * sizes / sizes.sum() + 0.1 / len(sizes), rtol=1e-3)
+    path = str(tmp_path / "rows")
+    streamed = sc.sample(
+        MODEL, path, HERE, sampler=sc.SGLD(1e-6), estimator=estimator, store=tmp_path / "run", **options
+    )
+    # the folder has the rows in another order
+    np.testing.assert_allclose(np.sort(streamed.origin.estimator.probabilities), np.sort(found), rtol=1e-4)
+    resumed = sc.resume(tmp_path / "run", MODEL, path, num_samples=8, progress=False)
+    assert np.all(np.isfinite(jax.tree.leaves(resumed.draws)[0]))
+    unstated = sc.Model(helpers.log_likelihood, helpers.log_prior)
+    run = sc.sample(unstated, data, HERE, sampler=sc.SGLD(1e-6), estimator=estimator, **options)
+    measured = np.asarray(run.origin.estimator.probabilities)
+    assert np.all(measured[::50] > 2 * np.median(measured))
+    change = np.full(x.shape[1], 0.1)
+    differences = -x * (x @ change)[:, None]  # ∇ log p(x_i | θ) - ∇ log p(x_i | θ̂)
+    plain = np.sum(x**2, axis=1)  # L_i
+
+    def variance(p):
+        return np.sum(differences**2 / p[:, None]) - np.sum(differences.sum(axis=0) ** 2)
+
+    exact = plain / plain.sum()
+    assert variance(exact) <= plain.sum() ** 2 * np.sum(change**2)
+    uniform = variance(np.full(len(x), 1 / len(x)))
+    assert max(variance(found), variance(measured)) < 0.3 * uniform
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_taylor_is_unbiased_and_within_its_bound(order):
+    """Every pair of rows of a logistic regression: gradients and values, their means, and the promise to samplers."""
+    model = sc.Model.linear("bernoulli", lambda beta: -0.5 * jnp.sum(beta**2))
+    rng = np.random.default_rng(3)
+    data = {
+        "x": jnp.asarray(rng.normal(size=(NUM_ROWS, 2)), jnp.float32),
+        "y": jnp.array([0.0, 1.0, 1.0, 0.0, 1.0]),
+    }
+    centre, here = jnp.array([0.2, -0.1]), jnp.array([1.5, 0.8])
+    bare = sc.Taylor(BATCH, order=order, centre=centre)
+    prepared = bare.prepare(model.valued, table(bare, data), centre, jax.random.key(0))
+    estimator, memory = prepared.estimator, prepared.memory
+    how = estimator.batching(NUM_ROWS)
+    plans, probabilities = outcomes(how, None)
+    plans = jnp.asarray([plan for _, plan in plans])
+
+    @jax.jit
+    @jax.vmap
+    def one(plan):
+        batch = how.take(data, plan)
+        context = Context(data, batch, jnp.array(1))
+        found = [estimator.estimate(model.valued.summand, here, memory, context, kind)[0] for kind in KINDS]
+        return [each.total for each in found], estimator.remainder(model.valued.summand, here, memory, batch)
+
+    totals, rest = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one(plans))
+    exact = full_sum(model.valued.summand, here, data, NUM_ROWS)
+    for total in totals:
+        np.testing.assert_allclose(probabilities @ total.gradient, exact.gradient, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(probabilities @ total.value, exact.value, rtol=1e-4)
+    u = np.asarray(memory.inverse, np.float64) @ (here - centre)
+    length = np.linalg.norm(rest.gradient @ np.asarray(memory.factor, np.float64), axis=1).max()
+    assert 0 < length <= memory.bound * np.linalg.norm(u) ** order
+    power = order + 1
+    assert 0 < np.abs(rest.value).max() <= memory.bound * np.linalg.norm(u) ** power / power

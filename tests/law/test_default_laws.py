@@ -32,6 +32,7 @@ def assert_moments(draws, mean, covariance):
         assert np.all(np.abs(z) < 5), z
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.filterwarnings("error::scirocco.errors.SciroccoWarning")
 @pytest.mark.parametrize(("num_rows", "start"), [(1, 5.0), (400, -300.0), (5_000, 0.0)])
 def test_regression_in_raw_units(num_rows, start):
@@ -58,6 +59,7 @@ def test_regression_in_raw_units(num_rows, start):
     assert_moments(run.draws, covariance @ (wide.T @ y), covariance)
 
 
+@pytest.mark.rotates(3, "defaults")
 def test_location_and_scale_from_afar():
     """Started where the log density bends the wrong way; the mean is a Student t variable."""
     rng = np.random.default_rng([SEED, 1])
@@ -91,6 +93,7 @@ def test_a_likelihood_of_absolute_values():
     assert abs(run.draws.std() / sd - 1) < 0.1
 
 
+@pytest.mark.rotates(3, "defaults")
 def test_rare_rows_that_cause_most_of_the_noise():
     """Twenty of 100,000 rows have all the information about one coefficient; few batches contain any of them."""
     rng = np.random.default_rng([SEED, 3])
@@ -111,6 +114,7 @@ def test_rare_rows_that_cause_most_of_the_noise():
     assert run.certificate.trustworthy
 
 
+@pytest.mark.rotates(3, "defaults")
 def test_many_parameters_with_strong_directions(monkeypatch):
     """Parameters that are too many for a matrix, whose precision is diagonal and five directions 10⁴ times as stiff."""
     monkeypatch.setattr(defaults, "DENSE_LIMIT", 400)
@@ -137,6 +141,7 @@ def test_many_parameters_with_strong_directions(monkeypatch):
     assert run.configuration["thin"] < 50
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("all_rows", [False, True])
 def test_few_rows_of_many_numbers(all_rows, monkeypatch, tmp_path):
     """Batches of nearly all rows are noisy, too; where all rows are less work they are used, and a run is resumed."""
@@ -159,6 +164,7 @@ def test_few_rows_of_many_numbers(all_rows, monkeypatch, tmp_path):
         np.testing.assert_array_equal(again.draws, run.draws)
 
 
+@pytest.mark.rotates(3, "defaults")
 def test_many_parameters_far_from_gaussian(monkeypatch):
     """The signs of sixty parameters are not known: no mode stands for all of it, and the run says so."""
     monkeypatch.setattr(defaults, "_TRAJECTORY_PARAMETERS", 50)
@@ -171,6 +177,7 @@ def test_many_parameters_far_from_gaussian(monkeypatch):
     assert run.preparation["roundness"] > 1 and run.configuration["thin"] == 10
 
 
+@pytest.mark.rotates(3, "defaults")
 def test_fewer_draws_of_very_many_parameters():
     model = sc.Model(lambda p, x: -0.5 * jnp.sum((x - p) ** 2))
     sizes = {10: 1_000, 10**5: 500, 10**6: 50, 10**8: 50}

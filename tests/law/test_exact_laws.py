@@ -44,17 +44,18 @@ def normal(num_rows=50, dimension=3):
     return x, x.astype(np.float64).sum(axis=0) / (num_rows + 1), 1 / math.sqrt(num_rows + 1)
 
 
-def test_nuts_on_a_skewed_posterior():
+@pytest.mark.parametrize("sampler", [sc.NUTS(), sc.HMC(), sc.MALA()], ids=["NUTS", "HMC", "MALA"])
+def test_trajectories_on_a_skewed_posterior(sampler):
     """Adapted on the logarithm, where the posterior is skewed; mean and variance of a gamma law."""
     x, exact = exponential(3)
     run = sc.sample(
-        GAMMA, x, jnp.array(20.0), sampler=sc.NUTS(), estimator=sc.Full(), num_samples=400, num_burnin=50,
+        GAMMA, x, jnp.array(20.0), sampler=sampler, estimator=sc.Full(), num_samples=400, num_burnin=50,
         num_chains=64, seed=SEED, chain_method="vmap", progress=False,
     )  # fmt: skip
     draws = np.asarray(run.draws, np.float64)
     assert abs(laws.z_score(draws.mean(axis=1), exact.mean())) < 5
     assert abs(laws.z_score(((draws - exact.mean()) ** 2).mean(axis=1), exact.var())) < 5
-    assert 0.6 < run.stats["acceptance_rate"].mean() < 0.99
+    assert 0.4 < run.stats["acceptance_rate"].mean() < 0.99
     assert run.stats["n_steps"].mean() < 30
 
 
@@ -70,6 +71,7 @@ def test_gradients_of_nuts_are_those_at_its_draws():
     np.testing.assert_allclose(run.gradients[0], exact, rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_nuts_is_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "_SECOND_CHUNK", 20)
 

@@ -52,6 +52,7 @@ def assert_law(draws, mean, variance):
     assert abs(laws.z_score(seconds, variance)) < 5
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampling", ["with_replacement", "without_replacement"])
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_sgld(seed, sampling, temperature):
@@ -74,6 +75,7 @@ def test_sgld_with_blocks_has_the_law_of_reshuffled_epochs(seed):
     assert_law(run.draws, mean, expected)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("eps", [0.002, EPS_LANGEVIN])
 def test_sgld_with_saga(seed, eps):
     """Rows must be drawn whatever the table remembers of them: those left of an epoch would be the stalest."""

@@ -37,6 +37,7 @@ def transitions(number, theta, shape, time, rate=1.0, log=False):
     return np.asarray(_cir(jax.random.key(number), start, *np.float32([shape, time, rate]), log=log))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("nc", NON_CENTRALITIES)
 def test_transitions_are_non_central_chi_squares(nc, seed):
     """θ' = s/2 · χ²(2a, nc), at 250,000 draws for every shape; with time log 2, s = ½ and nc = 2θ."""
@@ -47,6 +48,7 @@ def test_transitions_are_non_central_chi_squares(nc, seed):
         assert distance < bound, (shape, nc)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("rate", [-3.0, -1e-4, 0.0, 1e-4, 0.4, 30.0])
 def test_any_rate(rate, seed):
     """Mean θe^(-bt) + as and variance 2θe^(-bt)s + as², for growing, driftless and falling processes, and the law."""
@@ -118,6 +120,7 @@ def test_generalised_gamma_and_beta_keep_their_laws(seed):
     assert ks_distance(ratio, scipy.stats.beta(0.3, 2.0).cdf) < ks_bound(count, 2)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("log", [False, True])
 def test_many_short_steps_do_not_drift(log, seed):
     """In single precision: 20,000 steps of 5e-5, in all one relaxation time, started in the stationary law."""

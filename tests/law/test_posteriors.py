@@ -64,6 +64,7 @@ def exact():
     return data, mean, np.sqrt(weights @ (beta - mean) ** 2)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(
     "sampler",
     [sc.SGLD(1e-4), sc.SGHMC(2e-3), sc.SGNHT(2e-3, thermostat="elementwise")],
@@ -90,6 +91,7 @@ def test_control_variate_samplers_have_the_posterior(exact, seed, sampler):
     assert np.all(np.abs(draws.std(axis=0) / sd - 1) < 0.1)
 
 
+@pytest.mark.rotates(2, "friction")
 def test_sghmc_with_defaults_on_the_problem_that_defeats_a_fixed_small_friction(seed):
     """100,000 × 50 logistic regression, SGHMC, plain minibatches: nothing tuned, and the posterior comes out right.
 
@@ -120,6 +122,7 @@ def test_sghmc_with_defaults_on_the_problem_that_defeats_a_fixed_small_friction(
     assert abs(np.mean(draws.var(axis=0) / sd**2) - 1) < 0.1
 
 
+@pytest.mark.rotates(2, "friction")
 def test_too_little_friction_is_said_with_the_inflation(seed):
     """The warning's number is the inflation that the chain then shows."""
     data = logistic_data(seed, 20_000, 3)

@@ -145,6 +145,7 @@ def test_hamiltonian_dynamics_alone_hit_the_target(seed):
 # -- the noise of the estimate -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", ["SGLD", "SGHMC"])
 def test_taking_the_noise_out_brings_the_variance_home(name, seed):
     """N = 1,000 Gaussian rows, batches of 10 at a step where their noise would add half: corrected it is gone.

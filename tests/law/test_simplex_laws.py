@@ -31,7 +31,10 @@ def in_category(_, row):
     return row[None]
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(
+    "name",
+    ["scir", *(pytest.param(name, marks=pytest.mark.rotates(2)) for name in ("scir_cv_1", "scir_cv_2"))],
+)
 def test_moments_are_those_of_the_theory(name, seed):
     """Mean and variance after 1, 5, 20 and 40 steps, over independent chains, |z| < 5."""
     sampler, process, parametrization = SAMPLERS[name]
@@ -108,6 +111,7 @@ def share_posterior(words):
     return mean, np.sqrt(weight @ (share - mean) ** 2 / weight.sum())
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "sampler",
     [sc.SCIRCV(), sc.SCIRCV(refresh_every=4, refresh_size=160)],

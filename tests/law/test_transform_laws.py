@@ -35,6 +35,7 @@ def last_draws(model, data, start, step_size, num_steps, seed):
     ).draws
 
 
+@pytest.mark.rotates(3, "laws of transforms")
 def test_probabilities_of_categories_are_dirichlet(seed):
     model = sc.Model(
         lambda p, k: jnp.log(p[k]),
@@ -48,6 +49,7 @@ def test_probabilities_of_categories_are_dirichlet(seed):
     assert ks_dirichlet(draws, PRIOR + COUNTS + 1.0) > ks_bound(CHAINS, 1)
 
 
+@pytest.mark.rotates(3, "laws of transforms")
 def test_correlations_of_an_lkj_prior_are_beta(seed):
     """2 Beta(b, b) - 1 with b = η - 1 + d/2, for every pair of rows."""
     eta, size = 1.5, 3
@@ -65,6 +67,7 @@ def test_correlations_of_an_lkj_prior_are_beta(seed):
         assert ks_distance(correlation[:, i, j], law.cdf) < ks_bound(CHAINS, 3), (i, j)
 
 
+@pytest.mark.rotates(3, "laws of transforms")
 def test_a_hierarchy_moved_in_its_non_centred_parameters_has_the_law_of_the_hierarchy(seed):
     """log scale ~ N(0, 1), group | scale ~ N(1, scale²): a funnel, whose groups over the scale are normal."""
 

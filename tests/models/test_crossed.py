@@ -13,8 +13,9 @@ from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.models import GLMM
 from scirocco.models.families import FAMILIES
-from scirocco.models.glmm import blocks, crossed, density
+from scirocco.models.glmm import blocks, crossed, density, shifts
 from scirocco.models.glmm.density import Factor
+from scirocco.models.glmm.layout import predictor, solve
 
 pytestmark = [
     pytest.mark.compile,
@@ -24,7 +25,7 @@ pytestmark = [
 
 # -- the moves ---------------------------------------------------------------------------------------------------------
 
-ROWS, COPIES = 40, 4_000
+ROWS, COPIES = 40, 2_500
 FACTORS = (Factor(0, 2, True, True), Factor(1, 1, True, True), Factor(2, 1, True, True))
 LEVELS = (6, 4, 3)
 
@@ -52,25 +53,26 @@ def small_layout(family):
     layout, data = crossed.arranged((family, model, FACTORS), arrays, LEVELS, (0, 0, 0))
     assert layout.shifted == ((0, 1), (0,), (0,))
     assert layout.nested == ((2, 1, 0, 0),)
+    assert (layout.small, layout.large) == ((1, 2), (0,))
     return layout, data, start
 
 
-def from_the_prior(layout, data, rng):
+def from_the_prior(layout, data, rng, copies=COPIES):
     """Global parameters, effects and responses of many copies."""
-    theta = {"coef": 2.5 * rng.normal(size=(COPIES, 2))}
+    theta = {"coef": 2.5 * rng.normal(size=(copies, 2))}
     for f in FACTORS:
-        theta[f"sd_{f.number}"] = np.abs(2.5 * rng.normal(size=(COPIES, f.size)))
-    correlation = rng.uniform(-1, 1, COPIES)
-    root = np.zeros((COPIES, 2, 2))
+        theta[f"sd_{f.number}"] = np.abs(2.5 * rng.normal(size=(copies, f.size)))
+    correlation = rng.uniform(-1, 1, copies)
+    root = np.zeros((copies, 2, 2))
     root[:, 0, 0], root[:, 1, 0], root[:, 1, 1] = 1, correlation, np.sqrt(1 - correlation**2)
     theta["root_0"] = root
     if FAMILIES[layout.family].continuous:
-        theta["noise"] = rng.exponential(size=COPIES)
+        theta["noise"] = rng.exponential(size=copies)
     if layout.family == "student":
-        theta["freedom"] = rng.gamma(2.0, 10.0, COPIES)
+        theta["freedom"] = rng.gamma(2.0, 10.0, copies)
     effects = []
     for f, count in zip(FACTORS, LEVELS, strict=True):
-        u = rng.normal(size=(COPIES, f.size, count))
+        u = rng.normal(size=(copies, f.size, count))
         u = root @ u if f.size == 2 else u
         effects.append(theta[f"sd_{f.number}"][:, :, None] * u)
     eta = theta["coef"] @ np.asarray(data["x"])
@@ -101,7 +103,7 @@ def statistics(layout, data, theta, effects):
         )
     found["correlation"] = theta["root_0"][1, 0]
     found |= {name: jnp.log(theta[name]) for name in ("noise", "freedom") if name in theta}
-    eta = blocks._predictor(layout, data, theta, effects)
+    eta = predictor(layout, data, theta, effects)
     if layout.family == "bernoulli":
         found["fit"] = jnp.mean(data["y"] * jax.nn.sigmoid(eta))
     else:
@@ -109,6 +111,29 @@ def statistics(layout, data, theta, effects):
     return found
 
 
+def together_of(layout, data, start):
+    """How small factors are drawn together, measured at some other place: it must not matter where."""
+    effects = [jnp.full((f.size, count), 0.3) for f, count in zip(FACTORS, LEVELS, strict=True)]
+    theta = {name: jnp.asarray(leaf) for name, leaf in start.items()}
+    return shifts.measured(layout, data, theta, effects, predictor(layout, data, theta, effects))
+
+
+def each_copy(function, *copies):
+    """One copy after the other: jaxlib 0.10's batched calls of LAPACK wait for each other for ever on two cores."""
+    return jax.jit(lambda copies: jax.lax.map(lambda one: function(*one), copies))(copies)
+
+
+def assert_unchanged(change, copies=COPIES):
+    """Means of changes are 0."""
+    for name, values in change.items():
+        values = np.asarray(values, np.float64)
+        assert np.all(np.isfinite(values)), name
+        assert np.mean(values == 0) < 0.9, f"{name} does not move"
+        z = values.mean() / (values.std() / np.sqrt(copies))
+        assert abs(z) < 5, f"{name}: z = {z:.1f}"
+
+
+@pytest.mark.rotates(2)
 @pytest.mark.law
 @pytest.mark.parametrize("family", ["normal", "student"])
 def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(family, seed):
@@ -117,6 +142,7 @@ def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(
     rng = np.random.default_rng(seed)
     theta, effects, y = from_the_prior(layout, data, rng)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(layout.model.unconstrain(start)))
+    together = together_of(layout, data, start)
 
     def one(theta, effects, y, key):
         own = {**data, "y": y}
@@ -125,24 +151,81 @@ def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(
             tuple(effects),
             0.05 * jnp.eye(size),
             jnp.float32(0.0),
-            jnp.zeros(2),
+            together,
+            jnp.zeros(3),
         )
         before = statistics(layout, own, theta, effects)
         state = blocks.sweep(layout, own, state, key, jnp.asarray(blocks.TUNED))
         after = statistics(layout, own, layout.model.constrain(state.position), state.effects)
         return {name: after[name] - before[name] for name in before}, state.accepted
 
-    change, accepted = jax.jit(jax.vmap(one))(
-        theta, effects, y, jax.random.split(jax.random.key(seed), COPIES)
-    )
-    assert 0.3 < float(accepted[:, 0].mean()), accepted.mean(0)
-    assert 0.2 < float(accepted[:, 1].mean()), accepted.mean(0)
-    for name, values in change.items():
-        values = np.asarray(values, np.float64)
-        assert np.all(np.isfinite(values)), name
-        assert np.mean(values == 0) < 0.9, f"{name} does not move"
-        z = values.mean() / (values.std() / np.sqrt(COPIES))
-        assert abs(z) < 5, f"{name}: z = {z:.1f}"
+    keys = jax.random.split(jax.random.key(seed), COPIES)
+    change, accepted = each_copy(one, theta, effects, y, keys)
+    accepted = np.asarray(accepted.mean(0))
+    assert accepted[0] > 0.2 and accepted[1] > 0.3, accepted
+    assert accepted[2] > (0.9 if family == "normal" else 0.1), accepted
+    assert_unchanged(change)
+
+
+@pytest.mark.law
+def test_factors_drawn_together_keep_the_joint_distribution(seed):
+    """The same for this move alone, three times, with binary responses."""
+    layout, data, start = small_layout("bernoulli")
+    theta, effects, y = from_the_prior(layout, data, np.random.default_rng(seed))
+    (together,) = together_of(layout, data, start)
+
+    def one(theta, effects, y, key):
+        own, coef, moved = {**data, "y": y}, theta["coef"], effects
+        eta = predictor(layout, own, theta, effects)
+        for each in jax.random.split(key, 3):
+            coef, moved, eta, _ = shifts.draw_together(
+                layout, own, theta, coef, moved, eta, 0, together, each
+            )
+        after = {**theta, "coef": coef}
+        names = ("coef", "effect", "spread", "size", "fit")
+        before, found = (
+            {k: v for k, v in statistics(layout, own, *at).items() if k.startswith(names)}
+            for at in ((theta, effects), (after, moved))
+        )
+        return {k: found[k] - before[k] for k in before}, eta - predictor(layout, own, after, moved)
+
+    keys = jax.random.split(jax.random.key(seed), COPIES)
+    change, off = each_copy(one, theta, effects, y, keys)
+    assert float(jnp.median(jnp.abs(off))) < 1e-4
+    assert_unchanged(change)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("nested", [False, True])
+def test_shifts_keep_the_prior_and_the_linear_predictor(nested, seed):
+    """Coefficients and effects from their prior: standardised sizes and products keep their means, and η its values."""
+    layout, data, _ = small_layout("normal")
+    copies = 40_000
+    theta, effects, _ = from_the_prior(layout, data, np.random.default_rng(seed), copies)
+
+    def sizes(theta, effects):
+        u = [solve(layout.root(theta, f.number), effects[f.number]) for f in FACTORS]
+        found = {f"size {k}": jnp.sum(u[k] ** 2) for k in range(3) if k or not nested}
+        if nested:
+            return found | {"outer × inner": u[2][0, 0] * u[1][0, 0]}
+        found |= {f"coef {k}": theta["coef"][k] ** 2 for k in range(2)}
+        return found | {f"coef × {k}": theta["coef"][0] * jnp.mean(u[k][0]) for k in range(3)}
+
+    def one(theta, effects, key):
+        coef, moved = theta["coef"], list(effects)
+        for number, each in enumerate(jax.random.split(key, 3)):
+            if nested:
+                moved[2], moved[1] = shifts.shift_nested(layout, data, theta, layout.nested[0], moved, each)
+            else:
+                factor = FACTORS[number]
+                coef, moved[number] = shifts.shift(layout, data, theta, coef, factor, moved[number], each)
+        after = {**theta, "coef": coef}
+        change = jax.tree.map(jnp.subtract, sizes(after, moved), sizes(theta, effects))
+        return change, predictor(layout, data, after, moved) - predictor(layout, data, theta, effects)
+
+    change, off = each_copy(one, theta, effects, jax.random.split(jax.random.key(seed), copies))
+    assert float(jnp.max(jnp.abs(off))) < 1e-2
+    assert_unchanged(change, copies)
 
 
 # -- the public face ---------------------------------------------------------------------------------------------------
@@ -197,6 +280,7 @@ def test_effects_coefficients_and_predictions_in_the_units_of_the_columns(fitted
     assert model.to_arviz().posterior["sd_film"].shape == (2, 60, 1)
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_a_fit_that_was_interrupted_continues_bit_for_bit_and_a_finished_one_is_opened(fitted, tmp_path):
     model, frame, _, path = fitted
 

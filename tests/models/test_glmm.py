@@ -106,9 +106,12 @@ def test_tables_of_all_kinds_give_the_same_problem(tmp_path):
 
 @pytest.fixture(scope="module")
 def fitted():
+    """One factor integrated out, the levels of the other global parameters, as of tables with many rows."""
     frame, effects = table(num_shops=20)
     model = GLMM(FORMULA, num_samples=150, num_chains=2, num_prediction_draws=100)
-    return model.fit(frame, progress=False), frame, effects
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(problem, "_MOST_ROWS", 0)
+        return model.fit(frame, progress=False), frame, effects
 
 
 def test_coefficients_are_those_of_least_squares_in_the_units_of_the_columns(fitted):
@@ -153,6 +156,7 @@ def test_a_saved_model_predicts_the_same(fitted, tmp_path):
     assert "GLMM" in str(again.report(tmp_path / "report.html")) or (tmp_path / "report.html").exists()
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_a_stored_fit_is_opened_and_resumed(tmp_path):
     frame, _ = table(num_shops=12, rows_each=5)
     model = GLMM("y ~ x + (1 | shop)", num_samples=30, num_chains=1, num_prediction_draws=20)
@@ -198,13 +202,17 @@ def test_missing_rows_are_dropped_on_request():
 
 
 @pytest.mark.unit
-def test_many_levels_or_many_effects_of_a_level_are_drawn_in_blocks():
+@pytest.mark.parametrize("many_rows", [False, True])
+def test_which_models_are_drawn_in_blocks(monkeypatch, many_rows):
+    """Several factors, unless there are many rows and few levels of all factors but one; many effects of a level."""
+    if many_rows:
+        monkeypatch.setattr(problem, "_MOST_ROWS", 0)
     frame, _ = table()
     frame["many"] = np.arange(len(frame)) % 150
     for formula, expected in (
         ("y ~ x + (1 | shop)", False),
-        ("y ~ x + (1 | shop) + (1 | day)", False),
-        ("y ~ x + (1 | shop) + (1 | many)", False),
+        ("y ~ x + (1 | shop) + (1 | day)", not many_rows),
+        ("y ~ x + (1 | shop) + (1 | many)", not many_rows),
         ("y ~ x + (1 | many) + (1 | many:day)", True),
         ("y ~ x + (1 + x + colour + o | shop)", True),
     ):

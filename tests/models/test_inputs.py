@@ -107,6 +107,19 @@ def test_columns_are_named_in_complaints():
         features(frame[["height", "height"]], "Model")
 
 
+def test_texts_that_are_numbers_and_dates_are_not_called_categories():
+    pandas = pytest.importorskip("pandas")
+    days = pandas.date_range("2020-01-01", periods=2)
+    frame = pandas.DataFrame({"age": ["51.5", "49"], "day": days})
+    with pytest.raises(
+        InvalidTypeError, match=r"The texts are numbers: convert them with X\.astype\({'age': float}"
+    ):
+        features(frame, "Model")
+    assert features(frame.astype({"age": float})[["age"]], "Model").names == ("age",)
+    with pytest.raises(InvalidTypeError, match=r"\(X\['day'\] - X\['day'\]\.min\(\)\)\.dt\.days"):
+        features(frame[["day"]], "Model")
+
+
 def test_columns_of_arrow_tables_have_names():
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table({"a": [1.0, 3.0, 4.0], "b": [2.0, None, 9.0], "c": ["x", "y", "z"]})

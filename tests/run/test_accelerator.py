@@ -1,7 +1,9 @@
 """The loop for accelerators, run on a CPU: draws at their own rhythm, groups of fixed length, short rows by columns."""
 
+import signal
 import subprocess
 import sys
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +12,12 @@ import pytest
 
 import helpers
 import scirocco as sc
-from scirocco import _programs
+from scirocco import _programs, _tree
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
-from scirocco.run import chains, keeping, loop
+from scirocco.estimators.precision import full_products, in_precision, products_of
+from scirocco.run import chains, keeping, loop, sinks
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -61,6 +64,7 @@ INLINE = ("several draws in a group", "several groups in a draw", "groups of cha
 GROUPINGS = [(case, False) for case in CASES] + [(case, True) for case in INLINE]
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(("case", "inline"), GROUPINGS)
 def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
     if inline:  # as if the noise of several steps had no room
@@ -75,6 +79,7 @@ def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monke
     same(expected.stats, found.stats)
 
 
+@pytest.mark.rotates(2, "divergences")
 def test_a_divergence_names_its_step(as_on_accelerators):
     errors = []
     for _ in range(2):
@@ -119,6 +124,19 @@ def test_windows_by_columns_are_the_same_windows(seed):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.unit
+@pytest.mark.parametrize("shapes", [((2, 3), (4,), (3, 5)), ((3,), (1,)), ((7,),)])
+def test_normals_made_one_by_one_are_the_same(seed, shapes, monkeypatch):
+    """In arrays before, after and on both sides of the middle, of an even and an odd number."""
+    tree = [jnp.zeros(shape) for shape in shapes]
+    expected = _tree.normal_like(jax.random.key(seed), tree)
+    monkeypatch.setattr(_tree, "_MANY_NORMALS", 1)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(_tree, "normal", None)
+    for a, b in zip(expected, _tree.normal_like(jax.random.key(seed), tree), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 PRECISIONS = [(sc.Full(), True), (sc.ControlVariates(8), True), (sc.SAGA(8), True), (sc.Minibatch(8), False)]
 
 
@@ -129,12 +147,13 @@ def test_products_are_rounded_only_where_noise_hides_it(estimator, full, monkeyp
 
     def precision():
         def product(x):
-            with base.full_products(estimator):
+            with full_products(estimator):
                 return x @ x
 
         (equation,) = jax.make_jaxpr(product)(jnp.ones((2, 2))).eqns
         return equation.params["precision"]
 
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     assert precision() is None  # a CPU never rounds
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert precision() == ((jax.lax.Precision.HIGHEST,) * 2 if full else None)
@@ -146,19 +165,48 @@ def test_products_are_rounded_only_where_noise_hides_it(estimator, full, monkeyp
 @pytest.mark.parametrize("precision", [None, "bfloat16", "float32"])
 def test_the_precision_of_an_estimate_reaches_its_products(precision, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # a CPU has no other products
+    estimator = sc.Minibatch(8, precision=precision)
 
     def total(position, rows):
-        with base.products_of(sc.Minibatch(8, precision=precision)):
-            return LINEAR.summand.total(position, rows, None, None)
+        batch = base.Batch(rows, None, None, 1.0, 1.0, 8)
+        with products_of(estimator):
+            return estimator.estimate(LINEAR.summand, position, (), base.Context(None, batch, 0))[0].total
 
     rows = {"x": jnp.ones((8, 3)), "y": jnp.ones(8)}
     program = str(jax.make_jaxpr(total)(jnp.ones(3), rows))
     assert program.count("dot_general") == 2  # of rows and parameters, and of residuals and rows
-    assert program.count("BF16_BF16_F32") == (2 if precision == "bfloat16" else 0)
+    assert program.count("new_dtype=bfloat16") == (4 if precision == "bfloat16" else 0)
+    assert program.count("preferred_element_type=float32") == 2
     assert program.count("HIGHEST") == (4 if precision == "float32" else 0)
 
 
 LINEAR = sc.Model(lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta)
+
+
+@pytest.mark.unit
+def test_factors_are_rounded_inside_loops_branches_and_functions(seed, monkeypatch):
+    """Numbers with few digits are not changed by rounding; others are, as if by hand."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+    def function(factor, w, x):
+        def layer(x, _):
+            return jax.nn.relu(factor(x) @ factor(w)) / 8, None
+
+        x, _ = jax.lax.scan(jax.checkpoint(layer), x, None, length=2)
+        return jax.lax.cond(
+            x.sum() > 0, lambda x: factor(x) @ factor(w), lambda x: x, jax.jit(lambda x: x + 1)(x)
+        )
+
+    def by_hand(values):
+        return values.astype(jnp.bfloat16).astype(jnp.float32)
+
+    keys = jax.random.split(jax.random.key(seed))
+    w, x = (jax.random.normal(key, (4, 4)) for key in keys)
+    with jax.disable_jit():  # a compiler may keep digits that were rounded away
+        expected = function(by_hand, w, x)
+    found = in_precision("bfloat16", lambda w, x: {"out": function(lambda v: v, w, x)})(w, x)["out"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(found - function(lambda v: v, w, x)).max() > 1e-4
 
 
 # -- steps made ahead -----------------------------------------------------------------------------------------
@@ -203,6 +251,7 @@ def test_the_device_makes_the_next_chunk_before_the_host_asks(sent, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.rotates(2, "divergences")
 def test_a_divergence_in_a_chunk_that_was_made_ahead_names_its_step(sent, monkeypatch):
     errors = []
     for on_accelerator in (True, False):
@@ -214,6 +263,71 @@ def test_a_divergence_in_a_chunk_that_was_made_ahead_names_its_step(sent, monkey
     assert len(sent) > 3
     assert str(errors[0]) == str(errors[1])
     assert errors[0].run.num_draws == errors[1].run.num_draws > 24
+
+
+def test_an_error_in_the_thread_reaches_the_caller(sent, monkeypatch):
+    real, calls = keeping.Keeping.begin_copy, []
+
+    def fails(self, *given):
+        calls.append(threading.current_thread())
+        if len(calls) == 4:
+            raise MemoryError("no room for draws")
+        return real(self, *given)
+
+    monkeypatch.setattr(keeping.Keeping, "begin_copy", fails)
+    with pytest.raises(MemoryError, match="no room for draws"):
+        run(helpers.MODEL, thin=3, num_samples=200)
+    assert threading.main_thread() not in calls
+    calls[-1].join(10)  # the thread ends with the run
+    assert not calls[-1].is_alive()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, monkeypatch):
+    """The first Ctrl-C ends the chunk and commits; the second ends at once, and what was committed stays."""
+    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    whole = run(helpers.MODEL, thin=3, num_samples=200)
+
+    def interrupt(report):
+        if report.step > 150:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.warns(UserWarning, match="interrupted after"):
+        part = run(helpers.MODEL, thin=3, num_samples=200, store=tmp_path / "run", callbacks=[interrupt])
+    assert part.status == "interrupted"
+    rest = sc.resume(tmp_path / "run", helpers.MODEL, helpers.make_data(), progress=False)
+    assert rest.num_draws == 200
+    for a, b in zip(*map(jax.tree.leaves, (whole.draws, rest.draws)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_callers_settings_of_jax_apply(sent):
+    found = set()
+
+    def log_likelihood(beta, row):
+        found.add(jax.config.jax_default_matmul_precision)
+        return LINEAR.log_likelihood(beta, row)
+
+    model = sc.Model(log_likelihood, lambda beta: -0.5 * beta @ beta)
+    rows = {"x": np.ones((20, 2), np.float32), "y": np.ones(20, np.float32)}
+    with jax.default_matmul_precision("float32"):
+        sc.sample(
+            model, rows, jnp.zeros(2), sampler=sc.SGLD(1e-3), estimator=sc.Minibatch(5), num_samples=60, num_burnin=0,
+            chain_method="vmap", progress=False,
+        )  # fmt: skip
+    assert len(sent) > 2
+    assert found == {"float32"}
+
+
+@pytest.mark.unit
+def test_options_of_the_compiler_are_those_that_it_has_and_the_user_has_not_set():
+    options = _programs._AS_GRAPH
+    assert _programs._accepted(tuple(options.items()), "") == options
+    assert _programs._accepted((*options.items(), ("xla_gpu_no_such_option", True)), "") == {}
+    flags = "--xla_gpu_command_buffer_scheduling_mode=LHS"
+    assert list(_programs._accepted(tuple(options.items()), flags)) == ["xla_gpu_enable_command_buffer"]
 
 
 # -- programs kept on disk ------------------------------------------------------------------------------------

@@ -107,6 +107,7 @@ def test_a_chain_is_the_same_with_and_without_them(seed):
     assert kernel.init(jax.random.key(seed), jnp.array(0.5)).gradient.auxiliary is None
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", [Looking(1e-3), LookingNoise(1e-3)], ids=["plain", "noise"])
 @pytest.mark.parametrize("where", ["in memory", "streamed"])
 def test_a_sampler_is_given_the_draws_behind_its_gradient(sampler, where, seed, tmp_path):
@@ -131,6 +132,7 @@ def test_a_run_that_looks_at_them_is_resumed(seed, tmp_path):
     np.testing.assert_array_equal(part.stats["latent"], whole.stats["latent"])
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "estimator, chances",
     [(sc.Weighted(12, WEIGHTS), WEIGHTS / WEIGHTS.sum()), (sc.Stratified(12, np.arange(ROWS) % 3), None)],

@@ -73,6 +73,7 @@ def test_control_variates_leave_no_noise_where_rows_have_one_hessian():
     assert not np.allclose(full.draws["a"], _run(sc.Minibatch(SIZE)).draws["a"], atol=1e-3)
 
 
+@pytest.mark.rotates(2, "streamed chains")
 def test_streamed_rows_give_the_same_chain(tmp_path):
     sc.data.write(tmp_path / "rows", DATA, shuffle=False)
     estimator = sc.Minibatch(SIZE, sampling="without_replacement")

@@ -62,6 +62,7 @@ def gradients(table, at):
     )(at)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("dense", [True, False], ids=["matrix", "diagonal"])
 def test_it_is_ksd_in_whitened_coordinates(dense, seed, monkeypatch):
     """Exact gradients, scale √(2d), all pairs; in stripes that do not fit, and pooled over chains."""

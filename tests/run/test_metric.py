@@ -25,7 +25,11 @@ def log_likelihood(params, row):
 
 MODEL = sc.Model(log_likelihood, lambda params: -0.5 * PRIOR * jnp.sum(params["slopes"] ** 2))
 KEY = jax.random.key(3)
-pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("ignore:the columns of data")]
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.filterwarnings("ignore:the columns of data"),
+    pytest.mark.usefixtures("quick_compiler"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +159,7 @@ def wide_problem(which):
     return model, rows, matrix
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("which", ["narrow", "wide"])
 def test_a_diagonal_and_directions_make_the_posterior_round(which):
     model, rows, matrix = wide_problem(which)

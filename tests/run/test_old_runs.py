@@ -64,6 +64,7 @@ def test_what_an_old_run_holds_is_written_as_it_was(old):
     assert (record.num_chains, record.first_chain, record.fitted) == (2, 0, {})
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.filterwarnings("ignore:the run was started on another setup")
 def test_an_old_run_opens_and_is_resumed(old):
     """What it holds stays as it was; what follows is what a run in one go has, to rounding on another machine."""

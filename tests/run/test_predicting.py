@@ -131,8 +131,8 @@ def test_draws_that_are_not_finite_are_left_out():
 
 
 def test_a_regression_predicts_in_the_users_units():
-    outside = {"coef": np.full((1, 5, 2), 3.0, np.float32)}
-    run = run_of({"coef": np.zeros((1, 5, 2), np.float32)}, converted=(outside, {}))
+    outside = {"coef": np.full((1, 20, 2), 3.0, np.float32)}
+    run = run_of({"coef": np.zeros((1, 20, 2), np.float32)}, converted=(outside, {}))
     found = run.predict(lambda params, row: row @ params["coef"], np.ones((4, 2), np.float32))
     np.testing.assert_allclose(found.mean, 6.0)
 

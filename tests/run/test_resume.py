@@ -97,6 +97,7 @@ PAIRS = [
 # -- bit for bit -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize(("sampler", "estimator"), PAIRS, ids=map("+".join, PAIRS))
 def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator, tmp_path):
@@ -113,6 +114,7 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator,
     same(sc.load(tmp_path / "run"), whole)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
 def test_a_run_in_which_everything_was_chosen_is_resumed(streamed, tmp_path, monkeypatch):
@@ -132,6 +134,7 @@ def test_a_run_in_which_everything_was_chosen_is_resumed(streamed, tmp_path, mon
     helpers.assert_equal(jax.tree.map(np.asarray, again.draws), whole.draws)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("keep", "method"), [(False, "threads"), (3, "vmap")])
 def test_what_is_kept_does_not_change_the_rest(keep, method, tmp_path):
     options = {"keep_draws": keep, "reducers": REDUCERS, "chain_method": method, "num_samples": 20}

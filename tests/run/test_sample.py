@@ -123,6 +123,7 @@ def test_a_divergence_names_the_chain_and_the_parameter():
 METHODS = [("SGHMC-resample", "SVRG"), ("PSGLD-correction", "SAGA")]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("sampler", "estimator"), METHODS, ids=map("+".join, METHODS))
 def test_threads_and_vmap_make_the_same_chains(sampler, estimator):
     threads, together = (
@@ -155,6 +156,7 @@ def _busy(thread):
     return thread.is_alive()
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("method", ["threads", "vmap"])
 def test_runs_longer_than_the_buffers(method, monkeypatch):
     """Draws are brought to the host whenever the buffer on the device is full."""
@@ -225,6 +227,7 @@ def test_thinning_that_is_given_stays():
     assert run.configuration["thin"] == 1 and "one draw" not in run.preparation["chosen"]
 
 
+@pytest.mark.rotates(2, "plain calls")
 def test_defaults_of_a_likelihood_that_draws():
     """A sum that is drawn is never the same twice: no reference, and no pass that would pass for exact."""
     model = sc.Model(lambda mu, x, key: -0.5 * (x - mu + 0.0 * jax.random.normal(key)) ** 2)
@@ -385,6 +388,7 @@ def test_the_bar_is_closed_when_a_run_fails(terminal, capsys):
     assert "setting up" in capsys.readouterr().err
 
 
+@pytest.mark.rotates(2, "plain calls")
 def test_the_estimator_that_was_chosen_is_named_without_its_wrapping():
     """SCIRCV compares estimates with a reference, which wraps the estimator; users know the one inside."""
     model = sc.CountModel(0.5, lambda omega, z: jax.nn.one_hot(z, 3))

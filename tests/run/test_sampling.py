@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
+import helpers
 import scirocco as sc
 from scirocco.errors import DivergenceError
 
@@ -52,6 +54,7 @@ def test_a_step_that_is_far_too_large_names_the_parameter_and_a_step_that_works(
     assert run(sampler=sc.SGLD(advised), num_samples=2_000).status == "complete"
 
 
+@pytest.mark.rotates(2, "plain calls")
 def test_defaults_alone_give_the_posterior():
     """No sampler, no estimator: both are chosen, and the mean of a Gaussian comes out."""
     with warnings.catch_warnings():
@@ -59,3 +62,38 @@ def test_defaults_alone_give_the_posterior():
         result = run(sampler=None, estimator=None, num_samples=3_000, num_chains=2)
     assert abs(result.draws["mean"].mean() - ROWS.mean()) < 0.05 / np.sqrt(len(ROWS)) * 16
     assert result.draws["mean"].std() * np.sqrt(len(ROWS)) == pytest.approx(1.0, abs=0.15)
+
+
+def test_zero_variance_without_keeping_draws(tmp_path):
+    """On a Gaussian posterior with exact gradients every chain finds the mean; the same numbers as from kept draws."""
+    reducers = {
+        "zero": sc.reducers.ZeroVariance(),
+        "square": sc.reducers.ZeroVariance(lambda p: p["bias"] ** 2),
+    }
+    options = {"num_samples": 60, "num_chains": 2, "reducers": reducers}
+    kept = helpers.draw("SGLD", "Full", **options, keep_gradients=True)
+    slim = helpers.draw("SGLD", "Full", **options, keep_draws=False, store=tmp_path / "run")
+    found = slim.reduced["zero"]
+    assert slim.draws is None and slim.gradients is None
+    helpers.assert_equal(found, kept.reduced["zero"])
+    exact = helpers.make_params(np.float64)
+    for _ in range(2):  # Newton: the log posterior is quadratic
+        x = helpers.make_data()["x"].reshape(helpers.NUM_ROWS, -1).astype(np.float64)
+        design = np.column_stack([np.ones(len(x)), x])
+        gradient = helpers.exact_gradient(exact)
+        flat = np.concatenate([[gradient["bias"]], gradient["weights"].ravel()])
+        step = np.linalg.solve(design.T @ design + np.eye(5), flat)
+        exact = {"bias": exact["bias"] + step[0], "weights": exact["weights"] + step[1:].reshape(2, 2)}
+    for name, leaf in exact.items():
+        np.testing.assert_allclose(found.value[name], np.stack([leaf, leaf]), atol=2e-3)
+        assert np.all(np.abs(found.plain[name] - leaf).max() > 2e-2), (
+            "plain means that are right prove nothing"
+        )
+        assert np.all(found.reduction[name] > 100)
+    draws, gradients = jax.tree.map(lambda leaf: leaf[:1], (kept.draws, kept.gradients))
+    fitted = sc.analysis.zero_variance((draws, gradients), lambda p: p["bias"] ** 2, ridge=0.0).coefficients
+    slopes = np.concatenate([np.mean(leaf, axis=(0, 1)).ravel() for leaf in jax.tree.leaves(gradients)])
+    by_hand = np.mean(draws["bias"] ** 2) + slopes @ np.asarray(fitted)[:, 0]
+    np.testing.assert_allclose(slim.reduced["square"].value[0], by_hand, rtol=1e-3)
+    loaded = sc.load(tmp_path / "run").reduced["zero"]
+    assert isinstance(loaded, sc.reducers.ZeroVarianceResult)

@@ -39,6 +39,7 @@ print("went on")
 """
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no such signals")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_the_run_commits_and_the_process_ends(tmp_path, name):

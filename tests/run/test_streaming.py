@@ -94,6 +94,7 @@ def draw(data, sampler, estimator, **options):
     )
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.usefixtures("small", "quick_compiler")
 @pytest.mark.parametrize(
     ("sampler", "estimator"),
@@ -113,6 +114,7 @@ def test_scattered_rows_give_the_chain_of_the_same_rows_in_memory(estimator, sam
     assert disk.configuration["num_rows"] == NUM_ROWS
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("small", "quick_compiler")
 @pytest.mark.parametrize(
     ("estimator", "shuffled"),
@@ -412,6 +414,7 @@ def test_a_source_that_fails_under_way_passes_its_error_on():
         draw(Shrinking(DATA), SAMPLERS["SGLD"], SAME["with"])
 
 
+@pytest.mark.rotates(2, "plain calls")
 @pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
 def test_the_plain_call_chooses_the_batch_size_of_a_stream(tmp_path):
     """As in memory; a stored run is resumed with the chosen size, and is that of an uninterrupted one."""

@@ -88,6 +88,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("name", PAIRS)
 def test_auto_finds_a_step_in_raw_units(name, data, truth, seed):
@@ -210,6 +211,7 @@ def test_when_all_diverge_it_is_told(data):
         quick(data, over={"step_size": [1e20, 1e30]})
 
 
+@pytest.mark.rotates(2, "what is tuned")
 def test_batch_sizes_are_compared_for_the_same_number_of_rows(data):
     found = quick(data, over={"batch_size": [BATCH, 10], "step_size": [0.05, 0.3]})
     assert {(t.settings["batch_size"], t.settings["step_size"]) for t in found.trials} == {
@@ -219,6 +221,7 @@ def test_batch_sizes_are_compared_for_the_same_number_of_rows(data):
     assert found.sampler.inner.step_size == pytest.approx(found.best.settings["step_size"])
 
 
+@pytest.mark.rotates(2, "what is tuned")
 def test_friction_and_refreshes_can_be_varied(data):
     over = {"friction": [0.5, np.float32(1.0)], "resample_every": [5, 20], "step_size": [0.2]}
     found = quick(data, sampler=sc.SGHMC(), over=over, estimator=sc.Full())
@@ -266,6 +269,7 @@ def test_time_is_kept(data):
     assert {trial.rounds for trial in found.trials} == {1}
 
 
+@pytest.mark.rotates(2, "what is tuned")
 def test_streamed_rows_are_tuned_as_well(data, tmp_path):
     sc.data.write(tmp_path / "rows", data)
     found = quick(sc.data.open(tmp_path / "rows"), over={"step_size": [0.01, 0.3, 1e3]})
@@ -317,6 +321,7 @@ def test_only_auto_and_only_where_it_can_be_found(make):
 # -- other targets -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2, "what is tuned")
 def test_a_colder_target_is_judged_as_such(data):
     """At temperature T the law is N(m, T S): the same ε is best, to a factor, at any T."""
     chosen = [

@@ -28,6 +28,7 @@ def test_same_chain_as_the_built_in_one():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), ours.draws, theirs.draws)
 
 
+@pytest.mark.rotates(3, "own samplers")
 def test_a_race_for_the_step_size():
     """(One that is measured: `test_store_and_resume`.)"""
     run = draw(ScaledSGLD("auto"), num_samples=200)
@@ -122,6 +123,7 @@ def values_at(estimator, sampler, num_draws, params=None):
     return at, jax.jit(jax.vmap(one))(jnp.arange(num_draws))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", [name for name in VALUED if name not in ("Full", "SVRG")])
 def test_the_value_is_unbiased(name):
     at, found = values_at(VALUED[name], WatchingNoise(STEP), 1_500)
@@ -137,6 +139,7 @@ def test_the_value_is_unbiased(name):
         assert np.all(np.abs(leaf.mean(axis=0) - true) <= 5 * error + 1e-3)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", ["Full", "SVRG", "SAGA"])
 def test_a_chain_that_asks_for_the_value_is_the_same_chain(name):
     estimator = VALUED[name]
@@ -171,6 +174,7 @@ class Rows:
         return "1"
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", ["Full", "SVRG", "SAGA"])
 def test_the_value_of_streamed_data(name):
     """The same chain and the same values as in memory."""
@@ -353,6 +357,7 @@ def test_gradients_with_latent_draws_are_unbiased():
     np.testing.assert_allclose(each.sum(), LATENT.summand.total(theta, rows, None, key), rtol=1e-5)
 
 
+@pytest.mark.rotates(3, "own samplers")
 def test_a_chain_with_latent_draws(seed):
     """Every step and row draws afresh: SGLD with the noise of the draws has the variance that theory says."""
     rng = np.random.default_rng(seed)
@@ -389,6 +394,7 @@ def test_control_variates_are_refused_for_latent_draws():
         )
 
 
+@pytest.mark.rotates(3, "own samplers")
 def test_latent_draws_with_open_step_size_minibatches_and_value():
     data = np.random.default_rng(0).normal(size=200).astype(np.float32)
     run = sc.sample(

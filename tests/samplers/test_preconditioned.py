@@ -62,6 +62,7 @@ def walk(sampler, gradient, start, key, num_steps=40):
     return run(key)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("name", "dense"), [*zip(INNERS, [True, True, False] * 2, strict=False)])
 def test_it_is_the_inner_chain_of_the_transformed_density(name, dense, seed):
     """u with the density p(θ₀ + L u), and the same noise: the same chain, whatever L is; so are the statistics."""
@@ -167,6 +168,7 @@ def chosen_by(sampler, **options):
     return kernel.problem.parts.sampler, state, kernel
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("metric", ["laplace", "fisher", "diagonal"])
 def test_the_metric_is_measured_before_the_run(metric):
     """And the inner sampler chooses its step in those coordinates, where the largest curvature is about 1."""

@@ -57,6 +57,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_samplers_are_recipes(name):
     """The same key, the same trajectory."""
@@ -103,6 +104,7 @@ def covariance_of_move(recipe, eps, noise=None):
     return matrix @ matrix.T, inject(recipe, z, jnp.asarray(eps), like, noise)[1]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("form", DIFFUSIONS)
 def test_the_injected_noise_has_the_covariance_of_the_recipe(form):
     written, exact = DIFFUSIONS[form]
@@ -118,6 +120,7 @@ def test_whole_numbers_are_numbers(written):
     np.testing.assert_allclose(found, 0.4 * jnp.eye(3), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", NOISE)
 @pytest.mark.parametrize("form", DIFFUSIONS)
 def test_the_noise_of_the_estimate_is_taken_out(form, kind):
@@ -284,6 +287,7 @@ def test_a_right_gamma_of_the_users_own_is_used():
     )
 
 
+@pytest.mark.rotates(3, "resumed runs")
 def test_a_stored_recipe_goes_on_when_it_is_given_again(tmp_path):
     """Constants are stored; functions are not."""
     arguments = (helpers.MODEL, helpers.make_data(), helpers.make_params())

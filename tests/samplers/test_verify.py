@@ -68,6 +68,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_recipes(name, seed):
     found = sc.verify_recipe(RIGHT[name], POINTS, seed=seed)

@@ -42,6 +42,7 @@ def on_the_simplex(draws):
         assert np.all(leaf >= 0) and np.all(np.abs(leaf.sum(axis=-1) - 1) < 1e-6)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("model", "sampler"), PAIRS, ids=map("+".join, PAIRS))
 def test_every_pair(model, sampler):
     """Draws on the simplex, chains that differ, the same draws again."""
@@ -64,6 +65,7 @@ def test_a_break_changes_nothing(model, sampler, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, draw(model, sampler).draws, kept)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("estimator", ["Weighted", "SVRG", "SAGA"])
 def test_every_estimator(estimator):
     run = draw("expected", "SCIR", ESTIMATORS[estimator])
@@ -71,6 +73,7 @@ def test_every_estimator(estimator):
     np.testing.assert_array_equal(run.draws, draw("expected", "SCIR", ESTIMATORS[estimator]).draws)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("estimator", ["Full", "ControlVariates", "SAGA"])
 def test_observed_counts_have_no_noise_left(estimator):
     """Counts that do not depend on omega: the exact sum at the centre is the sum everywhere."""
@@ -83,6 +86,7 @@ def test_observed_counts_have_no_noise_left(estimator):
     np.testing.assert_allclose(state.gradient.total, exact, rtol=1e-5)
 
 
+@pytest.mark.rotates(2, "streamed chains")
 def test_streamed_rows_give_the_same_chain(tmp_path):
     """Rows read from a folder one by one: the batches of arrays in memory, and the same chain.
 

@@ -9,7 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.process
+import helpers
+
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 HERE = pathlib.Path(__file__).parent
 CHECKS = [
@@ -19,16 +21,17 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def four_devices():
-    """All checks in one process, because starting one and compiling takes longer than they do."""
+def four_devices(request):
+    """All checks that were chosen in one process, because starting one and compiling takes longer than they do."""
     path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4",
         "PYTHONPATH": path,
     }
     seed = os.environ.get("SCIROCCO_TEST_SEED", "0")
+    chosen = helpers.chosen_cases(request, test_four_devices, "what")
     result = subprocess.run(
-        [sys.executable, str(HERE / "check_spread.py"), seed, *CHECKS],
+        [sys.executable, str(HERE / "check_spread.py"), seed, *chosen],
         capture_output=True,
         text=True,
         env=environment,
@@ -36,6 +39,7 @@ def four_devices():
     return result.stdout + result.stderr[-3000:]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("what", CHECKS)
 def test_four_devices(what, four_devices):
     assert f"{what} ok\n" in four_devices, four_devices

@@ -90,6 +90,7 @@ class SabotagedFile:
         self.file.close()
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize(("kind", "stride"), [("disk full", 3), ("Ctrl-C", 7)])
 def test_a_failure_at_every_call_in_turn(quick_folder, monkeypatch, seed, kind, stride, resumed):

@@ -109,6 +109,7 @@ def _compare(got, stop):
             np.testing.assert_array_equal(got[group][name], wanted, err_msg=name)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("reader", ["scirocco", "xarray"])
 def test_a_reader_at_any_moment_sees_whole_commits(tmp_path, reader):
     """Someone looks again and again while draws are appended and committed as fast as it goes."""

@@ -31,6 +31,8 @@ from scirocco.types import Data, Key, Params
 Array = np.ndarray[Any, np.dtype[Any]]
 Simulate = Callable[[Key], tuple[Params, Data]]
 """From a key to parameters drawn from the prior and data drawn given them."""
+Draw = Callable[[Data, int], Params]
+"""From data and a seed to posterior draws, leaves (chain, draw, ...)."""
 
 _MOST_RANKS, _FEWEST_RANKS = 99, 9
 _POOR = 0.05
@@ -38,6 +40,7 @@ _POOR = 0.05
 _LENGTHS = {"num_samples": 250, "num_chains": 4}
 _STARTS = 16
 _ALPHA = 0.01
+_EXPECTED = "`model` must be a sc.Model or another posterior, or a function (data, seed) that returns draws"
 _COMPARED = 1_000
 """Draws of a replication that are compared with the truth."""
 
@@ -148,9 +151,9 @@ def _shape(ranks: Array, num_ranks: int) -> str:
 class _Job(NamedTuple):
     """Some replications, one after the other: they share compiled programs."""
 
-    model: Posterior
+    model: Posterior | Draw
     simulate: Simulate
-    start: Params
+    start: Params | None
     quantities: Callable[[Params], Mapping[str, Any]] | None
     options: dict[str, Any]
     seed: int
@@ -168,7 +171,7 @@ class _Replication(NamedTuple):
 
 
 def sbc(
-    model: Posterior,
+    model: Posterior | Draw,
     simulate: Simulate,
     *,
     num_replications: int = 200,
@@ -188,7 +191,8 @@ def sbc(
     Parameters
     ----------
     model
-        The model to check.
+        The model to check, or `model(data, seed) -> draws` for one that is not fitted by `sc.sample`, such as those of
+        `sc.models`: draws by name, leaves (chain, draw, ...), as the parameters that `simulate` returns are named.
     simulate
         `simulate(key) -> (params, data)`: parameters drawn from the prior of the model, and data drawn given them,
         always of the same shapes.
@@ -230,11 +234,17 @@ def sbc(
     ...     return mu, mu + jax.random.normal(second, (20,))
     >>> sc.analysis.sbc(model, simulate, num_replications=20).num_ranks
     99
+
+    A regression, without an intercept, because its prior would be centred at the data:
+
+    >>> def fitted(data, seed):
+    ...     model = sc.models.PoissonRegression(intercept=False, standardise=False, scale=1.0, seed=seed)
+    ...     return model.fit(data["x"], data["y"], progress=False).draws_
+
+    Then `sc.analysis.sbc(fitted, simulate)`, where `simulate(key)` returns `{"coef": ...}` and `{"x": ..., "y": ...}`.
     """
-    if not isinstance(model, Posterior):
-        raise InvalidTypeError(
-            f"`model` must be a sc.Model or another posterior, got {type(model).__name__}."
-        )
+    if not isinstance(model, Posterior) and (not callable(model) or isinstance(model, type)):
+        raise InvalidTypeError(f"{_EXPECTED}, got {model!r}.")
     if not callable(simulate):
         raise InvalidTypeError("`simulate` must be a function of a key that returns (params, data).")
     if "store" in options or "data" in options:
@@ -242,9 +252,16 @@ def sbc(
     total = _checks.positive_int(num_replications, "num_replications", minimum=2)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     wanted = _MOST_RANKS if num_ranks is None else _checks.positive_int(num_ranks, "num_ranks")
-    start = _start(model, simulate, seed) if start is None else start
-    lengths = _LENGTHS if options.get("sampler") is None else {}
-    options = {**lengths, "progress": False, **options}
+    if isinstance(model, Posterior):
+        start = _start(model, simulate, seed) if start is None else start
+        lengths = _LENGTHS if options.get("sampler") is None else {}
+        options = {**lengths, "progress": False, **options}
+    elif options or start is not None:
+        unused = sorted({*options, *(["start"] if start is not None else [])})
+        raise InvalidValueError(
+            f"{', '.join(f'`{name}`' for name in unused)} would not be used: `model` is a function that makes the "
+            "draws itself. Set its options there."
+        )
 
     def job(numbers: Array) -> _Job:
         return _Job(model, simulate, start, quantities, options, seed, tuple(map(int, numbers)))
@@ -289,8 +306,7 @@ def _replicate(job: _Job, tell: Callable[[int], None]) -> list[_Replication]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SciroccoWarning)
             try:
-                run = sample(job.model, data, job.start, **{**job.options, "seed": job.seed + which})
-                made = _signs(job, run.draws, truth, data)
+                made = _signs(job, _drawn(job, data, job.seed + which), truth, data)
             except SciroccoError as error:
                 if not found:  # the first says what is wrong with the call
                     raise
@@ -299,6 +315,17 @@ def _replicate(job: _Job, tell: Callable[[int], None]) -> list[_Replication]:
         found.append(made._replace(warned=tuple(sorted(told))))
         tell(done + 1)
     return found
+
+
+def _drawn(job: _Job, data: Data, seed: int) -> Params:
+    """Posterior draws for one data set."""
+    if isinstance(job.model, Posterior):
+        return sample(job.model, data, job.start, **{**job.options, "seed": seed}).draws
+    draws = job.model(data, seed)
+    if any(np.ndim(leaf) < 2 for leaf in jax.tree.leaves(draws)):
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(draws)]
+        raise InvalidTypeError(f"{_EXPECTED}; this one returned shapes {shapes}.")
+    return draws
 
 
 def _signs(job: _Job, draws: Params, truth: Params, data: Data) -> _Replication:

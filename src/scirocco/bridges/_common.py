@@ -1,13 +1,19 @@
-"""What both bridges return, and how they compare densities."""
+"""What both bridges return, latent variables for rows or groups, and how densities are compared."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from scirocco.errors import InvalidValueError
 from scirocco.model import Model
-from scirocco.types import Data, Params
+from scirocco.model.groups import MOST_LOCAL
+from scirocco.transforms import Transform
+from scirocco.types import Array, Data, Params
 
 _TOLERANCE = 1e-3
 
@@ -19,6 +25,41 @@ class ConvertedModel(NamedTuple):
     data: Data
     params: Params
     """A starting point, by name of the variable, in the units of the model."""
+
+
+class Local(NamedTuple):
+    """A latent variable with a value for every row, or for every group of rows."""
+
+    start: Array
+    """The value of one of them, in the model's own units."""
+    transform: Transform | None
+    axis: int
+    """The axis of the rows or groups in the variable's value."""
+
+    def spread(self, count: int, spread: float, rng: np.random.Generator) -> Array:
+        """So many values around the start, (count, ...)."""
+        start = self.start if self.transform is None else self.transform.inverse(self.start)
+        places = start + (spread * rng.standard_normal((count, *start.shape))).astype(start.dtype)
+        return places if self.transform is None else jax.vmap(self.transform.forward)(places)
+
+
+def placed(local: Params, found: Mapping[str, Local]) -> Params:
+    """Values with leaves (row, ...), with the rows along the axis that the model has them on."""
+    return {name: jnp.moveaxis(value, 0, found[name].axis) for name, value in local.items()}
+
+
+def check_size(found: Mapping[str, Local], unit: str) -> None:
+    """Raise an error if there are too many numbers for each `unit` to integrate over."""
+    sizes = {
+        name: int(np.size(each.start if each.transform is None else each.transform.inverse(each.start)))
+        for name, each in found.items()
+    }
+    if sum(sizes.values()) > MOST_LOCAL:
+        raise InvalidValueError(
+            f"the latent variables of each {unit} ({', '.join(f'`{name}`' for name in sizes)}) have "
+            f"{sum(sizes.values())} numbers. They are integrated out, which is possible for up to {MOST_LOCAL}: make "
+            f"some of them the same for all {unit}s, or sum them out of the likelihood."
+        )
 
 
 def close(a: np.ndarray, b: np.ndarray, size: np.ndarray) -> bool:

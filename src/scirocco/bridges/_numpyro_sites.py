@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from scirocco import transforms as _transforms
 from scirocco._extras import require
+from scirocco.bridges._common import Local, check_size, placed
 from scirocco.data import ArraySource
 from scirocco.errors import InvalidValueError
 from scirocco.model.checks import used_inputs
-from scirocco.model.groups import MOST_LOCAL
 from scirocco.transforms import Transform
 from scirocco.types import Array, Key, Params, Rows
 
@@ -28,16 +28,6 @@ Bounds = tuple[Any, Any]
 Strategy = Callable[[Site], Any]
 """How NumPyro chooses the value that a latent site starts with."""
 T = TypeVar("T")
-
-
-class Local(NamedTuple):
-    """A latent site with a value for every row."""
-
-    start: Array
-    """The value of one row, in the model's own units."""
-    transform: Transform | None
-    axis: int
-    """The axis of the rows in the site's value."""
 
 
 class Reader:
@@ -81,9 +71,7 @@ class Reader:
 
     def with_locals(self, params: Params, local: Params) -> Params:
         """The values of all latent sites for some rows; `local` has leaves (row, ...)."""
-        return params | {
-            name: jnp.moveaxis(value, 0, self.locals[name].axis) for name, value in local.items()
-        }
+        return params | placed(local, self.locals)
 
     def rowwise(self, params: Params, rows: Rows) -> Array:
         """Log density of each row: the sites in the plate over the data, summed over all axes except the rows."""
@@ -195,7 +183,7 @@ def find_latents(
         if frame is not None:
             axis = frame.dim - site["fn"].event_dim
             reader.locals[name] = Local(jnp.take(start.pop(name), 0, axis), supports.pop(name), axis)
-    _check_locals(reader.locals)
+    check_size(reader.locals, "row")
     if not supports:
         raise InvalidValueError(
             "the NumPyro model has no latent site outside the plate over the data: there is nothing to sample."
@@ -312,20 +300,6 @@ def _check_latent(site: Site, frame: Any, observed: bool) -> None:
         raise InvalidValueError(
             f"site `{site['name']}` is discrete ({type(law).__name__}). Gradient samplers require continuous "
             "parameters: sum it out of the likelihood (e.g. dist.MixtureSameFamily)."
-        )
-
-
-def _check_locals(found: Mapping[str, Local]) -> None:
-    """Raise an error if there are too many numbers for each row to integrate over."""
-    sizes = {
-        name: int(np.size(each.start if each.transform is None else each.transform.inverse(each.start)))
-        for name, each in found.items()
-    }
-    if sum(sizes.values()) > MOST_LOCAL:
-        raise InvalidValueError(
-            f"the latent variables of each row ({', '.join(f'`{name}`' for name in sizes)}) have "
-            f"{sum(sizes.values())} numbers. They are integrated out, which is possible for up to {MOST_LOCAL}: make "
-            "some of them the same for all rows, or sum them out of the likelihood."
         )
 
 

@@ -1,4 +1,4 @@
-"""The graph of a PyMC model as functions for JAX: terms of single rows, the rest, deterministic variables, transforms.
+"""The graph of a PyMC model as functions for JAX: terms of single rows, the rest, deterministic variables.
 
 PyMC keeps data as constants of its graphs. Those with one entry per observation along an axis are the rows. For a batch
 they are replaced by inputs of its length, in a copy of the graph in which the lengths of axes are replaced, too. JAX
@@ -10,24 +10,29 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.transforms import Transform
+from scirocco.bridges._pymc_walk import (
+    PURPOSE,
+    Variable,
+    copy,
+    data_of,
+    evaluate,
+    inputs_of,
+    is_check,
+    is_indexing,
+    toposort,
+)
 from scirocco.types import Array, Params, Rows
 
-PURPOSE = "sc.from_pymc"
-Variable = Any
-"""A variable of a PyTensor graph."""
-_LENGTHS_FROM = {"Alloc": 1, "AllocEmpty": 0, "Reshape": 1, "SpecifyShape": 1, "BroadcastTo": 1}
-"""The operations whose inputs, from this one on, are lengths of axes."""
+UNNAMED = "constant_"
+"""How the names of data without a name begin."""
 _ROWWISE = ("Elemwise", "DimShuffle", "Alloc")
 """Operations on data that can be left to each batch; the others are evaluated once, on all rows."""
 
@@ -42,6 +47,17 @@ class Leaf(NamedTuple):
     """The axis over the observations. The rows have it first."""
 
 
+class Grouping(NamedTuple):
+    """Variables with a value for every group of rows, or for every row."""
+
+    size: int
+    """The number of groups, ..."""
+    by: str | None
+    """... the name of the data with the number of each row's group; None if every row is a group."""
+    axes: dict[str, int]
+    """The axis of the groups in the value of each variable, by name."""
+
+
 class Terms(NamedTuple):
     """Parts of the log density, as graphs of the values of the free variables in the user's units."""
 
@@ -52,7 +68,10 @@ class Terms(NamedTuple):
 
 
 class Graph:
-    """The terms of a model, for batches of any length. It refers to no data: see `split`."""
+    """The terms of a model, for batches of any length. It refers to no data: see `split`.
+
+    With a grouping, it is the model of one group and of one of its rows: the axis of the groups has the length 1.
+    """
 
     def __init__(
         self,
@@ -61,26 +80,24 @@ class Graph:
         leaves: Sequence[Leaf],
         columns: Mapping[str, tuple[str, tuple[int, ...]]],
         num_rows: int,
+        grouping: Grouping | None = None,
     ):
         self.values, self.rows, self.leaves = dict(values), dict(rows), list(leaves)
-        self.columns, self.num_rows = dict(columns), num_rows
+        self.columns, self.num_rows, self.grouping = dict(columns), num_rows, grouping
         self._for_length: dict[int, Function] = {}
 
     def rowwise(self, params: Params, rows: Rows) -> dict[str, Array]:
         """Every term of each row, by name; axes other than the first are summed."""
+        found = self.raw(params, rows)
+        return {name: jnp.sum(value, axis=tuple(range(1, value.ndim))) for name, value in found.items()}
+
+    def raw(self, params: Params, rows: Rows) -> dict[str, Array]:
+        """Every term as it is."""
         length = jax.tree.leaves(rows)[0].shape[0]
         if length not in self._for_length:
             self._for_length[length] = self._function(length)
         found = self._for_length[length](*self.ordered(params), *(rows[name] for name in self.columns))
-        return {
-            name: jnp.sum(value, axis=tuple(range(1, value.ndim)))
-            for name, value in zip(self.rows, found, strict=True)
-        }
-
-    def whole(self, variables: Mapping[str, Variable]) -> Callable[[Params], dict[str, Array]]:
-        """Variables that depend on no row, as a function of the parameters."""
-        names, function = list(variables), Function(self.values.values(), variables.values())
-        return lambda params: dict(zip(names, function(*self.ordered(params)), strict=True))
+        return dict(zip(self.rows, found, strict=True))
 
     def ordered(self, params: Params) -> list[Array]:
         """The values of the free variables in the order of the inputs of the functions."""
@@ -89,12 +106,33 @@ class Graph:
     def _function(self, length: int) -> Function:
         tensor = require("pytensor.tensor", PURPOSE)
         inputs = {
-            name: tensor.tensor(name, dtype=dtype, shape=(length, *shape))
+            name: tensor.TensorType(dtype, shape=(length, *shape))(name)
             for name, (dtype, shape) in self.columns.items()
         }
-        placed = {leaf.variable: tensor.moveaxis(inputs[leaf.name], 0, leaf.axis) for leaf in self.leaves}
-        outputs = copy(list(self.rows.values()), placed, (self.num_rows, length))
-        return Function([*self.values.values(), *inputs.values()], outputs)
+        placed = {
+            leaf.variable: tensor.moveaxis(inputs[leaf.name], 0, leaf.axis)
+            for leaf in self.leaves
+            if leaf.name in inputs
+        }
+        lengths, values, index = {self.num_rows: length}, self.values, frozenset[Variable]()
+        if self.grouping is not None:
+            lengths[self.grouping.size] = 1
+            values = self.values | of_one_group(self.values, self.grouping)
+            placed |= {self.values[name]: values[name] for name in self.grouping.axes}
+            index = frozenset(leaf.variable for leaf in self.leaves if leaf.name == self.grouping.by)
+        outputs = copy(list(self.rows.values()), placed, lengths, index)
+        return Function([*values.values(), *inputs.values()], outputs)
+
+
+def of_one_group(values: Mapping[str, Variable], grouping: Grouping) -> dict[str, Variable]:
+    """The variables of the groups with one of them."""
+    tensor = require("pytensor.tensor", PURPOSE)
+    found = {}
+    for name, axis in grouping.axes.items():
+        shape = list(values[name].type.shape)
+        shape[axis] = 1
+        found[name] = tensor.TensorType(values[name].dtype, shape=tuple(shape))(name)
+    return found
 
 
 def split(
@@ -103,11 +141,49 @@ def split(
     """The terms of rows without their data, and the data, with the rows along the first axis."""
     folded = _fold(list(terms.values()))
     leaves, data = find_leaves(folded, num_rows)
+    return _emptied(values, dict(zip(terms, folded, strict=True)), leaves, data, num_rows, None), data
+
+
+def split_groups(
+    values: Mapping[str, Variable],
+    terms: Mapping[str, Variable],
+    num_rows: int,
+    grouping: Grouping,
+    index: np.ndarray | None,
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """The same for one group; data of groups become columns of their rows.
+
+    `index` has the numbers of the rows' groups, as they are used in the terms.
+    """
+    folded = _fold(list(terms.values()))
+    leaves, data = find_leaves(folded, num_rows)
+    codes = np.arange(num_rows) if index is None else index
+    if index is not None:
+        name = next(name for name, array in data.items() if _equal(array, index))
+        grouping = grouping._replace(by=name)
+        del data[name]
+    if grouping.size != num_rows:
+        more, arrays = find_leaves(folded, grouping.size)
+        names = {name: name if name not in data else f"{name}_of_group" for name in arrays}
+        leaves += [leaf._replace(name=names[leaf.name]) for leaf in more]
+        data |= {names[name]: array[codes] for name, array in arrays.items()}
+    terms = dict(zip(terms, folded, strict=True))
+    return _emptied(values, terms, leaves, data, num_rows, grouping), data
+
+
+def _emptied(
+    values: Mapping[str, Variable],
+    terms: Mapping[str, Variable],
+    leaves: Sequence[Leaf],
+    data: Mapping[str, np.ndarray],
+    num_rows: int,
+    grouping: Grouping | None,
+) -> Graph:
     empty = [leaf._replace(variable=leaf.variable.type()) for leaf in leaves]
     placed = {leaf.variable: place.variable for leaf, place in zip(leaves, empty, strict=True)}
-    rows = dict(zip(terms, copy(folded, placed), strict=True))
+    rows = dict(zip(terms, copy(list(terms.values()), placed), strict=True))
     columns = {name: (str(array.dtype), array.shape[1:]) for name, array in data.items()}
-    return Graph(values, rows, empty, columns, num_rows), data
+    return Graph(values, rows, empty, columns, num_rows, grouping)
 
 
 def all_rows(
@@ -118,6 +194,14 @@ def all_rows(
     inputs = {leaf.variable: leaf.variable.type() for leaf in leaves}
     function = Function([*values.values(), *inputs.values()], copy(list(terms.values()), inputs))
     return function, [np.moveaxis(arrays[leaf.name], 0, leaf.axis) for leaf in leaves]
+
+
+def whole(
+    values: Mapping[str, Variable], variables: Mapping[str, Variable]
+) -> Callable[[Params], dict[str, Array]]:
+    """Variables that depend on no row, as a function of the parameters."""
+    names, function = list(variables), Function(values.values(), variables.values())
+    return lambda params: dict(zip(names, function(*(params[name] for name in values)), strict=True))
 
 
 # -- PyTensor and JAX --------------------------------------------------------------------------------------------
@@ -157,26 +241,6 @@ class Function:
             return linked.get_jaxified_graph(inputs=self.inputs, outputs=self.outputs)
 
 
-def toposort(outputs: Sequence[Variable]) -> list[Any]:
-    """The nodes of a graph, inputs first."""
-    return list(require("pytensor.graph.traversal", PURPOSE).toposort(outputs))
-
-
-def inputs_of(outputs: Sequence[Variable]) -> set[Variable]:
-    """Constants, shared variables and free inputs of a graph."""
-    found = {each for node in toposort(outputs) for each in node.inputs if each.owner is None}
-    return found | {each for each in outputs if each.owner is None}
-
-
-def data_of(variable: Variable) -> np.ndarray | None:
-    """The array in a constant or a shared variable, e.g. of `pm.Data`; None for others."""
-    value = (
-        variable.get_value(borrow=True) if hasattr(variable, "get_value") else getattr(variable, "data", None)
-    )
-    is_number = isinstance(value, (int, float, np.generic))
-    return np.asarray(value) if is_number or isinstance(value, np.ndarray) else None
-
-
 def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf], dict[str, np.ndarray]]:
     """The data of the rows in a graph, and their arrays by name, with the rows along the first axis."""
     leaves: list[Leaf] = []
@@ -190,7 +254,7 @@ def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf],
         array = np.moveaxis(array, axis, 0)
         name = next((name for name, other in arrays.items() if _equal(array, other)), None)
         if name is None:
-            name = variable.name or f"constant_{len(arrays)}"
+            name = variable.name or f"{UNNAMED}{len(arrays)}"
             name = name if name not in arrays else f"{name}_{len(arrays)}"
             arrays[name] = array
         leaves.append(Leaf(variable, name, axis))
@@ -209,11 +273,14 @@ def _fold(outputs: Sequence[Variable]) -> list[Variable]:
     constant = require("pytensor.tensor", PURPOSE).constant
     memo: dict[Variable, Variable] = {}
     fixed = {each for each in inputs_of(outputs) if data_of(each) is not None}
-    for node in toposort(outputs):
+    nodes = toposort(outputs)
+    indices = {each for node in nodes if is_indexing(node) for each in node.inputs[1:]}
+    for node in nodes:
         known = all(each in fixed or hasattr(each, "data") for each in node.inputs)
         if known:
             fixed.update(node.outputs)
-        if known and type(node.op).__name__ not in _ROWWISE and not _is_check(node):
+        rowwise = type(node.op).__name__ in _ROWWISE and not indices.intersection(node.outputs)
+        if known and not rowwise and not is_check(node):
             for each in node.outputs:
                 value = evaluate(copy([each], memo)[0])
                 if np.all(np.isfinite(value)):  # a density may be 0; data may not be infinite
@@ -226,127 +293,8 @@ def indexed_by_rows(graph: Graph) -> dict[str, str]:
     names = {leaf.variable: leaf.name for leaf in graph.leaves}
     found = {}
     for node in toposort(list(graph.rows.values())):
-        if type(node.op).__name__.startswith("AdvancedSubtensor"):
+        if is_indexing(node):
             index = [names[each] for each in inputs_of(node.inputs[1:]) if each in names]
             base = inputs_of(node.inputs[:1])
             found.update({name: index[0] for name, value in graph.values.items() if index and value in base})
     return found
-
-
-def evaluate(variable: Variable) -> Any:
-    """The value of a variable that depends on data alone, without a compiler."""
-    mode = require("pytensor.compile.mode", PURPOSE).Mode(linker="py", optimizer=None)
-    return variable.eval(mode=mode)
-
-
-def _is_check(node: Any) -> bool:
-    return isinstance(node.op, require("pytensor.raise_op", PURPOSE).CheckAndRaise)
-
-
-def copy(
-    outputs: Sequence[Variable],
-    placed: Mapping[Variable, Variable],
-    lengths: tuple[int, int] | None = None,
-    *,
-    inside: bool = False,
-) -> list[Variable]:
-    """The graph with some variables replaced; with `lengths`, axes of the first length get the second.
-
-    The graph `inside` an operation is copied as a whole. Checks of the values of parameters are left out, as PyMC does
-    for JAX.
-    """
-    memo = dict(placed)
-    for node in toposort(outputs):
-        if all(each in memo for each in node.outputs):
-            continue
-        inputs = [memo.get(each, each) for each in node.inputs]
-        first = _LENGTHS_FROM.get(type(node.op).__name__)
-        if lengths is not None and first is not None:
-            inputs[first:] = [_with_length(each, *lengths) for each in inputs[first:]]
-        if _is_check(node):
-            memo[node.outputs[0]] = inputs[0]
-        elif lengths is not None and hasattr(node.op, "inner_outputs") and hasattr(node.op, "inline"):
-            # an operation made of a graph, whose shapes are fixed
-            inner = dict(zip(node.op.inner_inputs, inputs, strict=True))
-            copied = copy(node.op.inner_outputs, inner, lengths, inside=True)
-            memo.update(zip(node.outputs, copied, strict=True))
-        elif inside or any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            rebuilt = node.op.make_node(*inputs)
-            for old, new in zip(node.outputs, rebuilt.outputs, strict=True):
-                memo.setdefault(old, new)
-    return [memo.get(each, each) for each in outputs]
-
-
-def _with_length(variable: Variable, before: int, after: int) -> Variable:
-    """The graph of a length, or of a shape, with another number of rows."""
-    constant = require("pytensor.tensor", PURPOSE).constant
-    placed = {}
-    for each in inputs_of([variable]):
-        value = data_of(each)
-        if value is not None and value.dtype.kind in "iu" and np.any(value == before):
-            placed[each] = constant(np.where(value == before, after, value).astype(value.dtype))
-    return copy([variable], placed)[0]
-
-
-# -- transforms ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class PymcTransform(Transform):
-    """A transform of PyMC; it may depend on other variables, as the bounds of pm.Uniform("u", 0, top)."""
-
-    name: str
-    maps: tuple[Callable[..., Sequence[Array]], ...] = field(repr=False)
-    """To the user's units, back, and the log-Jacobian: functions of the value and of the variables in `depends_on`."""
-    depends_on: tuple[str, ...] = ()
-    others: tuple[Any, ...] = field(default=(), repr=False)
-
-    @property
-    def domain(self) -> str:  # type: ignore[override]
-        """A description of the set, for messages."""
-        return f"the support of the variable; PyMC's transform is {self.name}"
-
-    @property
-    def functions(self) -> tuple[Callable[[Params], Any], ...]:
-        """The other variables."""
-        return tuple(map(itemgetter, self.depends_on))
-
-    def at(self, params: Params) -> Self:
-        """With these values of the other variables."""
-        return replace(self, others=tuple(params[name] for name in self.depends_on))
-
-    def forward(self, u: Array) -> Array:
-        """To the user's units (`backward` in PyMC)."""
-        return self.maps[0](u, *self.others)[0]
-
-    def inverse(self, x: Array) -> Array:
-        """To the real line."""
-        return self.maps[1](x, *self.others)[0]
-
-    def log_det(self, u: Array) -> Array:
-        """PyMC's log-Jacobian."""
-        return jnp.sum(self.maps[2](u, *self.others)[0])
-
-    def contains(self, x: Array) -> Array:
-        """The way to the real line and back exists."""
-        u = self.inverse(x)
-        return jnp.all(jnp.isfinite(u)) & jnp.allclose(self.forward(u), x, rtol=1e-3, atol=1e-3)
-
-
-def find_transform(model: Any, rv: Variable, values: Mapping[str, Variable]) -> PymcTransform | None:
-    """PyMC's transform of a free variable, None where it has none."""
-    transform = model.rvs_to_transforms[rv]
-    if transform is None:
-        return None
-    real, value = model.rvs_to_values[rv].type(), values[rv.name].type()
-    graphs = [
-        transform.backward(real, *rv.owner.inputs),
-        transform.forward(value, *rv.owner.inputs),
-        transform.log_jac_det(real, *rv.owner.inputs),
-    ]
-    graphs = copy(graphs, {other: values[other.name] for other in model.free_RVs})
-    needed = inputs_of(graphs)
-    others = tuple(name for name, other in values.items() if other in needed)
-    inputs = [[start, *(values[name] for name in others)] for start in (real, value, real)]
-    maps = tuple(Function(given, [graph]) for given, graph in zip(inputs, graphs, strict=True))
-    return PymcTransform(type(transform).__name__, maps, others)

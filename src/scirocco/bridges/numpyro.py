@@ -9,6 +9,7 @@ independent, so the pieces are first compared, at random points, with the joint 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from scirocco._extras import require
 from scirocco.bridges._common import ConvertedModel, close
-from scirocco.bridges._numpyro_sites import PURPOSE, Local, Reader, failure, find_derived, find_latents
+from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_derived, find_latents
 from scirocco.data import ArraySource, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import HierarchicalModel, Model
@@ -32,7 +33,7 @@ _ROWS = "rows"
 def from_numpyro(
     model: Callable[..., Any],
     *model_args: Any,
-    data: Data,
+    data: Data | None = None,
     plate: str | None = None,
     init_strategy: Callable[..., Any] | None = None,
     seed: int = 0,
@@ -46,8 +47,8 @@ def from_numpyro(
         The NumPyro model, a function. Its plate over the data must take its size from its data argument, as in
         `numpyro.plate("data", X.shape[0])`: it will be called with minibatches. A `subsample_size` is ignored.
     data
-        The arrays with one row per datum. A dict is passed to the model by keyword, a tuple or list by position (after
-        `model_args`), anything else as one argument.
+        Required: the arrays with one row per datum. A dict is passed to the model by keyword, a tuple or list by
+        position (after `model_args`), anything else as one argument.
     *model_args, **model_kwargs
         All other arguments of the model.
     plate
@@ -90,12 +91,24 @@ def from_numpyro(
     require("numpyro", PURPOSE)
     if not callable(model):
         raise InvalidTypeError(f"`model` must be a NumPyro model (a function), got {model!r}.")
+    if data is None:
+        raise InvalidTypeError(_without_data(model, model_args, model_kwargs))
     source: Any = as_source(data)
     reader = Reader(model, model_args, model_kwargs, seed)
     params, supports = find_latents(reader, source, plate, init_strategy)
     finished = _as_model(reader, source, params, supports)
     _check(reader, finished, source, params, seed)
     return ConvertedModel(finished, _with_numbers(reader, source), params)
+
+
+def _without_data(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """What to write for a call as of the model itself."""
+    names = [*list(inspect.signature(model).parameters)[: len(args)], *kwargs] or ["x"]
+    rows = ", ".join(f"{name!r}: {name}" for name in names)
+    return (
+        "sc.from_numpyro needs `data`, the arrays of the model with one row per datum, which are read in batches: "
+        f"sc.from_numpyro(model, data={{{rows}}}). Other arguments of the model are passed as they are."
+    )
 
 
 def _as_model(
@@ -196,20 +209,13 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
             name: (spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype)
             for name, leaf in position.items()
         }
-        local = {name: _spread(each, size, spread, rng) for name, each in reader.locals.items()}
+        local = {name: each.spread(size, spread, rng) for name, each in reader.locals.items()}
         for rows in row_sets:
             try:
                 pieces = evaluate(shift, local, rows)
             except Exception as error:
                 raise failure(f"compiled for {size} rows", error) from error
             _judge(jax.tree.map(lambda piece: np.asarray(piece, np.float64), pieces))
-
-
-def _spread(local: Local, count: int, spread: float, rng: np.random.Generator) -> Array:
-    """Values of a latent site for so many rows, around its start."""
-    start = local.start if local.transform is None else local.transform.inverse(local.start)
-    places = start + (spread * rng.standard_normal((count, *start.shape))).astype(start.dtype)
-    return places if local.transform is None else jax.vmap(local.transform.forward)(places)
 
 
 def _judge(pieces: _Pieces) -> None:

@@ -16,23 +16,11 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco.bridges import _pymc_locals as _locals
 from scirocco.bridges._common import ConvertedModel, close
-from scirocco.bridges._pymc_graph import (
-    PURPOSE,
-    Function,
-    Graph,
-    Terms,
-    Variable,
-    all_rows,
-    copy,
-    data_of,
-    evaluate,
-    find_leaves,
-    find_transform,
-    indexed_by_rows,
-    split,
-    toposort,
-)
+from scirocco.bridges._pymc_graph import Function, Graph, Terms, all_rows, find_leaves, split, whole
+from scirocco.bridges._pymc_transforms import find_transform
+from scirocco.bridges._pymc_walk import PURPOSE, Variable, copy, data_of, evaluate, toposort
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.types import Array, Params, Rows
@@ -51,7 +39,9 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
         entries along an axis as there are observations become the rows of the data. Of a `bambi.Model`, which is built
         if necessary, the PyMC model is converted.
     max_groups
-        Varying effects (`a[group]`) are parameters like others, up to this number of groups.
+        Varying effects (`a[group]`) are parameters like others, up to this number of groups. Those of more groups, and
+        variables with a value for each row, are integrated out: the result is a `sc.HierarchicalModel`, and
+        `run.locals(groups)` draws them after the run.
     seed
         Seed for the points at which the model is checked.
 
@@ -67,8 +57,8 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
     ------
     InvalidValueError
         If the model cannot be converted, with the name of the variable: observations that depend on each other (time
-        series, Gaussian processes), latent variables for single rows, discrete or imputed ones, minibatches, potentials
-        that sum over the rows.
+        series, Gaussian processes), latent variables of rows or many groups that depend on each other, discrete or
+        imputed ones, minibatches, potentials that sum over the rows.
 
     Examples
     --------
@@ -92,11 +82,22 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
     start = {rv.name: model.rvs_to_values[rv].name for rv in model.free_RVs}
     initial = model.initial_point()
     position = {name: jnp.asarray(initial[value], float) for name, value in start.items()}
-    converted = _as_model(model, graph, terms.whole)
+    deterministic = _deterministic(model, values)
+    converted = _as_model(model, graph, terms.whole, deterministic)
     params = converted.constrain(position)
-    _check_groups(graph, params, max_groups)
-    _check_rows(graph, all_rows(values, terms.rows, num_rows), converted, data, position, seed)
-    return ConvertedModel(converted, data, params)
+    grouping = _locals.find_grouping(graph, data, params, max_groups)
+    if grouping is None:
+        try:
+            _check_rows(graph, all_rows(values, terms.rows, num_rows), converted, data, position, seed)
+            return ConvertedModel(converted, data, params)
+        except InvalidValueError:
+            grouping = _locals.rows_as_groups(graph, params)
+            if grouping is None:
+                raise
+    index = None if grouping.by is None else data[grouping.by]
+    return _locals.convert(
+        model, converted, values, terms, deterministic, num_rows, grouping, index, position, seed
+    )
 
 
 def _pymc_model(pymc: Any, model: Any) -> Any:
@@ -110,9 +111,11 @@ def _pymc_model(pymc: Any, model: Any) -> Any:
     return model
 
 
-def _as_model(model: Any, graph: Graph, others: Mapping[str, Variable]) -> Model:
+def _as_model(
+    model: Any, graph: Graph, others: Mapping[str, Variable], deterministic: Mapping[str, Variable]
+) -> Model:
     transforms = {rv.name: find_transform(model, rv, graph.values) for rv in model.free_RVs}
-    prior = graph.whole(others)
+    prior = whole(graph.values, others)
 
     def log_likelihood(params: Params, rows: Rows) -> Array:
         return sum(graph.rowwise(params, rows).values(), jnp.zeros(()))
@@ -122,21 +125,23 @@ def _as_model(model: Any, graph: Graph, others: Mapping[str, Variable]) -> Model
 
     name = model.name or "pymc"
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
-    found = copy(model.deterministics, _at_values(model, graph.values))
     derived = {
-        variable.name: each
-        for variable, each in zip(model.deterministics, found, strict=True)
-        if not find_leaves([each], graph.num_rows)[0]
+        name: each for name, each in deterministic.items() if not find_leaves([each], graph.num_rows)[0]
     }
     return Model(
         log_likelihood,
         log_prior,
         vectorized=True,
         transforms=transforms if any(each is not None for each in transforms.values()) else None,
-        derived=graph.whole(derived) if derived else None,
+        derived=whole(graph.values, derived) if derived else None,
         dims=model.named_vars_to_dims,
         coords={name: list(labels) for name, labels in model.coords.items() if labels is not None},
     )
+
+
+def _deterministic(model: Any, values: Mapping[str, Variable]) -> dict[str, Variable]:
+    found = copy(model.deterministics, _at_values(model, values))
+    return dict(zip((each.name for each in model.deterministics), found, strict=True))
 
 
 def _at_values(model: Any, values: Mapping[str, Variable]) -> dict[Variable, Variable]:
@@ -245,30 +250,6 @@ def _check_free(rv: Variable, observed: set[str]) -> None:
         )
 
 
-def _check_groups(graph: Graph, params: Params, max_groups: int) -> None:
-    """Raise an error for effects of too many groups."""
-    for name, index in indexed_by_rows(graph).items():
-        groups = max(np.shape(params[name]), default=1)
-        if groups > max_groups:
-            raise _local_variable(
-                name, f"{groups:,} groups of rows (indexed by `{index}`; max_groups={max_groups:,})"
-            )
-
-
-def _local_variable(name: str, units: str) -> InvalidValueError:
-    """The error for a local variable, with values for rows or for very many groups of rows.
-
-    All of them end here: a hierarchical model could take such a variable as a local one. `graph.values[name]` is its
-    value in the graphs of the rows, and its prior is the term with its name.
-    """
-    return InvalidValueError(
-        f"variable `{name}` has values for {units}: it is a local variable, of which most batches see only a few "
-        "values. Integrate it out of the likelihood (e.g. normal effects add to the variance of normal noise; "
-        "pm.NegativeBinomial is a Poisson with gamma effects), merge small groups, or "
-        "raise `max_groups` if there are many rows for each group."
-    )
-
-
 # -- consistency check -----------------------------------------------------------------------------------------
 
 
@@ -281,7 +262,7 @@ def _check_rows(
     seed: int,
 ) -> None:
     """Compare the terms of a few rows, alone and together, with PyMC's graph of all rows, at three points."""
-    rng, params = np.random.default_rng(seed), model.constrain(position)
+    rng = np.random.default_rng(seed)
     chosen = np.unique(rng.choice(graph.num_rows, min(_PROBE_ROWS, graph.num_rows), replace=False))
     some = {name: array[chosen] for name, array in data.items()}
 
@@ -302,44 +283,40 @@ def _check_rows(
             for name, leaf in position.items()
         }
         try:
-            whole = dict(zip(graph.rows, everything(shifted, original[1]), strict=True))
+            full = dict(zip(graph.rows, everything(shifted, original[1]), strict=True))
             together, alone = pieces(shifted, some)
         except Exception as error:
-            raise _failure(graph, params, error) from error
+            raise _failure(graph, error) from error
         for name in graph.rows:
-            terms = (np.asarray(each[name], np.float64) for each in (whole, together, alone))
-            _judge(graph, params, name, chosen, *terms)
+            terms = (np.asarray(each[name], np.float64) for each in (full, together, alone))
+            _judge(graph, name, chosen, *terms)
 
 
 def _judge(
     graph: Graph,
-    params: Params,
     name: str,
     chosen: np.ndarray,
-    whole: np.ndarray,
+    full: np.ndarray,
     together: np.ndarray,
     alone: np.ndarray,
 ) -> None:
     """Check that the terms of rows are the same in every batch."""
-    if whole.shape[:1] != (graph.num_rows,):
+    if full.shape[:1] != (graph.num_rows,):
         raise InvalidValueError(
-            f"`{name}` has a log density of shape {whole.shape}, not one value for each of the {graph.num_rows:,} "
+            f"`{name}` has a log density of shape {full.shape}, not one value for each of the {graph.num_rows:,} "
             "observations along the first axis. Put the observations along the first axis of all arrays."
         )
-    expected = whole.reshape(graph.num_rows, -1)[chosen].sum(axis=1)
+    expected = full.reshape(graph.num_rows, -1)[chosen].sum(axis=1)
     ends = expected[[0, -1]]
     for batch, found, should in ((len(chosen), together, expected), (1, alone, ends)):
         if found.shape != should.shape or not close(found, should, np.abs(should)):
-            raise _failure(graph, params, None, name, batch)
+            raise _failure(graph, None, name, batch)
 
 
 def _failure(
-    graph: Graph, params: Params, error: Exception | None, name: str | None = None, batch: int = 0
+    graph: Graph, error: Exception | None, name: str | None = None, batch: int = 0
 ) -> InvalidValueError:
-    """The error for a model whose rows cannot be separated: a local variable if there is one, else the likelihood."""
-    local = next((each for each in graph.values if graph.num_rows in np.shape(params[each])), None)
-    if local is not None:
-        return _local_variable(local, f"each of the {graph.num_rows:,} rows")
+    """The error for a model whose rows cannot be separated."""
     if error is not None:
         said = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return InvalidValueError(

@@ -145,6 +145,8 @@ _OPTIONS = (
     (re.compile(r"\b(pass|use|with) (overwrite|resume)=True"), r"\1 --\2"),
     (re.compile(r"\b(overwrite|resume)=True"), r"--\1"),
     (re.compile(r"\bnum_samples=(\d+)"), r"--num-samples \1"),
+    (re.compile(r"\bcolumn=(\.\.\.|'[^']*')"), "--column NAME"),
+    (re.compile(r'\bencoding="'), '--encoding "'),
 )
 
 

@@ -153,14 +153,16 @@ def _read(path: Path, columns: str | None, by: str | None) -> Any:
 
 def _show(path: Path, interval: float, as_json: bool) -> None:
     from scirocco._console import print_table
+    from scirocco.diagnostics.intervals import widest
     from scirocco.models import HMM, fits
     from scirocco.store import open_stored
 
     stored = open_stored(path)
     fits.need_draws(stored, "hmm", "initial")
     model: HMM = HMM.load(path)
-    table, moves = model.summary(interval), model.transitions(interval)
     chains, draws = model.draws_["initial"].shape[:2]
+    interval = widest(chains * draws, interval)  # of a short run, or of one that is still going
+    table, moves = model.summary(interval), model.transitions(interval)
     status = str(stored.progress["status"])
     if as_json:
         print_json(

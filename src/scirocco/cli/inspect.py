@@ -248,4 +248,4 @@ def _corpus(path: Path, documents: Path) -> Corpus:
     from scirocco.models.lda.texts import open_corpus
 
     model = open_run(path).model
-    return open_corpus(documents, model.vocabulary_ or model.n_features_in_).corpus
+    return open_corpus(documents, model._known(), tokeniser=model._split_by()).corpus

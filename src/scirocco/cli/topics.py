@@ -23,8 +23,11 @@ topics_app = typer.Typer(
 
 _RUN = typer.Argument(help="The folder of a fitted topic model.", metavar="RUN", show_default=False)
 _CORPUS_HELP = (
-    "UCI docword, .mtx (both also .gz), sparse .npz, a data folder; or text, one document per line or file."
+    "Text: .csv, .tsv, .jsonl or .parquet with --column, one document per line, or a folder of .txt files; or counts: "
+    "UCI docword, .mtx (both also .gz), sparse .npz, a data folder."
 )
+_COLUMN = typer.Option("--column", metavar="NAME", help="The column of a table that has the texts.")
+_ENCODING = typer.Option("--encoding", metavar="NAME", help="Encoding of text files and tables.")
 
 
 @topics_app.command("fit")
@@ -45,10 +48,27 @@ def topics_fit_command(
         Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run; required with CORPUS.")
     ] = None,
     vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
+    column: Annotated[str | None, _COLUMN] = None,
+    encoding: Annotated[str, _ENCODING] = "utf-8",
+    language: Annotated[
+        str,
+        typer.Option(
+            "--language",
+            metavar="NAME",
+            help="For text: language of the stop words (auto, english, ..., none).",
+        ),
+    ] = "auto",
+    ngrams: Annotated[
+        int, typer.Option("--ngrams", min=1, max=3, help="For text: phrases of up to so many words.")
+    ] = 1,
     min_documents: Annotated[
-        int,
-        typer.Option("--min-documents", min=1, help="For text: keep words in at least so many documents."),
-    ] = 5,
+        int | None,
+        typer.Option(
+            "--min-documents",
+            min=1,
+            help="For text: keep words in at least so many documents (default: 5, of few documents 2 or 1).",
+        ),
+    ] = None,
     max_share: Annotated[
         float, typer.Option("--max-share", help="For text: keep words in at most this share of documents.")
     ] = 0.5,
@@ -132,7 +152,7 @@ def topics_fit_command(
         "device": device,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    words = topics_fit.Words(vocabulary, min_documents, max_share)
+    words = topics_fit.Words(vocabulary, min_documents, max_share, column, encoding, language, ngrams)
     topics_fit.run(
         topics_fit.Request(
             *(corpus, out, words, _common.Length(steps, epochs, seconds), preset, given, seed, held_out),
@@ -161,6 +181,7 @@ def topics_show(
     from scirocco.models.lda.summary import open_run, summarise
 
     opened = open_run(run)
+    interval = opened.level(interval)
     found = summarise(opened, words, interval)
     known = range(len(found))
     for number in topic or ():
@@ -191,6 +212,8 @@ def topics_transform(
             "--interval", min=0.01, max=0.999, help="Also write credible intervals with this probability."
         ),
     ] = None,
+    column: Annotated[str | None, _COLUMN] = None,
+    encoding: Annotated[str, _ENCODING] = "utf-8",
     overwrite: Annotated[bool, _common.REPLACE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
@@ -206,7 +229,14 @@ def topics_transform(
 
     _common.check_target(out, (".npz", ".csv"), overwrite)
     model = open_run(run).model
-    opened = open_corpus(corpus, model.vocabulary_ or model.n_features_in_)
+    opened = open_corpus(
+        corpus,
+        model._known(),
+        column=column,
+        encoding=encoding,
+        tokeniser=model._split_by(),
+        may_be_empty=True,
+    )
     if not as_json:
         for note in opened.corpus.notes:
             say(note)
@@ -260,6 +290,8 @@ def topics_compare(
         float, typer.Option("--limit", min=0.0, max=1.0, help="Largest distance between matched topics.")
     ] = 0.5,
     words: Annotated[int, typer.Option("--words", min=1, help="Words to show per topic.")] = 4,
+    column: Annotated[str | None, _COLUMN] = None,
+    encoding: Annotated[str, _ENCODING] = "utf-8",
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Match the topics of two runs one to one; show their distances and the unmatched topics.
@@ -270,7 +302,6 @@ def topics_compare(
     Example: scirocco topics compare kos kos-2 --corpus docword.kos.txt.gz
     """
     from scirocco.models.lda.summary import compare, open_run, same_words
-    from scirocco.models.lda.texts import open_corpus
 
     one, other = open_run(first).model, open_run(second).model
     if corpus is not None and not same_words(one, other):
@@ -278,7 +309,7 @@ def topics_compare(
             "perplexities over two vocabularies cannot be compared: leave --corpus out, or fit both runs with the same "
             "--vocabulary."
         )
-    held = None if corpus is None else open_corpus(corpus, one.vocabulary_ or one.n_features_in_).corpus
+    held = None if corpus is None else one._read(corpus, column, encoding)
     found, models, paths = compare(one, other, limit), (one, other), (first, second)
     if as_json:
         scores = None if held is None else [model.perplexity(held) for model in models]

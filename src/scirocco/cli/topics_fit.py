@@ -15,10 +15,9 @@ from scirocco.errors import InvalidValueError
 if TYPE_CHECKING:
     from scirocco.models.lda.corpus import Corpus
     from scirocco.models.lda.estimator import LDA
-    from scirocco.models.lda.settings import Settings
+    from scirocco.models.lda.tokeniser import Tokeniser
 
 _EMBEDDED, _EMBEDDED_HELD_OUT = {"num_topics": 20}, 0.02
-_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 20, 200
 _MOST_SHOWN, _WORDS_SHOWN = 20, 6
 
 
@@ -26,8 +25,12 @@ class Words(NamedTuple):
     """Options for the vocabulary."""
 
     vocabulary: Path | None = None
-    min_documents: int = 5
+    min_documents: int | None = None
     max_share: float = 0.5
+    column: str | None = None
+    encoding: str = "utf-8"
+    language: str = "auto"
+    ngrams: int = 1
 
 
 class Request(NamedTuple):
@@ -55,12 +58,8 @@ def run(request: Request) -> None:
     """Fit, then show the topics."""
     require("numba", "fitting a topic model")  # before anything is read
     model = _model(request)
-    settings = _check(request, model)
+    _check(request, model)
     corpus = _corpus(request)
-    if settings.by_arrays:
-        request.say(settings.words)
-    elif request.length == Length():
-        request = request._replace(length=Length(num_epochs=usual_epochs(corpus.num_tokens)))
     if request.corpus is None and request.held_out is None:
         request = request._replace(held_out=_EMBEDDED_HELD_OUT)
     if request.out is not None:
@@ -71,13 +70,8 @@ def run(request: Request) -> None:
     request.say("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
 
 
-def usual_epochs(num_tokens: int) -> int:
-    """The default number of passes: small corpora need more of them, and can afford them."""
-    return min(max(round(_USUAL_TOKENS / num_tokens), _LEAST_EPOCHS), _MOST_EPOCHS)
-
-
-def _check(request: Request, model: LDA) -> Settings:
-    """Reject options that cannot work, before any data are read; the settings, except the size of the corpus."""
+def _check(request: Request, model: LDA) -> None:
+    """Reject options that cannot work, before any data are read."""
     from scirocco.models.fits import check_length
     from scirocco.models.lda.settings import Size, resolve
 
@@ -87,7 +81,7 @@ def _check(request: Request, model: LDA) -> Settings:
         raise InvalidValueError("--resume requires --out RUN, the folder of the run.")
     check_fit(request.out, request.length, request.resume, request.overwrite)
     check_length(*request.length, num_rows=1, batch_size=1)
-    return resolve(model.get_params(), Size(1, 1))
+    resolve(model.get_params(), Size(1, 1))
 
 
 def _model(request: Request) -> LDA:
@@ -110,13 +104,33 @@ def _corpus(request: Request) -> Corpus:
         request.say("Reading the docstrings of the installed packages ...")
         return as_corpus(*embedded_corpus())
     words = request.words
+    split = _tokeniser(words)
+    known: tuple[str, ...] = ()
+    former = None if request.continue_from is None else LDA.load(request.continue_from)
+    if former is not None and former.tokeniser_ is not None:
+        split, known = former.tokeniser_, former.vocabulary_ or ()
     corpus = open_corpus(
-        request.corpus, words.vocabulary, min_documents=words.min_documents, max_share=words.max_share
+        request.corpus,
+        words.vocabulary,
+        column=words.column,
+        encoding=words.encoding,
+        tokeniser=split,
+        known=known,
     ).corpus
-    if request.continue_from is None:
+    if former is None:
         return corpus
-    former = LDA.load(request.continue_from)
     return with_new_words(corpus, None, former.vocabulary_, former.n_features_in_)
+
+
+def _tokeniser(words: Words) -> Tokeniser:
+    from scirocco.models.lda import Tokeniser
+
+    return Tokeniser(
+        language=None if words.language == "none" else words.language,
+        min_documents=words.min_documents,
+        max_share=words.max_share,
+        ngrams=words.ngrams,
+    )
 
 
 def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
@@ -129,16 +143,16 @@ def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
     size = (
         f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
     )
-    for note in (size + kept_back, *corpus.notes):
+    for note in (size + kept_back, *corpus.notes, model._plan(fitted, **request.length._asdict())):
         request.say(note)
     status = _sample(request, model, fitted, held, folder)
     opened = open_run(folder)
     shown = summarise(opened, _WORDS_SHOWN)
     score = None if held is None else model.perplexity(held)
     if request.as_json:
-        print_json(topics_tables.as_json(folder, opened, shown, 0.9) | {"perplexity": score})
+        print_json(topics_tables.as_json(folder, opened, shown, opened.level(0.9)) | {"perplexity": score})
     else:
-        topics_tables.print_overview(opened, shown[:_MOST_SHOWN], 0.9)
+        topics_tables.print_overview(opened, shown[:_MOST_SHOWN], opened.level(0.9))
         if held is not None:
             say(f"perplexity of the {held.num_documents:,} documents held out: {score:,.1f}")
         if request.out is not None:

@@ -15,7 +15,7 @@ from scirocco.diagnostics.columns import Columns, Leaf
 from scirocco.diagnostics.measures import summarise
 from scirocco.drawing.markup import Html, join, shorten, tag
 
-_WIDTH, _LEAST_NAME = 80, 12
+_WIDTH, _LEAST_NAME, _ROOM_FOR_NAMES = 80, 12, 24
 _MOST_ROWS, _ENDS = 60, 5
 _MOST_IN_HTML = 12
 _LEFT_OUT_FIRST = ("mcse_mean", "ess_tail")
@@ -102,8 +102,8 @@ def _lines(frame: Any) -> list[str]:
     ]
     widths = [max(map(len, column)) for column in columns]
     kept, longest = list(range(len(columns))), max(map(len, names))
-    for name, least in zip(_LEFT_OUT_FIRST, (2 * _LEAST_NAME, _LEAST_NAME), strict=True):
-        if min(longest, least) + sum(widths[k] + 2 for k in kept) > _WIDTH:
+    for name in _LEFT_OUT_FIRST:
+        if min(longest, _ROOM_FOR_NAMES) + sum(widths[k] + 2 for k in kept) > _WIDTH:
             kept = [k for k in kept if frame.columns[k] != name]
     room = max(_LEAST_NAME, _WIDTH - sum(widths[k] + 2 for k in kept))
     names = [shorten(name, room) for name in names]

@@ -202,7 +202,7 @@ def summarise(values: npt.ArrayLike, quantiles: Sequence[float], group_size: int
             rows += [_error(x, group_size), _effective_of(scores, group_size), _tail(ranked, group_size)]
             several = chains > group_size
             rows.append(_rank_rhat(ranked, group_size, scores) if several else np.full(len(x), np.nan))
-        return np.stack(rows + [ranked.quantile(probability) for probability in quantiles])
+        return np.stack(rows + [ranked.end(probability) for probability in quantiles])
 
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         for part, x in _blocks(given):
@@ -214,7 +214,7 @@ def summarise(values: npt.ArrayLike, quantiles: Sequence[float], group_size: int
                 if kept.size:
                     out[0, part.start + place] = kept.mean()
                     out[1, part.start + place] = kept.std(ddof=1) if kept.size > 1 else np.nan
-                    out[len(names) :, part.start + place] = np.quantile(kept, quantiles)
+                    out[len(names) :, part.start + place] = np.quantile(kept, quantiles, method="weibull")
     return dict(zip(names, out, strict=False)) | {"quantiles": out[len(names) :]}
 
 
@@ -283,6 +283,16 @@ class _Ranked:
         below = int(np.clip(place, 1, size - 1))
         share = np.clip(place - below, 0.0, 1.0)
         found: Array = (1.0 - share) * self._sorted[:, below - 1] + share * self._sorted[:, below]
+        return found
+
+    def end(self, probability: float) -> Array:
+        """End of an interval by the rule of `intervals`: rank p (n + 1)."""
+        size = self._sorted.shape[1]
+        place = min(max(probability * (size + 1), 1.0), float(size))
+        below = int(place)
+        found: Array = self._sorted[:, below - 1] + (place - below) * (
+            self._sorted[:, min(below, size - 1)] - self._sorted[:, below - 1]
+        )
         return found
 
     def scores(self) -> Array:

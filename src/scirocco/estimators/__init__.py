@@ -6,6 +6,7 @@ from scirocco.estimators.fisher import empirical_fisher
 from scirocco.estimators.mode import approach_mode, find_mode
 from scirocco.estimators.plain import Full, Minibatch, Stratified, Weighted
 from scirocco.estimators.reference import Referenced, measure_counts
+from scirocco.estimators.taylor import Taylor, TaylorMemory
 from scirocco.estimators.variance_reduced import SAGA, SVRG, ControlVariates
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Referenced",
     "Stratified",
     "Summand",
+    "Taylor",
+    "TaylorMemory",
     "Weighted",
     "approach_mode",
     "empirical_fisher",

@@ -7,7 +7,6 @@ log likelihood; other samplers are driven by counts. It never sees a sampler.
 from __future__ import annotations
 
 import abc
-import contextlib
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -20,10 +19,6 @@ from scirocco.data.tables import Summand, Table, full_sum, rows_per_chunk
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior, WithValue
 from scirocco.types import Array, Data, Key, Params, PyTree
-
-_PRECISION = "jax_default_matmul_precision"
-PRECISIONS = {"float32": "float32", "bfloat16": "BF16_BF16_F32"}
-"""JAX's names for the precision of factors, with sums in float32."""
 
 __all__ = ["Summand", "full_sum", "rows_per_chunk"]
 
@@ -62,6 +57,8 @@ class Prepared(NamedTuple):
     gradient: PyTree | None = None
     """The result of `combine` for the exact sum at `position` (the gradient of the log posterior), if the set-up has
     computed it."""
+    estimator: Any = None
+    """The estimator with what it has found filled in, if that changes how it draws its rows."""
 
 
 class Estimator(abc.ABC):
@@ -92,6 +89,8 @@ class Estimator(abc.ABC):
     those of the batch."""
     keeps_one_sum: ClassVar[bool] = False
     """Whether its memory is one sum over all rows, which does not change during the run."""
+    expands: ClassVar[bool] = False
+    """Whether its memory is an expansion with a bound for its remainders (`sc.Taylor`)."""
     learns: ClassVar[bool] = False
     """Whether its memory changes during the run, and its noise with it."""
     only_for_setup: ClassVar[tuple[str, ...]] = ()
@@ -99,7 +98,9 @@ class Estimator(abc.ABC):
     sampling: str = "auto"
     """How rows are drawn, as set by the user: "auto" leaves it to the source of streamed data."""
     precision: str | None = None
-    """Of the factors of matrix products in an estimate, as set by the user; None: the default of `full_products`."""
+    """Of the factors of matrix products in an estimate, as set by the user; None: as in `full_products`."""
+    order: int | None = None
+    """The order of its expansion (`expands`); None: chosen in the set-up."""
     batch_size: int | None = None
     """Rows per estimate; None: all of them, or as in the wrapped estimator."""
 
@@ -119,6 +120,11 @@ class Estimator(abc.ABC):
     def resolved(self, num_rows: int) -> Estimator:
         """The estimator with fields filled in that depend on the total number of rows; itself by default."""
         return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `prepare` completes it (`Prepared.estimator`)."""
+        return False
 
     @property
     def needs_key(self) -> bool:
@@ -160,31 +166,12 @@ class Estimator(abc.ABC):
     ) -> tuple[Estimate, PyTree]:
         """The estimate at `position` and the memory for the next one."""
 
+    def remainder(self, summand: Summand, position: Params, memory: PyTree, batch: Batch) -> PyTree:
+        """What its expansion leaves out, estimated from a batch (`expands`)."""
+        raise NotImplementedError(f"{type(self).__name__} has no expansion")
+
     def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:  # noqa: B027
         """Raise an error if the memory would not suffice; by default nothing is checked."""
-
-
-def full_products(estimator: Estimator | None) -> contextlib.AbstractContextManager[Any]:
-    """Products of matrices in full precision, except for estimates that are plain sums over a batch.
-
-    Accelerators round the factors of products to about ten bits. The noise of a plain batch hides that, but in a
-    difference of nearly equal gradients, or in an exact log density, it is an error. A precision that the user has set
-    (`jax.default_matmul_precision`) is used for everything.
-    """
-    rounds = jax.default_backend() != "cpu" and getattr(jax.config, _PRECISION) is None
-    if not rounds or estimator is None or estimator.core.looks_once:
-        return contextlib.nullcontext()
-    return jax.default_matmul_precision("float32")
-
-
-def products_of(estimator: Estimator) -> contextlib.AbstractContextManager[Any]:
-    """Products of matrices in the precision of an estimate: as its user has set it, or as in `full_products`."""
-    precision = estimator.core.precision
-    if precision is None:
-        return full_products(estimator)
-    if jax.default_backend() == "cpu":  # it has no such products
-        return contextlib.nullcontext()
-    return jax.default_matmul_precision(PRECISIONS[precision])
 
 
 def estimate_from_rows(

@@ -51,28 +51,30 @@ def empirical_fisher(
     else:
         table = Streamed(source, batching, automatic=True)
     if num_rows is None or num_rows >= source.num_rows:
-        return table.sum(_Squares(model), position)
+        return table.sum(Squares(model), position)
     num_rows = _checks.positive_int(num_rows, "num_rows")
     rows = table.random_rows(num_rows, jax.random.key(seed))
-    return _tree.scale(source.num_rows / num_rows, _sum(_Squares(model), position, rows))
+    return _tree.scale(source.num_rows / num_rows, _sum(Squares(model), position, rows))
 
 
 @dataclass(frozen=True)
-class _Squares:
+class Squares:
     """Summand (∇ log p(x_i | θ))², elementwise."""
 
     model: Any
 
     def total(self, position: Params, rows: Rows, weights: Any = None, key: Key | None = None) -> PyTree:
+        """The sum over rows."""
         squares = self.each(position, rows)
         if weights is None:
             return jax.tree.map(lambda v: v.sum(axis=0), squares)
         return jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, axes=1), squares)
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """The squares of each row."""
         return jax.tree.map(lambda g: g * g, self.model.summand.each(position, rows))
 
 
 @partial(jax.jit, static_argnums=0)
-def _sum(summand: _Squares, position: Params, rows: Rows) -> PyTree:
+def _sum(summand: Squares, position: Params, rows: Rows) -> PyTree:
     return summand.total(position, rows)

@@ -10,7 +10,6 @@ from scirocco.data.batching import SAMPLING, AllRows, Batching, batching
 from scirocco.data.unequal import StratifiedRows, WeightedRows
 from scirocco.errors import InvalidTypeError
 from scirocco.estimators.base import (
-    PRECISIONS,
     Context,
     Estimate,
     Estimator,
@@ -19,7 +18,8 @@ from scirocco.estimators.base import (
     full_sum,
     none_at_all,
 )
-from scirocco.types import Params, PyTree
+from scirocco.estimators.precision import PRECISIONS, in_precision
+from scirocco.types import Array, Key, Params, PyTree, Rows
 
 
 @pytree_dataclass
@@ -93,7 +93,7 @@ class Minibatch(Estimator):
         _checks.positive_int(self.batch_size, "batch_size")
         _checks.choice(self.sampling, "sampling", SAMPLING)
         if self.precision is not None:
-            _checks.choice(self.precision, "precision", tuple(PRECISIONS))
+            _checks.choice(self.precision, "precision", PRECISIONS)
 
     def batching(self, num_rows: int) -> Batching:
         """Blocks or independent rows."""
@@ -103,7 +103,15 @@ class Minibatch(Estimator):
         self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """Scaled sum over the batch."""
-        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
+        batch = context.batch
+
+        def estimate(position: Params, rows: Rows, weights: Array | None, key: Key | None) -> Estimate:
+            return estimate_from_rows(
+                summand, position, batch._replace(rows=rows, weights=weights), key, noise
+            )
+
+        made = in_precision(self.precision, estimate)(position, batch.rows, batch.weights, context.key)
+        return made, memory
 
 
 @pytree_dataclass

@@ -17,7 +17,9 @@ from scirocco import _checks, _tree
 from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import SAMPLING, Batch, Batching, batching
 from scirocco.data.tables import OverDevices, Table
+from scirocco.data.unequal import WeightedRows
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.estimators import bounds
 from scirocco.estimators.base import (
     Context,
     Estimate,
@@ -33,6 +35,8 @@ from scirocco.estimators.mode import find_mode
 from scirocco.estimators.plain import Minibatch
 from scirocco.model import Posterior
 from scirocco.types import Array, Key, Params, PyTree
+
+LIPSCHITZ = "lipschitz"
 
 
 class CentredMemory(NamedTuple):
@@ -82,15 +86,22 @@ class ControlVariates(Estimator):
     polish
         Whether Newton corrections follow the optimiser. They are kept only if they raise the log posterior.
     sampling
-        As for `Minibatch`.
+        As for `Minibatch`; rows with `probabilities` are drawn with replacement.
+    probabilities
+        For data in which a few rows have much larger gradients than the rest: row i is drawn with probability p_i, and
+        its difference has the weight 1/(n p_i) in place of N/n. "lipschitz": p_i ∝ L_i, a Lipschitz constant of the
+        row's gradient, for which the variance is at most (Σ L_i)² |θ - θ̂|² / n (thesis, lemma 3.3.3), while that of
+        uniform rows is N Σ L_i² |θ - θ̂|² / n. L_i is that of the model's `curvature_bound`, or is measured at the
+        centre (two passes). Or an array with one number > 0 per row.
 
     Examples
     --------
     >>> import scirocco as sc
     >>> estimator = sc.ControlVariates(batch_size=500)
+    >>> for_heavy_rows = sc.ControlVariates(batch_size=500, probabilities="lipschitz")
     """
 
-    can_spread = serves_blocks = keeps_one_sum = finds_mode = True
+    keeps_one_sum = finds_mode = True
     only_for_setup = ("optimizer",)
 
     batch_size: int = static()
@@ -99,10 +110,18 @@ class ControlVariates(Estimator):
     num_optimizer_steps: int | None = static(default=None)
     polish: bool = static(default=True)
     sampling: str = static(default="auto")
+    probabilities: Any = None
 
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
         _checks.choice(self.sampling, "sampling", SAMPLING)
+        if self.probabilities is not None:
+            if self.sampling != "auto":
+                raise InvalidValueError(
+                    "`sampling` of ControlVariates does not apply to rows with `probabilities`: omit one of them."
+                )
+            if isinstance(self.probabilities, str):
+                _checks.choice(self.probabilities, "probabilities", (LIPSCHITZ,))
         if self.num_optimizer_steps is not None:
             _checks.positive_int(self.num_optimizer_steps, "num_optimizer_steps")
         if self.optimizer is not None and not hasattr(self.optimizer, "update"):
@@ -111,18 +130,47 @@ class ControlVariates(Estimator):
                 f"{self.optimizer!r}."
             )
 
+    @property
+    def is_uniform(self) -> bool:  # type: ignore[override]
+        """Whether no probabilities are given."""
+        return self.probabilities is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the probabilities have to be found."""
+        return isinstance(self.probabilities, str)
+
+    @property
+    def can_spread(self) -> bool:  # type: ignore[override]
+        """Only uniform rows."""
+        return self.is_uniform
+
+    @property
+    def serves_blocks(self) -> bool:  # type: ignore[override]
+        """Unless the probabilities have to be found, for all blocks together."""
+        return not self.is_open
+
     def batching(self, num_rows: int) -> Batching:
-        """Blocks or independent rows."""
-        return batching(self.batch_size, num_rows, self.sampling)
+        """Blocks, independent rows, or rows with the given probabilities."""
+        if self.probabilities is None:
+            return batching(self.batch_size, num_rows, self.sampling)
+        if self.is_open:  # until they are known
+            return batching(self.batch_size, num_rows, "with_replacement")
+        return WeightedRows.from_probabilities(self.probabilities, num_rows, self.batch_size)
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
-        """Find the mode, and the exact sum there."""
+        """Find the mode, the exact sum there, and the probabilities."""
+        if self.is_open and model.drive != "gradient":
+            raise InvalidTypeError(
+                'probabilities="lipschitz" of ControlVariates requires the gradient of a log density: use a sc.Model, '
+                "or pass an array."
+            )
         # counts have no density to maximise: stay at the start
         if self.centre is not None or model.drive != "gradient":
             centre = position
             if self.centre is not None:
                 params = jax.eval_shape(model.constrain, position)
-                centre = model.unconstrain(_like(self.centre, params))
+                centre = model.unconstrain(centre_like(self.centre, params))
             total = table.sum(model.summand, centre, key)
             gradient = model.combine(centre, total)
             report: dict[str, Any] = {"passes": 1.0}
@@ -133,7 +181,13 @@ class ControlVariates(Estimator):
             if model.has_value:  # repeat with the value
                 total = table.sum(model.summand, centre, key)
                 gradient, report = model.combine(centre, total), {**report, "passes": report["passes"] + 1.0}
-        return Prepared(centre, CentredMemory(centre, total), report, near_mode=True, gradient=gradient)
+        found = None
+        if self.is_open:
+            sizes = bounds.row_sizes(model.bare, table, centre)
+            found = dataclasses.replace(self, probabilities=bounds.shares(sizes).astype(np.float32))
+            report = {**report, "passes": report["passes"] + 2.0}
+        memory = CentredMemory(centre, total)
+        return Prepared(centre, memory, report, near_mode=True, gradient=gradient, estimator=found)
 
     def serving(self, summand_is_drawn: bool) -> Estimator:
         """A plain estimator for random sums, which have no exact value at a centre."""
@@ -154,21 +208,21 @@ class ControlVariates(Estimator):
         return CentredMemory(position, total)
 
 
-def _like(centre: Params, params: Params) -> Params:
+def centre_like(centre: Params, params: Params) -> Params:
     """The user's centre as arrays like the parameters; raises an error for other structures or shapes, and for NaN."""
     if _tree.leaf_names(centre) != _tree.leaf_names(params):
         raise InvalidValueError(
-            f"`centre` of ControlVariates must have the structure of the parameters, {_tree.leaf_names(params)}; "
+            f"`centre` must have the structure of the parameters, {_tree.leaf_names(params)}; "
             f"it has {_tree.leaf_names(centre)}."
         )
     named = zip(_tree.leaf_names(params), jax.tree.leaves(centre), jax.tree.leaves(params), strict=True)
     for name, value, like in named:
         if np.shape(value) != like.shape:
             raise InvalidValueError(
-                f"`centre` of ControlVariates has shape {np.shape(value)} for `{name}`; the parameter has {like.shape}."
+                f"`centre` has shape {np.shape(value)} for `{name}`; the parameter has {like.shape}."
             )
         if not np.all(np.isfinite(value)):
-            raise InvalidValueError(f"`centre` of ControlVariates has NaN or infinite values in `{name}`.")
+            raise InvalidValueError(f"`centre` has NaN or infinite values in `{name}`.")
     return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, params)
 
 

@@ -33,6 +33,7 @@ from scirocco.run.records import Record
 from scirocco.store import files, open_stored
 from scirocco.types import Data, Params
 
+_TABLES = (".csv", ".tsv", ".parquet", ".npz", ".feather")
 _TOP = ("model", "params", "data", "store", "sampler", "estimator", "run")
 _OWN = (
     "model",
@@ -87,7 +88,12 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidValueError(f"{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{path} is not TOML: {error}.") from error
+        table = f" A table is converted first: scirocco data convert {path.name} FOLDER." * (
+            path.suffix in _TABLES
+        )
+        raise InvalidValueError(
+            f"{path} is not TOML: {error}.{table} An example of such a file: scirocco sample --example logistic"
+        ) from error
     _refuse_unknown(written, _TOP, str(path))
     if not isinstance(written.get("model", ""), (str, dict)):
         raise InvalidTypeError(f"`model` of {path} must be a name in quotes, got {written['model']!r}.")

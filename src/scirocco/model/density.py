@@ -20,9 +20,20 @@ from scirocco.errors import InvalidTypeError
 from scirocco.model import units
 from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, make_room, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
+from scirocco.model.linear import LinearLikelihood
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
-_STATE = ("log_likelihood", "log_prior", "form", "transforms", "derived", "dims", "coords")
+_STATE = (
+    "log_likelihood",
+    "log_prior",
+    "form",
+    "transforms",
+    "derived",
+    "dims",
+    "coords",
+    "curvature_bound",
+    "third_bound",
+)
 _AT_ONCE = 256
 
 
@@ -55,6 +66,15 @@ class Model(Posterior):
     dims, coords
         For `run.to_arviz()`: the names of the axes of a parameter or derived quantity, `{"beta": ("column",)}`, and
         labels along named axes, `{"column": ["age", "income"]}`.
+    curvature_bound
+        For `sc.ZigZag` and other samplers that are exact with few rows: `curvature_bound(direction, datum) -> B`, a
+        number or an array that is linear in `direction` (a tree like the parameters, on the real line), such that
+        |v' ∇² log_likelihood w| ≤ |B(v)| |B(w)| at all parameters. For a linear predictor η = xᵀθ whose log likelihood
+        has a second derivative of at most c in η: `lambda v, row: c**0.5 * (row["x"] @ v)`. `sc.Model.linear` knows
+        the bounds of common families.
+    third_bound
+        A number κ with |∇³ log_likelihood[v, w, s]| ≤ κ |B(v)| |B(w)| |B(s)|: with it, those samplers use an expansion
+        of second order and are much faster. For a linear predictor: the bound on the third derivative, over c^1.5.
 
     Examples
     --------
@@ -66,6 +86,8 @@ class Model(Posterior):
 
     drive = "gradient"
     has_density = True
+    curvature_bound: Callable[[Params, Datum], Any] | None = None
+    third_bound: float | None = None
 
     @_checks.known_arguments
     def __init__(
@@ -78,6 +100,8 @@ class Model(Posterior):
         derived: Callable[[Params], dict[str, Any]] | None = None,
         dims: Mapping[str, Sequence[str | None]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
+        curvature_bound: Callable[[Params, Datum], Any] | None = None,
+        third_bound: float | None = None,
     ):
         if not callable(log_likelihood):
             raise InvalidTypeError(
@@ -96,6 +120,17 @@ class Model(Posterior):
                 f"`derived` must be a function of the parameters or None, got {derived!r}."
             )
         self.derived, self.dims, self.coords = derived, dict(dims or {}), dict(coords or {})
+        if curvature_bound is not None and not callable(curvature_bound):
+            raise InvalidTypeError(
+                f"`curvature_bound` must be a function (direction, datum), got {curvature_bound!r}. For a linear "
+                'predictor and a second derivative of at most c: lambda v, row: c**0.5 * (row["x"] @ v).'
+            )
+        if third_bound is not None and curvature_bound is None:
+            raise InvalidTypeError("`third_bound` is relative to `curvature_bound`: pass both.")
+        self.curvature_bound = curvature_bound
+        if third_bound is not None:
+            _checks.positive(third_bound, "third_bound", allow_zero=True)
+        self.third_bound = third_bound
         self._finish()
 
     @classmethod
@@ -108,6 +143,46 @@ class Model(Posterior):
         model._finish()
         return model
 
+    @classmethod
+    def linear(
+        cls,
+        family: str,
+        log_prior: LogPrior | None = None,
+        *,
+        predictor: Callable[[Params, Datum], Any] | None = None,
+        scale: float = 1.0,
+        freedom: float = 4.0,
+    ) -> Model:
+        """A regression on rows {"x", "y"}, whose bounds for exact samplers with few rows are known.
+
+        Parameters
+        ----------
+        family
+            Of y given η: "bernoulli" (y is 0 or 1), "normal", "student" (robust), "softmax" (y is the number of a
+            class) or "poisson", which has no bound.
+        log_prior
+            As for `sc.Model`; exact samplers with few rows require it to be normal or flat.
+        predictor
+            `predictor(params, datum) -> η`, linear in the parameters; by default `params @ x`, or
+            `params["coef"] @ x + params["intercept"]`. With "softmax" it has an entry for each class.
+        scale, freedom
+            The known standard deviation or scale of "normal" and "student", and the degrees of freedom of the latter.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp, scirocco as sc
+        >>> model = sc.Model.linear("bernoulli", lambda beta: -0.5 * jnp.sum(beta**2))
+        """
+        more = {} if predictor is None else {"predictor": predictor}
+        likelihood = LinearLikelihood(family, scale=scale, freedom=freedom, **more)
+        known = likelihood.derivatives()
+        if known is None:
+            return cls(likelihood, log_prior)
+        curvature, third = known
+        return cls(
+            likelihood, log_prior, curvature_bound=likelihood.bound, third_bound=third / curvature**1.5
+        )
+
     def _finish(self) -> None:
         leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=units.is_leaf)
         for leaf in leaves:
@@ -117,7 +192,8 @@ class Model(Posterior):
                     "For example transforms={'scale': sc.transforms.positive}."
                 )
         self._transformed = any(leaf is not None for leaf in leaves)
-        self._identity = (self.log_likelihood, self.log_prior, self.form, tuple(leaves), treedef)
+        bounds = (self.curvature_bound, self.third_bound)
+        self._identity = (self.log_likelihood, self.log_prior, self.form, tuple(leaves), treedef, bounds)
         self.takes_key = asks_for_key(self.log_likelihood)
         make_room()
         self._jitted = jax.jit(self.log_likelihood)
@@ -140,7 +216,7 @@ class Model(Posterior):
         return f"Model(log_likelihood={name}, log_prior={prior}, form={self.form!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in _STATE}
+        return {name: getattr(self, name) for name in _STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

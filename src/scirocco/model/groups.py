@@ -10,7 +10,7 @@ derivatives are Louis's identity: nothing is differentiated through the search f
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -68,8 +68,11 @@ class HierarchicalModel(Model):
     transforms, local_transforms
         For constrained global parameters and local variables, as for `sc.Model`. Both are in the user's units in your
         functions and in draws; the log-Jacobians are added.
-    derived
-        Quantities that are computed from draws of the global parameters, as for `sc.Model`.
+    derived, dims, coords
+        Quantities that are computed from draws of the global parameters, and labels, as for `sc.Model`.
+    local_derived
+        `local_derived(global_, local, row) -> dict`: quantities of a group, which `run.locals` adds to its local
+        variable (a dict, then); `row` is any row of the group.
 
     Notes
     -----
@@ -109,6 +112,9 @@ class HierarchicalModel(Model):
         transforms: PyTree | None = None,
         local_transforms: PyTree | None = None,
         derived: Callable[[Params], dict[str, Any]] | None = None,
+        local_derived: Callable[[Params, PyTree, Rows], dict[str, Any]] | None = None,
+        dims: Mapping[str, Sequence[str | None]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
     ):
         for name, function, arguments in (
             ("log_likelihood", log_likelihood, "(global_, local, row)"),
@@ -121,17 +127,24 @@ class HierarchicalModel(Model):
                 f"`groups` must be the name of the column of the data with the group of each row, got {groups!r}. "
                 "Add the groups to the data: {'y': y, 'shop': shop}."
             )
+        if local_derived is not None and not (callable(local_derived) and isinstance(local, dict)):
+            raise InvalidTypeError(
+                "`local_derived` must be a function (global_, local, row), for a `local` that is a dict: its results "
+                f"are added to that. Got {local_derived!r} with local={local!r}."
+            )
         start = _start_of(local, local_transforms)
         if num_nodes is None:
             num_nodes = _NODES[len(start.numbers)]
         nodes = _checks.positive_int(num_nodes, "num_nodes", minimum=2)
-        self.groups = groups
+        self.groups, self.local_derived = groups, local_derived
         super().__init__(
             Integrated(log_likelihood, local_log_prior, start, nodes),
             log_prior,
             vectorized=True,
             transforms=transforms,
             derived=derived,
+            dims=dims,
+            coords=coords,
         )
 
     @property
@@ -161,6 +174,7 @@ class HierarchicalModel(Model):
             isinstance(other, HierarchicalModel)
             and self._identity == other._identity
             and self.groups == other.groups
+            and self.local_derived == other.local_derived
         )
 
     def __hash__(self) -> int:
@@ -172,7 +186,7 @@ class HierarchicalModel(Model):
         return f"HierarchicalModel(log_likelihood={name}, groups={self.groups!r}, num_nodes={nodes})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"groups": self.groups}
+        return super().__getstate__() | {"groups": self.groups, "local_derived": self.local_derived}
 
 
 class Start(NamedTuple):
@@ -354,6 +368,14 @@ class Groups(NamedTuple):
 
         rows = jax.tree.map(arranged, bins["rows"])
         return cls(rows, arranged(group), bins["present"].reshape(-1))
+
+    def first_rows(self) -> PyTree:
+        """A row of each group: leaves (G, ...)."""
+        if self.group.ndim == 2:
+            return jax.tree.map(lambda leaf: leaf[0], self.rows)
+        count = len(self.present)
+        places = jax.ops.segment_min(jnp.arange(len(self.group)), self.group, count)
+        return jax.tree.map(lambda leaf: leaf[jnp.minimum(places, len(leaf) - 1)], self.rows)
 
     def sums(self, function: Callable[[PyTree, Array], PyTree], b: Array) -> PyTree:
         """Σ function(row, b of its group) over the rows of each group, for b (q, G): leaves (..., G)."""

@@ -10,6 +10,7 @@ from scirocco.models.factorisation import BPMF
 from scirocco.models.glmm import GLMM
 from scirocco.models.hmm import HMM
 from scirocco.models.lda import LDA
+from scirocco.models.lda.describing import choose_topics
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
 from scirocco.models.regression import (
@@ -37,6 +38,7 @@ __all__ = [
     "PoissonRegression",
     "SoftmaxRegression",
     "StudentRegression",
+    "choose_topics",
     "load",
 ]
 

@@ -66,6 +66,7 @@ def applies(model: Any, sampler: Sampler) -> bool:
         and not model.takes_key
         and sampler.driven_by == "gradient"
         and not sampler.needs_trajectory  # exact, and adapted
+        and not sampler.needs_expansion
         and float(sampler.temperature) > 0.0
     )
 

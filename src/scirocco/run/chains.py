@@ -9,7 +9,7 @@ streamed data always run in threads, because each chain reads its own rows.
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco._programs import loop_program
 from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
@@ -70,10 +71,10 @@ class ThreadedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self.capacity = buffer_capacity(start.position, keeping.gradients, 1)
+        self.capacity = buffer_capacity(start.position, keeping.gradients_in_loop, 1)
         # a superbatch yields at most one draw per batch: a larger buffer would only hold zeros
         room = min(self.capacity, problem.table.steps_in_segment)
-        self._static = (model, keeping.gradients, room)
+        self._static = (model, keeping.gradients_in_loop, room)
         self._parts, self._keeping = problem.parts, keeping
         self._streams: list[StreamedParts] = []
         self.first_density: Any = jnp.zeros(())
@@ -149,7 +150,7 @@ class ThreadedChains(DeviceChains):
 
     def _keep(self, chain: int, chunk: loop.Chunk, count: int) -> HostChunk:
         reducing = self._keeping.reducing
-        self.reducing[chain] = reducing.update(self.reducing[chain], chunk.draws, count)
+        self.reducing[chain] = reducing.update(self.reducing[chain], chunk.draws, chunk.gradients, count)
         host = self._keeping.to_host(chunk, count, self.made[chain], axis=0)
         self.made[chain] += count
         return host
@@ -204,7 +205,7 @@ def _advance_all(
     return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+@loop_program(0, 1, 2, 3, 4)
 def _advance_all_by_draws(
     model: Posterior,
     keep_gradients: bool,
@@ -225,34 +226,45 @@ def _advance_all_by_draws(
     return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
 
 
-class _Ahead(NamedTuple):
-    """Steps that the device makes before the host asks for them."""
+class _Made(NamedTuple):
+    """The results of a number of steps."""
 
-    steps: tuple[int, int, int]
-    """The number of the first, how many, and how many per draw."""
     states: KernelState
     chunk: loop.Chunk
     copied: loop.Chunk
     """The part of it that is copied to the host."""
 
 
+class _Ahead(NamedTuple):
+    """Steps that the device makes before the host asks for them."""
+
+    steps: tuple[int, int, int]
+    """The number of the first, how many, and how many per draw."""
+    made: Future[_Made]
+
+
 class VectorizedChains(DeviceChains):
-    """All chains in one program, vectorised with `vmap`."""
+    """All chains in one program, vectorised with `vmap`.
+
+    On an accelerator a call of a program with loops returns only when the last steps have started. So programs are
+    called in a thread: the next one waits there while the host receives, checks and stores the draws before.
+    """
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
         self._pace = loop.pace_of(problem.parts, start.position, plan.thin, num_chains, plan.group_size)
-        capacity = buffer_capacity(start.position, keeping.gradients, num_chains)
+        capacity = buffer_capacity(start.position, keeping.gradients_in_loop, num_chains)
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together
         self.steps_together = together * plan.thin if loop.in_lockstep() else 1
-        self._static = (model, keeping.gradients, self.capacity, plan.group_size)
+        self._static = (model, keeping.gradients_in_loop, self.capacity, plan.group_size)
         self._parts, self._keeping, self._num_chains = problem.parts, keeping, num_chains
         one = keeping.reducing.init(model.constrain(start.position))
         self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
         self.made, self.first_density = 0, jnp.zeros(())
         self._thin, self.makes_ahead = plan.thin, loop.in_lockstep()
         self._ahead: _Ahead | None = None
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="steps") if loop.in_lockstep() else None
         self._number = 0
         if saved is None:
             numbers = np.asarray(plan.numbers, np.int32)
@@ -289,7 +301,9 @@ class VectorizedChains(DeviceChains):
         start = self._number  # of the states: reading it from the device would wait for the steps made ahead
         self.states, chunk, copied = self._advanced(start, num_steps, thin)
         count = good_draws(chunk, num_steps // thin, start, thin)
-        self.reducing = self._keeping.reducing.update(self.reducing, chunk.draws, count, vectorized=True)
+        self.reducing = self._keeping.reducing.update(
+            self.reducing, chunk.draws, chunk.gradients, count, vectorized=True
+        )
         host = self._keeping.to_host(chunk, count, self.made, 1, copied)
         self._number += num_steps
         self.made += count
@@ -298,29 +312,37 @@ class VectorizedChains(DeviceChains):
     def _advanced(
         self, start: int, num_steps: int, thin: int
     ) -> tuple[KernelState, loop.Chunk, loop.Chunk | None]:
-        if loop.in_lockstep():
+        if self._sender is not None:
             ahead, self._ahead = self._ahead, None
             wanted = (start, num_steps, thin)
             self.overlapped = ahead is not None and ahead.steps == wanted
-            given = (
-                ahead if ahead is not None and self.overlapped else self._sent(self.states, wanted, self.made)
-            )
+            given = ahead if ahead is not None and self.overlapped else self._sent(None, wanted, self.made)
             if self.promised:  # made while the host receives and stores the draws before
                 following = (start + num_steps, self.promised, self._thin)
-                self._ahead = self._sent(given.states, following, self.made + num_steps // thin)
-            if np.all(np.asarray(given.chunk.bad_step) < 0):
-                return given.states, given.chunk, given.copied
+                self._ahead = self._sent(given.made, following, self.made + num_steps // thin)
+            found = given.made.result()
+            if np.all(np.asarray(found.chunk.bad_step) < 0):
+                return found
             self._ahead = None
         counts = (np.int32(num_steps), np.int32(thin))
         return *_advance_all(*self._static, self._parts, self.states, *counts), None
 
-    def _sent(self, states: KernelState, steps: tuple[int, int, int], made: int) -> _Ahead:
-        """Steps that the device begins now, and whose draws are copied to the host when they are made."""
+    def _sent(self, before: Future[_Made] | None, steps: tuple[int, int, int], made: int) -> _Ahead:
+        """Steps that the device makes after those of `before`, or now; their draws are then copied to the host."""
+        assert self._sender is not None
         _, num_steps, thin = steps
         # in the burn-in no draw is kept: it runs at the pace of the sampling, in the same program
         pace = self._pace if thin == NEVER else self._pace._replace(every=thin)
-        states, chunk = _advance_all_by_draws(*self._static, pace, self._parts, states, np.int32(num_steps))
-        return _Ahead(steps, states, chunk, self._keeping.begin_copy(chunk, num_steps // thin, made))
+        parts, count = self._parts, np.int32(num_steps)
+        # compiled in this thread, whose settings of JAX apply
+        program = _advance_all_by_draws.lower(*self._static, pace, parts, self.states, count).compile()
+        begin = self.states if before is None else None
+
+        def make() -> _Made:
+            states, chunk = program(parts, begin if before is None else before.result().states, count)
+            return _Made(states, chunk, self._keeping.begin_copy(chunk, num_steps // thin, made))
+
+        return _Ahead(steps, self._sender.submit(make))
 
     def retune(self, sampler: Sampler) -> None:
         """Replace the sampler's hyper-parameters; steps that were made ahead are dropped."""
@@ -341,4 +363,7 @@ class VectorizedChains(DeviceChains):
         return jax.tree.map(np.asarray, self.reducing)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Drop steps that nobody will ask for."""
+        self._ahead = None
+        if self._sender is not None:
+            self._sender.shutdown(wait=False, cancel_futures=True)

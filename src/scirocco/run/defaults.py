@@ -13,7 +13,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.data import ArraySource, Devices
-from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch
+from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch, Taylor
 from scirocco.model import Posterior
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, NUTS, SGHMC, Preconditioned, Sampler, Scales
@@ -132,6 +132,8 @@ def default_estimator(
     """What `sc.sample` uses when none is given; `exact_if_few`: all rows, where that costs no more."""
     if sampler.needs_trajectory:
         return Full()
+    if sampler.needs_expansion:
+        return Taylor()
     drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
     few = 4 * _BATCH if drawn or model.row_cost(source.row_spec) == 1 else 2 * _LEAST_OF_COSTLY
     if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= few:

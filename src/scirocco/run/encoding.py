@@ -22,7 +22,7 @@ import numpy as np
 from scirocco import _tree, estimators, samplers, simplex
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Posterior
-from scirocco.reducers import MomentResult
+from scirocco.reducers import MomentResult, ZeroVarianceResult
 from scirocco.types import Array, Params, PyTree
 
 _MAX_ARRAY_BYTES = 1 << 25  # a full metric of 2,000 parameters in double precision
@@ -157,7 +157,8 @@ def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
             "the same structure) to sc.resume."
         )
     fields = {key: build(child, leaves, exact) for key, child in written["items"].items()}
-    return MomentResult(**fields) if written["foreign"] == "MomentResult" else fields
+    kind = {"MomentResult": MomentResult, "ZeroVarianceResult": ZeroVarianceResult}.get(written["foreign"])
+    return fields if kind is None else kind(**fields)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------

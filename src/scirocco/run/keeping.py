@@ -59,6 +59,11 @@ class Keeping(NamedTuple):
         )
         return cls(bool(keep_gradients), every, Reducing(reducers))
 
+    @property
+    def gradients_in_loop(self) -> bool:
+        """Whether the loop keeps the gradients of a chunk: for the user, or for a reducer."""
+        return self.gradients or self.reducing.needs_gradients
+
     def _chosen(self, count: int, made: int) -> slice:
         """The draws that are kept of the next `count`, after `made` earlier ones."""
         if not self.every:
@@ -71,7 +76,9 @@ class Keeping(NamedTuple):
         Returns the chunk with the part of the buffers that is copied.
         """
         kept = range(count)[self._chosen(count, made)]
-        parts: tuple[PyTree, ...] = (chunk.draws, chunk.gradients) if kept else (None, None)
+        parts: tuple[PyTree, ...] = (
+            (chunk.draws, chunk.gradients if self.gradients else None) if kept else (None, None)
+        )
         parts = (*parts, chunk.stats)
         room = jax.tree.leaves(chunk.stats)[0].shape[1]
         length = min(room, 1 << max(0, count - 1).bit_length())  # few lengths: each is a program

@@ -16,6 +16,7 @@ from scirocco._extras import require
 from scirocco._random import Purpose, key_for
 from scirocco.data.groups import GroupedSource, StreamedGroups, grouped
 from scirocco.diagnostics.columns import Columns
+from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
 from scirocco.model.groups import Groups, HierarchicalModel, solve_transposed
 from scirocco.types import Array, Data, Key, Params, PyTree
@@ -64,18 +65,15 @@ def local_draws(
     data: Data | None = None,
 ) -> Locals:
     """See `Run.locals`."""
-    if not 0 < interval < 1:
-        raise InvalidValueError(f"`interval` must be a probability between 0 and 1, got {interval}.")
     model, source = _origin(run, model, data)
     numbers = source.find(groups)
     globals_ = some_draws(run.draws, _checks.positive_int(num_draws, "num_draws"))
     key = key_for(jax.random.key(_checks.positive_int(seed, "seed", minimum=0)), Purpose.LOCALS)
-    tails = (1 - interval) / 2, (1 + interval) / 2
     parts = []
     for places, bins, own in _chunks(source, numbers):
         drawn = _drawn(model, function, bins, globals_, own, key)
         some = jax.tree.map(lambda leaf, at=places: np.asarray(leaf, np.float64)[:, at], drawn)
-        ends = jax.tree.map(lambda leaf: np.quantile(leaf, tails, axis=0, method="weibull"), some)
+        ends = jax.tree.map(lambda leaf: np.stack(central(leaf, interval)), some)
         low, high = (jax.tree.map(lambda leaf, n=n: leaf[n], ends) for n in (0, 1))
         mean, sd = (jax.tree.map(partial(of, axis=0), some) for of in (np.mean, np.std))
         parts.append((mean, sd, low, high, some if keep_draws else None))
@@ -143,7 +141,7 @@ def _drawn(
     Random numbers depend on the key and the number of a group, not on the other groups.
     """
     integrated, of = model.integrated, Groups.of(bins)
-    size = len(integrated.start.numbers)
+    size, rows = len(integrated.start.numbers), of.first_rows()
 
     def noise(draw: Array, number: Array) -> tuple[Array, Array]:
         """Candidates (M, q) of a Student distribution, and numbers by which one of them is chosen."""
@@ -165,6 +163,8 @@ def _drawn(
         local = jax.vmap(integrated.start.tree, 1)(b)
         if function is not None:
             local = jax.vmap(partial(function, params))(local)
+        elif model.local_derived is not None:
+            local = local | jax.vmap(partial(model.local_derived, params))(local, rows)
         return mode, local
 
     first = jax.tree.map(lambda leaf: leaf[0], globals_)

@@ -445,6 +445,10 @@ def advance_by_draws(
 
     def steps(count: Any, state: KernelState, drawn: PyTree, first: Any = 0) -> KernelState:
         """`count` steps, of which the randomness is `drawn` from number `first` on."""
+        if pace.inline and isinstance(count, int) and parts.scheme.only_moves(model, parts):
+            return _steps_from_estimates(
+                model, parts, state, count, lambda offset: _at(drawn, first + offset)
+            )
         number = state.number
 
         def one(offset: Array, state: KernelState) -> KernelState:
@@ -507,6 +511,36 @@ def advance_by_draws(
     step = jnp.minimum(begin + (worst + 1) * every, state.number) - 1
     bad = (jnp.where(codes[worst] > 0, step, -1), jnp.where(codes[worst] > 0, codes[worst] - 1, -1))
     return state, Chunk(jax.vmap(model.constrain)(positions), gradients, stats, *bad)
+
+
+def _steps_from_estimates(
+    model: Posterior, parts: Parts, state: KernelState, count: int, plan_at: Callable[[Any], Any]
+) -> KernelState:
+    """`count` steps, each made directly after the estimate that drives it.
+
+    A gradient is then consumed where it is made; the loop does not write it to memory and read it again.
+    """
+    number = state.number
+
+    def move(offset: Any, state: KernelState) -> KernelState:
+        now = number + offset
+        noise = noise_and_signs(model, parts, state.sampler.position, step_key(state.noise_key, now))[0]
+        return state._replace(sampler=parts.sampler.step(state.sampler, state.gradient, noise, now))
+
+    def estimate(offset: Any, state: KernelState) -> KernelState:
+        at = (state.sampler.position, state.memory, number + offset + 1, plan_at(offset), None, None)
+        gradient, memory = parts.scheme.evaluate(model, parts, *at)
+        return state._replace(gradient=gradient, memory=memory)
+
+    def one(offset: Any, carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
+        sampler, memory = carry
+        moved = move(offset, estimate(offset - 1, state._replace(sampler=sampler, memory=memory)))
+        return moved.sampler, moved.memory
+
+    first = (move(0, state).sampler, state.memory)
+    sampler, memory = jax.lax.fori_loop(1, count, one, first, unroll=_unrolled(count - 1))
+    last = estimate(count - 1, state._replace(sampler=sampler, memory=memory))
+    return last._replace(number=number + count)
 
 
 def _unrolled(count: int) -> int:

@@ -89,8 +89,8 @@ class SpreadChains(DeviceChains):
         model = OverDevices(problem.model, devices.row_axes) if devices.row_axes else problem.model
         in_program = plan.num_chains if vectorized else places
         per_device = in_program // places
-        self.capacity = buffer_capacity(start.position, keeping.gradients, per_device)
-        self._static = (model, devices, vectorized, keeping.gradients, self.capacity)
+        self.capacity = buffer_capacity(start.position, keeping.gradients_in_loop, per_device)
+        self._static = (model, devices, vectorized, keeping.gradients_in_loop, self.capacity)
         self._parts = _placed(problem.parts, devices)
         self._keeping, self._in_program = keeping, in_program
         self._one = keeping.reducing.init(problem.model.constrain(start.position))
@@ -152,7 +152,9 @@ class SpreadChains(DeviceChains):
 
     def _keep(self, group: int, chunk: loop.Chunk, count: int) -> HostChunk:
         reducing = self._keeping.reducing
-        self.reducing[group] = reducing.update(self.reducing[group], chunk.draws, count, vectorized=True)
+        self.reducing[group] = reducing.update(
+            self.reducing[group], chunk.draws, chunk.gradients, count, vectorized=True
+        )
         return self._keeping.to_host(chunk, count, self.made, axis=1)
 
     def save(self) -> dict[str, np.ndarray]:

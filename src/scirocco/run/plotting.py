@@ -14,6 +14,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.diagnostics.columns import Columns, Leaf
+from scirocco.diagnostics.intervals import METHOD
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 if TYPE_CHECKING:
@@ -92,7 +93,12 @@ def _intervals(figure: Figure, names: list[str], values: Array) -> None:
     """A row for each parameter: the mean, and the central 50 % and 90 % intervals of all chains."""
     figure.set_size_inches(7.0, 1.0 + 0.24 * len(names))
     axes, rows = figure.subplots(), np.arange(len(names))[::-1]
-    ends = np.array([np.quantile(_finite(column), [0.05, 0.25, 0.5, 0.75, 0.95]) for column in _flat(values)])
+    ends = np.array(
+        [
+            np.quantile(_finite(column), [0.05, 0.25, 0.5, 0.75, 0.95], method=METHOD)
+            for column in _flat(values)
+        ]
+    )
     axes.hlines(rows, ends[:, 0], ends[:, 4], color=_COLOURS[0], linewidth=1.5, label="90 %")
     axes.hlines(rows, ends[:, 1], ends[:, 3], color=_COLOURS[0], linewidth=4.0, label="50 %")
     means = [_finite(column).mean() for column in _flat(values)]

@@ -23,9 +23,10 @@ from scirocco import _checks, _tree
 from scirocco.data import FolderWriter, as_source
 from scirocco.data.arrays import RowSource
 from scirocco.data.sources import check_memory
+from scirocco.diagnostics.intervals import check_draws
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Full
-from scirocco.estimators.base import full_products
+from scirocco.estimators.precision import full_products
 from scirocco.model.checks import asks_for_key, trace
 from scirocco.run.rowwise import chosen, chunk_size, padded, widest
 from scirocco.types import Array, Data, Datum, Key, Params, PyTree, Rows
@@ -139,6 +140,7 @@ def picks_of(interval: float | None, count: int) -> Picks | None:
         return None
     if not _checks.is_number(interval) or not 0 < interval < 1:
         raise InvalidValueError(f"`interval` must be between 0 and 1, or None, got {interval!r}.")
+    check_draws(count, interval, "Sample more draws (num_samples), pass interval=None")
     places, weights = [], []
     for level in ((1 - interval) / 2, (1 + interval) / 2):
         rank = min(max(level * (count + 1) - 1, 0.0), count - 1.0)

@@ -201,7 +201,8 @@ def sampler_name(sampler: Mapping[str, Any]) -> str:
 
 def make(problem: Problem, ready: Ready, request: Request, configuration: dict[str, Any]) -> Record:
     """The record of a run to be stored; the request has sampler and estimator as the user gave them."""
-    plan, estimator, position = request.plan, request.estimator, ready.start.position
+    plan, position = request.plan, ready.start.position
+    estimator = ready.estimator if request.estimator.is_open else request.estimator
     params = jax.eval_shape(problem.model.constrain, position)
     rows = probe_rows(problem.source)
     traced = plan.keeping.reducing.traced.items()

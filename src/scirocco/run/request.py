@@ -17,7 +17,7 @@ from scirocco.data import Devices, fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator, Full
-from scirocco.estimators.base import full_products
+from scirocco.estimators.precision import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
@@ -267,11 +267,12 @@ def _driven(
         return run
     session.certificate = certificate_of(run, problem.table)
     session.commit()
-    bar.say(session.certificate.words)
     if session.certificate.troubles:
         _checks.warn(f"{session.certificate.words}.")
     elif not session.certificate.trustworthy and run.num_draws >= defaults.NUM_SAMPLES:
         _checks.warn(f"{session.certificate.words}: more draws (`num_samples`) would make them more certain.")
+    else:
+        bar.say(session.certificate.words)
     return dataclasses.replace(run, certificate=session.certificate)
 
 
@@ -311,6 +312,12 @@ def _divergence(
     kept = run if run.num_draws else None
     if not problem.model.has_density:
         return DivergenceError(where + sampler.divergence_advice, run=kept, chain=chain, step=step)
+    before = (
+        f"The {run.num_draws} draws before it are in `error.run`." if kept else "There is no draw before it."
+    )
+    if sampler.needs_expansion:
+        words = f"{where}{sampler.divergence_advice} {before}"
+        return DivergenceError(words, run=kept, chain=chain, step=step)
     model, factor = cast(Model, problem.model), sampler.factor
     limit = pilot.curvature_limit(model, problem.table, position, jax.random.key(0), factor)
     order = sampler.step_order / 2  # with a momentum the step is in units of θ, not of θ²
@@ -319,9 +326,6 @@ def _divergence(
         f"try step_size={0.1 / limit**order:.2g}{within} (a tenth of the scale that the curvature at the start allows)"
         if np.isfinite(limit) and limit > 0
         else "try a smaller step size"
-    )
-    before = (
-        f"The {run.num_draws} draws before it are in `error.run`." if kept else "There is no draw before it."
     )
     reason = outside or (
         f"The step size ({_show(sampler.step_size)}) is probably too large: {advice}, standardise the data, or use a "

@@ -13,10 +13,10 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.base import products_of
+from scirocco.estimators.precision import products_of
 from scirocco.model import Posterior, without_value
-from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of
-from scirocco.samplers import Gradient, Sampler
+from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
+from scirocco.samplers import Expansion, Gradient, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -80,6 +80,10 @@ class Scheme(abc.ABC):
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
         """Step number `number`: the sampler's state after it, the estimate for the next step, and the memory."""
+
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Whether a step is `sampler.step` followed by an estimate at the new position that needs only its batch."""
+        return False
 
 
 @jax.tree_util.register_static
@@ -169,10 +173,34 @@ class Together(Scheme):
                 return self.evaluate(model, parts, position, state.memory, number, *draws[1:])[0]
 
             return *sampler.travel(state.sampler, state.gradient, evaluate, noise, number), state.memory
+        if sampler.needs_expansion:
+            moved = self._followed(model, parts, state, noise)
+            return moved, *self.evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
         proposal = sampler.step(state.sampler, state.gradient, noise, state.number)
         there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
         moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
         return moved, gradient, memory
+
+    def _followed(self, model: Posterior, parts: Parts, state: KernelState, noise: PyTree) -> Any:
+        """The state of a sampler that uses the estimator's expansion, and single batches for what that leaves out."""
+        summand, memory, estimator = parts.target(model).summand, state.memory, parts.estimator
+        known = {name: getattr(memory, name) for name in Expansion._fields if name != "order"}
+        first = jnp.zeros((), jnp.int32)
+
+        def remainder(position: Params, key: Key) -> Gradient:
+            batch = parts.batching.take(parts.data, parts.batching.plan(key, first))
+            with products_of(estimator):
+                return known_gradient(estimator.remainder(summand, position, memory, batch))
+
+        expansion = Expansion(**known, order=estimator.order or 1)
+        return parts.sampler.follow(state.sampler, expansion, remainder, noise, state.number)
+
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Without an acceptance test, a trajectory, and randomness of the estimate beyond its batch."""
+        sampler = parts.sampler
+        plain = not (sampler.proposes or sampler.needs_trajectory or sampler.needs_expansion)
+        random = sampler.needs_curvature or model.takes_key or parts.estimator.needs_key
+        return plain and not random
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:

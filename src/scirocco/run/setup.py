@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._programs import compile_ahead
+from scirocco._programs import compile_ahead, setup_program
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -45,6 +45,7 @@ from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
 _SWAPPED = "`data` and `params` are swapped: the order is model, data, params."
+_MOST_LOOKS = 10_000
 _ROUND_ENOUGH = 1.0
 """`scores.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
@@ -100,6 +101,7 @@ def compose(
     scheme.check(model, estimator, not resident, spread, source.num_rows)
     _check_auxiliary(sampler, estimator, spread)
     _check_trajectory(model, sampler, estimator, resident and not spread)
+    _check_expansion(model, sampler, estimator, resident and not spread)
     automatic = estimator.sampling == "auto"
     estimator = with_reference(sampler, estimator)
     if devices is not None and spread:
@@ -194,6 +196,69 @@ def _check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, 
         )
 
 
+def _check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
+    if not sampler.needs_expansion:
+        return
+    name = type(sampler).__name__
+    if not estimator.expands:
+        raise InvalidValueError(
+            f"{name} requires bounds on what an estimate leaves out: use estimator=sc.Taylor() in place of "
+            f"{type(estimator).__name__}, or omit it."
+        )
+    if not in_memory:
+        raise InvalidValueError(
+            f"{name} looks at single rows at random, so they must be in the memory of one device: load them, or use a "
+            "sampler for minibatches."
+        )
+    if not isinstance(model, Model) or model.curvature_bound is None:
+        raise InvalidValueError(
+            f"{name} requires a bound on the curvature of a row's log likelihood. Use sc.Model.linear(family, ...), "
+            "which knows the bounds of common regressions, or pass curvature_bound=... to sc.Model. Some "
+            "likelihoods have none, for example Poisson counts with a log link (their curvature e^η grows without "
+            "limit), or an unknown noise scale: sc.NUTS(), sc.HMC() and sc.MALA() need no bound, nor do samplers for "
+            "minibatches."
+        )
+    if max(sampler.expansion_order, estimator.order or 1) == 2 and model.third_bound is None:
+        raise InvalidValueError(
+            f"{name} uses an expansion of second order here: pass third_bound=... to sc.Model as well, or use "
+            "sc.ZigZag() with sc.Taylor(order=1)."
+        )
+    if sampler.expansion_order == 2 and estimator.order == 1:
+        raise InvalidValueError(f"{name} requires an expansion of second order: use sc.Taylor(order=2).")
+
+
+@setup_program(0)
+def _prior_slopes(model: Any, points: Params) -> PyTree:
+    return jax.vmap(jax.grad(model.log_prior_density))(points)
+
+
+def _check_cost_and_prior(model: Any, sampler: Sampler, memory: Any, order: int, num_rows: int) -> None:
+    """Raise an error if draws would cost more than passes, or unless gradients show that the log prior is quadratic."""
+    flat, back = _tree.vector(memory.centre)
+    looks = float(memory.bound) * flat.size ** ((order + 1) / 2)
+    if looks > max(_MOST_LOOKS, num_rows):
+        raise InvalidValueError(
+            f"{type(sampler).__name__} would read about {looks:.1e} rows for each draw, because the bound on the "
+            "curvature of rows is large compared with the curvature of the log posterior. Use sc.NUTS() or a sampler "
+            "for minibatches; with a narrower prior in directions that the data do not determine, it would read fewer."
+        )
+    lower = np.asarray(memory.factor, np.float64)
+    directions = np.random.default_rng(0).standard_normal((4, flat.size))
+    places = [flat + lower @ (far * each) for far in (0.0, 1.0, 3.0, 30.0) for each in directions]
+    points = jax.tree.map(lambda *leaves: np.stack(leaves), *(back(place) for place in places))
+    gradients = _prior_slopes(model, points)
+    slopes = np.concatenate(
+        [np.asarray(leaf, np.float64).reshape(len(places), -1) for leaf in jax.tree.leaves(gradients)], axis=1
+    )
+    near, far = slopes[4:8] - slopes[:4], slopes[12:] - slopes[:4]
+    error = np.abs((far - 30.0 * near) @ lower).max()
+    if not error <= 1e-2 * max(1.0, np.abs(far @ lower).max()):
+        raise InvalidValueError(
+            f"{type(sampler).__name__} requires a normal or a flat prior: the gradient of this log prior is not "
+            "linear in the parameters. sc.NUTS(), sc.HMC() and samplers for minibatches support any prior."
+        )
+
+
 def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
     """The estimator, with a reference if the sampler compares its estimates with one."""
     if not sampler.needs_reference:
@@ -262,6 +327,8 @@ def prepare(
         if free:
             _compile_ahead(problem, params, key)
         parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
+        if prepared.estimator is not None:
+            problem = _rebatched(problem, parts)
     report = dict(prepared.report)
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
     if free and defaults.is_large(params) and not report.get("is_mode", True):  # no shape to be measured
@@ -278,14 +345,22 @@ def prepare(
             parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free)
         parts.sampler.check_params(prepared.position, num_steps)
         report |= found
+    if problem.table.streamed and parts.batching.size != problem.table.batching.size:
+        problem = _rebatched(problem, parts)  # streams are cut for their batch size
     table = problem.table
     if isinstance(table, Streamed):
-        if parts.batching.size != table.batching.size:  # streams are cut for their batch size
-            automatic = parts.estimator.sampling == "auto"
-            table = Streamed(problem.source, parts.batching, automatic, parts.estimator.needs_index)
-            problem, parts = problem._replace(table=table), parts._replace(batching=table.batching)
+        parts = parts._replace(batching=table.batching)
         report["batches"] = table.reason
     return problem._replace(parts=parts), Ready(parts.sampler, parts.estimator.core, start, report, thin)
+
+
+def _rebatched(problem: Problem, parts: Parts) -> Problem:
+    """The problem with a table for the batches of these parts."""
+    if not isinstance(problem.table, Streamed):
+        return problem._replace(table=Resident(parts.data, parts.batching))
+    automatic = parts.estimator.sampling == "auto"
+    table = Streamed(problem.source, parts.batching, automatic, parts.estimator.needs_index)
+    return problem._replace(table=table)
 
 
 def _compile_ahead(problem: Problem, params: Params, key: Key) -> None:
@@ -324,7 +399,13 @@ def prepare_estimator(
     position = model.place(model.unconstrain(params), table, key)
     position = beside(table.data, position) if isinstance(table, Resident) else position
     with _explained(problem, params):
-        return parts, parts.scheme.prepare(model, parts, table, position, key)
+        prepared = parts.scheme.prepare(model, parts, table, position, key)
+    if prepared.estimator is not None:
+        batching = prepared.estimator.batching(num_rows)
+        parts = parts._replace(estimator=prepared.estimator, batching=batching)
+    if parts.sampler.needs_expansion:
+        _check_cost_and_prior(model, parts.sampler, prepared.memory, parts.estimator.order or 1, num_rows)
+    return parts, prepared
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.samplers import schedules
 from scirocco.samplers.base import (
     Excess,
+    Expansion,
     Gradient,
     Reference,
     Sampler,
@@ -18,6 +19,7 @@ from scirocco.samplers.base import (
     select,
 )
 from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
+from scirocco.samplers.events import SMH, BouncyParticle, EventState, SMHState, ZigZag
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.langevin import (
     PSGLD,
@@ -29,16 +31,19 @@ from scirocco.samplers.langevin import (
 )
 from scirocco.samplers.matrices import LowRank
 from scirocco.samplers.momentum import MomentumSampler
-from scirocco.samplers.nuts import NUTS, NUTSState
+from scirocco.samplers.nuts import NUTS
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import Recipe
 from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
 from scirocco.samplers.thermostat import BADODAB, SGNHT, ThermostatState
+from scirocco.samplers.trajectories import HMC, MALA, TrajectoryState
 from scirocco.samplers.verify import Verification, verify_recipe
 
 __all__ = [
     "BADODAB",
     "BAOAB",
+    "HMC",
+    "MALA",
     "NUTS",
     "PSGLD",
     "SGFS",
@@ -47,9 +52,13 @@ __all__ = [
     "SGNHT",
     "SGRHMC",
     "SGRLD",
+    "SMH",
     "Blocks",
     "BlocksState",
+    "BouncyParticle",
+    "EventState",
     "Excess",
+    "Expansion",
     "Gibbs",
     "Gradient",
     "HMCDynamics",
@@ -59,16 +68,18 @@ __all__ = [
     "LeafScaledState",
     "LowRank",
     "MomentumSampler",
-    "NUTSState",
     "Preconditioned",
     "PreconditionedState",
     "Recipe",
     "Reference",
+    "SMHState",
     "Sampler",
     "Scales",
     "ThermostatState",
+    "TrajectoryState",
     "Verification",
     "WhitenedState",
+    "ZigZag",
     "coefficients",
     "is_open",
     "langevin_step",

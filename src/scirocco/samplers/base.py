@@ -8,6 +8,7 @@ A sampler never sees data, batches or models. Its contract:
 `step(state, gradient, noise, number)`   the move: pure arithmetic
 `accept(...)`                   for samplers that need the gradient at the proposal before they accept the move
 `travel(...)`                   in place of `step`, for samplers that follow a trajectory of exact gradients
+`follow(...)`                   in place of `step`, for samplers that use bounds on what an expansion leaves out
 
 The requirements and properties of a sampler are attributes of `Sampler`: the rest of the library uses those and never
 tests for a class, so that you can add a sampler in one file.
@@ -27,6 +28,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco.errors import InvalidValueError
@@ -61,6 +63,65 @@ class Gradient(NamedTuple):
     """Its variance, if the estimator knows it: 0 for `sc.Full`; for others if `noise_kind` is not "none"."""
     auxiliary: PyTree | None = None
     """The auxiliary draws of the rows of the batch used for `total`, leaves (row, ...) (`needs_auxiliary`)."""
+
+
+class Expansion(NamedTuple):
+    """A quadratic expansion of the log posterior, and a bound for what it leaves out (`needs_expansion`).
+
+    In coordinates u of θ = θ̂ + L u. Every estimate of the remainder's gradient, pulled back to u, is at most
+    C |u|^order + `allowance` long, and every estimate of its value at most C |u|^(order+1) / (order+1) +
+    `value_allowance`: samplers see neither rows nor how the bound was found.
+    """
+
+    centre: Params
+    factor: Array
+    inverse: Array
+    slope: Array
+    curvature: Array
+    bound: Array
+    allowance: Array
+    value_allowance: Array
+    order: int
+
+    def coordinates(self, position: Params) -> Array:
+        """U of a position."""
+        return _product(self.inverse, ravel_pytree(_tree.subtract(position, self.centre))[0])
+
+    def position(self, place: Array) -> Params:
+        """The position at u."""
+        return _tree.add(self.centre, ravel_pytree(self.centre)[1](_product(self.factor, place)))
+
+    def pulled(self, gradient: PyTree) -> Array:
+        """Lᵀ g."""
+        return _product(self.factor.T, ravel_pytree(gradient)[0])
+
+    def bend(self, direction: Array) -> Array:
+        """The Hessian times a direction."""
+        return _product(self.curvature, direction)
+
+    def gradient(self, place: Array) -> Array:
+        """The gradient of the expansion."""
+        return self.slope + self.bend(place)
+
+    def limit(self, place: Array, time: Array, speed: Array) -> Array:
+        """The bound at all places that are reached from u in this time."""
+        return self.bound * (jnp.linalg.norm(place) + time * speed) ** self.order + self.allowance
+
+    def proposal_time(self, place: Array, speed: Array, times: Array, waits: Array) -> Array:
+        """The first time of a Poisson process whose rate is `times` the limit at each time, from two waits."""
+        start, power = jnp.linalg.norm(place), self.order + 1
+        inside = start**power + power * speed * waits[0] / (times * self.bound)
+        growing = (inside ** (1 / power) - start) / speed
+        return jnp.minimum(growing, waits[1] / (times * self.allowance))
+
+    def value_limit(self, place: Array) -> Array:
+        """The bound of the remainder's value."""
+        power = self.order + 1
+        return self.bound / power * jnp.linalg.norm(place) ** power + self.value_allowance
+
+
+def _product(matrix: Array, vector: Array) -> Array:
+    return jnp.matmul(matrix, vector, precision="highest")
 
 
 class Scales(NamedTuple):
@@ -150,6 +211,10 @@ class Sampler(abc.ABC):
     """Whether each step needs an estimate of the log posterior (`Gradient.value`)."""
     needs_trajectory: ClassVar[bool] = False
     """Whether a step evaluates exact gradients at several points (`travel`): it requires `sc.Full`, rows in memory."""
+    needs_expansion: ClassVar[bool] = False
+    """Whether it moves by `follow`, with an expansion of the log posterior and bounds: it requires `sc.Taylor`."""
+    expansion_order: ClassVar[int] = 1
+    """The least order of that expansion."""
     needs_auxiliary: ClassVar[bool] = False
     """Whether each step needs the auxiliary draws of the batch (`Gradient.auxiliary`), from a likelihood with a key."""
     needs_reference: ClassVar[bool] = False
@@ -210,7 +275,7 @@ class Sampler(abc.ABC):
     divergence_advice: ClassVar[str] = (
         "Its transitions are finite for finite counts: look whether `counts` returned NaN or infinite numbers."
     )
-    """Advice when a chain of a model without a density has diverged."""
+    """Advice when a chain of a model without a density, or a chain with an expansion, has diverged."""
     factor: Any = None
     """L, for a sampler that moves u in θ = θ₀ + L u."""
 
@@ -302,6 +367,20 @@ class Sampler(abc.ABC):
     ) -> tuple[Any, Gradient]:
         """The state after a step and the gradient there, for samplers with `needs_trajectory` (in place of `step`)."""
         raise NotImplementedError(f"{type(self).__name__} makes single moves")
+
+    def follow(
+        self,
+        state: Any,
+        expansion: Expansion,
+        remainder: Callable[[Params, Key], Gradient],
+        noise: PyTree,
+        number: Array,
+    ) -> Any:
+        """The state after a step, for samplers with `needs_expansion` (in place of `step`).
+
+        `remainder(position, key)` estimates what the expansion leaves out, from rows that the key determines.
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs no expansion")
 
     def stats(self, state: Any) -> dict[str, Array]:
         """Scalars to store with every draw."""

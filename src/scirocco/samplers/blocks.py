@@ -284,7 +284,7 @@ def _check_block(names: Any, sampler: Any) -> None:
             "step size and, if it has them, friction and gradient noise (0.0: no correction)."
         )
     more = (sampler.needs_curvature, sampler.needs_reference, sampler.needs_value, sampler.needs_auxiliary)
-    if any(more) or sampler.proposes:
+    if any(more) or sampler.needs_expansion or sampler.proposes:
         what = "sc.SCIR" if sampler.needs_reference else "a sampler without it"
         raise InvalidTypeError(
             f"{kind} requires more than an estimate at each step; use {what} in the block {label}."

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco._tree import pytree_dataclass, static
-from scirocco.errors import InvalidValueError
-from scirocco.samplers.base import Gradient, Sampler, Scales
+from scirocco.samplers.base import Gradient
 from scirocco.samplers.preconditioned import times
+from scirocco.samplers.trajectories import TrajectorySampler, TrajectoryState
 from scirocco.types import Array, Key, Params, PyTree
 
 
-class NUTSState(NamedTuple):
-    """The position, and statistics of the step that led to it."""
-
-    position: Params
-    acceptance_rate: Array
-    diverging: Array
-    n_steps: Array
-
-
 @pytree_dataclass
-class NUTS(Sampler):
+class NUTS(TrajectorySampler):
     r"""The no-U-turn sampler on all rows: exact, with no step size to choose. Needs `sc.Full()`.
 
     .. math:: H(v, r) = -\log π(θ + L v \mid x) + \tfrac12 |r|^2
@@ -78,61 +68,22 @@ class NUTS(Sampler):
     target_acceptance: float = static(default=0.9)
     max_doublings: int = static(default=10)
 
-    needs_value = True
-    needs_trajectory = True
-    step_order = 1
-
     def __post_init__(self) -> None:
-        if self.step_size is not None and not isinstance(self.step_size, jax.Array):
-            _checks.positive(self.step_size, "step_size")
-        _checks.positive(self.target_acceptance, "target_acceptance")
-        if not 0.5 <= self.target_acceptance < 1:
-            raise InvalidValueError(
-                f"`target_acceptance` must be at least 0.5 and below 1, got {self.target_acceptance}."
-            )
+        super().__post_init__()
         _checks.positive_int(self.max_doublings, "max_doublings")
-
-    @property
-    def has_one_scale(self) -> bool:
-        """No: L has the scales."""
-        return False
-
-    @property
-    def needs_scales(self) -> bool:
-        """Whether step size or L are to be adapted."""
-        return self.step_size is None or self.factor is None
-
-    def resolve(self, scales: Scales, params: Params) -> NUTS:
-        """Adaptation, not a measurement, completes it."""
-        return self
-
-    def check_params(self, params: Params, num_steps: int) -> None:
-        """Check that L fits the parameters."""
-        if self.factor is not None and np.shape(self.factor)[0] != _tree.size(params):
-            raise InvalidValueError(
-                f"`factor` of NUTS is for {np.shape(self.factor)[0]} parameters; there are {_tree.size(params)}."
-            )
-
-    def init(self, params: Params, key: Key) -> NUTSState:
-        """Nothing but the position."""
-        return NUTSState(params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
 
     def noise(self, key: Key, params: Params) -> Array:
         """The key of the step: how many numbers it needs depends on the trajectory."""
         return jax.random.key_data(key)
 
-    def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
-        """Not a single move: see `travel`."""
-        raise NotImplementedError("NUTS makes trajectories")
-
     def travel(
         self,
-        state: NUTSState,
+        state: TrajectoryState,
         gradient: Gradient,
         evaluate: Callable[[Params], Gradient],
         noise: PyTree,
         number: Array,
-    ) -> tuple[NUTSState, Gradient]:
+    ) -> tuple[TrajectoryState, Gradient]:
         """One trajectory and the point drawn from it."""
         nuts = require("blackjax.mcmc.nuts", "sc.NUTS")
         flat, unravel = ravel_pytree(state.position)
@@ -162,16 +113,8 @@ class NUTS(Sampler):
         total = _unpulled(self.factor, unravel(end.logdensity_grad))
         rate = jnp.asarray(info.acceptance_rate, jnp.float32)
         steps = jnp.asarray(info.num_integration_steps, jnp.int32)
-        moved = NUTSState(place(end.position), rate, info.is_divergent, steps)
+        moved = TrajectoryState(place(end.position), rate, info.is_divergent, steps)
         return moved, Gradient(total, value=end.logdensity, value_variance=gradient.value_variance)
-
-    def stats(self, state: NUTSState) -> dict[str, Array]:
-        """Acceptance, divergence and length of the trajectory."""
-        return {
-            "acceptance_rate": state.acceptance_rate,
-            "diverging": state.diverging,
-            "n_steps": state.n_steps,
-        }
 
 
 def _unpulled(factor: Any, tree: PyTree) -> PyTree:

@@ -68,6 +68,7 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_joint_law(name: str, seed: int) -> None:
     changes, num = SAMPLERS[name]

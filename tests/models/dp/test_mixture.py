@@ -56,6 +56,7 @@ def test_finds_separated_clusters(kind: str, sampler: str, seed: int) -> None:
         assert low <= 4 <= high
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
 def test_eight_clusters_of_four_thousand_rows(kind: str, seed: int) -> None:
     X, labels = clustered(np.random.default_rng(seed), kind, 4_000, 8)
@@ -117,6 +118,7 @@ def test_probabilities(fitted: Any) -> None:
 # -- predictive density ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", ["collapsed", "gibbs", "scir"])
 @pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
 def test_predictive_density_is_the_exact_one(kind: str, sampler: str, seed: int) -> None:
@@ -188,6 +190,7 @@ def names(options: dict[str, Any]) -> str:
     return "-".join(map(str, options.values()))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("options", KINDS, ids=names)
 def test_gone_on_with_is_as_never_stopped(options: dict[str, Any], tmp_path: Any, seed: int) -> None:
     X, _ = clustered(np.random.default_rng(seed), options.get("base", "multinomial"), 150)

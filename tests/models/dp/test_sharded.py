@@ -53,6 +53,7 @@ def assert_same(left: Any, right: Any) -> None:
         np.testing.assert_array_equal(np.asarray(left[name]), np.asarray(right[name]))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     ("kind", "sampler", "num_shards", "options"),
     [
@@ -71,6 +72,7 @@ def test_draws_are_those_of_one_process(client, kind, sampler, num_shards, optio
     assert_same(there, draws(kind, sampler, options=options))
 
 
+@pytest.mark.rotates(2, "killed workers")
 def test_a_killed_worker_changes_nothing(client):
     before = client.run(os.getpid)
     killed: list[int] = []

@@ -177,7 +177,8 @@ def test_counts_are_those_of_the_remembered_topics(small_blocks, seed):
     assert chain.engine.active == 4 and chain.passes == pytest.approx((10 + 10 + 20 + 20 + 60) / 30, abs=0.6)
 
 
-def test_devices_that_cannot_be_used():
+def test_devices_that_cannot_be_used(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")  # also where there is an accelerator
     with pytest.raises(InvalidValueError, match="no accelerator"):
         LDA(2, device="gpu").fit(DOCUMENTS)
     with pytest.raises(InvalidValueError, match='device="jax" requires sampler'):

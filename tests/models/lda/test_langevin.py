@@ -79,6 +79,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", LIMITS)
 def test_the_limit_is_the_dirichlet_posterior(case, seed):
     """Errors are of first order in ε: 2 m(ε/2) - m(ε) takes them out, and what is left is below the noise."""

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 import scirocco as sc
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidValueError
 from scirocco.models import LDA
 from scirocco.models.lda import prediction
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.compile
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0, 0], (60, 6)), RNG.poisson([0, 0, 0, 1, 4, 4], (60, 6))])
 WORDS = ("sun", "moon", "star", "cow", "horse", "sheep")
-OPTIONS = {"beta": 0.5, "batch_size": 40, "seed": 1}
+OPTIONS = {"beta": 0.5, "batch_size": 40, "num_samples": 20, "seed": 1}
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +105,42 @@ def test_presets():
         LDA.preset("blei2003")
 
 
+def test_what_topics_are_about(fitted):
+    """Labels, the documents with the most of a topic, and shares by group, which sum to one."""
+    first = int(np.argmax(fitted.components_[:, 0]))
+    assert {fitted.labels(2)[first]} <= {"sun, moon", "moon, sun"}
+    found = fitted.representative_documents(X, 2, least_tokens=5)
+    shares = fitted.transform(X)
+    long = np.flatnonzero(X.sum(axis=1) >= 5)
+    for topic, rows in enumerate(found):
+        assert [number for number, _ in rows] == long[
+            np.argsort(-shares[long, topic], kind="stable")[:2]
+        ].tolist()
+    by = fitted.shares_by(X, np.repeat([1990, 1991], 60))
+    assert by.groups.tolist() == [1990, 1991] and by.num_documents.tolist() == [60, 60]
+    np.testing.assert_allclose(by.mean.sum(axis=1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(by.mean, [shares[:60].mean(axis=0), shares[60:].mean(axis=0)], atol=0.02)
+    assert np.all(by.low <= by.mean) and np.all(by.mean <= by.high) and by.mean[0, first] > 0.9
+    with pytest.raises(InvalidValueError, match="one value for each of the 120 documents"):
+        fitted.shares_by(X, [1, 2])
+
+
+def test_number_of_topics():
+    """Two topics, where there are two, even if four are as good."""
+    found = sc.models.choose_topics(X, (2, 4), held_out=0.3, beta=0.5, num_samples=20)
+    assert found.best == 2 and found.error[np.argmax(found.log_probability)] == 0.0
+    np.testing.assert_allclose(np.exp(-found.log_probability), found.perplexity)
+    assert "*" in str(found).splitlines()[1 + found.num_topics.index(2)]
+    with pytest.raises(InvalidValueError, match="`held_out` must be above 0"):
+        sc.models.choose_topics(X, (2,), held_out=0)
+
+
 def test_store_and_resume(tmp_path, fitted):
     """Bit for bit, and refuses another corpus."""
     whole = LDA(2, **OPTIONS).fit(X, num_epochs=30, progress=False)
 
     def stop(report):
-        if report.step > 90:
+        if report.step > 70:
             report.stop()
 
     cut = LDA(2, **OPTIONS).fit(X, num_epochs=30, store=tmp_path / "run", callbacks=[stop], progress=False)
@@ -215,8 +245,8 @@ BAD = {
     "not fitted": (lambda: LDA(2).transform(X), InvalidValueError, "not been fitted"),
     "interval of 90": (
         lambda: LDA(2).fit(X, num_steps=2, progress=False).top_words(2, interval=90),
-        InvalidTypeError,
-        "0.9",
+        InvalidValueError,
+        "between 0 and 1, got 90",
     ),
     "unknown parameter": (lambda: LDA(2).set_params(topics=3), InvalidValueError, "no parameter `topics`"),
     "fractions": (lambda: LDA(2).fit(X / 3.0), InvalidValueError, "document 0"),

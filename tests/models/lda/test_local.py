@@ -69,6 +69,7 @@ def assert_law(found, text, weights, alpha):
     assert largest_z(np.asarray(found.document_topics, float), expected.sum(0)) < LIMIT
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("rao_blackwell", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("text", TEXTS)
@@ -122,6 +123,7 @@ def test_many_sweeps_are_all_counted(seed, kernel):
     assert np.allclose(found.document_topics.sum(1), np.diff(batch.indptr), rtol=1e-4)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", [np.int32, np.uint16])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_chain_that_remembers(seed, kernel, kind):
@@ -141,6 +143,7 @@ def test_a_chain_that_remembers(seed, kernel, kind):
     assert np.array_equal(drawn, found.document_topics)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("single", [True, False])
 def test_the_parallel_form_has_the_listed_expectations(seed, single):
     weights, alpha = problem(seed)
@@ -153,6 +156,7 @@ def test_the_parallel_form_has_the_listed_expectations(seed, single):
     assert_law(found, text, weights, alpha)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_one_number_for_alpha_and_a_word_without_weights(seed, kernel):
     """Rows of zeros say nothing, rows that are nearly zero say what their ratios say."""
@@ -222,6 +226,7 @@ def test_a_document_does_not_depend_on_its_batch(seed, kernel):
     assert np.array_equal(single.document_topics[0], one.document_topics[17])
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_empty_documents_and_batches(kernel):
     weights = np.ones((1, 4), np.float32)

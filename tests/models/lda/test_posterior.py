@@ -51,6 +51,7 @@ def test_chains_with_memory_are_exact_gibbs_samplers(sampler, batch_size, num_dr
     check(begin(seed, sampler=sampler, batch_size=batch_size, growth=None), exact, num_draws, num_draws // 60)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", ["scir", "gibbs"])
 def test_growth_leaves_the_posterior_as_it_is(sampler, exact, seed):
     """Chains that began with two documents and three topics; batches of four of the six documents."""

@@ -127,6 +127,7 @@ def test_a_stored_fit_goes_on_with_and_without_workers(client, tmp_path):
 # -- workers that die ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2, "killed workers")
 def test_a_killed_worker_changes_nothing(client):
     before = dict(client.run(os.getpid))
     killed: list[int] = []
@@ -142,6 +143,7 @@ def test_a_killed_worker_changes_nothing(client):
     assert killed and killed[0] not in client.run(os.getpid).values()
 
 
+@pytest.mark.rotates(2, "killed workers")
 def test_a_task_that_loses_its_worker_is_made_again(client, tmp_path):
     # the one that has been there longest: nannies were seen not to replace workers that die right after their start
     oldest, mark = min(client.run(os.getpid).values()), tmp_path / "mark"

@@ -87,6 +87,7 @@ def test_steps_by_hand():
     assert given.time(1, second, 2, 100) == 0.25 and not given.state()
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("sampler", METHODS)
 def test_streams_have_them_too(sampler, seed):
     """A stream does not say how many tokens it has, nor `partial_fit` at first how many documents there will be."""

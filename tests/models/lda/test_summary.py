@@ -32,7 +32,7 @@ def counts(seed, sizes=(90, 30)):
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "run"
-    model = LDA(3, alpha=0.01, beta=0.1, batch_size=40, num_chains=2, seed=3)
+    model = LDA(3, alpha=0.01, beta=0.1, batch_size=40, num_chains=2, num_samples=20, seed=3)
     return path, model.fit(counts(0), vocabulary=WORDS, num_epochs=30, store=path, progress=False)
 
 

@@ -41,6 +41,7 @@ def _predictive(rows, prior_scale):
     )
 
 
+@pytest.mark.rotates(2, "mixtures")
 def test_the_predictive_density_is_that_of_the_posterior(seed):
     rows = _rows(seed, 25)
     mixture = GaussianMixture(
@@ -110,6 +111,7 @@ def fitted(quick_compiler):
     return mixture.fit(X, progress=False), X, label
 
 
+@pytest.mark.rotates(2, "mixtures")
 def test_many_rows_by_batches(fitted):
     mixture, X, label = fitted
     assert mixture.run_.configuration["estimator"]["name"] == "ControlVariates"

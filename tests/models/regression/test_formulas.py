@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -89,9 +90,19 @@ def test_frames_of_all_kinds_give_the_same_rows():
     wanted = composed(model, FRAME, weights="weight").data
     plain = {name: FRAME[name].to_numpy() for name in FRAME}
     categories = FRAME.assign(city=FRAME.city.astype("category"))
-    frames = [pyarrow.table(FRAME), plain, categories]
+    prices = FRAME.assign(hours=[Decimal(value) for value in FRAME.hours])  # as databases have them
+    frames = [pyarrow.table(FRAME), plain, categories, prices]
     if importlib.util.find_spec("polars"):
-        frames.append(importlib.import_module("polars").DataFrame(plain))
+        polars = importlib.import_module("polars")
+        frames.append(polars.DataFrame(plain))
+        frames.append(polars.DataFrame(plain).with_columns(polars.col("city").cast(polars.Categorical)))
+        with pytest.raises(TypeError, match=r"got a LazyFrame: pass its \.collect\(\)"):
+            composed(model, frames[-1].lazy())
+        gap = frames[-1].with_columns(
+            polars.when(polars.int_range(len(FRAME)) == 5).then(None).otherwise("city").alias("city")
+        )
+        with pytest.raises(ValueError, match=r"column `city` has 1 missing .* in row 5"):
+            composed(model, gap)
     for frame in frames:
         for name, column in composed(model, frame, weights="weight").data.items():
             np.testing.assert_array_equal(column, wanted[name])
@@ -162,7 +173,7 @@ def test_arguments_that_do_not_suit():
             "`offset` of PoissonRegression must be 120 numbers",
         ),
         (lambda: PoissonRegression().fit(X, y, offset=y / 0.0), "is inf in row|is nan in row"),
-        (lambda: PoissonRegression("horseshoe").fit(X, y), "must be one of 'normal', 'laplace'"),
+        (lambda: PoissonRegression("horseshoe").fit(X, y), "has the priors 'normal' and 'laplace'"),
         (lambda: PoissonRegression(slab=2.0), "has no argument `slab`"),
         (lambda: SoftmaxRegression(clases=[1]), "SoftmaxRegression has no argument `clases`: use `classes`"),
     ):

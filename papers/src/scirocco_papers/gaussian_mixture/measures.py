@@ -12,6 +12,7 @@ spread
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,11 +75,8 @@ class Yardstick(NamedTuple):
     def _component_error(self, theta: np.ndarray) -> float:
         """Relative standard error of that ratio: over the chains, and over ten stretches of the reference."""
         stretches = np.array_split(self.reference["theta1"], 10)
-        return float(
-            np.hypot(
-                *(error_of([np.log(self._component_spread(e)) for e in each]) for each in (theta, stretches))
-            )
-        )
+        parts = ([np.log(self._component_spread(e)) for e in each] for each in (theta, stretches))
+        return math.hypot(*map(error_of, parts))
 
     def _turned(self, pair: Pair) -> np.ndarray:
         difference = pair["theta1"] - pair["theta2"]

@@ -8,6 +8,7 @@ documents, one chain each.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -176,7 +177,7 @@ def _runtimes(numbers: dict[str, Any]) -> Claim:
         "per 100 documents: " + ", ".join(f"{name} {value:.3f} s" for name, value in seconds.items()),
         f"the longest at most {SIMILAR:g} times the shortest",
         max(seconds.values()) <= SIMILAR * min(seconds.values()),
-        margin=in_errors((np.log(SIMILAR * seconds[least] / seconds[most]), np.hypot(*errors))),
+        margin=in_errors((np.log(SIMILAR * seconds[least] / seconds[most]), math.hypot(*errors))),
     )
 
 

@@ -37,7 +37,7 @@ def _again(row: dict[str, Any], method: str, what: str) -> list[float]:
 def _ksd_room(row: dict[str, Any]) -> tuple[float, float]:
     """How far the logarithm of the ratio is below its limit, and its standard error over the runs made again."""
     errors = (error_of(np.log(_again(row, method, "ksd"))) for method in ("auto", "grid"))
-    return math.log(KSD_BAR / ksd_ratio(row)), float(np.hypot(*errors))
+    return math.log(KSD_BAR / ksd_ratio(row)), math.hypot(*errors)
 
 
 def _moment_room(row: dict[str, Any]) -> list[tuple[float, float]]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core.caching import IndexDataCacheFile
 from numpy import uint64
 
 _GOLDEN = uint64(0x9E3779B97F4A7C15)  # ⌊2⁶⁴/φ⌋, the increment of splitmix64
@@ -72,7 +73,25 @@ def cached(function: Callable[..., Any]) -> Any:
     may all have the same date. So the name in the cache includes a digest of everything in this folder.
     """
     function.__qualname__ += f"_{_digest()}"
-    return njit(nogil=True, cache=True, error_model="numpy")(function)
+    compiled = njit(nogil=True, cache=True, error_model="numpy")(function)
+    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if type(files) is IndexDataCacheFile:
+        files.__class__ = Files
+    return compiled
+
+
+class Files(IndexDataCacheFile):
+    """The files of a function: one for each combination of types, with a name of its own, written before it is listed.
+
+    Numba numbers them, and lists a file before it writes it. Of two processes that compile the function for different
+    types at the same time, both then take the same number, and a third one can load the code for other types.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write a file and list it; what another process lists at the same moment is compiled again later."""
+        name = self._data_name(int(hashlib.sha256(repr(key).encode()).hexdigest()[:12], 16))
+        self._save_data(name, data)
+        self._save_index(self._load_index() | {key: name})
 
 
 def cached_for(file: str) -> Callable[[Callable[..., Any]], Any]:

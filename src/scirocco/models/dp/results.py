@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco.data.values import Sparse, as_numpy
+from scirocco.diagnostics.intervals import METHOD, tails_of
 from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.dp import prediction
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.prediction import ends
 from scirocco.models.dp.rows import Array, Rows, Table
-from scirocco.models.fits.intervals import tails_of
 
 _ROWS_AT_ONCE = 32_768
 _MOST_NUMBERS = 20_000_000
@@ -298,7 +298,7 @@ class Results:
     def _interval(self, values: Array, probability: float) -> Array:
         tails = tails_of(probability)
         flat = values.reshape(-1) if values.dtype.kind == "i" else values
-        method: Any = "inverted_cdf" if values.dtype.kind == "i" else "linear"
+        method: Any = "inverted_cdf" if values.dtype.kind == "i" else METHOD
         ends: Array = np.quantile(flat, tails, axis=0, method=method)
         return ends
 

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
+from scirocco.diagnostics.intervals import tails_of
 from scirocco.errors import NotFittedError
 from scirocco.models.factorisation.density import Law
 from scirocco.models.factorisation.ratings import Triples, check_ids, check_lengths, check_ratings
-from scirocco.models.fits.intervals import tails_of
 from scirocco.models.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.types import Array, Params

@@ -4,17 +4,18 @@ A sweep draws
 
 1. the effects of each factor given everything else: its levels are independent then. Normal responses: exactly.
    Otherwise each level makes a Metropolis–Hastings step whose proposal is the normal approximation at its Newton step;
-2. directions in which the likelihood is constant, exactly: a coefficient goes up and all effects of a factor go down by
-   as much; a level goes up and the levels nested in it go down. Without them these sums mix slowly where there are many
-   levels;
-3. deviations and correlations given the effects, by random-walk Metropolis steps that read no rows;
-4. all global parameters given the *standardised* effects, by Hamiltonian Monte Carlo: effects follow the deviations.
-   3 mixes well where levels have many rows, 4 where they have few (interweaving).
+2. coefficients and the effects of factors with few levels together, while the effects of a large factor follow: as if
+   those were integrated out, for normal responses;
+3. directions in which the likelihood is constant, exactly: a coefficient goes up and all effects of a factor go down by
+   as much; a level goes up and the levels nested in it go down. Without 2 and 3, which are in `shifts`, these sums mix
+   slowly where there are many levels;
+4. deviations and correlations given the effects, by random-walk Metropolis steps that read no rows;
+5. all global parameters given the *standardised* effects, by Hamiltonian Monte Carlo: effects follow the deviations.
+   4 mixes well where levels have many rows, 5 where they have few (interweaving).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -23,15 +24,23 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import transforms
-from scirocco.model import Model
 from scirocco.model.groups import Root, cholesky, solve_lower, solve_transposed
-from scirocco.models.families import FAMILIES
-from scirocco.models.glmm import density
+from scirocco.models.glmm import shifts
 from scirocco.models.glmm.density import Factor
+from scirocco.models.glmm.layout import (
+    Layout,
+    contribution,
+    level_sums,
+    of_rows,
+    precision,
+    predictor,
+    slopes,
+    solve,
+    transposed,
+)
+from scirocco.models.glmm.shifts import SHARE, SHORT
 from scirocco.types import Array, Key, Params
 
-_SHORT, _SHARE = 0.3, 0.25
-"""Length of short proposals for effects, in deviations, and how many are short: Newton steps may be too long."""
 _WALKS, _WIDTHS = 15, {"sd": 0.7, "ro": 1.0}
 """Random-walk steps for deviations and correlations of a factor; their lengths, times the root of the levels."""
 _LEAPFROG, _FREE = 3, (10, 6)
@@ -44,40 +53,6 @@ RENEWED = (0, 5, 20, TUNED - 10)
 """Sweeps before which the metric is computed."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What does not change, and is part of the programs."""
-
-    family: str
-    model: Model
-    """The global parameters, with priors and transforms."""
-    factors: tuple[Factor, ...]
-    shifted: tuple[tuple[int, ...], ...]
-    """For each factor, the coefficients whose columns its effects can replace."""
-    nested: tuple[tuple[int, int, int, int], ...]
-    """Outer and inner factor of nested pairs, and the places of their intercepts."""
-
-    def root(self, theta: Params, number: int) -> Array:
-        """The Cholesky factor of the covariance of a factor's effects."""
-        factor, sd = self.factors[number], theta[f"sd_{number}"]
-        correlated = factor.size > 1 and factor.correlated
-        return sd[:, None] * (theta[f"root_{number}"] if correlated else jnp.eye(factor.size, dtype=sd.dtype))
-
-    def entries(self, number: int) -> list[tuple[int, int]]:
-        """The entries of that matrix that are not always 0."""
-        factor = self.factors[number]
-        size = factor.size
-        return [(k, j) for k in range(size) for j in range(k + 1) if k == j or factor.correlated]
-
-    def linear(self, theta: Params) -> Array:
-        """The parameters that the linear predictor is linear in, given standardised effects."""
-        found = [theta["coef"]]
-        for factor in self.factors:
-            root = self.root(theta, factor.number)
-            found.append(jnp.stack([root[entry] for entry in self.entries(factor.number)]))
-        return jnp.concatenate(found)
-
-
 class State(NamedTuple):
     """Everything that the next sweep needs."""
 
@@ -88,8 +63,10 @@ class State(NamedTuple):
     metric: Array
     """A root of the covariance of the Hamiltonian moves."""
     log_step: Array
+    together: tuple[shifts.Together, ...]
+    """How factors with few levels are drawn, for each large factor."""
     accepted: Array
-    """Acceptance rates of the last sweep: of effects, and of the Hamiltonian moves."""
+    """Acceptance rates of the last sweep: of the Hamiltonian moves, effects, and those drawn together."""
 
 
 def sweeps(layout: Layout, data: dict[str, Any], state: State, key: Key, begin: Array, count: Array) -> State:
@@ -104,87 +81,61 @@ def sweeps(layout: Layout, data: dict[str, Any], state: State, key: Key, begin: 
 def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: Array) -> State:
     """One sweep."""
     theta, effects = layout.model.constrain(state.position), list(state.effects)
-    keys = iter(jax.random.split(key, 3 * len(layout.factors) + len(layout.nested) + 1))
-    eta = _predictor(layout, data, theta, effects)
-    rates = []
+    keys = iter(jax.random.split(key, 3 * len(layout.factors) + len(layout.nested) + len(layout.large) + 1))
+    eta = predictor(layout, data, theta, effects)
+    rates, joint = [], []
     for factor in layout.factors:
         effects[factor.number], eta, rate = _draw_effects(
             layout, data, theta, factor, effects[factor.number], eta, next(keys)
         )
         rates.append(rate)
     coef = theta["coef"]
+    for large, together in zip(layout.large, state.together, strict=True):
+        coef, effects, eta, rate = shifts.draw_together(
+            layout, data, theta, coef, effects, eta, large, together, next(keys)
+        )
+        joint.append(rate)
     for factor in layout.factors:
-        coef, effects[factor.number] = _shift(
+        coef, effects[factor.number] = shifts.shift(
             layout, data, theta, coef, factor, effects[factor.number], next(keys)
         )
     for pair in layout.nested:
-        effects[pair[0]], effects[pair[1]] = _shift_nested(layout, data, theta, pair, effects, next(keys))
+        effects[pair[0]], effects[pair[1]] = shifts.shift_nested(
+            layout, data, theta, pair, effects, next(keys)
+        )
     position = {**state.position, "coef": coef}
     for factor in layout.factors:
         position = _walk(layout, position, factor, effects[factor.number], next(keys))
     theta = layout.model.constrain(position)
-    standard = [_solve(layout.root(theta, k), effects[k]) for k in range(len(effects))]
+    standard = [solve(layout.root(theta, k), effects[k]) for k in range(len(effects))]
     given = _given(layout, data, position, standard)
     position, rate = _hamiltonian(given, layout, position, state, next(keys))
     theta = layout.model.constrain(position)
     effects = [layout.root(theta, k) @ standard[k] for k in range(len(effects))]
     gain = (rate - _ACCEPTED) / (1.0 + number) ** 0.6
     log_step = jnp.where(number < TUNED, state.log_step + gain, state.log_step)
-    accepted = jnp.stack([sum(rates) / len(rates), rate])
-    return State(position, tuple(effects), state.metric, jnp.minimum(log_step, 0.3), accepted)
+    each = [jnp.mean(jnp.stack(some)) for some in (rates, joint) if some]
+    return state._replace(
+        position=position,
+        effects=tuple(effects),
+        log_step=jnp.minimum(log_step, 0.3),
+        accepted=jnp.stack([rate, *each]),
+    )
 
 
-def renewed_metric(layout: Layout, data: dict[str, Any], state: State) -> State:
-    """The metric from the curvature at the current state."""
+def renewed(layout: Layout, data: dict[str, Any], state: State) -> State:
+    """Metric and `together` from the curvature at the current state."""
     theta = layout.model.constrain(state.position)
-    standard = [_solve(layout.root(theta, k), effects) for k, effects in enumerate(state.effects)]
+    eta = predictor(layout, data, theta, list(state.effects))
+    together = shifts.measured(layout, data, theta, list(state.effects), eta)
+    standard = [solve(layout.root(theta, k), effects) for k, effects in enumerate(state.effects)]
     given = _given(layout, data, state.position, standard)
     flat, unravel = ravel_pytree(state.position)
     curvature = -jax.hessian(lambda x: given(unravel(x)))(flat)
     scale = jax.lax.rsqrt(jnp.maximum(jnp.abs(jnp.diagonal(curvature)), 1e-6))
     values, vectors = jnp.linalg.eigh(curvature * jnp.outer(scale, scale))
     metric = scale[:, None] * vectors * jax.lax.rsqrt(jnp.maximum(jnp.abs(values), _WEAKEST))
-    return state._replace(metric=metric)
-
-
-# -- rows --------------------------------------------------------------------------------------------------------------
-
-
-def _predictor(layout: Layout, data: dict[str, Any], theta: Params, effects: list[Array]) -> Array:
-    eta = theta["coef"] @ data["x"] + data.get("offset", 0.0)
-    for factor in layout.factors:
-        eta += _contribution(data, factor, effects[factor.number])
-    return eta
-
-
-def _contribution(data: dict[str, Any], factor: Factor, effects: Array) -> Array:
-    """Σ_j z_j b_j of each row."""
-    level, z = data[f"level_{factor.number}"], data[f"z_{factor.number}"]
-    return sum((z[j] * effects[j][level] for j in range(1, factor.size)), start=z[0] * effects[0][level])
-
-
-def _of_rows(layout: Layout, data: dict[str, Any], theta: Params, eta: Array) -> Array:
-    return data.get("weight", 1.0) * FAMILIES[layout.family].log_density(data, eta, theta)
-
-
-def _slopes(layout: Layout, data: dict[str, Any], theta: Params, eta: Array) -> tuple[Array, Array, Array]:
-    """The log likelihood of each row, its derivative in η, and its information (positive)."""
-    ones = jnp.ones_like(eta)
-
-    def slope(at: Array) -> tuple[Array, Array]:
-        return jax.jvp(lambda x: _of_rows(layout, data, theta, x), (at,), (ones,))
-
-    (value, first), (_, second) = jax.jvp(slope, (eta,), (ones,))
-    if layout.family == "student":  # not concave: the expected information
-        nu = theta["freedom"]
-        second = -data.get("weight", ones) * (nu + 1.0) / (nu + 3.0) / theta["noise"] ** 2
-    return value, first, -second
-
-
-def _level_sums(data: dict[str, Any], factor: Factor, num_levels: int, columns: list[Array]) -> list[Array]:
-    """Sums of columns over the rows of each level."""
-    level = data[f"level_{factor.number}"]
-    return [jax.ops.segment_sum(column, level, num_levels) for column in columns]
+    return state._replace(metric=metric, together=together)
 
 
 # -- effects -----------------------------------------------------------------------------------------------------------
@@ -204,19 +155,19 @@ def _local(
 ) -> _Local:
     z, size = data[f"z_{factor.number}"], factor.size
     pairs = [(j, k) for j in range(size) for k in range(j + 1)]
-    values, first, information = _slopes(layout, data, theta, eta)
+    values, first, information = slopes(layout, data, theta, eta)
     columns = [first * z[j] for j in range(size)]
     if layout.family == "normal":  # always the same, but for the noise
-        sums = _level_sums(data, factor, effects.shape[1], columns)
+        sums = level_sums(data, factor, effects.shape[1], columns)
         sums += list(data[f"gram_{factor.number}"] / theta["noise"] ** 2)
     else:
         columns += [information * z[j] * z[k] for j, k in pairs]
-        sums = _level_sums(data, factor, effects.shape[1], columns)
-    precision = _precision(layout.root(theta, factor.number))
-    gradient = jnp.stack(sums[:size]) - precision @ effects
+        sums = level_sums(data, factor, effects.shape[1], columns)
+    tight = precision(layout.root(theta, factor.number))
+    gradient = jnp.stack(sums[:size]) - tight @ effects
     matrix = [[jnp.zeros(())] * size for _ in range(size)]
     for (j, k), total in zip(pairs, sums[size:], strict=True):
-        matrix[j][k] = matrix[k][j] = total + precision[j, k]
+        matrix[j][k] = matrix[k][j] = total + tight[j, k]
     root = cholesky(jnp.stack([jnp.stack(row) for row in matrix]))
     return _Local(values, solve_transposed(root, solve_lower(root, gradient)), root)
 
@@ -239,94 +190,24 @@ def _draw_effects(
     noise = jax.random.normal(noise_key, effects.shape, effects.dtype)
     if layout.family == "normal":
         there = effects + here.newton + solve_transposed(here.root, noise)
-        eta = eta + _contribution(data, factor, there - effects)
+        eta = eta + contribution(data, factor, there - effects)
         return there, eta, jnp.ones((), eta.dtype)
-    short = jax.random.bernoulli(length_key, _SHARE, effects.shape[1:])
-    length = jnp.where(short, _SHORT, 1.0).astype(effects.dtype)
+    short = jax.random.bernoulli(length_key, SHARE, effects.shape[1:])
+    length = jnp.where(short, SHORT, 1.0).astype(effects.dtype)
     share = 1.0 - jnp.sqrt(1.0 - length**2)
     there = effects + share * here.newton + length * solve_transposed(here.root, noise)
-    eta_there = eta + _contribution(data, factor, there - effects)
+    eta_there = eta + contribution(data, factor, there - effects)
     back = _local(layout, data, theta, factor, there, eta_there)
-    noise_back = _transposed(back.root, effects - there - share * back.newton) / length
-    (gain,) = _level_sums(data, factor, effects.shape[1], [back.values - here.values])
+    noise_back = transposed(back.root, effects - there - share * back.newton) / length
+    (gain,) = level_sums(data, factor, effects.shape[1], [back.values - here.values])
     root = layout.root(theta, factor.number)
-    gain += 0.5 * jnp.sum(_solve(root, effects) ** 2 - _solve(root, there) ** 2, axis=0)
+    gain += 0.5 * jnp.sum(solve(root, effects) ** 2 - solve(root, there) ** 2, axis=0)
     gain += 0.5 * jnp.sum(noise**2 - noise_back**2, axis=0)
     gain += sum(jnp.log(back.root[j][j] / here.root[j][j]) for j in range(factor.size))
     moves = jnp.log(jax.random.uniform(accept_key, gain.shape, gain.dtype)) < gain  # False for NaN
     new = jnp.where(moves, there, effects)
-    eta = eta + _contribution(data, factor, new - effects)
+    eta = eta + contribution(data, factor, new - effects)
     return new, eta, jnp.mean(moves.astype(eta.dtype))
-
-
-def _transposed(root: Root, x: Array) -> Array:
-    """Cᵀ x."""
-    size = len(root)
-    return jnp.stack([sum(root[k][j] * x[k] for k in range(j, size)) for j in range(size)])
-
-
-def _solve(root: Array, x: Array) -> Array:
-    """L⁻¹ x for one small triangle and many columns: a library call would take longer than the rows."""
-    found = list[Array]()
-    for i in range(len(root)):
-        rest = sum((root[i, j] * found[j] for j in range(i)), start=jnp.zeros((), x.dtype))
-        found.append((x[i] - rest) / root[i, i])
-    return jnp.stack(found)
-
-
-def _precision(root: Array) -> Array:
-    half = _solve(root, jnp.eye(len(root), dtype=root.dtype))
-    return half.T @ half
-
-
-# -- directions in which the likelihood is constant --------------------------------------------------------------------
-
-
-def _shift(
-    layout: Layout,
-    data: dict[str, Any],
-    theta: Params,
-    coef: Array,
-    factor: Factor,
-    effects: Array,
-    key: Key,
-) -> tuple[Array, Array]:
-    """Coefficients + δ and effects - T δ, with δ from its normal distribution given everything else."""
-    places = layout.shifted[factor.number]
-    if not places:
-        return coef, effects
-    replaced, at = data[f"shift_{factor.number}"], np.array(places)  # (s, q, levels)
-    weighted = jnp.einsum("ab,sbn->san", _precision(layout.root(theta, factor.number)), replaced)
-    tight = 1.0 / density.SCALE**2
-    matrix = jnp.einsum("san,tan->st", weighted, replaced) + tight * jnp.eye(len(at), dtype=coef.dtype)
-    linear = jnp.einsum("san,an->s", weighted, effects) - tight * coef[at]
-    root = jnp.linalg.cholesky(matrix)
-    noise = jax.random.normal(key, linear.shape, linear.dtype)
-    delta = jax.scipy.linalg.solve_triangular(
-        root.T, _solve(root, linear[:, None])[:, 0] + noise, lower=False
-    )
-    return coef.at[at].add(delta), effects - jnp.einsum("s,san->an", delta, replaced)
-
-
-def _shift_nested(
-    layout: Layout,
-    data: dict[str, Any],
-    theta: Params,
-    pair: tuple[int, int, int, int],
-    effects: list[Array],
-    key: Key,
-) -> tuple[Array, Array]:
-    """The intercept of each outer level + δ, and those of the levels within it - δ."""
-    outer, inner, place, within = pair
-    parent = data[f"parent_{outer}_{inner}"]
-    above, below = (_precision(layout.root(theta, number)) for number in (outer, inner))
-    count = effects[outer].shape[1]
-    sizes = jax.ops.segment_sum(jnp.ones(len(parent), effects[outer].dtype), parent, count)
-    tight = above[place, place] + sizes * below[within, within]
-    linear = jax.ops.segment_sum((below @ effects[inner])[within], parent, count)
-    linear -= (above @ effects[outer])[place]
-    delta = linear / tight + jax.random.normal(key, (count,), tight.dtype) * jax.lax.rsqrt(tight)
-    return effects[outer].at[place].add(delta), effects[inner].at[within].add(-delta[parent])
 
 
 # -- deviations and correlations given the effects ---------------------------------------------------------------------
@@ -352,8 +233,8 @@ def _walk(layout: Layout, position: Params, factor: Factor, effects: Array, key:
     def gain(new: tuple[Array, Array], old: tuple[Array, Array]) -> Array:
         """In differences: sums over all levels would lose the last digits."""
         (after, prior_after), (before, prior_before) = new, old
-        moved = _solve(after, before - after)
-        half = _solve(before, _solve(before, squares).T)  # L⁻¹ S L⁻ᵀ
+        moved = solve(after, before - after)
+        half = solve(before, solve(before, squares).T)  # L⁻¹ S L⁻ᵀ
         change = jnp.sum((moved + moved.T + moved.T @ moved) * half)
         ratio = jnp.diagonal(after) / jnp.diagonal(before)
         grown = jnp.diagonal(after - before) / jnp.diagonal(before)
@@ -392,12 +273,12 @@ def _given(layout: Layout, data: dict[str, Any], here: Params, standard: list[Ar
     eta = linear @ design + data.get("offset", 0.0)
     prior = layout.model.log_prior_density(here)
     if layout.family != "normal":
-        values = _of_rows(layout, data, theta, eta)
+        values = of_rows(layout, data, theta, eta)
 
         def gained(position: Params) -> Array:
             new = layout.model.constrain(position)
             there = eta + (layout.linear(new) - linear) @ design
-            total = jnp.sum(_of_rows(layout, data, new, there) - values)
+            total = jnp.sum(of_rows(layout, data, new, there) - values)
             return total + layout.model.log_prior_density(position) - prior
 
         return gained

@@ -10,20 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.models import fits
-from scirocco.models.glmm import blocks
-from scirocco.models.glmm.blocks import Layout, State
+from scirocco.models.glmm import blocks, shifts
+from scirocco.models.glmm.blocks import State
 from scirocco.models.glmm.density import Factor
+from scirocco.models.glmm.layout import Layout
 from scirocco.types import Params
 
 METHOD = "blocked Gibbs sampler"
 DEFAULTS = {"num_samples": 250, "thin": 4, "num_burnin": 75, "num_chains": 4}
 """Lengths where none is given; the burn-in in units of `thin` sweeps."""
 _SAME = 1e-5
+_MOST_TOGETHER, _LARGEST_TABLE = 300, 10_000_000
+"""Coefficients and effects that are drawn together at most; numbers in the table of those × levels of the largest."""
 _SPREAD = 0.2
 """Deviation of the starting points of chains, on the real line."""
 
 _sweeps = jax.jit(blocks.sweeps, static_argnums=0)
-_renewed = jax.jit(blocks.renewed_metric, static_argnums=0)
+_renewed = jax.jit(blocks.renewed, static_argnums=0)
 
 
 def arranged(
@@ -71,8 +74,21 @@ def arranged(
             if np.array_equal(parent[levels[inner.number]], levels[outer.number]):
                 nested.append((outer.number, inner.number, above, below))
                 data[f"parent_{outer.number}_{inner.number}"] = parent
-    layout = Layout(family, model, factors, tuple(shifted), tuple(nested))
+    sizes = [factor.size * count for factor, count in zip(factors, num_levels, strict=True)]
+    small = _small(arrays["x"].shape[1], sizes)
+    layout = Layout(family, model, factors, tuple(shifted), tuple(nested), small)
     return layout, jax.tree.map(jnp.asarray, data)
+
+
+def _small(num_coefficients: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The factors whose effects are drawn together with the coefficients: the smallest, never the largest."""
+    together, found = num_coefficients, list[int]()
+    for number in np.argsort(sizes, kind="stable")[:-1]:
+        together += sizes[number]
+        if together > _MOST_TOGETHER or together * max(sizes) > _LARGEST_TABLE:
+            break
+        found.append(int(number))
+    return tuple(sorted(found))
 
 
 def _replaced(
@@ -113,8 +129,14 @@ class GibbsChain:
         )
         size = sum(leaf.size for leaf in jax.tree.leaves(position))
         dtype = effects[0].dtype
-        metric = jnp.eye(size, dtype=dtype)
-        self.now = State(position, tuple(effects), metric, jnp.asarray(-0.5, dtype), jnp.zeros(2, dtype))
+        self.now = State(
+            position,
+            tuple(effects),
+            jnp.eye(size, dtype=dtype),
+            jnp.asarray(-0.5, dtype),
+            shifts.blank(layout, data, tuple(effects)),
+            jnp.zeros(len(_rates(layout)), dtype),
+        )
 
     def advance(self, num_steps: int) -> None:
         """Make sweeps; the metric is renewed at fixed ones, so that a resumed chain is the same."""
@@ -133,8 +155,8 @@ class GibbsChain:
         draws = dict(self.layout.model.constrain(self.now.position))
         for factor, effects in zip(self.layout.factors, self.now.effects, strict=True):
             draws[f"effects_{factor.number}"] = effects.T
-        effects_rate, rate = np.asarray(self.now.accepted, np.float64)
-        stats = {"acceptance_rate": float(rate), "effects_acceptance_rate": float(effects_rate)}
+        accepted = np.asarray(self.now.accepted, np.float64).tolist()
+        stats = dict(zip(_rates(self.layout), accepted, strict=True))
         return {name: np.asarray(leaf) for name, leaf in draws.items()}, stats
 
     def state(self) -> dict[str, np.ndarray]:
@@ -150,13 +172,17 @@ class GibbsChain:
         self.now = jax.tree.unflatten(treedef, leaves)
 
 
-def spec_of(start: Params) -> fits.Spec:
+def _rates(layout: Layout) -> tuple[str, ...]:
+    names = ("acceptance_rate", "effects_acceptance_rate", "joint_acceptance_rate")
+    return names if layout.small else names[:2]
+
+
+def spec_of(layout: Layout, start: Params) -> fits.Spec:
     """Shapes and types of a draw."""
     draws = {
         name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()
     }
-    rates = ("acceptance_rate", "effects_acceptance_rate")
-    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in rates})
+    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in _rates(layout)})
 
 
 def chains_of(layout: Layout, data: dict[str, Any], start: Params, seed: int, num_chains: int) -> list[Any]:

@@ -32,11 +32,11 @@ _MOST_SAVED = 50_000_000
 class GLMM(Results, fits.Conventions):
     """A generalised linear mixed model: coefficients, and effects that differ between the levels of factors.
 
-    The effects of the factor with the most levels are integrated out (`sc.HierarchicalModel`): chains move the
-    coefficients, deviations and correlations, and the effects of any level follow from their draws. The levels of other
-    factors are parameters of the chains. If those are more than 100 (users and films), or if a level has more than four
-    effects, a blocked Gibbs sampler draws all effects instead: exact, with all rows in every sweep. What was chosen is
-    in `run_.preparation["chosen"]`.
+    The effects of one factor are integrated out (`sc.HierarchicalModel`): chains move the coefficients, deviations and
+    correlations, and the effects of any level follow from their draws. With several factors, or with more than four
+    effects per level, a blocked Gibbs sampler draws all effects: exact, with all rows in every sweep. Of more than
+    300,000 rows, the largest of several factors is integrated out if the others have at most 100 levels, which are
+    then parameters of the chains. What was chosen is in `run_.preparation["chosen"]`.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class GLMM(Results, fits.Conventions):
             {"sampler": crossed.METHOD, "formula": self.formula, "family": self.family},
             found.source.fingerprint,
             found.num_rows,
-            crossed.spec_of(found.start),
+            crossed.spec_of(layout, found.start),
             lambda: crossed.chains_of(layout, data, found.start, seed, num_chains),
             num_chains,
             wanted[0],

@@ -31,8 +31,8 @@ from scirocco.models.inputs.formulas import (
 from scirocco.models.inputs.tables import float_type
 from scirocco.types import Params
 
-_MOST_LEVELS = 100
-"""Levels of all factors but the one that is integrated out; with more, effects are drawn in blocks."""
+_MOST_LEVELS, _MOST_ROWS = 100, 300_000
+"""Levels of all factors but the one that is integrated out, at most; rows, at least. Else all are drawn in blocks."""
 _MANY_ROWS, _FEW_LEVELS = 1_000, 300
 """Rows per level from which on a factor of at most so many levels is not integrated out."""
 INFORMED = 50
@@ -232,8 +232,9 @@ def _check_varying(term: Term, z: np.ndarray) -> None:
 def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None, tuple[Factor, ...], bool]:
     """Which factor is integrated out, if any; the factors; and whether effects are drawn in blocks.
 
-    The factor with the most levels is integrated out, and the effects of the others are global parameters. Where those
-    are many, or a level has many effects, all are drawn in blocks.
+    Effects of several factors are drawn in blocks, as are those of a factor with many effects per level. Where a sweep
+    over all rows would take long and one factor has nearly all levels, that one is integrated out, and the effects of
+    the others are global parameters.
     """
     counts = [len(term.levels) for term in terms]
     rows = len(codes[0])
@@ -242,7 +243,7 @@ def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None
         inner = None
     others = sum(count for number, count in enumerate(counts) if number != inner)
     too_many = inner is not None and len(terms[inner].design.names) > MOST_LOCAL
-    by_blocks = too_many or others > _MOST_LEVELS
+    by_blocks = too_many or others > _MOST_LEVELS or (len(terms) > 1 and rows <= _MOST_ROWS)
     factors = tuple(
         Factor(
             number,

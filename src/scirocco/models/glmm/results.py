@@ -11,10 +11,10 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.diagnostics.frames import summary_frame
+from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
 from scirocco.models.families import FAMILIES
 from scirocco.models.fits.conventions import not_fitted
-from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.glmm import density, problem
 from scirocco.models.glmm.problem import Term, Units
 from scirocco.models.inputs.formulas import (
@@ -256,7 +256,6 @@ class Results:
         self._check_fitted()
         _checks.choice(new_groups, "new_groups", self._known)
         _checks.choice(kind, "kind", ("mean", "observation"))
-        tails = None if interval is None else tails_of(interval)
         parsed = parse(self.formula)
         columns = used_columns(parsed, None, response=False)
         if kind == "observation" and parsed.trials is not None:
@@ -293,17 +292,17 @@ class Results:
                 own = effects[:, places[rows]]
                 eta += np.einsum("nq,snq->ns", design.matrix(piece), own)
             mean = family.mean(eta)
-            if tails is None:
+            if interval is None:
                 outcome.append(mean.mean(axis=1)[None])
                 continue
             drawn = mean
             if kind == "observation":
                 trials = None if parsed.trials is None else np.asarray(piece[parsed.trials], np.int64)
                 drawn = family.draw(rng, mean, theta, trials)
-            ends = np.quantile(drawn, tails, axis=1, method="weibull")
+            ends = np.stack(central(drawn, interval, axis=1))
             outcome.append(np.concatenate([mean.mean(axis=1)[None], ends]))
         joined = np.concatenate(outcome, axis=1)
-        return joined[0] if tails is None else Predicted(*joined)
+        return joined[0] if interval is None else Predicted(*joined)
 
     def _parts(
         self, table: Any, new_groups: str, coef: dict[str, np.ndarray], rng: np.random.Generator
@@ -349,6 +348,6 @@ class Results:
 
 def _table(draws: np.ndarray, names: Sequence[str] | None, interval: float, index: Any) -> Any:
     pandas = require("pandas", "this table")
-    low, high = np.quantile(draws, tails_of(interval), axis=0, method="weibull")
+    low, high = central(draws, interval)
     columns = {"mean": draws.mean(axis=0), "sd": draws.std(axis=0), "low": low, "high": high}
     return pandas.DataFrame(columns, index if names is None else list(names))

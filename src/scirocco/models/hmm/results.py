@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
+from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
-from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.fits.mixing import orders
 from scirocco.models.hmm import emissions
 from scirocco.models.hmm.emissions import Emission, Encoded
@@ -128,13 +128,12 @@ class Results:
         import pandas as pd
 
         self._check_fitted()
-        low, high = tails_of(interval)
         moves = self.draws_["transitions"]
         parts = {"share": stationary(moves), "dwell": _dwell(moves), **self._told()}
         table: dict[str, Any] = {}
         for name, values in parts.items():
             table[name] = values.mean(axis=(0, 1))
-            table[f"{name}_low"], table[f"{name}_high"] = np.quantile(values, (low, high), axis=(0, 1))
+            table[f"{name}_low"], table[f"{name}_high"] = central(values, interval, (0, 1))
         if isinstance(self._emission, emissions.Categorical):
             table["most_probable"] = self.categories_[self.probabilities_.argmax(axis=1)]
         frame = pd.DataFrame(table)
@@ -238,10 +237,9 @@ class Results:
         mean = each.mean(axis=0)
         if interval is None:
             return self._shaped(mean, alone)
-        tails = tails_of(interval)
         if not isinstance(self._emission, emissions.Categorical):
             each = self._paths(draws, start, steps)
-        low, high = np.quantile(each, tails, axis=0)
+        low, high = central(each, interval)
         return Predicted(*(self._shaped(part, alone) for part in (mean, low, high)))
 
     def _shaped(self, found: Array, alone: bool) -> Array:
@@ -363,7 +361,7 @@ def _with_interval(draws: Array, interval: float | None) -> Any:
     mean = draws.mean(axis=(0, 1))
     if interval is None:
         return mean
-    low, high = np.quantile(draws, tails_of(interval), axis=(0, 1))
+    low, high = central(draws, interval, (0, 1))
     return Predicted(mean, low, high)
 
 

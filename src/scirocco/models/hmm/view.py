@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scirocco.diagnostics.intervals import widest
 from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Html, Section, join, number, paragraph, sortable, tag
 from scirocco.models.view import View, own_run, size_of, with_draws
@@ -41,12 +43,18 @@ def view(model: HMM, run: Run | None) -> View:
     )
 
 
+def _level(model: HMM) -> float:
+    """The probability of the intervals that are shown: less if there are few draws."""
+    return widest(math.prod(model.draws_["initial"].shape[:2]), _INTERVAL)
+
+
 def _states(model: HMM) -> Section:
-    table = model.summary(_INTERVAL)
+    level = _level(model)
+    table = model.summary(level)
     names = [name for name in table.columns if not name.endswith(("_low", "_high"))]
     rows = [[f"state {k}", *(_cell(row, name) for name in names)] for k, row in table.iterrows()]
     words = (
-        f"Posterior means, and the central {_INTERVAL:.0%} in brackets. Share: of time, in the long run. "
+        f"Posterior means, and the central {level:.0%} in brackets. Share: of time, in the long run. "
         "Dwell: expected steps of a visit."
     )
     found = sortable("states", ["state", *names], rows, "States", texts=range(len(names) + 1))
@@ -60,7 +68,8 @@ def _cell(row: Any, name: str) -> str:
 
 
 def _transitions(model: HMM) -> Section:
-    mean, low, high = (np.asarray(part) for part in model.transitions(_INTERVAL))
+    level = _level(model)
+    mean, low, high = (np.asarray(part) for part in model.transitions(level))
     num = len(mean)
     order = np.argsort(-mean, axis=None)[:_MOST]
     places = [divmod(int(place), num) for place in order]
@@ -75,7 +84,7 @@ def _transitions(model: HMM) -> Section:
     )
     head = [f"to {k}" for k in range(num)]
     rows = [[f"from {j}", *(number(value, 3) for value in mean[j])] for j in range(num)]
-    words = f"Posterior means; the lines are the central {_INTERVAL:.0%}."
+    words = f"Posterior means; the lines are the central {level:.0%}."
     if num * num > _MOST:
         words += f" The {_MOST} largest of {num * num}."
     parts = [

@@ -10,6 +10,7 @@ import ast
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -355,6 +356,10 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
 
         source = open_folder(table)
         table = source.read(0, source.num_rows)
+    if hasattr(table, "collect_schema") and hasattr(table, "collect"):  # of polars
+        raise InvalidTypeError(
+            f"{who} takes a table in memory, got a {type(table).__name__}: pass its .collect()."
+        )
     columns = named_columns(table)
     columns = table if columns is None else columns
     if not isinstance(columns, Mapping):
@@ -372,13 +377,18 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
         array = as_numpy(columns[name], f"column `{name}`")
         if array.ndim != 1:
             raise InvalidTypeError(f"column `{name}` has shape {array.shape}; one value per row is required.")
-        if array.dtype.kind == "b" and name not in keep:
+        if (array.dtype.kind == "b" and name not in keep) or _is_decimal(array):
             array = array.astype(np.float64)
         kept[name] = array
     lengths = {name: len(array) for name, array in kept.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidValueError(f"the columns have different numbers of rows: {lengths}.")
     return pandas.DataFrame(kept)
+
+
+def _is_decimal(array: np.ndarray) -> bool:
+    """Whether these are Python's decimal numbers, as databases have them; gaps may be None."""
+    return array.dtype == object and all(value is None or isinstance(value, Decimal) for value in array)
 
 
 def missing_rows(frame: Any) -> dict[str, np.ndarray]:

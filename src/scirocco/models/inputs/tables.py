@@ -7,6 +7,8 @@ its columns before it rounds them.
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -252,14 +254,23 @@ def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, ta
                 )
                 raise InvalidTypeError(
                     f"{where} contains {_plain(value)!r} in row {row}: {'targets' if target else 'features'} must be "
-                    f"{kind}. {_how_to_encode(names[first + column] if names else '', target)}"
+                    f"{kind}. {_how_to_encode(names[first + column] if names else '', target, value)}"
                 )
     return out
 
 
-def _how_to_encode(name: str, target: str) -> str:
+def _how_to_encode(name: str, target: str, value: object) -> str:
     if target:
         return "For classes use sc.models.LogisticRegression."
+    if _is_numeric_text(value):
+        return (
+            f"The texts are numbers: convert them with X.astype({{{name!r}: float}})."
+            if name
+            else "Convert them."
+        )
+    if isinstance(value, (datetime.date, np.datetime64)):
+        since = f", e.g. (X[{name!r}] - X[{name!r}].min()).dt.days" if name else ""
+        return f"Convert dates to numbers, such as days since the first one{since}."
     frame = (
         f": X.astype({{{name!r}: 'category'}}), in polars X.cast({{{name!r}: pl.Categorical}})"
         if name
@@ -269,6 +280,13 @@ def _how_to_encode(name: str, target: str) -> str:
         "Encode categories with one column per category; a regression does so for the columns of a data frame that "
         f"are categories{frame}."
     )
+
+
+def _is_numeric_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _plain(value: object) -> object:

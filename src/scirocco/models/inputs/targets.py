@@ -32,8 +32,8 @@ def labels(
     values = _column(y, num_rows, who)
     if values.dtype.kind == "f" and np.any(bad := ~np.isfinite(values)):
         raise InvalidValueError(
-            f"Input {name} contains NaN or infinity: first in row {int(np.argmax(bad))}, {int(bad.sum())} labels in "
-            "total."
+            f"Input {name} contains NaN or infinity: first in row {int(np.argmax(bad))}, {int(bad.sum())} of "
+            f"{len(bad)} labels. Drop these rows first."
         )
     if values.dtype.kind == "f" and np.any(fraction := values != np.floor(values)):
         raise InvalidValueError(

@@ -5,5 +5,15 @@ from scirocco.models.lda.corpus import Corpus, as_corpus
 from scirocco.models.lda.embedded import embedded_corpus
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.streams import DocumentStream
+from scirocco.models.lda.tokeniser import Tokeniser
 
-__all__ = ["LDA", "Corpus", "DocumentStream", "align", "as_corpus", "embedded_corpus", "topic_distance"]
+__all__ = [
+    "LDA",
+    "Corpus",
+    "DocumentStream",
+    "Tokeniser",
+    "align",
+    "as_corpus",
+    "embedded_corpus",
+    "topic_distance",
+]

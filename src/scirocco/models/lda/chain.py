@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from scirocco.models.lda.collapsed_chain import CollapsedChain
 from scirocco.models.lda.continuing import Reached, Start
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import (
+    START_GROWTH,
+    START_PASSES,
     Batches,
     CorpusBatches,
     Growth,
@@ -85,9 +88,32 @@ class TopicChain:
 
     def advance(self, num_steps: int) -> None:
         """Run `num_steps` steps."""
+        if num_steps and not self.step and self.settings.starts > 1:
+            self._choose_start()
         for _ in range(num_steps):
             self.engine.step(self.batches, self.step, self._words)
             self.step += 1
+
+    def _choose_start(self) -> None:
+        """Make several short runs on all documents, and start from the end of the most probable one."""
+        assert isinstance(self.batches, CorpusBatches)
+        corpus = self.batches.corpus
+        size, best, most = corpus.num_documents, None, -math.inf
+        short = dataclasses.replace(
+            self.settings,
+            starts=1,
+            growth=((size, START_GROWTH),),
+            batch_size=size,
+            sampler="gibbs",
+            learn_alpha=False,
+            learn_beta=False,
+        )
+        for number in range(self.settings.starts):
+            trial = TopicChain(corpus, short, self.seed, number)
+            trial.advance(START_PASSES)
+            if best is None or trial.engine.log_joint() > most:
+                best, most = trial.engine, trial.engine.log_joint()
+        self.engine.start_from(best)
 
     def _words(self, purpose: int) -> tuple[int, int]:
         """Seed words of this step, for one purpose."""
@@ -147,13 +173,27 @@ def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
 
 _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
+_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 20, 400
+"""Default length of other chains with memory, in token-samples; and the limits of their passes."""
+_DRAW_BYTES, _LEAST_DRAWS, _MOST_DRAWS = 1 << 28, 20, 100
+
+
+def usual_draws(num_topics: int, num_words: int) -> int:
+    """The default number of draws of a chain: 100, and fewer of large models, but at least 20.
+
+    Examples
+    --------
+    >>> usual_draws(50, 7_000), usual_draws(100, 20_000), usual_draws(1_000, 50_000)
+    (100, 33, 20)
+    """
+    return min(max(_DRAW_BYTES // (4 * num_topics * num_words), _LEAST_DRAWS), _MOST_DRAWS)
 
 
 def check_length(
     num_steps: int | None,
     num_epochs: float | None,
     max_seconds: float | None,
-    num_documents: int,
+    corpus: Corpus | DocumentStream,
     settings: Settings,
     wanted: tuple[int, float, int | None],
 ) -> fits.Length:
@@ -161,7 +201,7 @@ def check_length(
 
     `wanted` is `num_samples`, `num_burnin` and `thin`, which determine the length if it is not given.
     """
-    batch = settings.batch_size
+    batch, num_documents = settings.batch_size, corpus.num_documents
     first = growth_steps(settings.growth, batch)
     before = first + -(-num_documents // batch) if first else 0
     return fits.check_length(
@@ -172,10 +212,17 @@ def check_length(
         batch_size=batch,
         first_steps=first,
         planned_steps=fits.planned_steps(*wanted, before),
-        **(
-            {"default_epochs": _ARRAY_EPOCHS} if settings.by_arrays and settings.memory == "documents" else {}
-        ),
+        default_epochs=_usual_epochs(corpus, settings),
     )
+
+
+def _usual_epochs(corpus: Corpus | DocumentStream, settings: Settings) -> int:
+    """The default number of passes: small corpora need more of them, and can afford them."""
+    if settings.memory == "none" or isinstance(corpus, DocumentStream):
+        return _LEAST_EPOCHS
+    if settings.by_arrays:
+        return _ARRAY_EPOCHS
+    return min(max(round(_USUAL_TOKENS / max(corpus.num_tokens, 1)), _LEAST_EPOCHS), _MOST_EPOCHS)
 
 
 class Task(NamedTuple):
@@ -315,7 +362,7 @@ def save(
     fits.save(KIND, {"topics": draws}, stats, configuration, extra, path, overwrite, arrays)
 
 
-_OF_A_FIT = ("growth", "spare_topics", "device", "data", "seed", "num_rows")
+_OF_A_FIT = ("growth", "spare_topics", "starts", "device", "data", "seed", "num_rows")
 
 
 class Loaded(NamedTuple):
@@ -336,9 +383,14 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     return Loaded(loaded.draws["topics"], *loaded[1:], reached)
 
 
-def host_if_stored(store: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """The device of a stored fit that ran on the host: it is resumed there, even if there is an accelerator."""
+def as_stored(store: str | os.PathLike[str] | None, params: dict[str, Any]) -> dict[str, Any]:
+    """Choices that a resumed fit makes again: the sampler, and the host, even if there is an accelerator."""
     if store is None or not holds_run(store):
         return {}
     record, _ = records.read(open_stored(store))
-    return {"device": HOST} if record.configuration.get("device", HOST) == HOST else {}
+    found = {}
+    if params["device"] == "auto" and record.configuration.get("device", HOST) == HOST:
+        found["device"] = HOST
+    if params["sampler"] == "auto" and "sampler" in record.configuration:
+        found["sampler"] = record.configuration["sampler"]
+    return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco._extras import require
 from scirocco.diffusions import host
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.models.fits.chains import TopicPurpose
@@ -187,6 +188,24 @@ class CollapsedChain:
         theta /= np.where(sums > 0, sums, np.float32(1.0))
         return theta
 
+    # -- starts --------------------------------------------------------------------------------------------------------
+
+    def log_joint(self) -> float:
+        """log p(words, topics of all tokens), up to a constant that depends on the corpus and on K."""
+        log_gamma = require("scipy.special", "topic models").gammaln
+        documents = np.repeat(np.arange(len(self.begins) - 1), np.diff(self.begins))
+        inside = np.zeros((len(self.begins) - 1, len(self.totals)))
+        np.add.at(inside, (documents, self.memory), 1)
+        words = log_gamma(self.beta + self.table).sum()
+        words -= log_gamma(self.beta * len(self.table) + self.totals).sum()
+        of_documents = log_gamma(self.alpha + inside).sum()
+        return float(words + of_documents - log_gamma(self.alpha.sum() + inside.sum(axis=1)).sum())
+
+    def start_from(self, other: CollapsedChain) -> None:
+        """Take over the topics of all tokens."""
+        none = {"sums": np.zeros((0, 0), np.float32), "age": np.zeros(0, np.int32)}
+        self.restore({**other.state(), **none, "numbers": np.concatenate([self.alpha, [self.beta, -1]])})
+
     # -- hyper-parameters ----------------------------------------------------------------------------------------------
 
     def _learn(self, seed: tuple[np.uint64, np.uint64]) -> None:
@@ -254,8 +273,6 @@ def document_lengths(corpus: Corpus) -> np.ndarray:
 
 def _kernels() -> Any:
     """Import the compiled kernels when they are first needed."""
-    from scirocco._extras import require
-
     require("numba", "topic models")
     from scirocco.models.lda import _collapsed_kernel
 

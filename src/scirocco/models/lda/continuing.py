@@ -24,7 +24,7 @@ from scirocco.store import open_stored
 
 _PIECE = 4096
 _SWEEPS, _ROUNDS = 4, 3
-_OF_A_RUN = ("growth", "spare_topics")
+_OF_A_RUN = ("growth", "spare_topics", "starts")
 """Settings that a finished chain no longer uses."""
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,8 +21,13 @@ from scirocco.models.inputs.tables import numbers
 from scirocco.models.lda.readers import Vocabulary, check_counts, check_words, read_matrix, read_vocabulary
 from scirocco.models.lda.streams import DocumentReader, DocumentStream, Rows, stack
 
+if TYPE_CHECKING:
+    from scirocco.models.lda.tokeniser import Tokeniser
+
 log = logging.getLogger("scirocco")
 _CHUNK_DOCUMENTS = 1 << 14
+_MOST_TOKENS = 10_000_000
+"""Of a document: all of Wikipedia's have fewer, and each token is drawn one by one."""
 _FORMS = (
     "a SciPy sparse matrix or a 2-D array of counts (documents × words), a CorpusSource, the path of a corpus, or an "
     "iterable of documents (lists of words, or of (word id, count) pairs)"
@@ -45,6 +50,8 @@ class Corpus:
         Number of empty documents. They are kept and contribute nothing.
     notes
         Sentences that say what was left out or assumed.
+    tokeniser
+        How texts were split into words; None if they were not.
     """
 
     source: CorpusSource | NoWords
@@ -52,6 +59,7 @@ class Corpus:
     num_tokens: int
     num_empty: int = 0
     notes: tuple[str, ...] = ()
+    tokeniser: Tokeniser | None = None
 
     @property
     def num_documents(self) -> int:
@@ -132,6 +140,9 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
     if isinstance(X, (str, os.PathLike)):
         X = _open(_checks.path(X, "X"))
     notes: tuple[str, ...] = ()
+    if isinstance(X, Frame) and _is_table(X):
+        X, words, notes = _with_names(X, words, size)
+        size = None if words is None and size is None else size if words is None else len(words)
     if isinstance(X, CorpusSource):
         source: CorpusSource | NoWords = X
     elif require("scipy.sparse", "a corpus in memory").issparse(X) or _is_table(X):
@@ -139,8 +150,8 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
     elif isinstance(X, Frame):
         name = next(iter(X.columns), "text")
         raise InvalidTypeError(
-            f"`X` is a data frame, and not all of its columns are counts. Pass the words of each document: "
-            f"[text.lower().split() for text in frame[{name!r}]]."
+            f"`X` is a data frame, and not all of its columns are counts. Pass the column of texts: "
+            f"fit(frame, column={name!r})."
         )
     elif isinstance(X, Iterable):
         source, words, notes = _from_documents(X, words, size, may_be_empty)
@@ -148,6 +159,28 @@ def as_corpus(X: object, vocabulary: Vocabulary = None, *, may_be_empty: bool = 
         raise InvalidTypeError(f"`X` must be {_FORMS}; got {type(X).__name__}.")
     _check_size(size, source.vocabulary_size)
     return _measured(source, words, notes, may_be_empty)
+
+
+def _with_names(
+    frame: Frame, words: tuple[str, ...] | None, size: int | None
+) -> tuple[Any, tuple[str, ...] | None, tuple[str, ...]]:
+    """Counts of a data frame, whose column names are words: in the order of `words`, if they are among them."""
+    names, table = tuple(frame.columns), as_numpy(frame, "the matrix of counts")
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        return table, words, ()
+    if words is None:
+        return table, names if size is None else None, ()
+    places = {name: place for place, name in enumerate(names)}
+    if names == words or not any(word in places for word in words):
+        return table, words, ()
+    counts = numbers(table, None) if table.dtype == object else table
+    found = np.zeros((len(counts), len(words)), counts.dtype)
+    for place, word in enumerate(words):
+        if word in places:
+            found[:, place] = counts[:, places[word]]
+    left = len(names) - sum(word in places for word in words)
+    note = f"{left:,} of {len(names):,} columns are not in the vocabulary and were left out."
+    return found, words, (note,) if left else ()
 
 
 def _first_other(here: tuple[str, ...], wanted: tuple[str, ...]) -> str:
@@ -292,9 +325,16 @@ def _measured(
         shifted = _Shifted(indptr, start)
         check_words(ids, source.vocabulary_size, shifted)
         whole = check_counts(counts, shifted)
+        lengths = np.diff(np.concatenate([[0], np.cumsum(whole)])[indptr])
+        if lengths.max(initial=0) > _MOST_TOKENS:
+            longest = int(np.argmax(lengths))
+            raise InvalidValueError(
+                f"document {start + longest} (counted from 0) has {int(lengths[longest]):,} tokens; at most "
+                f"{_MOST_TOKENS:,} are possible. Are these counts of words? Split the document, or remove it."
+            )
         num_tokens += int(whole.sum())
         # a folder may contain zeros, so a document with entries can still be empty
-        num_empty += int(np.sum(np.diff(np.concatenate([[0], np.cumsum(whole)])[indptr]) == 0))
+        num_empty += int(np.sum(lengths == 0))
     if not num_tokens and not may_be_empty:
         raise InvalidValueError(
             f"the corpus is empty: {source.num_rows:,} documents, none of which has a word."

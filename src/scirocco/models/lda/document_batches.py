@@ -200,6 +200,23 @@ def automatic_growth(num_documents: int, num_tokens: int, num_topics: int, by_ar
     return (*stages, (num_documents, last))
 
 
+START_GROWTH, START_PASSES = 15, 45
+"""Passes of a short run with spare topics, and all of its passes."""
+_START_TOKENS, _MOST_STARTS = 8_000_000, 8
+
+
+def automatic_starts(num_tokens: int) -> int:
+    """Number of short runs from which a chain chooses its start: small corpora have bad modes, and passes are cheap.
+
+    Examples
+    --------
+    >>> automatic_starts(24_000), automatic_starts(60_000), automatic_starts(3_200_000)
+    (7, 2, 1)
+    """
+    affordable = _START_TOKENS // (START_PASSES * max(num_tokens, 1))
+    return max(1, min(_MOST_STARTS, affordable)) if num_tokens else 1
+
+
 def growth_steps(growth: Growth, batch_size: int) -> int:
     """Number of batches of the stages; no batch has documents of two passes."""
     return sum(passes * -(-size // batch_size) for size, passes in growth)

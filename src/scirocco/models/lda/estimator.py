@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,8 @@ from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
+from scirocco.models.lda.texts import is_text, open_corpus
+from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.view import View
 from scirocco.run.encoding import decode, encode
 from scirocco.run.progress import Callback, Report, as_callbacks
@@ -52,12 +54,13 @@ class LDA(fits.Conventions, Results):
     beta
         Dirichlet concentration of words in topics.
     sampler
-        "scir" (default): with memory, a Gibbs sampler that draws the topics and processes documents in parallel
-        threads; without memory, the stochastic CIR process. "gibbs": collapsed Gibbs, one thread per chain, needs the
-        fewest passes. Without memory: "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural",
+        "auto" (default): "gibbs" with memory, "scir" without. "gibbs": collapsed Gibbs, one thread per chain, needs the
+        fewest passes and the least time per pass. "scir": with memory, a Gibbs sampler that draws the topics and
+        processes documents in parallel threads, for large corpora on many cores; without memory, the stochastic CIR
+        process. Without memory also: "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural",
         "sgld_cv" (expanded natural parametrisation).
     memory
-        "documents", "none", or "auto": documents with "scir" and "gibbs", none with the others and for streams.
+        "documents", "none", or "auto": documents with "gibbs" and "scir", none with the others and for streams.
     batch_size
         Number of documents in a batch.
     local
@@ -68,7 +71,8 @@ class LDA(fits.Conventions, Results):
         the stored topics, and none is discarded.
     growth, spare_topics
         With memory: initial stages (documents, passes) of a chain, such as [(1000, 60), (4000, 15)], "auto", or None;
-        and the number of additional topics in them (by default a fifth of `num_topics`, on an accelerator none).
+        small corpora have no stages with "auto", but the best of several short runs as their start. And the number of
+        additional topics in them (by default a fifth of `num_topics`, on an accelerator none).
     step_size
         h, a number or a schedule such as `sc.schedules.polynomial(0.5, 10.0, 0.33)`, in the units of the sampler; not
         used with memory. By default SCIR's schedule; for the other samplers, a step size that depends on the corpus
@@ -81,7 +85,7 @@ class LDA(fits.Conventions, Results):
         With memory: draw α (one value per topic) and β as well, with Gamma(1, 1) priors; `alpha` and `beta` are the
         initial values.
     num_samples
-        Number of posterior draws per chain; a short run gives fewer.
+        Number of posterior draws per chain; a short run gives fewer. None: 100, of large models fewer (at least 20).
     num_burnin
         Length of the burn-in, whose draws are discarded: steps (int), or a fraction of the run (float below 1). It
         always includes the growth and one pass after it.
@@ -89,6 +93,9 @@ class LDA(fits.Conventions, Results):
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
         Number of independent chains; the same seed gives the same draws for any `num_threads`.
+    tokeniser
+        How texts become words: a `Tokeniser`, a function from a text to a list of words, or the language of the stop
+        words; by default `Tokeniser()`. Not used for counts and lists of words.
     device
         "auto": an accelerator if JAX has one, otherwise the compiled kernels of the CPU. "cpu", "gpu"; "jax": the array
         programs on JAX's default device, whatever it is. On an accelerator "scir" and "gibbs" with memory are one exact
@@ -129,7 +136,7 @@ class LDA(fits.Conventions, Results):
         *,
         alpha: ArrayLike = 0.1,
         beta: float = 0.05,
-        sampler: str = "scir",
+        sampler: str = "auto",
         memory: str = "auto",
         batch_size: int = 500,
         local: str = "auto",
@@ -143,13 +150,14 @@ class LDA(fits.Conventions, Results):
         options: dict[str, Any] | None = None,
         learn_alpha: bool = False,
         learn_beta: bool = False,
-        num_samples: int = 20,
+        num_samples: int | None = None,
         num_burnin: float = 0.5,
         thin: int | None = None,
         num_chains: int = 1,
         seed: int = 0,
         num_threads: int | None = None,
         device: str = "auto",
+        tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
     ):
         self.num_topics, self.alpha, self.beta = num_topics, alpha, beta
         self.sampler, self.memory, self.batch_size, self.local = sampler, memory, batch_size, local
@@ -158,6 +166,7 @@ class LDA(fits.Conventions, Results):
         self.options, self.learn_alpha, self.learn_beta = options, learn_alpha, learn_beta
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
+        self.tokeniser = tokeniser
 
     @classmethod
     def preset(cls, name: str, num_topics: int = 100, **changes: Any) -> LDA:
@@ -170,6 +179,8 @@ class LDA(fits.Conventions, Results):
         y: object = None,
         *,
         vocabulary: Vocabulary = None,
+        column: str | None = None,
+        encoding: str = "utf-8",
         num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
@@ -189,16 +200,21 @@ class LDA(fits.Conventions, Results):
         Parameters
         ----------
         X
-            Word counts in any format of `scirocco.models.lda.as_corpus`; or a `DocumentStream`, whose documents are
-            read when needed and not stored.
+            Texts: a list or column of strings, a data frame or the path of a table (CSV, TSV, JSON lines, Parquet) with
+            `column`, a text file with a document per line, or a folder of `.txt` files. Or word counts in any format of
+            `scirocco.models.lda.as_corpus`. Or a `DocumentStream`, whose documents are read when needed and not stored.
         y
             Ignored.
         vocabulary
-            The words in the order of their ids.
+            The words in the order of their ids. By default the names of the columns of a data frame of counts; the
+            words of texts are learned.
+        column, encoding
+            The column of a table that has the texts, and the encoding of files.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
             documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
-            given, otherwise 20 passes.
+            given. Otherwise with memory 20 to 400 passes, the more the smaller the corpus (200 on an accelerator), and
+            20 without memory.
         validation
             Documents to score while the chains run: their perplexity is shown and kept in `run_.scores`.
         continue_from
@@ -222,16 +238,15 @@ class LDA(fits.Conventions, Results):
             error, but the longer step does: the excess stationary variance of θ, Var(â) tanh(ℓh/2), grows with ℓ.
         """
         former = continue_from if isinstance(continue_from, LDA | None) else LDA.load(continue_from)
-        corpus = self._documents(X, vocabulary, former)
+        corpus = self._documents(X, vocabulary, former, column, encoding)
+        tokeniser = corpus.tokeniser
         remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
-        if resume and self.device == "auto":
-            remote |= chains.host_if_stored(store)
+        if resume:
+            remote |= chains.as_stored(store, self.get_params())
         remote |= {} if former is None else {"growth": None}
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
-        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
-        length = chains.check_length(
-            num_steps, num_epochs, max_seconds, corpus.num_documents, settings, wanted
-        )
+        wanted = fits.check_draws(self._kept_draws(corpus.vocabulary_size), self.num_burnin, self.thin)
+        length = chains.check_length(num_steps, num_epochs, max_seconds, corpus, settings, wanted)
         task = chains.Task(
             corpus,
             settings,
@@ -242,10 +257,10 @@ class LDA(fits.Conventions, Results):
             self.growth,
             start=None if former is None else former._start(corpus, settings, self.num_chains, self.seed),
         )
-        watch = () if validation is None else (self._watcher(validation, corpus, settings),)
+        watch = () if validation is None else (self._watcher(validation, corpus, settings, tokeniser),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
-            log.info("LDA: %s", settings.words)
+            log.info("LDA: %s", _chosen(settings, length, wanted[0], corpus.num_documents))
             self.run_, reached = chains.fit(
                 task._replace(counting=counting),
                 store=store,
@@ -253,14 +268,28 @@ class LDA(fits.Conventions, Results):
                 overwrite=overwrite,
                 callbacks=(*as_callbacks(callbacks), *watch),
                 progress=progress,
-                extra=self._extra(corpus.vocabulary),
+                extra=self._extra(corpus.vocabulary, tokeniser),
             )
         assert self.run_ is not None
         self._keep(self.run_.draws, self.run_.stats)
         self._settle(corpus.vocabulary, corpus.vocabulary_size, settings)
-        self._reached = reached
+        self._reached, self.tokeniser_ = reached, tokeniser
         self.__dict__.pop("_online", None)
         return self
+
+    def _plan(
+        self,
+        X: Documents,
+        num_steps: int | None = None,
+        num_epochs: float | None = None,
+        max_seconds: float | None = None,
+    ) -> str:
+        """One line that says what `fit` does for these documents: sampler, device, passes and draws."""
+        corpus = as_corpus(X)
+        settings, number = self._settings(_size(corpus)), self._kept_draws(corpus.vocabulary_size)
+        wanted = fits.check_draws(number, self.num_burnin, self.thin)
+        lasts = chains.check_length(num_steps, num_epochs, max_seconds, corpus, settings, wanted)
+        return _chosen(settings, lasts, number, corpus.num_documents)
 
     def partial_fit(
         self,
@@ -268,6 +297,8 @@ class LDA(fits.Conventions, Results):
         y: object = None,
         *,
         vocabulary: Vocabulary = None,
+        column: str | None = None,
+        encoding: str = "utf-8",
         total_documents: int | None = None,
     ) -> LDA:
         """Update the model with more documents.
@@ -282,16 +313,25 @@ class LDA(fits.Conventions, Results):
         A model that was fitted or loaded continues where it stopped.
         """
         if self._reached is not None and self._reached.remembers:
-            return self._take_in(X, vocabulary)
-        known = self._known() if "n_features_in_" in vars(self) else vocabulary
-        corpus = as_corpus(X, known)
+            return self._take_in(X, vocabulary, column, encoding)
+        fitted = "n_features_in_" in vars(self)
+        opened = open_corpus(
+            X,
+            self._known() if fitted else vocabulary,
+            column=column,
+            encoding=encoding,
+            tokeniser=self._split_by() if fitted else self.tokeniser,
+        )
+        corpus = opened.corpus
+        if not fitted:
+            self.tokeniser_ = corpus.tokeniser
         if self._online is None:
             self._begin_online(corpus)
         online = self._online
         assert online is not None
         self._seen += corpus.num_documents
         total = max(self._seen, total_documents or 0)
-        kept = _checks.positive_int(self.num_samples, "num_samples")
+        kept = _checks.positive_int(self._kept_draws(corpus.vocabulary_size), "num_samples")
         for chain, latest in zip(online, self._latest, strict=True):
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
@@ -317,10 +357,10 @@ class LDA(fits.Conventions, Results):
             self._latest = [[np.asarray(draw) for draw in part] for part in self._draws]
             self._seen = int(reached.configuration["num_rows"])
 
-    def _take_in(self, X: Documents, vocabulary: Vocabulary) -> LDA:
+    def _take_in(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> LDA:
         """Update each draw with the documents (`continuing.updated`)."""
         assert self._reached is not None
-        corpus = self._documents(X, vocabulary, self)
+        corpus = self._documents(X, vocabulary, self, column, encoding)
         assert isinstance(corpus, Corpus)
         settings = self._fitted
         self._draws, reached = continuing.take_in(
@@ -332,14 +372,30 @@ class LDA(fits.Conventions, Results):
         return self
 
     def _documents(
-        self, X: Documents | DocumentStream, vocabulary: Vocabulary, former: LDA | None
+        self,
+        X: Documents | DocumentStream,
+        vocabulary: Vocabulary,
+        former: LDA | None,
+        column: str | None,
+        encoding: str,
     ) -> Corpus | DocumentStream:
         """The documents to fit; with the words of an earlier model first, if there is one."""
         if isinstance(X, DocumentStream):
             return X
-        if former is None:
-            return as_corpus(X, vocabulary)
-        former._check_fitted()
+        if former is not None:
+            former._check_fitted()
+        if former is None or is_text(X, column, encoding):
+            corpus = open_corpus(
+                X,
+                vocabulary,
+                column=column,
+                encoding=encoding,
+                tokeniser=self.tokeniser if former is None else former._split_by(),
+                known=() if former is None else former.vocabulary_ or (),
+            ).corpus
+            if former is None:
+                return corpus
+            X, vocabulary = corpus, None
         return continuing.with_new_words(X, vocabulary, former.vocabulary_, former.n_features_in_)
 
     def _start(
@@ -352,7 +408,8 @@ class LDA(fits.Conventions, Results):
 
     def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
-        shares: np.ndarray = self.fit(X, y, **options).transform(X)
+        where = {name: options[name] for name in ("column", "encoding") if name in options}
+        shares: np.ndarray = self.fit(X, y, **options).transform(X, **where)
         return shares
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
@@ -376,7 +433,7 @@ class LDA(fits.Conventions, Results):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the fitted model: draws as a Zarr group, settings and vocabulary; no pickles and no code."""
         self._check_fitted()
-        extra = self._extra(self.vocabulary_)
+        extra = self._extra(self.vocabulary_, self.tokeniser_)
         chains.save(self._draws, self._stats, self._fitted, extra, path, overwrite, self._reached)
 
     @classmethod
@@ -394,11 +451,16 @@ class LDA(fits.Conventions, Results):
         changes = {"growth": None, "memory": remembers, "device": "cpu"}  # results need no accelerator
         model._settle(words, num_words, model._settings(size, **changes))
         model._reached = loaded.reached
+        if loaded.extra.get("tokeniser") is not None:
+            model.tokeniser_ = Tokeniser.from_json(loaded.extra["tokeniser"])
         return model
 
-    def _extra(self, vocabulary: tuple[str, ...] | None) -> dict[str, Any]:
-        params = {name: encode(value) for name, value in self.get_params().items()}
-        return {"vocabulary": list(vocabulary) if vocabulary else None, "params": params}
+    def _extra(
+        self, vocabulary: tuple[str, ...] | None, tokeniser: Tokeniser | None = None
+    ) -> dict[str, Any]:
+        params = {name: encode(v) for name, v in self.get_params().items() if name != "tokeniser"}
+        split = None if tokeniser is None else tokeniser.as_json()
+        return {"vocabulary": list(vocabulary) if vocabulary else None, "params": params, "tokeniser": split}
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -406,14 +468,23 @@ class LDA(fits.Conventions, Results):
         self._draws = np.empty((1, 0, 1, 1)) if draws is None else draws["topics"]
         self._stats = {name: np.asarray(value) for name, value in stats.items()}
 
+    def _kept_draws(self, num_words: int) -> int:
+        if self.num_samples is not None:
+            return self.num_samples
+        return chains.usual_draws(_checks.positive_int(self.num_topics, "num_topics", minimum=2), num_words)
+
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)
 
     def _watcher(
-        self, validation: Documents, corpus: Corpus | DocumentStream, settings: Settings
+        self,
+        validation: Documents,
+        corpus: Corpus | DocumentStream,
+        settings: Settings,
+        tokeniser: Tokeniser | None,
     ) -> Callback:
         known = corpus.vocabulary or corpus.vocabulary_size
-        seen, hidden = prediction.split(all_rows(as_corpus(validation, known)))
+        seen, hidden = prediction.split(all_rows(open_corpus(validation, known, tokeniser=tokeniser).corpus))
         prediction.check_hidden(hidden)
         how = fold_in(settings.alpha, settings.num_threads, self.seed)
 
@@ -423,6 +494,14 @@ class LDA(fits.Conventions, Results):
             return {"perplexity": prediction.perplexity(seen, hidden, report.draws["topics"][0, -1:], how)}
 
         return watch
+
+
+def _chosen(settings: Settings, length: fits.Length, num_samples: int, num_documents: int) -> str:
+    """One line: the method, where it runs, and for how long."""
+    if length.num_steps is None:
+        return f"{settings.words[:-1]}; {length.max_seconds:g} s, at most {num_samples} draws per chain."
+    passes = length.num_steps * settings.batch_size / num_documents
+    return f"{settings.words[:-1]}; {passes:,.0f} passes, at most {num_samples} draws per chain."
 
 
 def _size(corpus: Corpus | DocumentStream) -> Size:

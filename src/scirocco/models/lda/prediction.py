@@ -12,6 +12,7 @@ from scirocco._checks import is_number
 from scirocco.data import fingerprints
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.data.shuffle import shuffled_numbers
+from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import DocumentPurpose
 from scirocco.models.lda import local
@@ -65,8 +66,23 @@ def proportions(
     return (topics + how.alpha) / (length + how.alpha.sum())[:, None]
 
 
+def drawn_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
+    """Posterior draws of η of all documents, (documents, topics), ten for each draw of ω."""
+    kept, last = list(draws), how._replace(burn_in=how.sweeps - 1)
+    for number in range(_REPEATS * len(kept)):
+        out = np.empty((corpus.num_documents, len(how.alpha)), np.float32)
+        for begin in range(0, corpus.num_documents, _PIECE):
+            rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+            rng = np.random.default_rng([how.seed, 0xE7B, begin, number])
+            omega = kept[number % len(kept)]
+            counts = proportions(corpus.take_csr(rows), omega, last, number, rows, as_counts=True)
+            theta = rng.standard_gamma(counts + how.alpha)
+            out[rows] = theta / theta.sum(axis=1, keepdims=True)
+        yield out
+
+
 def interval_proportions(
-    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, tail: float
+    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and quantiles of η of all documents, each (documents, topics).
 
@@ -86,7 +102,7 @@ def interval_proportions(
             theta = rng.standard_gamma(counts + how.alpha)
             drawn.append((theta / theta.sum(axis=1, keepdims=True)).astype(np.float32))
         mean[rows] = np.mean(drawn, axis=0)
-        low[rows], high[rows] = np.quantile(drawn, [tail, 1 - tail], axis=0)
+        low[rows], high[rows] = central(np.stack(drawn), interval)
     return mean, low, high
 
 
@@ -132,11 +148,22 @@ def check_hidden(hidden: Rows) -> None:
         raise InvalidValueError("there is no hidden word to score: documents must have at least 10 tokens.")
 
 
+def document_counts(rows: Rows) -> np.ndarray:
+    """Number of tokens of each document."""
+    indptr, _, counts = rows
+    return np.diff(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[indptr])
+
+
 def perplexity(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldIn) -> float:
     """exp(-Σ log p / #words) of the hidden words, with p averaged over the draws of ω; η from the seen words.
 
     `seen` and `hidden` are CSR triples of the same documents.
     """
+    return float(np.exp(-np.sum(document_scores(seen, hidden, draws, how)) / hidden[2].sum()))
+
+
+def document_scores(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
+    """Σ log p of the hidden words of each document; see `perplexity`."""
     indptr, words, counts = hidden
     if len(indptr) != len(seen[0]):
         raise InvalidValueError(
@@ -152,7 +179,7 @@ def perplexity(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldI
             part = slice(begin, begin + _WORDS_AT_ONCE)
             chance[part] += np.einsum("ik,ik->i", eta[document[part]], by_word[words[part]])
     with np.errstate(divide="ignore"):
-        return float(np.exp(-np.sum(counts * np.log(chance / (number + 1))) / counts.sum()))
+        return np.bincount(document, counts * np.log(chance / (number + 1)), len(indptr) - 1)
 
 
 # -- held-out documents, scored while the others are fitted

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scirocco import _checks
-from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
+from scirocco.diagnostics.intervals import central, effective_draws, tails_of
+from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.lda import prediction
 from scirocco.models.lda.alignment import align, aligned_rhat, topic_distance
 from scirocco.models.lda.coherence import coherence as _coherence
 from scirocco.models.lda.coherence import to_pyldavis
 from scirocco.models.lda.collapsed_chain import document_lengths
-from scirocco.models.lda.corpus import Corpus, Documents, as_corpus
+from scirocco.models.lda.corpus import Corpus, Documents
 from scirocco.models.lda.settings import Settings
+from scirocco.models.lda.texts import open_corpus
+from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.lda.topics import normalise
 
 _FOLD_DRAWS = 10
+_FEW_EFFECTIVE = 8
+_MORE_DRAWS = "Fit longer, with more draws (num_samples)"
 
 
 class TopWords(NamedTuple):
@@ -34,6 +41,8 @@ class Results:
     """Results computed from the draws (chain, draw, topic, word), in memory or on disk."""
 
     seed: int
+    tokeniser: Any
+    tokeniser_: Tokeniser | None = None
     components_: np.ndarray
     n_features_in_: int
     vocabulary_: tuple[str, ...] | None
@@ -122,9 +131,8 @@ class Results:
         names: tuple[Any, ...] = self.vocabulary_ or tuple(range(self.n_features_in_))
         if interval is None:
             return [[names[w] for w in row] for row in order]
-        tail = _tail(interval)
         values = self._of_words(order) if drawn is None else drawn.draws
-        low, high = np.quantile(values.reshape(-1, *order.shape), [tail, 1 - tail], axis=0)
+        low, high = self._ends(values, interval)
         means = np.take_along_axis(self.components_, order, axis=1)
         return [
             [(names[w], float(m), float(a), float(b)) for w, m, a, b in zip(*rows, strict=True)]
@@ -152,7 +160,7 @@ class Results:
     def coherence(self, X: Documents, *, measure: str = "npmi", num: int = 10) -> np.ndarray:
         """Coherence of the `num` top words of each topic in documents `X`; higher is better."""
         order = self._top(num)
-        return _coherence(order, as_corpus(X, self._known()), measure)
+        return _coherence(order, self._read(X), measure)
 
     def topic_distance(self, other: Results | None = None, measure: str = "hellinger") -> np.ndarray:
         """Distances between the topics of this model, or to those of another."""
@@ -163,13 +171,74 @@ class Results:
 
     # -- documents -----------------------------------------------------------------------------------------------------
 
-    def transform(self, X: Documents, *, interval: float | None = None) -> Any:
-        """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high)."""
+    def transform(
+        self,
+        X: Documents,
+        *,
+        interval: float | None = None,
+        column: str | None = None,
+        encoding: str = "utf-8",
+    ) -> Any:
+        """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high).
+
+        Documents in any format of `fit`: texts are split as those of the fit, and words that it did not know are left
+        out. A document without a known word has the proportions of the prior.
+        """
         self._check_fitted()
-        corpus = as_corpus(X, self._known(), may_be_empty=True)
+        corpus = self._read(X, column, encoding, may_be_empty=True)
         if interval is None:
             return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
-        return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), _tail(interval))
+        tails_of(interval)
+        return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), interval)
+
+    def representative_documents(
+        self,
+        X: Documents,
+        num: int = 3,
+        *,
+        least_tokens: int = 10,
+        column: str | None = None,
+        encoding: str = "utf-8",
+    ) -> list[list[tuple[int, float]]]:
+        """For each topic the `num` documents with the largest shares of it: (number of the document, share).
+
+        Documents with fewer than `least_tokens` known tokens are left out, unless all have fewer.
+        """
+        self._check_fitted()
+        _checks.positive_int(num, "num")
+        corpus = self._read(X, column, encoding)
+        shares = prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
+        lengths = document_lengths(corpus)
+        long = np.flatnonzero(lengths >= min(least_tokens, lengths.max()))
+        return [
+            [(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)]
+            for column in shares.T
+        ]
+
+    def shares_by(
+        self,
+        X: Documents,
+        groups: ArrayLike,
+        *,
+        interval: float = 0.9,
+        column: str | None = None,
+        encoding: str = "utf-8",
+    ) -> Any:
+        """Mean shares of the topics in the documents of each group (a source, a year, ...), with central intervals.
+
+        `groups` has one value per document. The intervals are about these documents, and include the uncertainty of
+        their topics. The result has `groups`, `num_documents`, `mean`, `low` and `high`, and `to_frame()`.
+        """
+        from scirocco.models.lda import describing
+
+        self._check_fitted()
+        tails_of(interval)
+        corpus = self._read(X, column, encoding, may_be_empty=True)
+        return describing.shares_by(corpus, groups, self._some_draws(), self._fold_in(), interval)
+
+    def labels(self, num: int = 3) -> list[str]:
+        """A short name for each topic: its `num` most probable words."""
+        return [", ".join(map(str, words)) for words in self.top_words(num)]
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of `transform`: "topic0", "topic1", ..."""
@@ -183,11 +252,11 @@ class Results:
         probability of a word is averaged over posterior draws. Lower is better. It is not a variational bound.
         """
         self._check_fitted()
-        rows = all_rows(as_corpus(X, self._known()))
+        rows = all_rows(self._read(X))
         if X_hidden is None:
             seen, hidden = prediction.split(rows)
         else:
-            seen, hidden = rows, all_rows(as_corpus(X_hidden, self._known()))
+            seen, hidden = rows, all_rows(self._read(X_hidden))
         return prediction.perplexity(seen, hidden, self._some_draws(), self._fold_in())
 
     def score(self, X: Documents, y: object = None) -> float:
@@ -197,7 +266,7 @@ class Results:
     def to_pyldavis(self, X: Documents) -> dict[str, Any]:
         """The arguments of `pyLDAvis.prepare` for documents `X`."""
         self._check_fitted()
-        corpus = as_corpus(X, self._known())
+        corpus = self._read(X)
         _, words, counts = all_rows(corpus)
         frequency = np.zeros(corpus.vocabulary_size, np.int64)
         np.add.at(frequency, words, counts)
@@ -205,6 +274,16 @@ class Results:
         return to_pyldavis(self.components_, self.transform(X), document_lengths(corpus), names, frequency)
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _ends(self, values: np.ndarray, interval: float) -> tuple[np.ndarray, np.ndarray]:
+        """Central intervals of values (chain, draw, ...), wider if the draws depend on each other."""
+        worth = effective_draws(values)
+        if worth < _FEW_EFFECTIVE < values.shape[0] * values.shape[1]:
+            _checks.warn(
+                f"the draws of this {type(self).__name__} are worth only {worth:.0f} independent ones: the intervals "
+                "are unreliable. Fit it longer (num_epochs)."
+            )
+        return central(values, interval, axis=(0, 1), effective=worth, advice=_MORE_DRAWS)
 
     @property
     def _num_draws(self) -> int:
@@ -223,6 +302,26 @@ class Results:
 
     def _fold_in(self) -> prediction.FoldIn:
         return fold_in(self.alpha_, self._fitted.num_threads, self.seed)
+
+    def _read(
+        self, X: Documents, column: str | None = None, encoding: str = "utf-8", may_be_empty: bool = False
+    ) -> Corpus:
+        """Documents over the words of the model."""
+        return open_corpus(
+            X,
+            self._known(),
+            column=column,
+            encoding=encoding,
+            tokeniser=self._split_by(),
+            may_be_empty=may_be_empty,
+        ).corpus
+
+    def _split_by(self) -> Any:
+        """How texts are split: as those of the fit, or by the function that was set after loading."""
+        fitted = self.tokeniser_
+        if fitted is None:
+            return self.tokeniser
+        return replace(fitted, function=self.tokeniser) if callable(self.tokeniser) else fitted
 
     def _known(self) -> Any:
         return self.vocabulary_ or self.n_features_in_
@@ -254,9 +353,3 @@ def fold_in(alpha: np.ndarray, num_threads: int | None, seed: int) -> prediction
 def all_rows(corpus: Corpus) -> Any:
     """All documents of a corpus."""
     return corpus.take_csr(np.arange(corpus.num_documents))
-
-
-def _tail(interval: float) -> float:
-    if not _checks.is_number(interval) or not 0 < float(interval) < 1:
-        raise InvalidTypeError(f"`interval` must be a number between 0 and 1 such as 0.9, got {interval!r}.")
-    return (1.0 - float(interval)) / 2.0

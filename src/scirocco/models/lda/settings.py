@@ -10,11 +10,11 @@ import numpy as np
 from scirocco import _checks
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.lda.document_batches import Growth, automatic_growth, check_growth
+from scirocco.models.lda.document_batches import Growth, automatic_growth, automatic_starts, check_growth
 from scirocco.models.lda.langevin import METHODS, check_options
 from scirocco.samplers import schedules
 
-SAMPLERS = ("scir", "scir_cv", "gibbs", *METHODS)
+SAMPLERS = ("auto", "scir", "scir_cv", "gibbs", *METHODS)
 REMEMBERING = ("scir", "gibbs")
 DEVICES = ("auto", "cpu", "gpu", "jax")
 ON_ARRAYS = ("scir", "gibbs", "scir_cv")
@@ -68,6 +68,8 @@ class Settings:
     """Number of steps of the schedule for the counts of one batch."""
     device: str = HOST
     """`HOST`, or "jax:" and a backend."""
+    starts: int = 1
+    """Number of short runs on all documents, of which the most probable is the start of a chain (with memory)."""
 
     @property
     def by_arrays(self) -> bool:
@@ -83,7 +85,8 @@ class Settings:
             return f'sampler "{self.sampler}" without memory of the documents, {where}.'
         if self.by_arrays:
             return f"exact Gibbs sampling of ω, η and z, {where}."
-        return f'exact sampler "{self.sampler}", {where}.'
+        starts = f", the best of {self.starts} starts" if self.starts > 1 else ""
+        return f'exact sampler "{self.sampler}"{starts}, {where}.'
 
     def as_json(self) -> dict[str, Any]:
         """JSON representation for records."""
@@ -117,7 +120,7 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
     words = f"num_topics={num_topics} topics of {size.vocabulary_size:,} words"
     check_memory(8 * num_topics * size.vocabulary_size, words, "Pass fewer topics.")  # a state and a draw
     _checks.positive(given["beta"], "beta")
-    _checks.choice(given["sampler"], "sampler", SAMPLERS)
+    given = given | {"sampler": _sampler(given, size)}
     memory = _memory(given, size)
     with_memory = memory == "documents"
     sweeps = given["sweeps"] if given["sweeps"] is not None else (1 if with_memory else 20)
@@ -127,7 +130,13 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         raise InvalidValueError(f"`burn_in` ({burn_in}) must be less than `sweeps` ({sweeps}).")
     device = _device(given)
     by_arrays = with_memory and device != HOST
-    stages = _growth(given["growth"], size, num_topics, by_arrays) if with_memory else ()
+    starts = (
+        automatic_starts(size.num_tokens)
+        if with_memory and not by_arrays and _is_auto(given["growth"])
+        else 1
+    )
+    grows = with_memory and starts == 1
+    stages = _growth(given["growth"], size, num_topics, by_arrays) if grows else ()
     batch_size = min(_checks.positive_int(given["batch_size"], "batch_size"), size.num_documents)
     return Settings(
         num_topics,
@@ -140,7 +149,7 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         sweeps,
         burn_in,
         stages,
-        _spare(given["spare_topics"], num_topics, by_arrays) if stages else 0,
+        _spare(given["spare_topics"], num_topics, by_arrays) if stages or starts > 1 else 0,
         _step_size(given),
         _checks.positive_int(given["refresh_every"], "refresh_every"),
         _checks.positive_int(given["refresh_size"], "refresh_size"),
@@ -150,7 +159,17 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         None if given["num_threads"] is None else _checks.positive_int(given["num_threads"], "num_threads"),
         _exchange(given, with_memory),
         device,
+        starts,
     )
+
+
+def _sampler(given: dict[str, Any], size: Size) -> str:
+    """The sampler; "auto": collapsed Gibbs where the documents can be remembered, otherwise SCIR."""
+    sampler = _checks.choice(given["sampler"], "sampler", SAMPLERS)
+    if sampler != "auto":
+        return sampler
+    remembers = given["memory"] != "none" and given["local"] in ("auto", "gibbs") and not size.streamed
+    return "gibbs" if remembers else "scir"
 
 
 def _memory(given: dict[str, Any], size: Size) -> str:
@@ -204,10 +223,14 @@ def _local(given: dict[str, Any], device: str) -> str:
     return "gibbs" if device == HOST and on_host else "parallel"
 
 
+def _is_auto(given: object) -> bool:
+    return isinstance(given, str) and given == "auto"
+
+
 def _growth(given: object, size: Size, num_topics: int, by_arrays: bool) -> Growth:
     if given is None:
         return ()
-    if isinstance(given, str) and given == "auto":
+    if _is_auto(given):
         return automatic_growth(size.num_documents, size.num_tokens, num_topics, by_arrays)
     return check_growth(given, size.num_documents)
 

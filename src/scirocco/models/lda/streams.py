@@ -172,6 +172,8 @@ class DocumentStream:
     3
     """
 
+    tokeniser = None
+
     def __init__(
         self,
         documents: Iterable[object] | Callable[[], Iterable[object]],

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scirocco._extras import require
+from scirocco.diagnostics.intervals import widest
 from scirocco.errors import InvalidValueError
 from scirocco.models import fits
 from scirocco.models.lda.alignment import topic_distance
@@ -49,6 +50,10 @@ class Opened(NamedTuple):
     num_chains: int
     num_draws: int
 
+    def level(self, interval: float) -> float:
+        """The probability of the intervals that are shown: less than `interval` if there are too few draws."""
+        return widest(self.num_chains * self.num_draws, interval)
+
 
 def open_run(path: str | os.PathLike[str]) -> Opened:
     """Open a stored topic model, finished or not; shares of the topics are those of the last state of all chains."""
@@ -89,7 +94,11 @@ def summarise(
     than four draws. `drawn`: the result of `model.top_draws(num_words)`, if already computed.
     """
     drawn = opened.model.top_draws(num_words) if drawn is None else drawn
-    listed = opened.model.top_words(num_words, interval=interval, drawn=drawn)
+    level = opened.level(interval)
+    listed = opened.model.top_words(num_words, interval=level or None, drawn=drawn)
+    if not level:  # a single draw
+        rows = zip(listed, drawn.draws[0, 0].tolist(), strict=True)
+        listed = [[(word, *[weight] * 3) for word, weight in zip(*row, strict=True)] for row in rows]
     known = opened.num_chains > 1 and opened.num_draws > 3
     rhat = opened.model.rhat(num_words, drawn=drawn) if known else None
     shares = opened.shares

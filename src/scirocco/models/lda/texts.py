@@ -1,24 +1,43 @@
-"""Word counts of plain text: a file with one document per line, or a folder with one document per file."""
+"""Texts as users have them: lists, columns, tables (CSV, TSV, JSON lines, Parquet), lines, folders of files."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import csv
+import gzip
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TextIO
 
-from scirocco._checks import is_number, positive_int
+import numpy as np
+
+from scirocco import _checks
+from scirocco._extras import require
 from scirocco.data.formats.readers import reading
 from scirocco.data.native.header import FILE_NAME as FOLDER_HEADER
-from scirocco.errors import InvalidValueError
+from scirocco.data.values import Frame, Series, missing
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda.corpus import Corpus, as_corpus
-from scirocco.models.lda.embedded import STOP_WORDS
-from scirocco.models.lda.readers import Vocabulary, open_text
+from scirocco.models.lda.readers import Vocabulary
+from scirocco.models.lda.tokeniser import WITHOUT_SPACES, as_tokeniser, count_words
 
-LEAST_DOCUMENTS, MOST_SHARE = 5, 0.5
-_WORD = re.compile(r"[^\W\d_]{3,}")  # letters of any alphabet
 _COUNTS, _WORDS = "docword.", "vocab."
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
+_MOST_NAMES = 20
+
+
+class Texts(NamedTuple):
+    """Texts that can be read several times."""
+
+    read: Callable[[], Iterator[str]]
+    number: int
+    where: str
+    """Where they are, for messages."""
+    names: tuple[str, ...] | None = None
 
 
 class Opened(NamedTuple):
@@ -28,69 +47,214 @@ class Opened(NamedTuple):
     names: tuple[str, ...] | None
 
 
-def words_of(text: str) -> list[str]:
-    """Words of three or more letters in lower case, without English stop words, numbers and punctuation.
-
-    The rule of the embedded corpus, for letters of any alphabet.
-
-    Examples
-    --------
-    >>> words_of("The FFT of a 2-D array; naïve, не быстро.")
-    ['fft', 'array', 'naïve', 'быстро']
-    """
-    return [word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS]
-
-
 def open_corpus(
-    path: Path,
+    X: object,
     vocabulary: Vocabulary = None,
     *,
-    min_documents: int = LEAST_DOCUMENTS,
-    max_share: float = MOST_SHARE,
+    column: str | None = None,
+    encoding: str = "utf-8",
+    tokeniser: object = None,
+    known: Sequence[str] = (),
+    may_be_empty: bool = False,
 ) -> Opened:
-    r"""Open a corpus on disk in any known format: matrices as for `as_corpus`, and plain text.
-
-    In a folder with `.txt` files (also in subfolders), each file is a document. Any other file that does not start like
-    a UCI or Matrix Market file is text with one document per line, also compressed (`.gz`). Empty lines are empty
-    documents, so that line and row numbers agree.
+    r"""Open documents in any known format: texts, or counts as for `as_corpus`.
 
     Parameters
     ----------
-    path
-        Path of the corpus.
+    X
+        A list or column of texts; a data frame with `column`; the path of a table (CSV, TSV, JSON lines, Parquet) with
+        `column`; of a text file with one document per line (also `.gz`; empty lines are empty documents, so that line
+        and row numbers agree); of a folder with `.txt` files, each a document; or counts.
     vocabulary
-        As for `as_corpus`. Without it the words of a text are learned, most frequent first; for a UCI file
+        As for `as_corpus`. Without it the words of texts are learned, most frequent first; for a UCI file
         `docword.NAME.txt`, the file `vocab.NAME.txt` in the same folder is used if it exists.
-    min_documents, max_share
-        For learned words: the least number of documents that contain them, and the largest fraction of documents.
+    column
+        The column that has the texts.
+    encoding
+        Of text files and tables.
+    tokeniser
+        A `Tokeniser`, a function from a text to words, the language of the stop words, or None: a `Tokeniser()`.
+    known
+        Words that are kept in any case, if words are learned.
+    may_be_empty
+        As for `as_corpus`.
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "lines.txt"
-    >>> _ = path.write_text("sun and moon\nmoon, moon!\n")
-    >>> open_corpus(path, min_documents=1, max_share=1.0).corpus
+    >>> open_corpus(["The sun and the moon.", "Moon, moon!"]).corpus
     Corpus(2 documents, 2 words, 4 tokens, 0 empty)
     """
-    path = path.expanduser()
+    if isinstance(X, (str, os.PathLike)):
+        X = [X] if _is_prose(X) else _path(X)
+    texts = as_texts(X, column, encoding)
+    if texts is None:
+        given = vocabulary if vocabulary is not None or not isinstance(X, Path) else _beside(X)
+        return Opened(as_corpus(X, given, may_be_empty=may_be_empty), None)
+    split = as_tokeniser(tokeniser)
+    corpus = count_words(texts.read, texts.number, split, vocabulary, known, texts.where, may_be_empty)
+    return Opened(corpus, texts.names)
+
+
+def _path(given: str | os.PathLike[str]) -> Path:
+    """A path, as typed, for messages."""
+    _checks.path(given, "X")
+    return Path(given).expanduser()
+
+
+def _is_prose(X: object) -> bool:
+    """Whether a string is a text rather than a path."""
+    return isinstance(X, str) and len(X) > 200 and not Path(X[:4000]).exists()
+
+
+def is_text(X: object, column: str | None, encoding: str) -> bool:
+    """Whether X has texts rather than counts."""
+    prose = isinstance(X, (str, os.PathLike)) and _is_prose(X)
+    path = isinstance(X, (str, os.PathLike)) and not prose
+    return prose or as_texts(_path(X) if path else X, column, encoding) is not None  # type: ignore[arg-type]
+
+
+def as_texts(X: object, column: str | None = None, encoding: str = "utf-8") -> Texts | None:
+    """The texts of X; None if X has counts, words or ids."""
+    if isinstance(X, Path):
+        return _of_path(X, column, encoding)
+    if isinstance(X, Frame):
+        return _of_frame(X, column)
+    if column is not None:
+        raise InvalidTypeError(
+            f"`column` requires a data frame or a table on disk; `X` is a {type(X).__name__}."
+        )
+    if isinstance(X, (list, tuple, np.ndarray, Series)):
+        values: Any = X.to_numpy() if isinstance(X, Series) and not isinstance(X, np.ndarray) else X
+        if isinstance(values, np.ndarray) and (values.ndim != 1 or values.dtype.kind not in "OUT"):
+            return None
+        first = next((value for value in values if not missing(value)), None)
+        return _of_values(values, "`X`") if isinstance(first, str) else None
+    return None
+
+
+def _of_values(values: Sequence[Any], where: str) -> Texts:
+    """Texts in memory; missing ones are empty."""
+    texts = []
+    for number, value in enumerate(values):
+        if not isinstance(value, str) and not missing(value):
+            raise InvalidTypeError(
+                f"{where} must contain texts; entry {number} (counted from 0) is {value!r:.40} "
+                f"({type(value).__name__})."
+            )
+        texts.append(value if isinstance(value, str) else "")
+    if len(texts) > 1 and not any(" " in text.strip() or WITHOUT_SPACES.search(text) for text in texts):
+        raise InvalidValueError(
+            f"each text of {where} is a single word, such as {next(filter(None, texts), '')!r}. If it is one document "
+            "as a list of words, pass a list of such documents: [[...], [...]]."
+        )
+    return Texts(lambda: iter(texts), len(texts), where)
+
+
+# -- data frames -------------------------------------------------------------------------------------------------------
+
+
+def _of_frame(frame: Any, column: str | None) -> Texts | None:
+    names = list(frame.columns)
+    if column is not None:
+        if column not in names:
+            raise InvalidValueError(f"there is no column {column!r}: the columns are {_listed(names)}.")
+        return _of_values(list(frame[column].to_numpy()), f"column {column!r}")
+    with_text = [name for name in names if _is_text_column(frame[name])]
+    if with_text:
+        raise InvalidTypeError(
+            f"`X` is a data frame with texts: pass column={with_text[0]!r}, the column that has the documents. Columns "
+            f"with text are {_listed(with_text)}; for counts, pass only the columns of words."
+        )
+    return None
+
+
+def _is_text_column(column: Any) -> bool:
+    values = column.to_numpy()
+    first = next((value for value in values[:50] if not missing(value)), None)
+    return isinstance(first, str)
+
+
+def _listed(names: Sequence[Any]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(map(repr, names[:_MOST_NAMES])) + more
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _of_path(path: Path, column: str | None, encoding: str) -> Texts | None:
     if not path.exists():
-        raise InvalidValueError(f"there is no file or folder {path}.")
-    if not _is_text(path):
-        given = vocabulary if vocabulary is not None else _beside(path)
-        return Opened(as_corpus(path, given), None)
-    files = _files(path) if path.is_dir() else None
-    words = _learned(_bags(path, files), min_documents, max_share, path) if vocabulary is None else vocabulary
-    names = None if files is None else tuple(file.relative_to(path).as_posix() for file in files)
-    return Opened(as_corpus(_bags(path, files), words), names)
+        raise InvalidValueError(
+            f"there is no file or folder {path}. A single text is passed as a list: [text]."
+        )
+    kind = "".join(path.suffixes[-2:]).removesuffix(".gz").lower()
+    kind = next((each for each in _TABLES if kind.endswith(each)), "")
+    if kind:
+        return _of_table(path, kind, column, encoding)
+    if column is not None:
+        raise InvalidValueError(f"`column` is for tables ({', '.join(_TABLES)}); {path.name} is none.")
+    if not _is_text(path, encoding):
+        return None
+    if path.is_dir():
+        files = _files(path)
+        names = tuple(file.relative_to(path).as_posix() for file in files)
+        return Texts(lambda: (_whole(file, encoding) for file in files), len(files), str(path), names)
+    return Texts(lambda: _lines(path, encoding), sum(1 for _ in _lines(path, encoding)), str(path))
 
 
-def _is_text(path: Path) -> bool:
+@contextmanager
+def _decoding(path: Path, encoding: str) -> Iterator[TextIO]:
+    """A text file, opened; bytes that are not in the encoding are named by their line."""
+    try:
+        "".encode(encoding)
+    except LookupError:
+        raise InvalidValueError(
+            f"there is no encoding {encoding!r}; usual ones are utf-8, cp1252 and utf-16."
+        ) from None
+    name = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+    with reading(path):
+        raw: Any = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+        with io.TextIOWrapper(raw, encoding=name, newline="") as file:
+            try:
+                yield file
+            except UnicodeDecodeError as error:
+                raise InvalidValueError(_undecodable(path, name, error)) from error
+
+
+def _undecodable(path: Path, encoding: str, error: UnicodeDecodeError) -> str:
+    with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode(encoding)
+            except UnicodeDecodeError as found:
+                bad = line[found.start : found.start + 1]
+                name = encoding.removesuffix("-sig")
+                return (
+                    f"{path} cannot be read as {name}: line {number} has the byte 0x{bad.hex()}. Pass the encoding of "
+                    'the file, such as encoding="cp1252" (Western Windows) or "utf-16"; if encodings are mixed, '
+                    "convert that line first."
+                )
+    return f"{path} cannot be read as {encoding}: {error}. Pass its encoding."
+
+
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    with _decoding(path, encoding) as file:
+        for line in file:
+            yield line.rstrip("\r\n")
+
+
+def _whole(path: Path, encoding: str) -> str:
+    with _decoding(path, encoding) as file:
+        return file.read()
+
+
+def _is_text(path: Path, encoding: str) -> bool:
     """Whether a file or folder contains text; data folders and matrices do not."""
     if path.is_dir():
         return not (path / FOLDER_HEADER).exists()
     if path.suffix in (".npz", ".npy"):
         return False
-    with reading(path), open_text(path) as file:
+    with _decoding(path, encoding) as file:
         first = file.readline(80).strip()
     return not (first.startswith("%%MatrixMarket") or first.isdigit())
 
@@ -117,36 +281,80 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _bags(path: Path, files: list[Path] | None) -> Iterator[Counter[str]]:
-    """Yield the words of each document; texts are read twice instead of being stored."""
-    if files is None:
-        with reading(path), open_text(path) as lines:
-            for line in lines:
-                yield Counter(words_of(line))
-        return
-    for file in files:
-        with reading(file):
-            text = file.read_text("utf-8")
-        yield Counter(words_of(text))
+# -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _learned(bags: Iterable[Counter[str]], least: int, max_share: float, path: Path) -> tuple[str, ...]:
-    """Words that are neither rare nor too common, most frequent first and ties in alphabetical order."""
-    positive_int(least, "min_documents")
-    if not is_number(max_share) or not 0 < float(max_share) <= 1:
-        raise InvalidValueError(f"`max_share` must be above 0 and at most 1, got {max_share}.")
-    seen_in, total, num_documents = Counter[str](), Counter[str](), 0
-    for bag in bags:
-        seen_in.update(bag.keys())
-        total.update(bag)
-        num_documents += 1
-    if not total:
-        raise InvalidValueError(f"{path} has no words (three or more letters, no English stop words).")
-    kept = [word for word, count in seen_in.items() if least <= count <= float(max_share) * num_documents]
-    if not kept:
+def _of_table(path: Path, kind: str, column: str | None, encoding: str) -> Texts:
+    if kind in (".parquet", ".pq"):
+        return _of_parquet(path, column)
+    records = _json_records if kind in (".jsonl", ".ndjson") else _rows
+    texts = list(records(path, kind, column, encoding))
+    if not texts:
+        raise InvalidValueError(f"{path} has no rows.")
+    return _of_values(texts, f"column {column!r} of {path.name}")
+
+
+def _need_column(path: Path, column: str | None, names: Sequence[Any]) -> str:
+    if column is None:
         raise InvalidValueError(
-            f"{path}: none of {len(seen_in):,} words is in at least {least} and at most {max_share:.0%} of "
-            f"{num_documents:,} documents, so the corpus is empty. Decrease min-documents, increase max-share, or pass "
-            "a vocabulary."
+            f"{path.name} is a table: pass column=..., the column that has the texts. The columns are {_listed(names)}."
         )
-    return tuple(sorted(kept, key=lambda word: (-total[word], word)))
+    if column not in names:
+        raise InvalidValueError(f"{path.name} has no column {column!r}: the columns are {_listed(names)}.")
+    return column
+
+
+def _rows(path: Path, kind: str, column: str | None, encoding: str) -> Iterator[str]:
+    """The texts of a CSV or TSV file; a row that does not fit its header raises an error that names the line."""
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    with _decoding(path, encoding) as file:
+        rows = csv.reader(file, delimiter="\t" if kind == ".tsv" else ",", strict=True)
+        try:
+            header = next(rows, [])
+            if kind == ".csv" and len(header) == 1 and ";" in header[0]:
+                file.seek(0)
+                rows = csv.reader(file, delimiter=";", strict=True)
+                header = next(rows, [])
+            place = header.index(_need_column(path, column, header))
+            for row in rows:
+                if row and len(row) != len(header):
+                    raise InvalidValueError(
+                        f"line {rows.line_num} of {path} has {len(row)} fields, the header {len(header)}: a text with "
+                        "a comma or a line break must be in double quotes, and a quote in it doubled."
+                    )
+                if row:
+                    yield row[place]
+        except csv.Error as error:
+            raise InvalidValueError(
+                f"{path} has a broken quote before line {rows.line_num + 1} ({error}): a text in double quotes must "
+                "end with one, and a quote inside it must be doubled."
+            ) from error
+
+
+def _json_records(path: Path, kind: str, column: str | None, encoding: str) -> Iterator[Any]:
+    with _decoding(path, encoding) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InvalidValueError(f"line {number} of {path} is not JSON: {error}.") from error
+            if isinstance(found, str) and column is None:
+                yield found
+                continue
+            if not isinstance(found, dict):
+                raise InvalidValueError(
+                    f"line {number} of {path} is a {type(found).__name__}, expected an object."
+                )
+            yield found.get(
+                _need_column(path, column, list(found) if column is None or number == 1 else [column])
+            )
+
+
+def _of_parquet(path: Path, column: str | None) -> Texts:
+    parquet = require("pyarrow.parquet", "reading Parquet files")
+    with reading(path):
+        chosen = _need_column(path, column, parquet.read_schema(path).names)
+        values = parquet.read_table(path, columns=[chosen]).column(0).to_pylist()
+    return _of_values(values, f"column {column!r} of {path.name}")

@@ -80,11 +80,11 @@ def _sections(model: LDA, run: Run, drawn: TopWords, documents: Any) -> list[Sec
     opened = Opened(model, prevalence.shares, run.status, run.num_chains, run.num_draws)
     listed = summarise(opened, _NUM_WORDS, _INTERVAL, drawn)
     return [
-        _browser(listed, drawn.draws),
+        _browser(listed, drawn.draws, opened.level(_INTERVAL)),
         Section("map", "Map of topics", _topic_map(model, listed[:_MOST_TOPICS])),
         _prevalences(listed, prevalence),
         _perplexity(run),
-        _certainty(listed),
+        _certainty(listed, opened.level(_INTERVAL)),
     ]
 
 
@@ -151,7 +151,7 @@ def _perplexity(run: Run) -> Section:
     return Section("perplexity", "Perplexity", chart)
 
 
-def _certainty(listed: list[Topic]) -> Section:
+def _certainty(listed: list[Topic], level: float) -> Section:
     every = [(word, topic.number) for topic in listed for word in topic.words if word.weight > 0]
     every.sort(key=lambda pair: _width_of(pair[0]))
     number_of = min(_EXTREMES, len(every) // 2)
@@ -164,7 +164,9 @@ def _certainty(listed: list[Topic]) -> Section:
         ]
         return join([tag("h3", label), sortable(name, columns, rows, label)])
 
-    words = f"The words of the browser, by the width of the central {_INTERVAL:.0%} interval relative to the weight."
+    words = (
+        f"The words of the browser, by the width of the central {level:.0%} interval relative to the weight."
+    )
     parts = [
         table("certain", "Most certain words", every[:number_of]),
         table("uncertain", "Most uncertain words", every[::-1][:number_of]),
@@ -175,7 +177,7 @@ def _certainty(listed: list[Topic]) -> Section:
 # -- the browser: a card for each topic, with the intervals of its words and, opened, their traces ---------------------
 
 
-def _browser(listed: list[Topic], draws: Array) -> Section:
+def _browser(listed: list[Topic], draws: Array, level: float) -> Section:
     """All cards, with a search box and sort options; draws are (chain, draw, topic, word)."""
     shown = listed[:_MOST_TOPICS]
     chains = min(len(draws), 4)
@@ -193,7 +195,7 @@ def _browser(listed: list[Topic], draws: Array) -> Section:
     )
     words = (
         f"The {len(shown[0].words)} most probable words of each topic. Bar: mean of the weight; line: central "
-        f"{_INTERVAL:.0%}, from {draws.shape[0] * draws.shape[1]:,} draws; each topic has its own axis, from 0."
+        f"{level:.0%}, from {draws.shape[0] * draws.shape[1]:,} draws; each topic has its own axis, from 0."
     )
     if len(listed) > len(shown):
         words += f" The first {len(shown)} of {len(listed)} topics are shown."

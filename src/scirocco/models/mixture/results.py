@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
 from scirocco.models.fits.conventions import not_fitted
-from scirocco.models.fits.intervals import tails_of
 from scirocco.models.fits.mixing import orders
 from scirocco.models.inputs import TableLike, Units, features
 from scirocco.models.mixture import density
@@ -90,11 +90,8 @@ class Results:
     def summary(self, interval: float = 0.9) -> Summary:
         """Posterior means and equal-tailed intervals of means, weights and standard deviations."""
         self._check_fitted()
-        tails = tails_of(interval)
-        low, high = (
-            {name: np.quantile(v, tail, axis=(0, 1)) for name, v in self.relabelled_.items()}
-            for tail in tails
-        )
+        ends = {name: central(v, interval, axis=(0, 1)) for name, v in self.relabelled_.items()}
+        low, high = ({name: both[n] for name, both in ends.items()} for n in (0, 1))
         return Summary({name: v.mean(axis=(0, 1)) for name, v in self.relabelled_.items()}, low, high)
 
     def predict_proba(self, X: TableLike) -> np.ndarray:

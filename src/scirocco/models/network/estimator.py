@@ -319,7 +319,7 @@ class BNN(fits.Conventions, Results):
             said = f"{wanted[1]:g} of them" if wanted[1] < 1 else f"{wanted[1]} steps"
             raise InvalidValueError(
                 f"{steps} steps are too few for a draw every `thin` = {wanted[2]} steps after the burn-in of {said}: "
-                "use more steps or a smaller `thin`."
+                "use a larger `num_epochs` or a smaller `thin`."
             )
         return length._replace(num_steps=steps), wanted
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from scirocco import _checks, transforms
+from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits
 from scirocco.models.families import FAMILIES
-from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression.base import Composed, Regression
 from scirocco.models.regression.density import Likelihood, Simulated
@@ -90,6 +90,14 @@ class FamilyRegression(Regression):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
+    def _check_settings(self) -> None:
+        if self.prior == "horseshoe":
+            raise InvalidValueError(
+                f"{type(self).__name__} has the priors 'normal' and 'laplace': a horseshoe needs a sampler of its own, "
+                "which LinearRegression and LogisticRegression have. For few large coefficients use prior='laplace'."
+            )
+        super()._check_settings()
+
     def _composed(self, found: Given) -> Composed:
         columns, family = found.columns, FAMILIES[self._family]
         y = targets(columns.y, num_rows=found.num_rows, who=type(self).__name__, name=columns.response)
@@ -156,17 +164,16 @@ class FamilyRegression(Regression):
         """
         self._check_fitted()
         _checks.choice(kind, "kind", ("observation", "mean"))
-        tails = None if interval is None else tails_of(interval)
         family, rng = FAMILIES[self._family], np.random.default_rng(self.seed)
         means, ends = [], []
         for _, eta in self._predictors(X, offset):
             mean = family.mean(eta)
             means.append(mean.mean(axis=1))
-            if tails is not None:
+            if interval is not None:
                 drawn = mean if kind == "mean" else family.draw(rng, mean, self._few)
-                ends.append(np.quantile(drawn, tails, axis=1, method="weibull"))
+                ends.append(np.stack(central(drawn, interval, axis=1)))
         mean = np.concatenate(means)
-        return mean if tails is None else Predicted(mean, *np.concatenate(ends, axis=1))
+        return mean if interval is None else Predicted(mean, *np.concatenate(ends, axis=1))
 
     def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
         found = self.predict(X, interval=interval)

@@ -10,12 +10,12 @@ from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
 from scirocco.data.shuffle import shuffled_numbers
+from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.estimators.newton import inverse_root
 from scirocco.model import Model
 from scirocco.models import fits
-from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced
@@ -279,20 +279,19 @@ class LinearRegression(Regression):
         _checks.choice(kind, "kind", ("observation", "mean"))
         if return_std and interval is not None:
             raise InvalidValueError("pass `return_std` or `interval` to predict, not both.")
-        tails = None if interval is None else tails_of(interval)
         noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
         means, deviations, ends = [], [], []
         for _, eta in self._predictors(X, offset):
             means.append(eta.mean(axis=1))
             if return_std:
                 deviations.append(np.sqrt(eta.var(axis=1) + np.mean(noise**2)))
-            if tails is not None:
+            if interval is not None:
                 drawn = eta if kind == "mean" else eta + noise * self._new_noise(len(noise))
-                ends.append(np.quantile(drawn, tails, axis=1))
+                ends.append(np.stack(central(drawn, interval, axis=1)))
         mean = np.concatenate(means)
         if return_std:
             return mean, np.concatenate(deviations)
-        return mean if tails is None else Predicted(mean, *np.concatenate(ends, axis=1))
+        return mean if interval is None else Predicted(mean, *np.concatenate(ends, axis=1))
 
     def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
         return dict(self.predict(X, interval=interval)._asdict())

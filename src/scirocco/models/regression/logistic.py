@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
+from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models import fits, sampled
-from scirocco.models.fits.intervals import Predicted, tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
@@ -243,15 +243,14 @@ class LogisticRegression(Regression):
             As for `fit`, of these rows; by default 0.
         """
         self._check_fitted()
-        tails = None if interval is None else tails_of(interval)
         means, ends = [], []
         for _, eta in self._predictors(X, offset):
             each = probabilities(eta, len(self.classes_) > 2, self._has_baseline)
             means.append(each.mean(axis=1))
-            if tails is not None:
-                ends.append(np.quantile(each, tails, axis=1))
+            if interval is not None:
+                ends.append(np.stack(central(each, interval, axis=1)))
         mean = np.concatenate(means)
-        if tails is None:
+        if interval is None:
             return mean if mean.ndim == 2 else np.stack([1.0 - mean, mean], axis=1)
         low, high = np.concatenate(ends, axis=1)
         if mean.ndim == 2:

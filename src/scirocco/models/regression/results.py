@@ -11,12 +11,12 @@ import numpy as np
 
 from scirocco._extras import require
 from scirocco.diagnostics.frames import html_summary
+from scirocco.diagnostics.intervals import central
 from scirocco.drawing.markup import Html
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.models import fits, sampled
 from scirocco.models.fits.conventions import not_fitted
-from scirocco.models.fits.intervals import tails_of
 from scirocco.models.inputs import ColumnLike, TableLike, Units, features, targets
 from scirocco.models.inputs.formulas import Design
 from scirocco.models.regression import given
@@ -111,9 +111,8 @@ class Results(fits.Conventions):
     def coef_interval_(self, probability: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of central posterior intervals, each with the shape of `coef_`."""
         self._check_fitted()
-        tails = tails_of(probability)
         coef = np.asarray(self._draws["coef"], np.float64)
-        low, high = np.quantile(coef.reshape(-1, *coef.shape[2:]), tails, axis=0)
+        low, high = central(coef, probability, axis=(0, 1))
         shape = self._coef_shape()
         return low.reshape(shape), high.reshape(shape)
 

@@ -1,0 +1,257 @@
+"""Hamiltonian trajectories of exact gradients that end with a Metropolis step: HMC and MALA; the base of NUTS."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _checks, _tree
+from scirocco._tree import pytree_dataclass, static
+from scirocco.errors import InvalidValueError
+from scirocco.samplers.base import Gradient, Sampler, Scales
+from scirocco.samplers.preconditioned import times
+from scirocco.types import Array, Key, Params, PyTree
+
+_DIVERGED = 1_000.0
+_JITTER = 0.4
+
+
+class TrajectoryState(NamedTuple):
+    """The position, and statistics of the step that led to it."""
+
+    position: Params
+    acceptance_rate: Array
+    diverging: Array
+    n_steps: Array
+
+
+class Moving(NamedTuple):
+    """A point of a trajectory: the coordinates v of θ + L v, the momentum, and gradient and log density there."""
+
+    place: Array
+    momentum: Array
+    gradient: Gradient
+
+
+class TrajectorySampler(Sampler):
+    """Samplers on all rows, in coordinates v of θ + L v that are adapted before the run together with the step size."""
+
+    step_size: Any = None
+    factor: Any = None
+    target_acceptance: float
+
+    needs_value = True
+    needs_trajectory = True
+    step_order = 1
+
+    def __post_init__(self) -> None:
+        if self.step_size is not None and not isinstance(self.step_size, jax.Array):
+            _checks.positive(self.step_size, "step_size")
+        _checks.positive(self.target_acceptance, "target_acceptance")
+        if not 0.5 <= self.target_acceptance < 1:
+            raise InvalidValueError(
+                f"`target_acceptance` must be at least 0.5 and below 1, got {self.target_acceptance}."
+            )
+
+    @property
+    def has_one_scale(self) -> bool:
+        """No: L has the scales."""
+        return False
+
+    @property
+    def needs_scales(self) -> bool:
+        """Whether step size or L are to be adapted."""
+        return self.step_size is None or self.factor is None
+
+    def resolve(self, scales: Scales, params: Params) -> Sampler:
+        """Adaptation, not a measurement, completes it."""
+        return self
+
+    def check_params(self, params: Params, num_steps: int) -> None:
+        """Check that L fits the parameters."""
+        if self.factor is not None and np.shape(self.factor)[0] != _tree.size(params):
+            raise InvalidValueError(
+                f"`factor` of {type(self).__name__} is for {np.shape(self.factor)[0]} parameters; there are "
+                f"{_tree.size(params)}."
+            )
+
+    def init(self, params: Params, key: Key) -> TrajectoryState:
+        """Nothing but the position."""
+        return TrajectoryState(
+            params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+        )
+
+    def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
+        """Not a single move: see `travel`."""
+        raise NotImplementedError(f"{type(self).__name__} makes trajectories")
+
+    def stats(self, state: TrajectoryState) -> dict[str, Array]:
+        """Acceptance, divergence and length of the trajectory."""
+        return {
+            "acceptance_rate": state.acceptance_rate,
+            "diverging": state.diverging,
+            "n_steps": state.n_steps,
+        }
+
+
+class _Leapfrog(TrajectorySampler):
+    """Trajectories whose number of leapfrog steps does not depend on where they lead."""
+
+    @abc.abstractmethod
+    def leapfrogs(self, uniform: Array) -> Array:
+        """The number of leapfrog steps of this trajectory."""
+
+    def noise(self, key: Key, params: Params) -> tuple[Array, Array]:
+        """The momentum, and uniform numbers for the length and for the Metropolis step."""
+        first, second = jax.random.split(key)
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        return ravel_pytree(_tree.normal_like(first, params))[0], jax.random.uniform(second, (2,), dtype)
+
+    def travel(
+        self,
+        state: TrajectoryState,
+        gradient: Gradient,
+        evaluate: Callable[[Params], Gradient],
+        noise: PyTree,
+        number: Array,
+    ) -> tuple[TrajectoryState, Gradient]:
+        """One trajectory; its end is accepted with probability min(1, e^(-ΔH))."""
+        momentum, uniforms = noise
+        unravel = ravel_pytree(state.position)[1]
+        eps = jnp.asarray(self.step_size, momentum.dtype)
+
+        def force(gradient: Gradient) -> Array:
+            return ravel_pytree(times(self.factor, gradient.total, transposed=True))[0]
+
+        def where(place: Array) -> Params:
+            return _tree.add(state.position, times(self.factor, unravel(place)))
+
+        def leap(_: Array, at: Moving) -> Moving:
+            half = at.momentum + 0.5 * eps * force(at.gradient)
+            place = at.place + eps * half
+            there = evaluate(where(place))
+            return Moving(place, half + 0.5 * eps * force(there), there)
+
+        begin = Moving(jnp.zeros_like(momentum), momentum, gradient)
+        count = self.leapfrogs(uniforms[0])
+        end = jax.lax.fori_loop(0, count, leap, begin)
+        change = _energy(end) - _energy(begin)
+        rate = jnp.where(jnp.isfinite(change), jnp.exp(jnp.minimum(-change, 0.0)), 0.0)
+        accepted = uniforms[1] < rate
+        position, kept = jax.tree.map(
+            lambda new, old: jnp.where(accepted, new, old),
+            (where(end.place), end.gradient),
+            (state.position, gradient),
+        )
+        diverging = ~(change < _DIVERGED)
+        rate, count = rate.astype(jnp.float32), jnp.asarray(count, jnp.int32)
+        return TrajectoryState(position, rate, diverging, count), kept
+
+
+def _energy(at: Moving) -> Array:
+    return 0.5 * jnp.sum(at.momentum**2) - jnp.asarray(at.gradient.value)
+
+
+@pytree_dataclass
+class HMC(_Leapfrog):
+    r"""Hamiltonian Monte Carlo on all rows: exact, with trajectories of a given length. Needs `sc.Full()`.
+
+    .. math:: H(v, r) = -\log π(θ + L v \mid x) + \tfrac12 |r|^2
+
+    Each step draws r ~ N(0, 1), makes leapfrog steps of size ε for a time that varies by 40 % around `length`, and
+    accepts the end with probability min(1, e^(-ΔH)): the posterior is invariant for any ε. Cost per step: about
+    `length`/ε passes over the rows. Unlike `sc.NUTS` it needs no further package, and all chains of a vectorised run
+    make about as many passes.
+
+    Step size and L are adapted before the run, as for `sc.NUTS`.
+
+    Parameters
+    ----------
+    step_size
+        ε in the coordinates v, where the posterior is about round; None: adapted.
+    length
+        Of a trajectory in the same units. A quarter of a period, the default, leads to independent draws on Gaussians.
+    factor
+        L with LLᵀ about the posterior covariance, as for `sc.NUTS`; None: adapted.
+    target_acceptance
+        For the adaptation of ε.
+
+    Notes
+    -----
+    Statistics for each draw: `acceptance_rate`, `diverging` (an energy error above 1,000), `n_steps` (passes).
+
+    References
+    ----------
+    Duane, Kennedy, Pendleton & Roweth (1987); Neal (2011).
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = 3.0 + jax.random.normal(jax.random.key(0), (50,))
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    >>> run = sc.sample(model, x, jnp.array(0.0), sampler=sc.HMC(), num_samples=500, progress=False)
+    >>> bool(abs(run.draws.mean() - x.mean()) < 0.05)
+    True
+    """
+
+    step_size: Any = None
+    length: Any = float(np.pi / 2)
+    factor: Any = None
+    target_acceptance: float = static(default=0.8)
+    max_leapfrogs: int = static(default=1_000)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.length, jax.Array):
+            _checks.positive(self.length, "length")
+        _checks.positive_int(self.max_leapfrogs, "max_leapfrogs")
+
+    def leapfrogs(self, uniform: Array) -> Array:
+        """As many as make up the length, which is redrawn for each trajectory so that none is periodic."""
+        time = self.length * (1.0 + _JITTER * (2.0 * uniform - 1.0))
+        return jnp.clip(jnp.ceil(time / self.step_size), 1, self.max_leapfrogs).astype(jnp.int32)
+
+
+@pytree_dataclass
+class MALA(_Leapfrog):
+    r"""The Metropolis-adjusted Langevin algorithm on all rows: SGLD with exact gradients, corrected. Needs `sc.Full()`.
+
+    .. math:: θ^* = θ + \tfrac12 ε^2 LL^T ∇\log π(θ) + ε L ξ
+
+    accepted with the Metropolis-Hastings probability, so that the posterior is invariant for any ε. This is one
+    leapfrog step of `sc.HMC`, which usually mixes better; compare SGLD with it to see what SGLD's step size costs. Cost
+    per step: one pass over the rows.
+
+    Parameters
+    ----------
+    step_size
+        ε in coordinates where the posterior is about round (SGLD's ε is ε²/2 here); None: adapted before the run.
+    factor
+        L with LLᵀ about the posterior covariance, as for `sc.NUTS`; None: adapted.
+    target_acceptance
+        For the adaptation of ε: 0.574 is the optimum of many dimensions.
+
+    References
+    ----------
+    Roberts & Tweedie (1996); Roberts & Rosenthal (1998).
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> sc.MALA()
+    MALA(step_size=None, factor=None, target_acceptance=0.574)
+    """
+
+    step_size: Any = None
+    factor: Any = None
+    target_acceptance: float = static(default=0.574)
+
+    def leapfrogs(self, uniform: Array) -> Array:
+        """One."""
+        return jnp.ones((), jnp.int32)
