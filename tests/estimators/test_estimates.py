@@ -113,7 +113,6 @@ def exact_sum(position):
     return np.concatenate([np.ravel(gradient[name] + position[name]) for name in ("bias", "weights")])
 
 
-@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", CASES)
 def test_the_average_over_all_batches_is_the_sum(case):
     found, probabilities = estimates(*CASES[case])
