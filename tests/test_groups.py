@@ -143,7 +143,7 @@ def test_derived_quantities_of_groups(heavy, seed):
         draws={name: np.array([value], np.float32) for name, value in draws.items()},
         origin=types.SimpleNamespace(model=types.SimpleNamespace(bare=model), source=source),
     )
-    found = local_draws(run, ["group 5", "group 0", "group 1"], 0.9, keep_draws=True).draws
+    found = local_draws(run, ["group 5", "group 0", "group 1"], 0.3, keep_draws=True).draws
     expected = np.array([5, 0, 1]) + np.array(draws["scale"])[:, None] * found["u"]
     np.testing.assert_allclose(found["effect"], expected, rtol=1e-5, atol=1e-5)
     with pytest.raises(sc.errors.InvalidTypeError, match="`local_derived` must be a function"):
