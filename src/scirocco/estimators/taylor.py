@@ -145,7 +145,7 @@ class Taylor(Estimator):
             centre, _, _, report = find_mode(bare, table, position, key)
         else:
             params = jax.eval_shape(bare.constrain, position)
-            centre, report = bare.unconstrain(centre_like(self.centre, params)), {"passes": 0.0}
+            centre, report = bare.unconstrain(centre_like(self.centre, params, "Taylor")), {"passes": 0.0}
         total = table.sum(model.summand, centre, key)
         gradient = model.combine(centre, total)
         memory, estimator = self._expanded(bare, table, centre, total, without_value(gradient), order)

@@ -170,7 +170,7 @@ class ControlVariates(Estimator):
             centre = position
             if self.centre is not None:
                 params = jax.eval_shape(model.constrain, position)
-                centre = model.unconstrain(centre_like(self.centre, params))
+                centre = model.unconstrain(centre_like(self.centre, params, "ControlVariates"))
             total = table.sum(model.summand, centre, key)
             gradient = model.combine(centre, total)
             report: dict[str, Any] = {"passes": 1.0}
@@ -208,21 +208,21 @@ class ControlVariates(Estimator):
         return CentredMemory(position, total)
 
 
-def centre_like(centre: Params, params: Params) -> Params:
+def centre_like(centre: Params, params: Params, owner: str) -> Params:
     """The user's centre as arrays like the parameters; raises an error for other structures or shapes, and for NaN."""
     if _tree.leaf_names(centre) != _tree.leaf_names(params):
         raise InvalidValueError(
-            f"`centre` must have the structure of the parameters, {_tree.leaf_names(params)}; "
+            f"`centre` of {owner} must have the structure of the parameters, {_tree.leaf_names(params)}; "
             f"it has {_tree.leaf_names(centre)}."
         )
     named = zip(_tree.leaf_names(params), jax.tree.leaves(centre), jax.tree.leaves(params), strict=True)
     for name, value, like in named:
         if np.shape(value) != like.shape:
             raise InvalidValueError(
-                f"`centre` has shape {np.shape(value)} for `{name}`; the parameter has {like.shape}."
+                f"`centre` of {owner} has shape {np.shape(value)} for `{name}`; the parameter has {like.shape}."
             )
         if not np.all(np.isfinite(value)):
-            raise InvalidValueError(f"`centre` has NaN or infinite values in `{name}`.")
+            raise InvalidValueError(f"`centre` of {owner} has NaN or infinite values in `{name}`.")
     return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, params)
 
 

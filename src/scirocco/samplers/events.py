@@ -324,7 +324,9 @@ class SMH(ExpansionSampler):
 
     Notes
     -----
-    Uses `sc.Taylor()` of order 2: requires `third_bound`, a normal or flat prior and rows in memory. Statistics for
+    With few rows the tails of the posterior are heavier than those of the proposals, and are visited rarely and for
+    long: use `sc.ZigZag` there. Uses `sc.Taylor()` of order 2: requires `third_bound`, a normal or flat prior and rows
+    in memory. Statistics for
     each draw: `accepted`, `n_rows` (looks), `tightness` (the largest remainder over its bound).
 
     References
