@@ -1,12 +1,12 @@
 """The compiled loop on an accelerator, beside plain JAX and BlackJAX on the same machine.
 
 usage: python benchmarks/accelerator.py [chains] [networks] [diffusions] [setup] [profile]
-       [--seconds 2] [--chains 1 64 512 4096] [--of chains networks]
+       [--seconds 2] [--chains 1 64 512 4096] [--sizes small large] [--network-chains 1 8] [--of chains networks]
 
 chains: SGLD, logistic regression with N = 10^6 rows, d = 50, batches of 500 rows, every tenth state kept: BlackJAX's
 SGLD in a scan under vmap. networks: SGLD of two classifiers with batches of 500: the same arithmetic in a plain scan.
 diffusions: exact CIR transitions by whole arrays. setup: seconds from the call to the first step, in two processes.
-profile: the kernels of a step, here and in the plain loops.
+profile: the kernels of a step, here and in the plain loops, in a process without graphs, in which they cannot be seen.
 
 Below each row of the first two tables is its floor: the bytes that a step must move and its floating-point operations,
 the time they take at the rates that this device reaches in a copy and in a large product, and the share of the time of
@@ -17,6 +17,7 @@ are smaller).
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -253,7 +254,7 @@ def networks(arguments):
     )
     print(f"{'network':>18} {'chains':>6} {'products':>9} {'scirocco':>9} {'scan':>8} {'ratio':>6}")
     for size in sizes:
-        for count in (1, 8):
+        for count in arguments.network_chains:
             params, log_likelihoods, prior = network(size)
             model = sc.Model(log_likelihoods, prior, vectorized=True)
             rival = steps_per_second(
@@ -303,7 +304,6 @@ print("FOUND", json.dumps({{"call": time.perf_counter() - begin, "setup": run.ti
 
 def setup(arguments):
     """Seconds of the whole call and of its set-up, in a first and in a second process with the same cache."""
-    import os
     import tempfile
 
     rows = 50_000 if ON_CPU else 581_012
@@ -385,6 +385,11 @@ def profile(arguments):
     if ON_CPU:
         print("\nno profile of a CPU")
         return
+    flags, off = os.environ.get("XLA_FLAGS", ""), "--xla_gpu_enable_command_buffer="
+    if off not in flags:
+        command = [sys.executable, __file__, "profile", "--sizes", *arguments.sizes, "--of", *arguments.of]
+        subprocess.run(command, env=os.environ | {"XLA_FLAGS": f"{flags} {off}"}, check=False)
+        return
     x, y = logistic_data(1_000_000, 50)
     model = sc.Model(log_likelihood, log_prior)
     for group in (1, 64) if "chains" in arguments.of else ():
@@ -434,6 +439,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement")
     parser.add_argument("--chains", type=int, nargs="+", default=[1, 64] if ON_CPU else [1, 64, 512, 4096])
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["small"] if ON_CPU else list(SIZES))
+    parser.add_argument("--network-chains", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--of", nargs="+", default=["chains", "networks"], help="what is profiled")
     arguments = parser.parse_args()
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)

@@ -32,9 +32,10 @@ OURS = {
     "SMH": (sc.SMH(), None, 20_000),
     "ZigZag": (sc.ZigZag(), None, 5_000),
     "BouncyParticle": (sc.BouncyParticle(), None, 5_000),
-    "ZigZag, order 1": (sc.ZigZag(), sc.Taylor(order=1), 500),
+    "ZigZag, order 1": (sc.ZigZag(), sc.Taylor(order=1), 200),
     "BAOAB-CV": (sc.Preconditioned(sc.BAOAB()), None, 20_000),
 }
+EXACT = ("SMH", "ZigZag", "BouncyParticle")
 GOAL, FLAT = 5.0, 1.5
 
 
@@ -130,6 +131,7 @@ def main() -> None:
     """Print a table for each data set, and whether the goals are reached."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="covertype, made by covertype_default.py --write")
+    parser.add_argument("--only", choices=("logistic", "covertype"), help="some of the data sets")
     parser.add_argument("--quick", action="store_true", help="small data, short runs: does it run?")
     parser.add_argument("--seconds", type=float, default=20.0, help="CPU seconds for NUTS on each data set")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
@@ -140,16 +142,27 @@ def main() -> None:
     sets = {f"logistic {size:.0e}": lambda size=size: simulated(size) for size in sizes}
     if options.data:
         sets["covertype"] = lambda: covertype(options.data, options.quick)
-    found = {}
+    sets = {name: make for name, make in sets.items() if not options.only or name.startswith(options.only)}
+    found: dict[str, Any] = {}
     for name, make in sets.items():
         found[name] = compared(name, make(), 2.0 if options.quick else options.seconds, options.quick)
         if options.json:
             options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    if not options.quick:
+    if not options.quick and "logistic 1e+06" in found:
         least = min(found[name]["SMH"]["over_nuts"] for name in found if not name.endswith("04"))
-        flat = found["logistic 1e+05"]["SMH"]["per_second"] / found["logistic 1e+06"]["SMH"]["per_second"]
+        best = [
+            max(
+                line["per_second"]
+                for method, line in found[f"logistic 1e+0{power}"].items()
+                if method in EXACT
+            )
+            for power in (5, 6)
+        ]
+        flat = best[0] / best[1]
         print(f"\nSMH / NUTS from 10^5 rows on: at least {least:.0f} (goal {GOAL:.0f})")
-        print(f"cost of an effective draw, 10^6 rows / 10^5 rows: {flat:.2f} (goal at most {FLAT})")
+        print(
+            f"cost of an effective draw of the best exact one, 10^6 rows / 10^5 rows: {flat:.2f} (goal at most {FLAT})"
+        )
 
 
 if __name__ == "__main__":

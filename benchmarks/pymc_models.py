@@ -447,7 +447,8 @@ def _posterior(name: str, draws: int, ours: int) -> str:
     mine = time.process_time() - begin
     own = {**run.draws, **run.derived()}
     if name in GROUPED:
-        local = run.locals(keep_draws=True, num_draws=4 * ours)
+        labels = theirs.coords.get(run.origin.model.groups)  # in the order of the model, not sorted
+        local = run.locals(labels and list(labels), keep_draws=True, num_draws=4 * ours)
         own |= {key: value[None] for key, value in local.draws.items()}
     begin = time.process_time()
     with theirs:

@@ -13,6 +13,7 @@ from scipy import sparse
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco import cli
+from scirocco.cli.topics import _escaped
 from scirocco.cli.topics_tables import _bar
 from scirocco.models import LDA
 from scirocco.models.lda import embedded
@@ -98,6 +99,14 @@ def test_a_table_of_texts(tmp_path, capsys):
     again = ("--continue-from", tmp_path / "run", "--out", tmp_path / "again")
     status, out, err = call(capsys, "fit", path, *words, *again, *LENGTH)
     assert (status, err) == (0, "") and LDA.load(tmp_path / "again").tokeniser_ is not None
+
+
+def test_names_are_no_formulas():
+    assert [_escaped(name) for name in ("=1+1.txt", "@sum", "b/one.txt")] == [
+        "'=1+1.txt",
+        "'@sum",
+        "b/one.txt",
+    ]
 
 
 def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):

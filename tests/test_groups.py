@@ -124,6 +124,32 @@ def test_local_draws_have_the_conditional_distribution(seed):
     assert list(found.groups) == labels
 
 
+@pytest.mark.parametrize("heavy", [False, True])
+def test_derived_quantities_of_groups(heavy, seed):
+    """They are functions of a draw, of its local variable, and of a row of that group."""
+    data = ragged(np.random.default_rng(seed), 6, heavy)
+    number = np.array([int(label.split()[1]) for label in data["g"]])
+    model = sc.HierarchicalModel(
+        lambda theta, local, row: normal_row(theta, local["u"], row),
+        lambda local, theta: standard(local["u"], theta),
+        groups="g",
+        local={"u": 0.0},
+        num_nodes=3,
+        local_derived=lambda theta, local, row: {"effect": row["number"] + theta["scale"] * local["u"]},
+    )
+    draws = {"mean": [0.1, 0.2], "scale": [0.5, 0.9], "noise": [0.7, 0.8]}
+    source = grouped({**data, "number": number.astype(np.float32)}, "g")
+    run = types.SimpleNamespace(
+        draws={name: np.array([value], np.float32) for name, value in draws.items()},
+        origin=types.SimpleNamespace(model=types.SimpleNamespace(bare=model), source=source),
+    )
+    found = local_draws(run, ["group 5", "group 0", "group 1"], 0.9, keep_draws=True).draws
+    expected = np.array([5, 0, 1]) + np.array(draws["scale"])[:, None] * found["u"]
+    np.testing.assert_allclose(found["effect"], expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(sc.errors.InvalidTypeError, match="`local_derived` must be a function"):
+        sc.HierarchicalModel(normal_row, standard, groups="g", local_derived=lambda theta, u, row: {})
+
+
 @pytest.fixture(scope="module")
 def fitted():
     rng = np.random.default_rng(7)

@@ -80,7 +80,8 @@ def fitted(place):
     pytest.importorskip("numba", reason="topic models and mixtures need numba (the extra `compiled`)")
     short = ("--epochs", "10", "--threads", "1")
     fit = ("topics", "fit", place.text, "--topics", "2", "--min-documents", "1", "--held-out", "0")
-    assert call(*fit, "--batch-size", "20", *short, "--out", place.topics)[0] == 0
+    long = ("--epochs", "200", "--threads", "1")  # draws that `topics show` does not warn of
+    assert call(*fit, "--batch-size", "20", *long, "--out", place.topics)[0] == 0
     assert call("cluster", "fit", place.table, *short, "--out", place.clusters)[0] == 0
     assert call("hmm", "fit", place.table, *short, "--chains", "1", "--out", place.states)[0] == 0
     return place

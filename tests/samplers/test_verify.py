@@ -6,6 +6,7 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import scirocco as sc
@@ -125,3 +126,49 @@ def test_parameters_of_any_structure():
 def test_what_cannot_be_looked_at(arguments, error, message):
     with pytest.raises(error, match=message):
         sc.verify_recipe(*arguments)
+
+
+# -- from a drift to a recipe (theorem 2) ------------------------------------------------------------------------------
+
+
+def bent(z):
+    """A log density that is not Gaussian."""
+    return -(z[0] ** 4 / 4 + z[1] ** 2 / 2 + 0.3 * jnp.sin(z[0] * z[1]))
+
+
+def diffusion(z):
+    return jnp.array([[1 + 0.5 * z[0] ** 2, 0.2], [0.2, 1.0]])
+
+
+def turning(z):
+    return (1.0 + z[0] * z[1]) * jnp.array([[0.0, 1.0], [-1.0, 0.0]])
+
+
+def drift(z):
+    def both(z):
+        return diffusion(z) + turning(z)
+
+    return both(z) @ jax.grad(bent)(z) + jnp.einsum("ijj->i", jax.jacfwd(both)(z))
+
+
+def test_curl_is_found_from_the_drift():
+    """Q of a process that was made from one."""
+    points = [jnp.array(point) for point in ([0.5, -1.0], [1.2, 0.3], [-0.7, 0.8], [0.25, 0.0])]
+    recipe = sc.Recipe.from_drift(drift, diffusion, bent, points)
+    found = jax.jit(
+        jax.vmap(lambda point: recipe.curl_blocks({"position": point})["position", "position"].value)
+    )
+    np.testing.assert_allclose(found(jnp.stack(points)), [turning(point) for point in points], atol=1e-4)
+    with pytest.raises(InvalidValueError, match="does not have this stationary density"):
+        sc.Recipe.from_drift(lambda z: drift(z) + 0.1 * z, diffusion, bent, points)
+
+
+def test_in_one_dimension_the_drift_is_determined():
+    points = [jnp.array([0.3]), jnp.array([-2.0])]
+    with_gamma = lambda z: -z * (1 + z**2) + 2 * z  # noqa: E731
+    recipe = sc.Recipe.from_drift(with_gamma, lambda z: 1 + z**2, lambda z: -0.5 * z @ z, points)
+    assert recipe.curl_blocks({"position": points[0]}) == {}
+    with pytest.raises(InvalidValueError, match="∇·D"):
+        sc.Recipe.from_drift(lambda z: -z * (1 + z**2), lambda z: 1 + z**2, lambda z: -0.5 * z @ z, points)
+    with pytest.raises(InvalidTypeError, match="one and two dimensions"):
+        sc.Recipe.from_drift(lambda z: -z, 1.0, lambda z: -0.5 * z @ z, [jnp.zeros(3)])

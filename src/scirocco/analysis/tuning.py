@@ -20,7 +20,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratified, Weighted
 from scirocco.estimators.base import Prepared
 from scirocco.model import Model, Posterior
-from scirocco.run import family, setup
+from scirocco.run import arguments, family, setup
 from scirocco.run.defaults import default_estimator
 from scirocco.run.loop import Start
 from scirocco.run.tuning import (
@@ -116,7 +116,7 @@ def tune(
     source = as_source(data, model.groups)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     if sampler is not None:
-        setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
+        arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
     if client is not None:
         shared = {
             "sampler": sampler,

@@ -263,9 +263,14 @@ def _write_shares(path: Path, tables: Sequence[np.ndarray], names: Sequence[str]
             _write_csv(file, tables, names)
 
 
+def _escaped(name: str) -> str:
+    """The name of a document as text in a spreadsheet, which would compute one that begins like a formula."""
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+
+
 def _write_csv(file: TextIO, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
     num_documents, num_topics = tables[0].shape
-    labels = range(num_documents) if names is None else names
+    labels = range(num_documents) if names is None else [_escaped(name) for name in names]
     row = csv.writer(file).writerow
     if len(tables) == 1:
         row(["document", *(f"topic_{k}" for k in range(num_topics))])

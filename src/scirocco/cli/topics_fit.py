@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scirocco._console import print_wrapped
 from scirocco._extras import require
 from scirocco.cli._common import Length, check_fit, how_to_resume, interrupted_early, print_json, say, typer
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
@@ -50,8 +51,12 @@ class Request(NamedTuple):
     continue_from: Path | None = None
 
     def say(self, words: str) -> None:
-        """Print a message; to stderr if stdout is JSON."""
-        say(words, file=sys.stderr if self.as_json else sys.stdout, flush=True)
+        """Print a message, wrapped at the width of the terminal; to stderr if stdout is JSON."""
+        if self.as_json:
+            say(words, file=sys.stderr, flush=True)
+        else:
+            print_wrapped(words)
+            sys.stdout.flush()
 
 
 def run(request: Request) -> None:

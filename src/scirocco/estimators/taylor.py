@@ -156,47 +156,32 @@ class Taylor(Estimator):
         self, model: Any, table: Table, centre: Params, total: PyTree, gradient: PyTree, order: int
     ) -> tuple[TaylorMemory, Taylor]:
         """The memory, and the estimator with its probabilities."""
-        flat, dtype = _tree.vector(centre)[0], jnp.result_type(*jax.tree.leaves(centre))
+        dtype = jnp.result_type(*jax.tree.leaves(centre))
         likelihood = np.asarray(table.sum(_Hessian(model), centre), np.float64)
         prior = np.asarray(_prior_hessian(model, centre), np.float64)
         factor = inverse_root(-(likelihood + prior))
         inverse = np.linalg.inv(factor)
-        length = float(np.linalg.norm(inverse @ flat.astype(np.float64)))
-        known = model.curvature_bound is not None and (order == 1 or model.third_bound is not None)
-        if known:
-            norms = bounds.bounded_sizes(model, table, centre, factor)
-            constant = 1.0 if order == 1 else 0.5 * model.third_bound
-            sizes = constant * norms.frobenius * norms.spectral**order
-            rounding = (
-                norms.frobenius * norms.spectral * float(np.linalg.norm(inverse @ flat.astype(np.float64)))
-            )
-        else:
-            sizes = bounds.row_sizes(model, table, centre)
-            rounding = np.zeros(table.num_rows)
+        largest = _largest(model, table, centre, factor, inverse, order)
         found = self.probabilities
-        if found is None:
-            found = bounds.shares(sizes).astype(np.float32)
+        if found is None:  # at a typical place
+            typical = largest.remainder * len(factor) ** ((order + 1) / 2) + largest.value_rounding
+            found = bounds.shares(typical).astype(np.float32)
         estimator = dataclasses.replace(self, probabilities=found, order=order)
         weights = self.batch_size * np.asarray(
             estimator.batching(table.num_rows).row_weights(np.arange(table.num_rows)), np.float64
         )
-        slopes, values = (
-            np.asarray(each, np.float64)
-            for each in table.each(_Magnitudes(model), (centre, np.asarray(factor, dtype)))
-        )
-        unit = _ROUNDING * float(jnp.finfo(dtype).eps)
         parts = likelihood if order == 2 else np.zeros_like(likelihood)
-        known_part = (
+        numbers = (
             parts,
             factor,
             inverse,
             factor.T @ _tree.vector(gradient)[0].astype(np.float64),
             factor.T @ (prior + parts) @ factor,
-            np.max(sizes * weights) * _MARGIN if known else np.inf,
-            unit * np.max((rounding + slopes) * weights),
-            unit * np.max((values + slopes * length) * weights),
+            np.max(largest.remainder * weights) * _MARGIN if largest.known else np.inf,
+            np.max(largest.rounding * weights),
+            np.max(largest.value_rounding * weights),
         )
-        rest = [jnp.asarray(each, dtype) for each in known_part]
+        rest = [jnp.asarray(each, dtype) for each in numbers]
         return TaylorMemory(centre, total, *rest), estimator
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
@@ -256,6 +241,37 @@ class Taylor(Estimator):
     def _rest(self, here: PyTree, first: PyTree, along: PyTree) -> PyTree:
         rest = _tree.subtract(here, first)
         return _tree.subtract(rest, along) if self.order == 2 else rest
+
+
+class _Largest(NamedTuple):
+    """What a row can contribute to an estimate with p_i = 1: over |u|^order, and by rounding errors."""
+
+    remainder: np.ndarray
+    rounding: np.ndarray
+    value_rounding: np.ndarray
+    known: bool
+    """Whether `remainder` is a bound; otherwise it is only measured, and good for probabilities."""
+
+
+def _largest(
+    model: Any, table: Table, centre: Params, factor: np.ndarray, inverse: np.ndarray, order: int
+) -> _Largest:
+    dtype = jnp.result_type(*jax.tree.leaves(centre))
+    if model.curvature_bound is None or (order == 2 and model.third_bound is None):
+        nothing = np.zeros(table.num_rows)
+        return _Largest(bounds.row_sizes(model, table, centre), nothing, nothing, False)
+    norms = bounds.bounded_sizes(model, table, centre, factor)
+    constant = 1.0 if order == 1 else 0.5 * model.third_bound
+    found = table.each(_Magnitudes(model), (centre, np.asarray(factor, dtype)))
+    slopes, values = (np.asarray(each, np.float64) for each in found)
+    length = float(np.linalg.norm(inverse @ _tree.vector(centre)[0].astype(np.float64)))
+    unit = _ROUNDING * float(jnp.finfo(dtype).eps)
+    return _Largest(
+        constant * norms.frobenius * norms.spectral**order,
+        unit * (norms.frobenius * norms.spectral * length + slopes),
+        unit * (values + slopes * length),
+        True,
+    )
 
 
 def _dot(a: PyTree, b: PyTree) -> Array:

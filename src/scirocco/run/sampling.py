@@ -15,8 +15,8 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
+from scirocco.run import arguments, family, setup
 from scirocco.run import chains as _chains
-from scirocco.run import family, setup
 from scirocco.run.defaults import BURNIN, default_estimator, default_lengths, default_sampler, drive_of
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
@@ -158,19 +158,19 @@ def sample(
     >>> abs(float(run.draws.mean()) - 3.0) < 0.1
     True
     """
-    setup.check_order(model, data, params)
+    arguments.check_order(model, data, params)
     callbacks = as_callbacks(callbacks)
     if store is not None:
         _checks.path(store, "store")
     if notes is not None and not isinstance(notes, Mapping):
         raise InvalidTypeError(f"`notes` must be a dict with strings as keys, got {type(notes).__name__}.")
-    with setup.order_explained(model, data, params):
+    with arguments.order_explained(model, data, params):
         source = setup.source_of(model, data)
     devices = as_devices(mesh)
     if sampler is not None:
-        setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
+        arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     if estimator is not None:
-        setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
+        arguments.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     if isinstance(num_burnin, str) and num_burnin == "auto":
         num_burnin = None if sampler is None else BURNIN
     elif isinstance(num_burnin, str):

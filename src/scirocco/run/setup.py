@@ -6,16 +6,14 @@ import contextlib
 import dataclasses
 import importlib.util
 import math
-import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._programs import compile_ahead, setup_program
+from scirocco._programs import compile_ahead
 from scirocco.data import (
     ArraySource,
     Devices,
@@ -27,14 +25,12 @@ from scirocco.data import (
     to_device,
 )
 from scirocco.data.arrays import RowSource
-from scirocco.data.values import Frame, as_numpy
-from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
+from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, measure_counts, newton
 from scirocco.estimators.mode import Mode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
-from scirocco.model.checks import look_swapped, only_swapped
-from scirocco.run import defaults, metric, modes, pilot, scores
+from scirocco.run import arguments, defaults, metric, modes, pilot, scores
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import Parts, Start
 from scirocco.run.metric import DENSE_LIMIT
@@ -44,8 +40,6 @@ from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
-_SWAPPED = "`data` and `params` are swapped: the order is model, data, params."
-_MOST_LOOKS = 10_000
 _ROUND_ENOUGH = 1.0
 """`scores.roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
@@ -84,24 +78,24 @@ def compose(
     devices: Devices | None = None,
 ) -> Problem:
     """Check that the parts fit together, and arrange the data on the device or devices."""
-    check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
-    check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
-    check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
+    arguments.check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
+    arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
+    arguments.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     source, scheme = (
         source_of(model, data),
         cast(Scheme, InTurn() if sampler.driven_by == "blocks" else Together()),
     )
     model = scheme.adapt(model, sampler)
-    _check_value(model, sampler)
+    arguments.check_value(model, sampler)
     spread = devices is not None and bool(devices.row_axes)
     _checks.note_run()
     if source.wild_scales and sampler.has_one_scale:
         _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
-    _check_auxiliary(sampler, estimator, spread)
-    _check_trajectory(model, sampler, estimator, resident and not spread)
-    _check_expansion(model, sampler, estimator, resident and not spread)
+    arguments.check_auxiliary(sampler, estimator, spread)
+    arguments.check_trajectory(model, sampler, estimator, resident and not spread)
+    arguments.check_expansion(model, sampler, estimator, resident and not spread)
     automatic = estimator.sampling == "auto"
     estimator = with_reference(sampler, estimator)
     if devices is not None and spread:
@@ -152,157 +146,11 @@ def blank_memory(model: Posterior, parts: Parts, table: Table, position: Params,
     return parts.scheme.blank_memory(model, parts, position, num_rows, table.row_spec)
 
 
-def _check_value(model: Posterior, sampler: Sampler) -> None:
-    if sampler.needs_value and not model.has_density:
-        raise InvalidTypeError(
-            f"{type(sampler).__name__} uses the value of the log density: it requires a sc.Model(log_likelihood, "
-            f"log_prior), not a {type(model).__name__}."
-        )
-
-
-def _check_auxiliary(sampler: Sampler, estimator: Estimator, spread: bool) -> None:
-    if not sampler.needs_auxiliary:
-        return
-    name = type(sampler).__name__
-    if spread:
-        raise InvalidValueError(
-            f"{name} requires the auxiliary draws of all rows of a batch, but a mesh spreads them over devices: omit "
-            "its axis for rows."
-        )
-    if not estimator.looks_once:
-        raise InvalidValueError(
-            f"{name} requires the auxiliary draws of an estimate. {type(estimator).__name__} computes it from passes "
-            "or differences, not from one draw per row of a batch: use sc.Minibatch, sc.Weighted or sc.Stratified."
-        )
-
-
-def _check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
-    if not sampler.needs_trajectory:
-        return
-    name = type(sampler).__name__
-    if model.takes_key:
-        raise InvalidValueError(
-            f"{name} requires exact gradients, but this log likelihood is random (it takes a key)."
-        )
-    if not estimator.is_exact:
-        raise InvalidValueError(
-            f"{name} requires exact gradients: use estimator=sc.Full() in place of {type(estimator).__name__}, or a "
-            "sampler for minibatches."
-        )
-    if not in_memory:
-        raise InvalidValueError(
-            f"{name} reads all rows many times in each step, so they must be in the memory of one device: load them, "
-            "or use a sampler for minibatches."
-        )
-
-
-def _check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
-    if not sampler.needs_expansion:
-        return
-    name = type(sampler).__name__
-    if not estimator.expands:
-        raise InvalidValueError(
-            f"{name} requires bounds on what an estimate leaves out: use estimator=sc.Taylor() in place of "
-            f"{type(estimator).__name__}, or omit it."
-        )
-    if not in_memory:
-        raise InvalidValueError(
-            f"{name} looks at single rows at random, so they must be in the memory of one device: load them, or use a "
-            "sampler for minibatches."
-        )
-    if not isinstance(model, Model) or model.curvature_bound is None:
-        raise InvalidValueError(
-            f"{name} requires a bound on the curvature of a row's log likelihood. Use sc.Model.linear(family, ...), "
-            "which knows the bounds of common regressions, or pass curvature_bound=... to sc.Model. Some "
-            "likelihoods have none, for example Poisson counts with a log link (their curvature e^η grows without "
-            "limit), or an unknown noise scale: sc.NUTS(), sc.HMC() and sc.MALA() need no bound, nor do samplers for "
-            "minibatches."
-        )
-    if max(sampler.expansion_order, estimator.order or 1) == 2 and model.third_bound is None:
-        raise InvalidValueError(
-            f"{name} uses an expansion of second order here: pass third_bound=... to sc.Model as well, or use "
-            "sc.ZigZag() with sc.Taylor(order=1)."
-        )
-    if sampler.expansion_order == 2 and estimator.order == 1:
-        raise InvalidValueError(f"{name} requires an expansion of second order: use sc.Taylor(order=2).")
-
-
-@setup_program(0)
-def _prior_slopes(model: Any, points: Params) -> PyTree:
-    return jax.vmap(jax.grad(model.log_prior_density))(points)
-
-
-def _check_cost_and_prior(model: Any, sampler: Sampler, memory: Any, order: int, num_rows: int) -> None:
-    """Raise an error if draws would cost more than passes, or unless gradients show that the log prior is quadratic."""
-    flat, back = _tree.vector(memory.centre)
-    looks = float(memory.bound) * flat.size ** ((order + 1) / 2)
-    if looks > max(_MOST_LOOKS, num_rows):
-        raise InvalidValueError(
-            f"{type(sampler).__name__} would read about {looks:.1e} rows for each draw, because the bound on the "
-            "curvature of rows is large compared with the curvature of the log posterior. Use sc.NUTS() or a sampler "
-            "for minibatches; with a narrower prior in directions that the data do not determine, it would read fewer."
-        )
-    lower = np.asarray(memory.factor, np.float64)
-    directions = np.random.default_rng(0).standard_normal((4, flat.size))
-    places = [flat + lower @ (far * each) for far in (0.0, 1.0, 3.0, 30.0) for each in directions]
-    points = jax.tree.map(lambda *leaves: np.stack(leaves), *(back(place) for place in places))
-    gradients = _prior_slopes(model, points)
-    slopes = np.concatenate(
-        [np.asarray(leaf, np.float64).reshape(len(places), -1) for leaf in jax.tree.leaves(gradients)], axis=1
-    )
-    near, far = slopes[4:8] - slopes[:4], slopes[12:] - slopes[:4]
-    error = np.abs((far - 30.0 * near) @ lower).max()
-    if not error <= 1e-2 * max(1.0, np.abs(far @ lower).max()):
-        raise InvalidValueError(
-            f"{type(sampler).__name__} requires a normal or a flat prior: the gradient of this log prior is not "
-            "linear in the parameters. sc.NUTS(), sc.HMC() and samplers for minibatches support any prior."
-        )
-
-
 def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
     """The estimator, with a reference if the sampler compares its estimates with one."""
     if not sampler.needs_reference:
         return estimator
     return Referenced(estimator.core, sampler.refresh_every or None, sampler.refresh_size)
-
-
-def check_kind(value: Any, kind: type, name: str, example: str) -> None:
-    """Raise an error if the value is not of this kind, with a hint if it is a class instead of an instance."""
-    if isinstance(value, kind):
-        return
-    called = (
-        " (a class; an instance is required: add parentheses)"
-        if isinstance(value, type) and issubclass(value, kind)
-        else ""
-    )
-    raise InvalidTypeError(f"`{name}` must be a scirocco {name} such as {example}; got {value!r}{called}.")
-
-
-def check_order(model: Any, data: Any, params: Any) -> None:
-    """Raise an error if model and data, or data and params, are swapped."""
-    if isinstance(data, Posterior) and not isinstance(model, Posterior):
-        raise InvalidTypeError("`model` and `data` are swapped: the order is model, data, params.")
-    if isinstance(params, (str, os.PathLike, RowSource, Frame)):
-        raise InvalidTypeError(
-            f"`params` must be the starting values, got a {type(params).__name__}. The order is model, data, params."
-        )
-    if isinstance(model, Model) and look_swapped(model, data, params):
-        raise InvalidTypeError(
-            f"{_SWAPPED} Every row of `params` is like the whole of `data`. If you mean it, pass "
-            "sc.data.ArraySource(data)."
-        )
-
-
-@contextlib.contextmanager
-def order_explained(model: Any, data: Any, params: Any) -> Iterator[None]:
-    """If the arguments are rejected, say so where the log likelihood takes `data` and `params` swapped."""
-    try:
-        yield
-    except (InvalidTypeError, InvalidValueError) as error:
-        data = data.arrays if isinstance(data, ArraySource) else data
-        if isinstance(model, Model) and only_swapped(model, data, params):
-            raise InvalidTypeError(f"{_SWAPPED} As they are: {error}") from error
-        raise
 
 
 def prepare(
@@ -320,8 +168,8 @@ def prepare(
     `free`: the batch size is chosen, too, and the shape of the posterior is measured. `near_mode`: a search has ended
     at `params`. Returns the problem with the completed method, and the results of the set-up.
     """
-    with order_explained(problem.model, problem.source, params):
-        params = check_params(params)
+    with arguments.order_explained(problem.model, problem.source, params):
+        params = arguments.check_params(params)
         if not problem.parts.sampler.needs_scales:
             problem.parts.sampler.check_params(params, num_steps)
         if free:
@@ -387,7 +235,7 @@ def prepare_estimator(
     """Check the start and prepare the estimator."""
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
-    params = check_params(params)
+    params = arguments.check_params(params)
     model.check_domain(params)
     model.check_shapes(params, problem.source, parts.batching.size)
     parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
@@ -404,7 +252,9 @@ def prepare_estimator(
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
     if parts.sampler.needs_expansion:
-        _check_cost_and_prior(model, parts.sampler, prepared.memory, parts.estimator.order or 1, num_rows)
+        arguments.check_cost_and_prior(
+            model, parts.sampler, prepared.memory, parts.estimator.order or 1, num_rows
+        )
     return parts, prepared
 
 
@@ -538,54 +388,15 @@ def count_scales(
     return Reference(model.combine(position, total), variance, renewed)
 
 
-# -- the starting point -----------------------------------------------------------------------------------------------
-
-
-def check_params(params: Params) -> Params:
-    """The starting parameters as floating-point JAX arrays."""
-    try:
-        leaves, treedef = jax.tree.flatten(params)
-    except (TypeError, ValueError) as error:  # keys that cannot be sorted
-        raise InvalidTypeError(f"`params` is not a pytree: {error} Use strings as keys of dicts.") from error
-    if not leaves:
-        raise InvalidValueError("`params` contains no arrays: pass the starting value of every parameter.")
-    named = zip(_tree.leaf_names(params), leaves, strict=True)
-    return jax.tree.unflatten(treedef, [_check_leaf(name, leaf) for name, leaf in named])
-
-
-def _check_leaf(name: str, leaf: Any) -> Array:
-    if isinstance(leaf, int) and not isinstance(leaf, bool):
-        _checks.warn(f"parameter `{name}` starts at the integer {leaf}; it is converted to {float(leaf)}.")
-        leaf = float(leaf)
-    host = as_numpy(leaf, f"parameter `{name}`")
-    if host.dtype.kind in "iub":
-        raise InvalidTypeError(
-            f"parameter `{name}` has the integer dtype {host.dtype}. Gradient samplers require continuous parameters: "
-            "start from floats (e.g. .astype(float)), and marginalise discrete parameters. If these are your data: the "
-            "order is model, data, params."
-        )
-    if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
-        raise InvalidTypeError(
-            f"parameter `{name}` has dtype {host.dtype}; it must be a floating-point array."
-        )
-    if not np.all(np.isfinite(host)):
-        count = int(np.sum(~np.isfinite(host)))
-        raise InvalidValueError(
-            f"the starting value of parameter `{name}` has {count} NaN or infinite entr{'y' if count == 1 else 'ies'}: "
-            "start from finite numbers."
-        )
-    return jnp.asarray(
-        leaf if isinstance(leaf, jax.Array) else host, jax.dtypes.canonicalize_dtype(host.dtype)
-    )
-
-
 def check_first(problem: Problem, params: Params, density: Array, gradient: PyTree) -> None:
     """Check that the first log density and gradient are finite; if not, find out why and raise an error."""
     names, leaves = _tree.leaf_names(gradient), jax.tree.leaves(gradient)
     unhappy = [name for name, leaf in zip(names, leaves, strict=True) if not np.all(np.isfinite(leaf))]
     if not unhappy and np.all(np.isfinite(density)):
         return
-    problem.model.explain_bad_start(problem.model.unconstrain(check_params(params)), problem.table, unhappy)
+    problem.model.explain_bad_start(
+        problem.model.unconstrain(arguments.check_params(params)), problem.table, unhappy
+    )
     raise BadStartError(
         "the log density is not finite at the starting point for some rows. Start elsewhere, or check for rows for "
         "which the likelihood is not defined."

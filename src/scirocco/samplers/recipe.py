@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import matrices, schedules
 from scirocco.samplers.base import Gradient, Sampler
+from scirocco.samplers.drift import Process
 from scirocco.samplers.matrices import (
     POSITION,
     Block,
@@ -129,6 +130,56 @@ class Recipe(Sampler):
             raise InvalidValueError(
                 f"`gamma` of {self.name} must be None (derived), 'naive' or a function of z, got {self.gamma!r}."
             )
+
+    @classmethod
+    def from_drift(
+        cls,
+        drift: Callable[[Array], Any],
+        diffusion: Any,
+        log_density: Callable[[Array], Any],
+        at: Sequence[Any],
+        *,
+        step_size: Any = 0.01,
+        extent: float = 12.0,
+    ) -> Recipe:
+        """The recipe of a process dz = f(z) dt + √(2D) dW, if it has the given stationary density (theorem 2).
+
+        Tests at some points whether the density is stationary, and solves for the curl matrix Q: in one dimension it is
+        0, in two it is an integral along a ray, computed by quadrature at every step. An error says by how much the
+        probability current leaks if the density is not stationary.
+
+        Parameters
+        ----------
+        drift
+            f(z), for arrays z of shape (1,) or (2,).
+        diffusion
+            D: a number, a matrix, or a function of z.
+        log_density
+            Of the stationary density, up to a constant; it must be that of the model of a run.
+        at
+            Points at which everything is checked, where the density has its mass.
+        step_size
+            Of the recipe.
+        extent
+            A distance at which the density is negligible: about ten standard deviations.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp, scirocco as sc
+        >>> spiral = jnp.array([[-1.0, -3.0], [3.0, -1.0]])  # a rotation on top of Langevin dynamics
+        >>> points = [jnp.array([0.5, -1.0]), jnp.array([1.5, 0.3])]
+        >>> recipe = sc.Recipe.from_drift(lambda z: spiral @ z, 1.0, lambda z: -0.5 * z @ z, points)
+        >>> recipe.curl_blocks({"position": points[0]})["position", "position"].value.round(2)
+        Array([[ 0.,  3.],
+               [-3.,  0.]], dtype=float32)
+        """
+        process = Process(drift, diffusion, log_density, at, extent)
+        process.check()
+        given = diffusion
+        if callable(diffusion):
+            given = lambda z: process.diffusion(z[POSITION])  # noqa: E731
+        curl = None if process.size == 1 else (lambda z: process.curl(z[POSITION]))
+        return cls(step_size, diffusion=given, curl=curl)
 
     @property
     def _names(self) -> tuple[str, ...]:

@@ -188,6 +188,9 @@ def test_in_a_pipeline_of_scikit_learn():
     pipeline.fit(texts)
     assert pipeline.transform(texts[:4]).shape == (4, 2)
     assert list(pipeline.get_feature_names_out()) == ["topic0", "topic1"]
+    pipeline[-1].set_output(transform="pandas")
+    frame = pipeline.transform(texts[:4])
+    assert list(frame.columns) == ["topic0", "topic1"] and len(frame) == 4
     twin = clone(LDA(7, alpha=0.3))
     assert twin.get_params() == LDA(7, alpha=0.3).get_params()
 

@@ -47,7 +47,7 @@ def models(num_topics: tuple[int, int], sweeps: dict[str, int]) -> dict[str, dic
             name: LDA.preset("barile2024", second, sampler=sampler, **sweeps)
             for name, sampler in (("SCIR-CV", "scir_cv"), ("SCIR", "scir"), ("SGRLD", "sgrld"))
         },
-        OURS: {"LDA()": LDA(first), "LDA(sampler='gibbs')": LDA(first, sampler="gibbs")},
+        OURS: {"LDA()": LDA(first, sampler="scir"), "LDA(sampler='gibbs')": LDA(first, sampler="gibbs")},
     }
 
 

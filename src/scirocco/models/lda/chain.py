@@ -175,7 +175,8 @@ _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
 _USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 20, 400
 """Default length of other chains with memory, in token-samples; and the limits of their passes."""
-_DRAW_BYTES, _LEAST_DRAWS, _MOST_DRAWS = 1 << 28, 20, 100
+_DRAWN_NUMBERS, _LEAST_DRAWS, _MOST_DRAWS = 1 << 24, 20, 100
+"""Numbers in all draws of a chain, so that making them takes a small part of the time; limits of the draws."""
 
 
 def usual_draws(num_topics: int, num_words: int) -> int:
@@ -183,10 +184,10 @@ def usual_draws(num_topics: int, num_words: int) -> int:
 
     Examples
     --------
-    >>> usual_draws(50, 7_000), usual_draws(100, 20_000), usual_draws(1_000, 50_000)
-    (100, 33, 20)
+    >>> usual_draws(20, 5_000), usual_draws(50, 7_000), usual_draws(100, 20_000)
+    (100, 47, 20)
     """
-    return min(max(_DRAW_BYTES // (4 * num_topics * num_words), _LEAST_DRAWS), _MOST_DRAWS)
+    return min(max(_DRAWN_NUMBERS // (num_topics * num_words), _LEAST_DRAWS), _MOST_DRAWS)
 
 
 def check_length(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
+from scirocco._extras import require
 from scirocco.diagnostics.intervals import central, effective_draws, tails_of
 from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.lda import prediction
@@ -187,7 +188,8 @@ class Results:
         self._check_fitted()
         corpus = self._read(X, column, encoding, may_be_empty=True)
         if interval is None:
-            return prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
+            shares = prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
+            return self._as_output(shares, X)
         tails_of(interval)
         return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), interval)
 
@@ -239,6 +241,25 @@ class Results:
     def labels(self, num: int = 3) -> list[str]:
         """A short name for each topic: its `num` most probable words."""
         return [", ".join(map(str, words)) for words in self.top_words(num)]
+
+    def set_output(self, *, transform: str | None = None) -> Any:
+        """Set the type of the result of `transform`: "default" (an array), "pandas" or "polars" (a data frame)."""
+        if transform is not None:
+            _checks.choice(transform, "transform", ("default", "pandas", "polars"))
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def _as_output(self, shares: np.ndarray, X: object) -> Any:
+        """Shares as an array, or as the data frame that `set_output` asks for, with the index of X."""
+        kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        if kind == "default":
+            return shares
+        names = list(self.get_feature_names_out())
+        if kind == "polars":
+            return require("polars", 'set_output(transform="polars")').DataFrame(shares, schema=names)
+        index = getattr(X, "index", None)
+        pandas = require("pandas", 'set_output(transform="pandas")')
+        return pandas.DataFrame(shares, columns=names, index=None if callable(index) else index)
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of `transform`: "topic0", "topic1", ..."""
