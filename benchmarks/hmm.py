@@ -190,7 +190,7 @@ def samplers(size: int) -> None:
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model.fit(x, num_epochs=20 if sampler == "gibbs" else 12, progress=False)
+                model.fit(x, num_epochs=20 if sampler == "gibbs" else 100, progress=False)
             spent = time.process_time() - begin
             scores.append(model.score(held))
             stay = model.draws_["transitions"][..., 0, 0]
