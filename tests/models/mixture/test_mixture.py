@@ -116,7 +116,7 @@ def test_many_rows_by_batches(fitted):
     mixture, X, label = fitted
     assert mixture.run_.configuration["estimator"]["name"] == "ControlVariates"
     share = np.bincount(label) / len(label)
-    summary = mixture.summary(0.999)
+    summary = mixture.summary(0.99)
     order = np.argsort(mixture.means_[:, 0])
     assert np.all(
         (summary.low["weights"][order] - 0.03 < share) & (share < summary.high["weights"][order] + 0.03)
