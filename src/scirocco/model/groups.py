@@ -393,7 +393,7 @@ class Groups(NamedTuple):
 
         def gathered(values: Array) -> Array:
             used = jnp.where(own.reshape(-1, *(1,) * (values.ndim - 1)), values, 0.0)
-            return jnp.moveaxis(jax.ops.segment_sum(used, self.group, count, indices_are_sorted=True), 0, -1)
+            return jnp.moveaxis(jax.ops.segment_sum(used, self.group, count), 0, -1)
 
         return jax.tree.map(gathered, each)
 
