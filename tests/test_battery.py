@@ -94,6 +94,7 @@ ESTIMATORS = helpers.ESTIMATORS | {"Stratified": sc.Stratified(helpers.BATCH, np
 OF_COUNTS = ESTIMATORS | {
     "Weighted": sc.Weighted(counting.BATCH, np.linspace(1.0, 2.0, counting.NUM_ROWS)),
     "Stratified": sc.Stratified(counting.BATCH, counting.categories()),
+    "Taylor": sc.Taylor(counting.BATCH, probabilities=np.linspace(1.0, 2.0, counting.NUM_ROWS), order=2),
 }
 REFUSED = {
     **{

@@ -66,7 +66,7 @@ def test_it_follows_a_schedule_and_the_friction(stored):
     [
         ({"estimator": sc.Full()}, "every gradient is exact"),
         ({"estimator": sc.SVRG(BATCH)}, "SVRG depends on its memory"),
-        ({"sampler": sc.PSGLD(STEP)}, "the noise of PSGLD"),
+        ({"sampler": sc.PSGLD(STEP)}, "the noise of this sampler"),
         ({"sampler": sc.SGLD(STEP, temperature=0.0)}, "temperature 0"),
     ],
 )

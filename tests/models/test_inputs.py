@@ -142,7 +142,7 @@ def test_counts_in_data_frames():
         as_corpus(frame)
     with pytest.raises(InvalidValueError, match=r"row 1, column 1 holds nan. Impute or remove"):
         count_rows(frame)
-    with pytest.raises(InvalidTypeError, match=r"data frame.*for text in frame\['text'\]"):
+    with pytest.raises(InvalidTypeError, match=r"data frame.*fit\(frame, column='text'\)"):
         as_corpus(pandas.DataFrame({"text": ["sun moon", "moon"]}))
 
 

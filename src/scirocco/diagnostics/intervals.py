@@ -93,7 +93,8 @@ def central(
     Examples
     --------
     >>> import numpy as np
-    >>> central(np.arange(1, 20), 0.9)
+    >>> low, high = central(np.arange(1, 20), 0.9)
+    >>> float(low), float(high)
     (1.0, 19.0)
     """
     values = np.asarray(draws)

@@ -77,7 +77,7 @@ class ThreadedChains(DeviceChains):
         self._static = (model, keeping.gradients_in_loop, room)
         self._parts, self._keeping = problem.parts, keeping
         self._streams: list[StreamedParts] = []
-        self.first_density: Any = jnp.zeros(())
+        self.first_density: Any = np.zeros(())
         params = model.constrain(start.position)
         self.reducing = [keeping.reducing.init(params) for _ in range(num_chains)]
         self.made = [0] * num_chains

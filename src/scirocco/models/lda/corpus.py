@@ -166,6 +166,7 @@ def _with_names(
 ) -> tuple[Any, tuple[str, ...] | None, tuple[str, ...]]:
     """Counts of a data frame, whose column names are words: in the order of `words`, if they are among them."""
     names, table = tuple(frame.columns), as_numpy(frame, "the matrix of counts")
+    table = numbers(table, None) if table.dtype == object else table
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         return table, words, ()
     if words is None:
@@ -173,11 +174,10 @@ def _with_names(
     places = {name: place for place, name in enumerate(names)}
     if names == words or not any(word in places for word in words):
         return table, words, ()
-    counts = numbers(table, None) if table.dtype == object else table
-    found = np.zeros((len(counts), len(words)), counts.dtype)
+    found = np.zeros((len(table), len(words)), table.dtype)
     for place, word in enumerate(words):
         if word in places:
-            found[:, place] = counts[:, places[word]]
+            found[:, place] = table[:, places[word]]
     left = len(names) - sum(word in places for word in words)
     note = f"{left:,} of {len(names):,} columns are not in the vocabulary and were left out."
     return found, words, (note,) if left else ()
