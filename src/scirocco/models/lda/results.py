@@ -44,6 +44,7 @@ class Results:
     seed: int
     tokeniser: Any
     tokeniser_: Tokeniser | None = None
+    topic_names_: tuple[str, ...] = ()
     components_: np.ndarray
     n_features_in_: int
     vocabulary_: tuple[str, ...] | None
@@ -239,8 +240,10 @@ class Results:
         return describing.shares_by(corpus, groups, self._some_draws(), self._fold_in(), interval)
 
     def labels(self, num: int = 3) -> list[str]:
-        """A short name for each topic: its `num` most probable words."""
-        return [", ".join(map(str, words)) for words in self.top_words(num)]
+        """A short name for each topic: its `num` most probable words, after the name of its seed words or label."""
+        words = [", ".join(map(str, words)) for words in self.top_words(num)]
+        named = [f"{name}: {words[k]}" for k, name in enumerate(self.topic_names_)]
+        return [*named, *words[len(named) :]]
 
     def set_output(self, *, transform: str | None = None) -> Any:
         """Set the type of the result of `transform`: "default" (an array), "pandas" or "polars" (a data frame)."""
