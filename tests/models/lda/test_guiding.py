@@ -53,7 +53,9 @@ def test_guided_chains_have_the_exact_posterior(seeds, labels, seed):
     prior[0, :2] = WEIGHT
     chain = TopicChain(corpus, lda._settings(_size(corpus)), seed, 0, guide=guide)
     chain.advance(60)
-    means = np.array([np.mean([chain.advance(2) or chain.mean() for _ in range(50)], axis=0) for _ in range(60)])
+    means = np.array(
+        [np.mean([chain.advance(2) or chain.mean() for _ in range(50)], axis=0) for _ in range(60)]
+    )
     z = (means.mean(axis=0) - exact_topics(allowed, prior)) / (means.std(axis=0, ddof=1) / np.sqrt(60))
     assert np.abs(z).max() < 5
     assert chain.engine.table.sum() == DOCUMENTS.sum() + 2 * WEIGHT
@@ -86,7 +88,12 @@ def test_named_topics_are_stored_and_resumed(seed, tmp_path):
         ({"seed_words": {"sport": ["balll"]}}, None, InvalidValueError, "did you mean 'ball'"),
         ({"seed_words": {"sport": "ball"}}, None, InvalidTypeError, "list of words"),
         ({"seed_words": ["ball"]}, None, InvalidTypeError, "must be a dict"),
-        ({"seed_words": {"sport": ["ball"]}, "sampler": "scir_cv"}, None, InvalidValueError, 'sampler="gibbs"'),
+        (
+            {"seed_words": {"sport": ["ball"]}, "sampler": "scir_cv"},
+            None,
+            InvalidValueError,
+            'sampler="gibbs"',
+        ),
         ({"seed_words": {"sport": ["ball"]}, "learn_beta": True}, None, InvalidValueError, "learn_beta"),
         ({}, ["a", "b"], InvalidValueError, "4 documents, got 2"),
         ({}, ["a", "b", "c", "d"], InvalidValueError, "at least so many topics"),

@@ -98,9 +98,9 @@ class LDA(fits.Conventions, Results):
         How texts become words: a `Tokeniser`, a function from a text to a list of words, or the language of the stop
         words; by default `Tokeniser()`. Not used for counts and lists of words.
     seed_words, seed_weight
-        Words that a topic should have, {"sport": ["game", "team"], ...}: the first topics, in this order, have these names,
-        and a larger β for these words. Each counts as `seed_weight` tokens of the word; by default 1 % of the tokens of
-        an average topic, at least 10. The other topics are free.
+        Words that a topic should have, {"sport": ["game", "team"], ...}: the first topics, in this order, have these
+        names, and a larger β for these words. Each counts as `seed_weight` tokens of the word; by default 1 % of the
+        tokens of an average topic, at least 10. The other topics are free.
     device
         "auto": an accelerator if JAX has one, otherwise the compiled kernels of the CPU. "cpu", "gpu"; "jax": the array
         programs on JAX's default device, whatever it is. On an accelerator "scir" and "gibbs" with memory are one exact
@@ -221,9 +221,9 @@ class LDA(fits.Conventions, Results):
         column, encoding
             The column of a table that has the texts, and the encoding of files.
         labels
-            For each document a label, a list of labels, or None (labelled LDA). Each label is a topic with this name, which
-            only documents with the label have; they also have the topics without a name. A document with None
-            has all topics.
+            For each document a label, a list of labels, or None (labelled LDA). Each label is a topic with this name,
+            which only documents with the label have; they also have the topics without a name. A document with None has
+            all topics.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
             documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
@@ -434,7 +434,7 @@ class LDA(fits.Conventions, Results):
         """Contents of a report, see `scirocco.models.view`."""
         from scirocco.models.lda import view
 
-        return view.view(self, run, options.get("documents"))
+        return view.view(self, run, options.get("documents"), options.get("groups"))
 
     def to_arviz(self) -> Any:
         """Convert the draws to ArviZ, with the topics of all chains in the order of the first."""
@@ -475,7 +475,10 @@ class LDA(fits.Conventions, Results):
         return model
 
     def _extra(
-        self, vocabulary: tuple[str, ...] | None, tokeniser: Tokeniser | None, names: Sequence[str]
+        self,
+        vocabulary: tuple[str, ...] | None,
+        tokeniser: Tokeniser | None = None,
+        names: Sequence[str] = (),
     ) -> dict[str, Any]:
         params = {name: encode(v) for name, v in self.get_params().items() if name != "tokeniser"}
         split = None if tokeniser is None else tokeniser.as_json()

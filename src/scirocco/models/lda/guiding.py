@@ -1,8 +1,8 @@
 r"""Topics that are known in part: seed words, and labels of documents.
 
-A seed word w of topic k has a larger Dirichlet parameter there, β + s with a whole number s: the same posterior as if the
-topic had s more tokens of the word. So s is added to the counts n_wk with which a chain begins, and every step remains
-exact. In a labelled document, only the topics of its labels and those without a name have α_k > 0.
+A seed word w of topic k has a larger Dirichlet parameter there, β + s with a whole number s: the same posterior as if
+the topic had s more tokens of the word. So s is added to the counts n_wk with which a chain begins, and every step
+remains exact. In a labelled document, only the topics of its labels and those without a name have α_k > 0.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def guide(
     if seed_words is None and labels is None:
         return None
     if isinstance(corpus, DocumentStream):
-        raise InvalidValueError("seed words and labels require documents that can be read again, not a stream.")
+        raise InvalidValueError(
+            "seed words and labels require documents that can be read again, not a stream."
+        )
     seeds = _seeds(seed_words)
     given = None if labels is None else _labels(labels, corpus.num_documents)
     found = sorted({name for each in given or () for name in each} - set(seeds))
@@ -138,9 +140,7 @@ def _seeds(given: object) -> dict[str, list[str]]:
     return found
 
 
-def _prior_counts(
-    seeds: dict[str, list[str]], weight: int, vocabulary: tuple[str, ...] | None
-) -> np.ndarray:
+def _prior_counts(seeds: dict[str, list[str]], weight: int, vocabulary: tuple[str, ...] | None) -> np.ndarray:
     """(word, topic, count) of each seed word; an error if words are not in the vocabulary."""
     if seeds and vocabulary is None:
         raise InvalidValueError("`seed_words` require words with names: pass fit(..., vocabulary=words).")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,9 @@ from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.texts import open_corpus
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.lda.topics import normalise
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FOLD_DRAWS = 10
 _FEW_EFFECTIVE = 8
@@ -207,16 +210,24 @@ class Results:
 
         Documents with fewer than `least_tokens` known tokens are left out, unless all have fewer.
         """
+        from scirocco.models.lda import describing
+
         self._check_fitted()
         _checks.positive_int(num, "num")
         corpus = self._read(X, column, encoding)
         shares = prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
-        lengths = document_lengths(corpus)
-        long = np.flatnonzero(lengths >= min(least_tokens, lengths.max()))
-        return [
-            [(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)]
-            for column in shares.T
-        ]
+        return describing.representative(shares, document_lengths(corpus), num, least_tokens)
+
+    def plot_topics(
+        self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9
+    ) -> Figure:
+        """A matplotlib figure: the `num` most probable words of each topic, with central intervals.
+
+        `topics` are numbers of topics; by default the first twelve. Save it with `figure.savefig("topics.pdf")`.
+        """
+        from scirocco.models.lda import plotting
+
+        return plotting.topics(self, num, topics, interval)
 
     def shares_by(
         self,
