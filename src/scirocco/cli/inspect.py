@@ -248,8 +248,7 @@ def report(
         raise InvalidValueError("--column and --by require --documents.")
     corpus = None if documents is None else _documents(path, documents, column, encoding)
     groups = None if by is None or documents is None else table_column(documents, by, encoding)
-    given = {"documents": corpus, "groups": groups, "names": names}
-    written = Path(write(path, where, diagnosis=full, **given)).resolve()
+    written = write(path, where, documents=corpus, groups=groups, names=names, diagnosis=full).resolve()
     if as_json:
         print_json({"run": str(path), "path": str(written), "uri": written.as_uri()})
     else:

@@ -121,7 +121,7 @@ def _by_group(listed: list[Topic], found: GroupShares, names: Sequence[str]) -> 
     )
     if len(largest) < len(found.groups):
         words += f" The {len(largest)} largest of {len(found.groups):,} groups are shown."
-    rows: list[list[object]] = [
+    rows = [
         [
             labels[place],
             title_of(topic, names),
