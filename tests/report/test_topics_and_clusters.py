@@ -61,8 +61,8 @@ def test_representative_documents_and_groups(topics, seed):
     years = [str(year) for year in rng.integers(8, 11, 30)]
     page = Page(report.html(topics, documents=texts, groups=years))
     assert not page.problems
-    for number, share in topics.representative_documents(texts, 3)[0]:
-        assert f"{share:.0%} of document {number}: {texts[number][:30]}" in page.sections["documents"]
+    for document, share in topics.representative_documents(texts, 3)[0]:
+        assert f"{share:.0%} of document {document}: {texts[document][:30]}" in page.sections["documents"]
     by = topics.shares_by(topics._read(texts), np.array(years, int))
     first = page.rows["by-group"][1:]
     for group, topic, documents, *ends in first:

@@ -134,6 +134,7 @@ class LDA(fits.Conventions, Results):
     """Chains of `partial_fit` without memory."""
     _reached: continuing.Reached | None = None
     """Where the chains ended."""
+    _takes_counts = True
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
 
     @fits.renamed_arguments(_renamed)
@@ -319,6 +320,8 @@ class LDA(fits.Conventions, Results):
         corpus of `total_documents`, and after each call the current topics are added to the last `num_samples` draws.
         A model that was fitted or loaded continues where it stopped.
         """
+        if "n_features_in_" in vars(self) and vocabulary is None:
+            self._check_columns(X)
         if self._reached is not None and self._reached.remembers:
             return self._take_in(X, vocabulary, column, encoding)
         fitted = "n_features_in_" in vars(self)

@@ -342,6 +342,7 @@ class Results:
         self, X: Documents, column: str | None = None, encoding: str = "utf-8", may_be_empty: bool = False
     ) -> Corpus:
         """Documents over the words of the model."""
+        self._check_columns(X)
         return open_corpus(
             X,
             self._known(),
@@ -350,6 +351,15 @@ class Results:
             tokeniser=self._split_by(),
             may_be_empty=may_be_empty,
         ).corpus
+
+    def _check_columns(self, X: object) -> None:
+        """Raise an error if a matrix has other columns than the words of the fit, which have no names."""
+        shape = getattr(X, "shape", ())
+        if self.vocabulary_ is None and len(shape) == 2 and shape[1] != self.n_features_in_:
+            raise InvalidValueError(
+                f"X has {shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input: its columns must be the words of the fit, in the same order."
+            )
 
     def _split_by(self) -> Any:
         """How texts are split: as those of the fit, or by the function that was set after loading."""
