@@ -176,7 +176,7 @@ def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
 
 _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
-_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 20, 400
+_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 150_000_000, 20, 400
 """Default length of other chains with memory, in token-samples; and the limits of their passes."""
 _DRAWN_NUMBERS, _LEAST_DRAWS, _MOST_DRAWS = 1 << 24, 20, 100
 """Numbers in all draws of a chain, so that making them takes a small part of the time; limits of the draws."""
