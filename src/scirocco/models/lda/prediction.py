@@ -81,47 +81,41 @@ def drawn_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) 
         yield out
 
 
-def interval_proportions(
-    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and quantiles of η of all documents, each (documents, topics).
+def share_pieces(
+    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float | None = None
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """Shares of topics in the documents, some thousand documents at a time: (mean,), or (mean, low, high).
 
-    The draws of η are from its posterior: for each draw of ω, ten chains of z are run, and η ~ Dirichlet(α + n_d) given
-    their last states.
+    With an interval, draws of η are from its posterior: for each draw of ω, ten chains of z are run, and η ~
+    Dirichlet(α + n_d) given their last states. Otherwise E[η | ω] is averaged over the draws of ω.
     """
-    kept, shape = list(draws), (corpus.num_documents, len(how.alpha))
-    mean, low, high = (np.empty(shape, np.float32) for _ in range(3))
+    kept = list(draws)
     for begin in range(0, corpus.num_documents, _PIECE):
-        rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+        numbers = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+        rows = corpus.take_csr(numbers)
+        if interval is None:
+            total = np.zeros((len(numbers), len(how.alpha)))
+            for number, omega in enumerate(kept):
+                total += proportions(rows, omega, how, number, numbers).astype(np.float32)
+            yield (total / len(kept),)
+            continue
         rng = np.random.default_rng([how.seed, 0xE7A, begin])
         drawn = []
         for number in range(_REPEATS * len(kept)):
             last = how._replace(burn_in=how.sweeps - 1)
             omega = kept[number % len(kept)]
-            counts = proportions(corpus.take_csr(rows), omega, last, number, rows, as_counts=True)
+            counts = proportions(rows, omega, last, number, numbers, as_counts=True)
             theta = rng.standard_gamma(counts + how.alpha)
             drawn.append((theta / theta.sum(axis=1, keepdims=True)).astype(np.float32))
-        mean[rows] = np.mean(drawn, axis=0)
-        low[rows], high[rows] = central(np.stack(drawn), interval)
-    return mean, low, high
+        yield (np.mean(drawn, axis=0), *central(np.stack(drawn), interval))
 
 
-def mean_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
-    """Mean proportions over the draws."""
-    total, number = np.zeros((corpus.num_documents, len(how.alpha))), 0
-    for eta in _each(corpus, draws, how):
-        total += eta
-        number += 1
-    return total / number
-
-
-def _each(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
-    for number, omega in enumerate(draws):
-        out = np.empty((corpus.num_documents, len(omega)), np.float32)
-        for begin in range(0, corpus.num_documents, _PIECE):
-            rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
-            out[rows] = proportions(corpus.take_csr(rows), omega, how, number, rows)
-        yield out
+def all_shares(
+    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float | None = None
+) -> tuple[np.ndarray, ...]:
+    """The pieces of `share_pieces` together, each (documents, topics)."""
+    parts = zip(*share_pieces(corpus, draws, how, interval), strict=True)
+    return tuple(np.concatenate(part) for part in parts)
 
 
 def split(rows: tuple[np.ndarray, np.ndarray, np.ndarray], every: int = 10) -> tuple[Any, Any]:
