@@ -353,7 +353,7 @@ class Results:
 
     def _check_columns(self, X: object) -> None:
         """Raise an error if a matrix has other columns than the words of the fit, which have no names."""
-        shape = getattr(X, "shape", ())
+        shape: tuple[int, ...] = getattr(X, "shape", ())
         if self.vocabulary_ is None and len(shape) == 2 and shape[1] != self.n_features_in_:
             raise InvalidValueError(
                 f"X has {shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
