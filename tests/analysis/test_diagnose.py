@@ -116,7 +116,7 @@ def test_the_plants_are_all_that_can_be_found():
     assert set(PLANTED) == set(NAMES) - {"several modes"}, "those are in law/test_exact_laws.py"
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_named_and_nothing_else(fault, seed):
     found = diagnose(PLANTED[fault](seed))

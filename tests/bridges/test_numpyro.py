@@ -436,6 +436,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", REFUSED)
 def test_models_that_do_not_fit_are_refused_by_name(case):
     model, message = REFUSED[case]
