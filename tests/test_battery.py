@@ -11,10 +11,10 @@ form half-way makes the same steps bit for bit; by JAX's own bookkeeping no key 
 must be refused. What this does not cover: the loop as one compiled program, `sc.sample`, several chains, numbers that
 are left open.
 
-The dear one compiles what the user runs, for a **covering set** of pairs: every second class of samplers, each estimator
-at least once. Which classes these are, which variant of a class it is and which estimator it meets changes with the
-commit, or with SCIROCCO_TEST_PAIRS; the first lines of a test run say how to repeat it. `Kernel.step`, which compiles
-once more, is checked for every second pair. SCIROCCO_TEST_ALL=1 takes all pairs, and all classes.
+The dear one compiles what the user runs, for a **covering set** of pairs: every second class of samplers, each
+estimator at least once. Which classes these are, which variant of a class it is and which estimator it meets changes
+with the commit, or with SCIROCCO_TEST_PAIRS; the first lines of a test run say how to repeat it. `Kernel.step`, which
+compiles once more, is checked for every second pair. SCIROCCO_TEST_ALL=1 takes all pairs, and all classes.
 """
 
 from __future__ import annotations
