@@ -206,6 +206,7 @@ def gamma_effects(counts):
         numpyro.sample("y", dist.Poisson(rate), obs=counts)
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 @pytest.mark.filterwarnings("ignore:subsample_size does not match")
 def test_latent_sites_of_single_rows_are_integrated_out():
     """Normal effects widen the noise, gamma effects make a Poisson variable negative binomial."""
@@ -228,6 +229,7 @@ def test_latent_sites_of_single_rows_are_integrated_out():
         np.testing.assert_allclose(found, law, atol=2e-3)
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 @pytest.mark.filterwarnings("ignore:subsample_size does not match")
 def test_latent_sites_of_chosen_rows_are_drawn_in_their_own_units(seed):
     """Posterior of the rate of a row, given the shape: Gamma(shape + count, rate + 1)."""
@@ -436,6 +438,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", REFUSED)
 def test_models_that_do_not_fit_are_refused_by_name(case):
     model, message = REFUSED[case]

@@ -79,6 +79,7 @@ def test_a_linear_regression(tmp_path, seed):
     assert "noise" in names_of(page) and "no gradient noise" in page.sections["curves"]
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_components_of_a_mixture_are_in_one_order(seed):
     rng = np.random.default_rng(seed)
     rows = np.concatenate([rng.normal(-3, 1, (60, 2)), rng.normal(3, 1, (40, 2))])

@@ -303,6 +303,7 @@ def test_float64_rows_are_cast_where_jax_runs_in_32_bits():
 # -- memory maps -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2, "the same chain")
 def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, monkeypatch):
     for name, array in DATA.items():
         np.save(tmp_path / f"{name}.npy", array)

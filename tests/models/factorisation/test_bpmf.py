@@ -42,6 +42,7 @@ def fit(**options):
     return model.fit(*make_ratings(), num_epochs=200, progress=False, **options)
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_it_learns(fitted):
     users, items, ratings = make_ratings()
     assert fitted.score(users, items, ratings) > 0.85
@@ -193,6 +194,7 @@ def test_pieces_change_nothing(fitted, monkeypatch):
     assert fitted.predict([], []).shape == (0,)
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_fixed_precision_and_another_sampler():
     """As in the thesis; sizes are found; the same seed gives the same draws."""
     users, items, ratings = make_ratings()
