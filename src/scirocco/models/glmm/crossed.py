@@ -135,7 +135,9 @@ class GibbsChain:
             jnp.eye(size, dtype=dtype),
             jnp.asarray(-0.5, dtype),
             shifts.blank(layout, data, tuple(effects)),
-            jnp.zeros(len(_rates(layout)), dtype),
+            tuple(effects),
+            jnp.ones(len(effects), dtype),
+            jnp.zeros(len(blocks.rates(layout)), dtype),
         )
 
     def advance(self, num_steps: int) -> None:
@@ -156,7 +158,7 @@ class GibbsChain:
         for factor, effects in zip(self.layout.factors, self.now.effects, strict=True):
             draws[f"effects_{factor.number}"] = effects.T
         accepted = np.asarray(self.now.accepted, np.float64).tolist()
-        stats = dict(zip(_rates(self.layout), accepted, strict=True))
+        stats = dict(zip(blocks.rates(self.layout), accepted, strict=True))
         return {name: np.asarray(leaf) for name, leaf in draws.items()}, stats
 
     def state(self) -> dict[str, np.ndarray]:
@@ -172,17 +174,12 @@ class GibbsChain:
         self.now = jax.tree.unflatten(treedef, leaves)
 
 
-def _rates(layout: Layout) -> tuple[str, ...]:
-    names = ("acceptance_rate", "effects_acceptance_rate", "joint_acceptance_rate")
-    return names if layout.small else names[:2]
-
-
 def spec_of(layout: Layout, start: Params) -> fits.Spec:
     """Shapes and types of a draw."""
     draws = {
         name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()
     }
-    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in _rates(layout)})
+    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in blocks.rates(layout)})
 
 
 def chains_of(layout: Layout, data: dict[str, Any], start: Params, seed: int, num_chains: int) -> list[Any]:

@@ -98,6 +98,26 @@ def level_sums(data: dict[str, Any], factor: Factor, num_levels: int, columns: l
     return [jax.ops.segment_sum(column, level, num_levels) for column in columns]
 
 
+def expansion(
+    layout: Layout, data: dict[str, Any], theta: Params, factor: Factor, num_levels: int, eta: Array
+) -> tuple[Array, Array, Array]:
+    """Log likelihoods of rows; gradient (q, levels) and information (q, q, levels) of a factor's effects at η."""
+    z, size = data[f"z_{factor.number}"], factor.size
+    pairs = [(j, k) for j in range(size) for k in range(j + 1)]
+    values, first, information = slopes(layout, data, theta, eta)
+    columns = [first * z[j] for j in range(size)]
+    if layout.family == "normal":  # always the same, but for the noise
+        sums = level_sums(data, factor, num_levels, columns)
+        sums += list(data[f"gram_{factor.number}"] / theta["noise"] ** 2)
+    else:
+        columns += [information * z[j] * z[k] for j, k in pairs]
+        sums = level_sums(data, factor, num_levels, columns)
+    matrix = [[jnp.zeros(())] * size for _ in range(size)]
+    for (j, k), total in zip(pairs, sums[size:], strict=True):
+        matrix[j][k] = matrix[k][j] = total
+    return values, jnp.stack(sums[:size]), jnp.stack([jnp.stack(row) for row in matrix])
+
+
 # -- small triangles ---------------------------------------------------------------------------------------------------
 
 
