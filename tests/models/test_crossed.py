@@ -26,7 +26,7 @@ pytestmark = [
 # -- the moves ---------------------------------------------------------------------------------------------------------
 
 ROWS, COPIES = 40, 2_500
-FACTORS = (Factor(0, 2, True, True), Factor(1, 1, True, True), Factor(2, 1, True, True))
+FACTORS = (Factor(0, 2, True), Factor(1, 1, True), Factor(2, 1, True))
 LEVELS = (6, 4, 3)
 
 

@@ -255,12 +255,12 @@ def _given(layout: Layout, data: dict[str, Any], here: Params, standard: list[Ar
     eta = linear @ design + data.get("offset", 0.0)
     prior = layout.model.log_prior_density(here)
     if layout.family != "normal":
-        values = of_rows(layout, data, theta, eta)
+        values = of_rows(layout.family, data, theta, eta)
 
         def gained(position: Params) -> Array:
             new = layout.model.constrain(position)
             there = eta + (layout.linear(new) - linear) @ design
-            total = jnp.sum(of_rows(layout, data, new, there) - values)
+            total = jnp.sum(of_rows(layout.family, data, new, there) - values)
             return total + layout.model.log_prior_density(position) - prior
 
         return gained

@@ -108,7 +108,7 @@ def with_effects(
         away = effects - reference
         return jnp.sum(away * (slope - 0.5 * jnp.einsum("abn,bn->an", matrix, away)), axis=0)
 
-    change = of_rows(layout, data, theta, eta_there) - of_rows(layout, data, theta, eta)
+    change = of_rows(layout.family, data, theta, eta_there) - of_rows(layout.family, data, theta, eta)
     (gained,) = level_sums(data, factor, count, [change])
     total = jnp.sum(gained - (approximate(there) - approximate(effects)))
     chance = jnp.where(jnp.isfinite(total), jnp.exp(jnp.minimum(total, 0.0)), 0.0)

@@ -273,7 +273,7 @@ class GLMM(Results, fits.Conventions):
             saved.run,
             Design.read(extra["design"]),
             terms,
-            tuple(density.Factor(*one) for one in extra["factors"]),
+            tuple(density.Factor(*one[:3]) for one in extra["factors"]),
             units,
             extra["num_rows"],
         )
