@@ -31,11 +31,11 @@ class _Seen(NamedTuple):
     """What a random walk needs to know about a place."""
 
     root: Array
-    """Of the covariance of the effects."""
+    """The Cholesky factor of the covariance of the effects."""
     prior: Array
-    """Log prior of deviations and correlations, on the real line."""
+    """The log prior of deviations and correlations, on the real line."""
     rows: Any
-    """Whatever else."""
+    """The result of `look`."""
 
 
 def given_effects(layout: Layout, position: Params, factor: Factor, effects: Array, key: Key) -> Params:
@@ -127,7 +127,7 @@ def _walk(
     spread: Array,
     keys: tuple[Key, Key],
 ) -> tuple[Params, _Seen]:
-    """Random-walk Metropolis steps of lengths `spread`; `gain` is the difference of the log density but for the prior."""
+    """Random-walk Metropolis steps of lengths `spread`; `gain` is the difference of log densities without the prior."""
     number = factor.number
     names = [name for name in (f"sd_{number}", f"root_{number}") if name in position]
     own = {name: position[name] for name in names}

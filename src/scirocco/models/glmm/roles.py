@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco.model.groups import MOST_LOCAL
@@ -71,7 +72,7 @@ def _differ(
     rows = len(arrays["y"])
     _, slope, weight = (
         np.asarray(each, np.float64)
-        for each in slopes(family, dict(arrays), theta, np.zeros(rows) + arrays.get("offset", 0.0))
+        for each in slopes(family, dict(arrays), theta, jnp.zeros(rows) + arrays.get("offset", 0.0))
     )
     parts, places = [sparse.csr_matrix(arrays["x"], dtype=np.float64)], []
     for z, code, count in factors:
