@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.errors import InvalidValueError
 from scirocco.models import fits
 from scirocco.models.glmm import blocks, shifts
 from scirocco.models.glmm.blocks import State
@@ -170,6 +171,11 @@ class GibbsChain:
         """The chain as it was."""
         self.step = int(state["step"])
         leaves, treedef = jax.tree.flatten(self.now)
+        if len(state) != 1 + len(leaves):
+            raise InvalidValueError(
+                "this fit was stored by an earlier version, whose chains had other moves: it can be read, but not "
+                "continued. Fit again with overwrite=True."
+            )
         leaves = [jnp.asarray(state[f"leaf_{k}"]) for k in range(len(leaves))]
         self.now = jax.tree.unflatten(treedef, leaves)
 
