@@ -171,7 +171,23 @@ def draws_and_rows(run: Any, data: Data | None, who: str) -> tuple[PyTree, RowSo
             f"{who} requires the rows: pass `data`, in your units (a run that was loaded, the run of a fitted model "
             "and plain draws do not have them)."
         )
+    if getattr(origin.model, "groups", None) is not None:
+        raise InvalidValueError(
+            f"{who} requires the rows: the run has them by group. Pass the data that you sampled with."
+        )
     return draws_of(run), origin.source
+
+
+def simulator(run: Any, given: Any, who: str) -> Any:
+    """The function that was given, or how the model of the run draws new outcomes."""
+    known = run.known_model(None) if given is None and hasattr(run, "known_model") else None
+    found = given if given is not None else getattr(known, "simulate", None)
+    if found is None:
+        raise InvalidTypeError(
+            f"{who}: the run does not know how outcomes are drawn. Pass a function simulate(params, row, key) that "
+            "draws the outcome of one row, or give it to the model: sc.Model(..., simulate=...)."
+        )
+    return found
 
 
 @partial(jax.jit, static_argnums=0)
