@@ -181,7 +181,11 @@ def draws_and_rows(run: Any, data: Data | None, who: str) -> tuple[PyTree, RowSo
 
 def _with_labels(data: Data, groups: str | None) -> RowSource:
     """The rows; labels of groups may be texts, which only functions on the host can read."""
-    if not isinstance(data, Mapping) or groups not in data or np.asarray(data[groups]).dtype.kind not in "OUS":
+    if (
+        not isinstance(data, Mapping)
+        or groups not in data
+        or np.asarray(data[groups]).dtype.kind not in "OUS"
+    ):
         return as_source(data)
     rest = as_source({name: column for name, column in data.items() if name != groups})
     return ArraySource({**rest.read(0, rest.num_rows), groups: np.asarray(data[groups]).astype(str)})

@@ -17,7 +17,14 @@ from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import arguments, family, setup
 from scirocco.run import chains as _chains
-from scirocco.run.defaults import BURNIN, default_estimator, default_lengths, default_sampler, drive_of, read_if_few
+from scirocco.run.defaults import (
+    BURNIN,
+    default_estimator,
+    default_lengths,
+    default_sampler,
+    drive_of,
+    read_if_few,
+)
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
