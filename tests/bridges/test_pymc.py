@@ -37,6 +37,7 @@ def test_without_pymc_the_message_says_how_to_get_it(monkeypatch):
 
 if HAS_PYMC:
     import pymc as pm
+    import pytensor
     import pytensor.tensor as pt
 
     sys.path.append(str(ROOT / "benchmarks"))
@@ -247,6 +248,7 @@ def test_new_observations_are_those_of_pymc(name, seed):
         draws=count,
         random_seed=seed,
         givens={theirs[key]: value for key, value in free.items()},
+        mode=pytensor.compile.mode.Mode(linker="py", optimizer=None),
     )
     seen = problem.model.observed(problem.data)
     for rv, other in zip(theirs.observed_RVs, wanted, strict=True):

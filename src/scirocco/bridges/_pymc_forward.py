@@ -22,7 +22,7 @@ class Groups(NamedTuple):
     """The column of the data with the label of each row's group, ..."""
     labels: np.ndarray
     """... all labels, in the order of the model, ..."""
-    index: np.ndarray
+    codes: np.ndarray
     """... and the number of each row's group, as the model uses it."""
 
 
@@ -161,7 +161,7 @@ def find_forward(
     of_groups = frozenset(generators[each] for each in shared if each in generators)
     outputs = copy(outputs, generators)
     leaves, arrays = find_leaves(outputs, num_rows)
-    known = dict(data) if groups is None else {**data, groups.column: groups.index}
+    known = dict(data) if groups is None else {**data, groups.column: groups.codes}
     renamed, fixed = {}, {}
     for name, array in arrays.items():
         found = next((other for other, own in known.items() if _same(array, own)), None)

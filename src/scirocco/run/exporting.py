@@ -76,8 +76,9 @@ def to_arviz(
         found = log_likelihood(run, model, data, None, None, False)
         groups["log_likelihood"] = _by_draws(run, {"log_likelihood": found}, axes)
     if simulate is not None and simulate is not False:
-        found = _simulated(run, simulator(run, None if simulate is True else simulate, _WHO), data, seed)
-        groups["posterior_predictive"] = axes.labelled(_by_draws(run, found, axes))
+        function = simulator(run, None if simulate is True else simulate, _WHO)
+        drawn = _by_draws(run, _simulated(run, function, data, seed), axes)
+        groups["posterior_predictive"] = axes.labelled(drawn)
     if az.__version__.startswith("0."):
         return az.InferenceData(attrs=attributes, warn_on_custom_groups=False, **groups)
     tree = xarray.DataTree.from_dict(groups)
