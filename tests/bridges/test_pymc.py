@@ -285,7 +285,8 @@ def test_from_a_model_to_comparison_and_container(name):
     for key, dims in theirs.named_vars_to_dims.items():
         if key in tree["posterior"]:
             assert tree["posterior"][key].dims[2:] == tuple(dims)
-            np.testing.assert_array_equal(tree["posterior"][dims[0]], theirs.coords[dims[0]])
+            for dim in dims:
+                np.testing.assert_array_equal(tree["posterior"][dim], theirs.coords[dim])
 
 
 # -- models that do not ------------------------------------------------------------------------------------------
