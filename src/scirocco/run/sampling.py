@@ -17,7 +17,14 @@ from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import arguments, family, setup
 from scirocco.run import chains as _chains
-from scirocco.run.defaults import BURNIN, default_estimator, default_lengths, default_sampler, drive_of
+from scirocco.run.defaults import (
+    BURNIN,
+    default_estimator,
+    default_lengths,
+    default_sampler,
+    drive_of,
+    read_if_few,
+)
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
@@ -201,6 +208,8 @@ def sample(
     left_sampler = sampler is None
     if sampler is None:
         _refuse_half(params)
+    if sampler is None and estimator is None and devices is None and client is None:
+        source = read_if_few(source)
     if sampler is None:
         exact = estimator is None or estimator.is_exact
         sampler = default_sampler(model, source if exact else None, params, devices)
