@@ -93,16 +93,46 @@ def test_the_posterior_is_stationary(case):
 
 def check_rate_of_turns(run, rows, exact):
     """Half of E Σ_j (|q_j| + Σ_i |(Lᵀr_i)_j|), by quadrature, with the remainders of a logistic regression by hand."""
-    memory = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run.origin.memory)
-    x, change = rows["x"].astype(np.float64), exact.points - memory.centre
-    eta, step = x @ memory.centre, change @ x.T
+    expansion = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run.origin.memory.expansion)
+    x, change = rows["x"].astype(np.float64), exact.points - expansion.centre
+    eta, step = x @ expansion.centre, change @ x.T
     p = 1 / (1 + np.exp(-eta))
     remainder = 1 / (1 + np.exp(-eta - step)) - p - p * (1 - p) * step
-    of_rows = (np.abs(remainder) @ np.abs(x @ memory.factor)).sum(axis=1)
-    of_expansion = np.abs(memory.slope + change @ memory.inverse.T @ memory.curvature.T).sum(axis=1)
+    of_rows = (np.abs(remainder) @ np.abs(x @ expansion.factor)).sum(axis=1)
+    of_expansion = np.abs(expansion.slope + change @ expansion.inverse.T @ expansion.curvature.T).sum(axis=1)
     rate = 0.5 * exact.mean(of_expansion + of_rows)
     assert abs(laws.z_score(run.stats["n_events"].mean(axis=1), rate)) < 5
     assert rate > 1.02 * 0.5 * exact.mean(of_expansion), "rows that never turn it prove nothing"
+
+
+@pytest.mark.parametrize("sampler", [sc.ZigZag(8.0), sc.BouncyParticle(8.0)], ids=lambda s: type(s).__name__)
+def test_integrals_along_the_path_are_exact(sampler):
+    """Of polynomials up to degree 3 against quadrature, and with a smaller variance than averages over draws."""
+    rows = make_rows()
+    exact = Quadrature(rows)
+    mean = exact.mean(exact.points)
+
+    def powers(beta):
+        a, b = beta - mean
+        return jnp.stack([a, b, a * b, (a - b) ** 3])
+
+    both = {"path": sc.reducers.PathMoments(powers, degree=3), "draws": sc.reducers.Moments(powers)}
+    run = draw(MODEL, rows, sampler, None, num_samples=30, num_burnin=2, reducers=both)
+    values = np.asarray(jax.vmap(powers)(exact.points))
+    path, expected = run.reduced["path"], exact.mean(values)
+    squares = path.variance + (path.mean - expected) ** 2  # the average of (g - E g)² along the path
+    for found, truth in ((path.mean, expected), (squares, exact.mean((values - expected) ** 2))):
+        scores = [laws.z_score(np.asarray(found)[:, k], truth[k]) for k in range(len(truth))]
+        assert np.max(np.abs(scores)) < 5, scores
+    line = both["path"].average(jnp.ones(2), lambda share: jnp.array([0.5 + 2 * share, 1 - share]))
+    fine = np.polynomial.legendre.leggauss(40)
+    dense = [np.asarray(powers(np.array([1.5 + node, 0.5 - node / 2]))) for node in fine[0]]
+    np.testing.assert_allclose(line.mean, 0.5 * fine[1] @ dense, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        line.square, 0.5 * fine[1] @ (dense - powers(np.ones(2))) ** 2, rtol=1e-4, atol=1e-5
+    )
+    share = np.var(path.mean, axis=0) / np.var(run.reduced["draws"].mean, axis=0)
+    assert np.exp(np.mean(np.log(share))) < 0.85, share
 
 
 def test_a_bound_that_is_too_small_is_an_error():
@@ -195,3 +225,5 @@ def test_what_exact_samplers_refuse(tmp_path):
     ):
         with pytest.raises(InvalidValueError, match=words):
             draw(model, data, sampler, estimator, num_chains=1, num_samples=2)
+    with pytest.raises(InvalidValueError, match=r"SMH only makes draws: use sc\.reducers\.Moments"):
+        draw(MODEL, rows, sc.SMH(), None, reducers={"beta": sc.reducers.PathMoments()})

@@ -252,9 +252,7 @@ def prepare_estimator(
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
     if parts.sampler.needs_expansion:
-        arguments.check_cost_and_prior(
-            model, parts.sampler, prepared.memory, parts.estimator.order or 1, num_rows
-        )
+        arguments.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
     return parts, prepared
 
 
