@@ -31,7 +31,7 @@ class Expansion:
     bound: Array
     """C; inf: not known."""
     allowance: Array
-    """For rounding errors."""
+    """What rounding errors can add to it."""
     value_allowance: Array
     order: int = static()
 

@@ -54,7 +54,7 @@ def static(*, default: Any = dataclasses.MISSING) -> Any:
 
 
 def derived() -> Any:
-    """A static field that is not an argument: the library sets it with `rebuilt`, and it is neither shown nor stored."""
+    """A static field that is not an argument: the library sets it with `rebuilt`; it is neither shown nor stored."""
     return dataclasses.field(default=None, init=False, repr=False, metadata={"static": True})
 
 

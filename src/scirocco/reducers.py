@@ -297,10 +297,10 @@ class PathMoments:
 
     .. math:: \frac1T \int_0^T g(θ_t)\, dt \quad\text{and}\quad \frac1T \int_0^T (g(θ_t) - \bar g)^2 dt
 
-    instead of averages over positions at equal times: a lower variance, for no more rows. Paths are straight lines on the
-    real line, so that the integral of a polynomial g is computed exactly: by Gauss's rule with `degree` + 1 nodes for
-    each line, which is exact up to degree 2 `degree` + 1. For other smooth functions it is accurate, and better with a
-    higher `degree`.
+    instead of averages over positions at equal times: a lower variance, for no more rows, if draws are far apart
+    (`step_size` of the sampler). Paths are straight lines on the real line, so that the integral of a polynomial g is
+    computed exactly: by Gauss's rule with `degree` + 1 nodes for each line, which is exact up to degree 2 `degree` + 1.
+    For other smooth functions it is accurate, and more so with a higher `degree`.
 
     Parameters
     ----------

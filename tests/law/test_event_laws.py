@@ -126,7 +126,7 @@ def test_integrals_along_the_path_are_exact(sampler):
         assert np.max(np.abs(scores)) < 5, scores
     line = both["path"].average(jnp.ones(2), lambda share: jnp.array([0.5 + 2 * share, 1 - share]))
     fine = np.polynomial.legendre.leggauss(40)
-    dense = [np.asarray(powers(np.array([1.5 + node, 0.5 - node / 2]))) for node in fine[0]]
+    dense = np.array([powers(np.array([1.5 + node, 0.5 - node / 2])) for node in fine[0]])
     np.testing.assert_allclose(line.mean, 0.5 * fine[1] @ dense, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
         line.square, 0.5 * fine[1] @ (dense - powers(np.ones(2))) ** 2, rtol=1e-4, atol=1e-5

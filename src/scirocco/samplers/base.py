@@ -335,7 +335,7 @@ class Sampler(abc.ABC):
         )
 
     def path(self, state: Any) -> PyTree:
-        """The averages along the path of the last step, for samplers that have one and were asked to; else None."""
+        """The averages along the path of the last step, for samplers that have one, if a reducer uses it."""
         return None
 
     def stats(self, state: Any) -> dict[str, Array]:

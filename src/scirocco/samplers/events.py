@@ -42,7 +42,7 @@ class EventState(NamedTuple):
     tightness: Array
     """The largest remainder over its bound; a number above 1 is an error."""
     path: PyTree = None
-    """Averages along the path since the last step, if they are asked for."""
+    """Averages along the path since the last step, if a reducer uses them."""
 
 
 class _Path(NamedTuple):
