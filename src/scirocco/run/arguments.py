@@ -152,6 +152,16 @@ def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, i
         )
 
 
+def check_independence(sampler: Sampler, estimator: Estimator) -> None:
+    """Raise an error if the sampler requires independent batches and the estimator has others."""
+    if sampler.needs_independent_batches and estimator.sampling in ("auto", "blocks"):
+        raise InvalidValueError(
+            f"this {type(sampler).__name__} requires independent batches: use estimator=sc.Minibatch(batch_size, "
+            'sampling="without_replacement"). The default reads each row once in an epoch, so that errors of '
+            "successive batches partly cancel."
+        )
+
+
 def check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
     """Raise an error if the sampler needs bounds that the model, or an expansion that the estimator, does not have."""
     if not sampler.needs_expansion:

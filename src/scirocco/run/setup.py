@@ -93,6 +93,7 @@ def compose(
         _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
+    arguments.check_independence(sampler, estimator)
     arguments.check_auxiliary(sampler, estimator, spread)
     arguments.check_trajectory(model, sampler, estimator, resident and not spread)
     arguments.check_expansion(model, sampler, estimator, resident and not spread)

@@ -172,6 +172,11 @@ class Sampler(abc.ABC):
     """The coordinates of the measurement for `resolve`: the parameters' own, or those of `Preconditioned`."""
 
     @property
+    def needs_independent_batches(self) -> bool:
+        """Whether batches must be independent of each other, instead of without replacement over an epoch."""
+        return False
+
+    @property
     def needs_curvature(self) -> bool:
         """Whether each step needs the diagonal of the Hessian."""
         return False
