@@ -202,6 +202,38 @@ def test_derivatives_of_softmax_are_bounded(seed):
     assert np.all(np.abs(three) <= third * norm * np.linalg.norm(c, axis=1))
 
 
+@pytest.mark.rotates(3)
+@pytest.mark.parametrize("family", ["bernoulli", "student", "softmax"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_remainders_of_rows_are_within_their_bounds(seed, family, order):
+    """|Lᵀr_i| ≤ (1 or κ/2) ‖B_iL‖_F ‖B_iL‖^order |u|^order for rows with heavy tails, near the mode and far away."""
+    count, rng = int(os.environ.get("SCIROCCO_FUZZ_ROWS", "20_000")), np.random.default_rng([seed, order])
+    shape = (3, 2) if family == "softmax" else (2,)
+    size = int(np.prod(shape))
+    model = sc.Model.linear(family, scale=0.7, freedom=3.0)
+    x = rng.standard_t(1.5, (count, 2))
+    y = rng.standard_t(2, count) if family == "student" else rng.integers(0, shape[0], count)
+    lower, centre = rng.standard_normal((size, size)) * 0.3, rng.standard_normal(size)
+    places = rng.standard_normal((count, size)) * rng.choice([0.1, 1.0, 10.0], (count, 1))
+
+    def remainder(row, u):
+        def gradient(at):
+            return jax.grad(lambda flat: model.log_likelihood(flat.reshape(shape), row))(at)
+
+        first, along = jax.jvp(gradient, (centre,), (lower @ u,))
+        left = gradient(centre + lower @ u) - first - (along if order == 2 else 0.0)
+        image = jnp.stack([jnp.ravel(model.curvature_bound(v.reshape(shape), row)) for v in lower.T], axis=1)
+        frobenius = jnp.linalg.norm(image)
+        spectral = jnp.linalg.norm(image, 2)
+        bound = (1.0 if order == 1 else 0.5 * model.third_bound) * frobenius * spectral**order
+        return jnp.linalg.norm(lower.T @ left), bound * jnp.linalg.norm(u) ** order
+
+    with jax.enable_x64():
+        found, bound = jax.jit(jax.vmap(remainder))({"x": x, "y": y.astype(np.float64)}, places)
+        excess = np.asarray(found) / np.maximum(np.asarray(bound), 1e-8)
+    assert 0.3 < excess.max() <= 1 + 1e-6
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
