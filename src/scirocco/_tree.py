@@ -53,9 +53,9 @@ def static(*, default: Any = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={"static": True})
 
 
-def derived() -> Any:
+def derived(*, default: Any = None, init: bool = False) -> Any:
     """A static field that is not an argument: the library sets it with `rebuilt`; it is neither shown nor stored."""
-    return dataclasses.field(default=None, init=False, repr=False, metadata={"static": True})
+    return dataclasses.field(default=default, init=init, repr=False, metadata={"static": True})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, derived, dataclasses.field))

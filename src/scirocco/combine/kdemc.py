@@ -206,10 +206,9 @@ def _mixing(walk: Walk, h: float, moves: str) -> Finding:
 class _Normals(NamedTuple):
     """The normal parts of semiparametric estimates."""
 
-    count: int
     parts: list[Moments]
     mean: Array
-    """Of the product of the normal densities."""
+    """The mean of the product of the normal densities."""
     spread: Array
     """(Σ + h²I/S)⁻¹."""
     shrink: Array
@@ -221,18 +220,18 @@ class _Normals(NamedTuple):
         mean, covariance = product(parts)
         narrow = h**2 / len(points) * np.eye(len(mean))
         spread = np.linalg.inv(covariance + narrow)
-        return cls(len(points), parts, mean, spread, covariance @ spread)
+        return cls(parts, mean, spread, covariance @ spread)
 
     def fixed(self, s: int, points: Array) -> Array:
         """The part of a log weight that depends on the point x of subposterior s alone."""
         own = points - self.parts[s].mean
         of_normal = 0.5 * np.einsum("ij,jk,ik->i", own, self.parts[s].precision, own)
-        return of_normal - 0.5 * np.einsum("ij,jk,ik->i", points, self.spread, points) / self.count**2
+        return of_normal - 0.5 * np.einsum("ij,jk,ik->i", points, self.spread, points) / len(self.parts) ** 2
 
     def slopes(self, others: Array) -> Array:
         """The vectors b with which x contributes b·x, for chains whose other points have the means `others`."""
-        rest = (self.count - 1) / self.count * others
-        return np.asarray((self.mean - rest) @ self.spread / self.count)
+        rest = (1.0 - 1.0 / len(self.parts)) * others
+        return np.asarray((self.mean - rest) @ self.spread / len(self.parts))
 
     def drawn(self, centres: Array, noise: Array) -> Array:
         """Draws of the components at `centres`, from noise of the variance h²/S."""

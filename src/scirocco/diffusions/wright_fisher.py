@@ -95,7 +95,7 @@ def _drawn(key: Key, x: Array, shapes: ArrayLike, first: ArrayLike, cumulated: A
 
 
 def _known(shapes: ArrayLike, time: float) -> tuple[np.ndarray, float]:
-    if isinstance(shapes, jax.core.Tracer) or isinstance(time, jax.core.Tracer):
+    if any(isinstance(each, jax.core.Tracer) for each in (shapes, time)):
         raise InvalidTypeError(
             "`shapes` and `time` of wright_fisher must be known when it is called, because the probabilities of the "
             "number of ancestors are computed on the host: pass them as numbers, not as arguments of a jitted function."

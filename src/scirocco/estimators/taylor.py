@@ -176,8 +176,10 @@ class Taylor(Estimator):
             np.max(largest.rounding * weights),
             np.max(largest.value_rounding * weights),
         )
-        rest = [jnp.asarray(each, dtype) for each in numbers]
-        return TaylorMemory(Expansion(centre, *rest, order), total, jnp.asarray(parts, dtype)), estimator
+        rest = jax.tree.map(lambda each: jnp.asarray(each, dtype), numbers)
+        return TaylorMemory(
+            Expansion(centre, *rest, order=order), total, jnp.asarray(parts, dtype)
+        ), estimator
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
         """The shapes of an expansion."""

@@ -221,7 +221,7 @@ class ZigZag(_EventSampler):
     """
 
     step_size: Any = 1.0
-    average: Any = derived()
+    average: Any = derived(default=None, init=False)
 
     def fresh(self, key: Key, size: int, dtype: Any) -> Array:
         """Random signs."""
@@ -286,7 +286,7 @@ class BouncyParticle(_EventSampler):
 
     step_size: Any = 1.0
     refresh: Any = 1.0
-    average: Any = derived()
+    average: Any = derived(default=None, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

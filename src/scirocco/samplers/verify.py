@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +102,7 @@ def verify_recipe(
         raise InvalidTypeError("`at` must be a list of points, each like the parameters.")
     if not hasattr(recipe, "diffusion_blocks"):
         return _verify_process(recipe, at, log_density, diffusion)
+    recipe = cast("Recipe", recipe)
     if diffusion is not None:
         raise InvalidTypeError("`diffusion` is the D of a bare drift; a recipe has its own.")
     problems: dict[str, None] = {}
@@ -127,7 +128,7 @@ def verify_recipe(
 def _verify_process(
     drift: Any, at: Sequence[Params], log_density: Callable[[Params], Any] | None, diffusion: Any
 ) -> Verification:
-    """Of a bare drift."""
+    """Check a drift without a recipe."""
     if not callable(drift):
         raise InvalidTypeError(
             f"verify_recipe requires a sc.Recipe or a drift f(z), got {type(drift).__name__}."

@@ -70,7 +70,7 @@ class SCIRCV(Sampler):
     refresh_size
         Rows for a renewal; by default all.
     corrected
-        Whether the bias that is left is taken out of mean and variance (False: the process of the paper). θ then has
+        Whether the bias that is left is removed from mean and variance (False: the process of the paper). θ then has
         mean and variance a like Gamma(a, 1), up to errors of order Var(â)²/(a - 1)⁴; see `correction`. Requires
         observed counts and independent batches: `sc.Minibatch(n, sampling="without_replacement")`, the default then.
 
@@ -109,7 +109,7 @@ class SCIRCV(Sampler):
 
     @property
     def needs_independent_batches(self) -> bool:
-        """For the correction, whose recursions assume them."""
+        """Whether it is corrected: the recursions assume them."""
         return self.corrected
 
     def with_refresh(self, latent: bool, batch_size: int, num_rows: int) -> SCIRCV:
