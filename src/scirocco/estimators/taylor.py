@@ -167,19 +167,22 @@ class Taylor(Estimator):
             estimator.batching(table.num_rows).row_weights(np.arange(table.num_rows)), np.float64
         )
         parts = likelihood if order == 2 else np.zeros_like(likelihood)
-        numbers = (
-            factor,
-            inverse,
-            factor.T @ _tree.vector(gradient)[0].astype(np.float64),
-            factor.T @ (prior + parts) @ factor,
-            np.max(largest.remainder * weights) * _MARGIN if largest.known else np.inf,
-            np.max(largest.rounding * weights),
-            np.max(largest.value_rounding * weights),
+
+        def real(values: Any) -> Array:
+            return jnp.asarray(values, dtype)
+
+        expansion = Expansion(
+            centre,
+            factor=real(factor),
+            inverse=real(inverse),
+            slope=real(factor.T @ _tree.vector(gradient)[0].astype(np.float64)),
+            curvature=real(factor.T @ (prior + parts) @ factor),
+            bound=real(np.max(largest.remainder * weights) * _MARGIN if largest.known else np.inf),
+            allowance=real(np.max(largest.rounding * weights)),
+            value_allowance=real(np.max(largest.value_rounding * weights)),
+            order=order,
         )
-        rest = jax.tree.map(lambda each: jnp.asarray(each, dtype), numbers)
-        return TaylorMemory(
-            Expansion(centre, *rest, order=order), total, jnp.asarray(parts, dtype)
-        ), estimator
+        return TaylorMemory(expansion, total, real(parts)), estimator
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
         """The shapes of an expansion."""
