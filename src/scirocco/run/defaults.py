@@ -152,7 +152,8 @@ def default_estimator(
     # a smaller one is chosen in the set-up, from the noise of this one, which must not contain all rows
     largest = min(_LARGEST_BATCH, source.num_rows // 2) if chosen else _BATCH
     size = max(places, min(largest, source.num_rows) // places * places)
-    return Minibatch(size) if drawn else ControlVariates(size)
+    sampling = "without_replacement" if sampler.needs_independent_batches else "auto"
+    return Minibatch(size, sampling=sampling) if drawn else ControlVariates(size)
 
 
 def with_best_batch(

@@ -215,7 +215,7 @@ def sample(
         sampler = default_sampler(model, source if exact else None, params, devices)
     if estimator is None:
         estimator = default_estimator(model, source, sampler, devices, exact_if_few=left_sampler)
-    _check_keeping(model, sampler, keep_gradients)
+    _check_keeping(model, sampler, keep_gradients, plan.keeping)
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
     request = Request(
@@ -380,7 +380,9 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
         )
 
 
-def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool) -> None:
+def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool, keeping: Keeping) -> None:
+    if (average := keeping.reducing.average(None)) is not None:
+        sampler.averaging(average)
     if keep_gradients and sampler.driven_by == "blocks":
         raise InvalidValueError(
             "blocks are moved one after the other, so a draw has no single gradient to keep."
