@@ -28,7 +28,7 @@ from scirocco.run.result import Run
 KIND = fits.Kind("StochasticBlockModel", "a block model", "block_model")
 LIKELIHOODS = ("poisson", "bernoulli")
 _MOST_BLOCKS, _MOST_STARTS, _BATCH = 2_000, 1_000, 10_000
-_LEAST_EPOCHS, _MOST_EPOCHS, _WORK, _START_WORK = 100, 1_000, 10**9, 2 * 10**7
+_LEAST_EPOCHS, _MOST_EPOCHS, _WORK, _START_WORK = 100, 4_000, 10**9, 2 * 10**7
 _ADVICE = (
     "Chains that found different blocks rarely mix: use fewer blocks, raise `num_starts`, or a longer fit "
     "(num_epochs). `co_membership` and `predict_proba` average over all of them."
@@ -156,7 +156,7 @@ class StochasticBlockModel(fits.Conventions, Results):
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. An epoch draws all blocks once. By
             default `num_samples` times `thin` steps after the burn-in if `thin` is given, otherwise 100 epochs, up to
-            1,000 for small networks.
+            4,000 for small networks.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """

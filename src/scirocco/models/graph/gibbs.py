@@ -127,7 +127,7 @@ def network(graph: Graph, prior: Prior, unseen: Array | None) -> Network:
         ends = [source, target]
     else:
         leaving = _rows(np.append(source, target), np.append(target, source), np.append(weight, weight), num)
-        entering = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
+        entering = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
         ends = [np.append(source, target)]
         weight = np.append(weight, weight)
     degrees = np.stack([np.bincount(end, weight, num) for end in ends], axis=1).astype(np.int64)
@@ -144,7 +144,7 @@ def network(graph: Graph, prior: Prior, unseen: Array | None) -> Network:
 def _rows(source: Array, target: Array, weight: Array, num: int) -> tuple[Array, Array, Array]:
     order = np.argsort(source, kind="stable")
     pointers = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=num))]).astype(np.int64)
-    return pointers, target[order].astype(np.int32), weight[order]
+    return pointers, target[order].astype(np.int32), weight[order].astype(np.int32)
 
 
 class Blocks:
@@ -299,9 +299,10 @@ class BlockChain:
             self.number += 1
 
     def _order(self, number: int) -> list[Array]:
-        """Batches of a pass: they depend on its number alone."""
+        """Batches of a pass: they depend on its number alone. Sorted, so that neighbouring rows are read in turn."""
         rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
-        return np.array_split(rng.permutation(self.net.num_nodes), self.batches)
+        parts = np.array_split(rng.permutation(self.net.num_nodes), self.batches)
+        return [np.sort(part) for part in parts]
 
     def _words(self, purpose: int) -> tuple[int, int]:
         return self.seed, self.number * _STREAMS + purpose
