@@ -10,8 +10,8 @@ steps     a step draws the blocks of 10,000 nodes; networks have ten edges per n
 large     two chains; time counts everything after the network is read. Goal: within 1 % of the final perplexity in 5
           minutes on two cores.
 links     a folder with ca-GrQc.npz, ca-HepTh.npz and email-Eu-core.npz (`edges`, `department`). AUC of hidden links
-          with a tenth of the edges held out, and the adjusted Rand index of the departments. Rivals run in an environment of
-          their own: partitions of leidenalg and igraph; their links are scored by a block model with their blocks.
+          with a tenth of the edges held out, and the adjusted Rand index of the departments. Rivals have their own
+          environment: partitions of leidenalg and igraph, whose links are scored by a model with their blocks.
 """
 
 from __future__ import annotations

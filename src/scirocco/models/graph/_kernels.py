@@ -35,6 +35,15 @@ def spread(size: int, degree: int, shape: float) -> float:
 
 
 @called
+def _more(r: int, sizes: np.ndarray, sums: np.ndarray, shape: float, out: np.ndarray) -> None:
+    """What `spread` of a block with one node more needs: all terms without the new degree, log n, and n times γ."""
+    total = (sizes[r] + 1) * shape
+    out[0], out[1], out[2] = sums.shape[1] * math.lgamma(total), math.log(sizes[r] + 1.0), total
+    for d in range(sums.shape[1]):
+        out[0] -= spread(sizes[r], sums[r, d], shape)
+
+
+@called
 def _gather(i: int, rows: Rows, z: np.ndarray, count: np.ndarray) -> None:
     pointers, ends, weights = rows
     for e in range(pointers[i], pointers[i + 1]):
@@ -107,10 +116,9 @@ def sweep(
     for s in range(num):
         for r in range(num):
             base[r] += sizes[s] * both[s, r]
-    now = np.zeros((num, sums.shape[1]))
+    more = np.zeros((num, 3))
     for r in range(num):
-        for d in range(sums.shape[1]):
-            now[r, d] = spread(sizes[r], sums[r, d], shape) if corrected else 0.0
+        _more(r, sizes, sums, shape, more[r])
     out, into = np.zeros(num, np.int64), np.zeros(num, np.int64)
     weights = np.empty(num)
     s0, s1 = stream(seed[0], seed[1], uint64(0))
@@ -129,7 +137,7 @@ def sweep(
         if corrected:
             for d in range(sums.shape[1]):
                 sums[r, d] -= degrees[i, d]
-                now[r, d] = spread(sizes[r], sums[r, d], shape)
+            _more(r, sizes, sums, shape, more[r])
         for k in range(num):
             weights[k] = base[k]
         for s in range(num):
@@ -146,8 +154,10 @@ def sweep(
             w = weights[k] + math.log(concentration + sizes[k])
             if corrected:
                 w += own * nothing[k, k] + loops * logits[k, k]
+                w += more[k, 0]
                 for d in range(sums.shape[1]):
-                    w += spread(sizes[k] + 1, sums[k, d] + degrees[i, d], shape) - now[k, d]
+                    degree = sums[k, d] + degrees[i, d]
+                    w += degree * more[k, 1] - math.lgamma(more[k, 2] + degree)
             w *= power
             weights[k] = w
             high = max(high, w)
@@ -168,7 +178,7 @@ def sweep(
         if corrected:
             for d in range(sums.shape[1]):
                 sums[r, d] += degrees[i, d]
-                now[r, d] = spread(sizes[r], sums[r, d], shape)
+            _more(r, sizes, sums, shape, more[r])
 
 
 @called
